@@ -1,5 +1,5 @@
-//! Whether eviction keeps up: stores so many new objects a second (5,000, if nothing is said) for ten seconds in a cache that
-//! is full, with their files, and counts what was refused.
+//! Measures whether eviction keeps up: stores a given number of new objects a second (5,000 by default) for ten
+//! seconds, with their files, in a cache that is full, and counts the refused reservations.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How many requests of a trace would be hits, by the policy of this cache and by LRU, at several sizes.
+//! Computes how many requests of a trace would be hits, with the policy of this cache and with LRU, at several sizes.
 
 use freerun_cache::simulate::{Trace, lru, s3_fifo};
 

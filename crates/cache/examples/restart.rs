@@ -1,5 +1,5 @@
-//! How long a restart takes to have its index: writes the journal of so many objects (a million, if nothing is said), as a
-//! cache that was used does, then starts a cache on it, several times.
+//! Measures how long a restart takes to load the index: writes a journal of a given number of objects (a million by
+//! default), as a used cache does, then starts a cache on it several times.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -77,13 +77,13 @@ fn run(count: u64, path: PathBuf) -> std::io::Result<()> {
             cache.figures().entries
         );
         cache.stop(limit);
-        // Taking a million entries down would disturb the next measurement.
+        // Dropping a million entries would disturb the next measurement.
         std::mem::forget(cache);
     }
     Ok(())
 }
 
-/// What this process has used of processors.
+/// The processor time that this process has used.
 fn processor() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()

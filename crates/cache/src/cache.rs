@@ -1,4 +1,4 @@
-//! A cache, as those see it who ask it for objects: one `keys_zone`, which all loops share.
+//! A cache, as its callers see it: one `keys_zone`, which all loops share.
 
 use std::ffi::CString;
 use std::io;
@@ -30,20 +30,20 @@ use crate::usage::Usage;
 #[derive(Debug)]
 pub struct Cache {
     store: Arc<Store>,
-    /// They end the thread, when the cache has gone and nothing is fetched any more.
+    /// Fills that are under way. The cache's thread ends when the cache is gone and nothing is fetched any more.
     fills: Arc<Fills>,
     thread: Handle,
 }
 
 impl Cache {
-    /// A cache of which nothing is known yet. Cheap: it touches no file.
+    /// Makes a cache with an empty index. This is cheap: it touches no file.
     pub fn new(config: CacheConfig) -> Cache {
         let store = Arc::new(Store::new(config));
         Cache { fills: Arc::new(Fills::new(store.clone())), store, thread: Handle::default() }
     }
 
-    /// Says how the disk is reached: before [`start`](Cache::start), and to no effect later. `pool` is for what belongs to no
-    /// request. Nothing is stored or read from the disk before.
+    /// Sets how the disk is reached. This has to be called before [`start`](Cache::start); later calls have no effect.
+    /// `pool` runs the work that belongs to no request. Before this call nothing is stored on the disk or read from it.
     pub fn attach(&self, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) {
         let config = self.config();
         let folder = CString::new(config.path.as_os_str().as_bytes()).unwrap_or_default();
@@ -59,22 +59,23 @@ impl Cache {
         &self.store
     }
 
-    /// What is being fetched for a key and can be followed: for status pages.
+    /// The fill of a key that can be followed, for status pages.
     pub fn fill_of(&self, key: Key) -> Option<Arc<Fill>> {
         self.fills.get(key)
     }
 
-    /// Whether another entry of a key is there than the one that was found (or none was). What is being fetched is stored before
-    /// [`fill_of`](Cache::fill_of) finds it no more, so who asks this after that misses nothing.
+    /// Whether the key has another entry than `known`, the one that was found before (or none). A fill's object is
+    /// stored before [`fill_of`](Cache::fill_of) stops finding the fill, so a caller that asks this after that misses
+    /// nothing.
     pub fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
         self.store.has_changed(key, known)
     }
 
-    /// Leads or follows the fill of a key; `main` is the key of its text, which is another one for a variant.
+    /// Leads or follows the fill of a key; `main` is the key of the key's text, which differs from `key` for a variant.
     ///
-    /// `known` is the entry that the request has found (one that is stale), or none: another one there now means
-    /// [`Lead::Changed`]. A fill without a head that is older than `age` (`proxy_cache_lock_age`) is not followed, but led
-    /// anew. `aio` and `client` say how, and for whom, files are written.
+    /// `known` is the entry that the request has found (one that is stale), or none: if the index has another one now,
+    /// the answer is [`Lead::Changed`]. A fill without a head that is older than `age` (`proxy_cache_lock_age`) is not
+    /// followed, but led anew. `aio` says how files are written, `client` for which client.
     pub fn lead(
         &self,
         key: Key,
@@ -87,28 +88,25 @@ impl Cache {
         self.fills.lead((key, main), known, age, aio, client)
     }
 
-    /// What it was good for.
+    /// The counters of how the cache was used.
     pub fn usage(&self) -> &Usage {
         &self.store.usage
     }
 
-    /// How often a key was asked for that has no object yet, where that is counted (`cache_min_uses`).
+    /// How often a key without an object was asked for, where that is counted (`cache_min_uses`).
     pub fn uses(&self, key: Key) -> u32 {
         self.store.index.uses(key)
     }
 
-    /// Figures of the disk's health, the memory tier, and of objects that are being fetched.
+    /// Figures of the disk's health, of the memory tier, and of the fills.
     pub fn tiers(&self) -> (HealthFigures, MemoryFigures, FillFigures) {
         let health = self.store.disk().map(|disk| disk.health.figures()).unwrap_or_default();
         (health, self.store.memory.figures(), self.fills.figures())
     }
 
-    /// Takes over what the configuration says now, and starts the cache's thread with the first call, which waits a
-    /// moment for the index to be there: for a control thread, not for a loop. Folder and levels are what a cache is known
-    /// by: they do not change.
-    ///
-    /// # Errors
-    /// The thread could not be made.
+    /// Takes over the present configuration. The first call also starts the cache's thread and waits a moment for the
+    /// index, so it is for a control thread, not for a loop. The folder and its levels identify a cache: they do not
+    /// change.
     pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
         self.store.index.space.set_limits(config.max_size, config.max_entries());
         self.store.memory.resize(config.memory);
@@ -117,44 +115,45 @@ impl Cache {
         self.thread.start(&self.store, &self.fills, tell)
     }
 
-    /// Has everything written down and the thread ended, for which it waits no longer than `limit`. True if the next
-    /// process will find the index whole. For a control thread.
+    /// Tells the thread to write everything down and to end, and waits for its end, at most for `limit`. True if the
+    /// next process will find the index whole. For a control thread.
     pub fn stop(&self, limit: Duration) -> bool {
         self.store.end();
         self.thread.wait(limit)
     }
 
-    /// What the configuration says.
+    /// The present configuration of the cache.
     pub fn config(&self) -> Arc<CacheConfig> {
         self.store.config.load_full()
     }
 
-    /// What is known of a key; a stored object is noted as used. `now` is in seconds since 1970.
+    /// Looks up a key; a stored object is noted as used. `now` is in seconds since 1970.
     pub fn find(&self, key: Key, now: u64) -> Found {
         self.store.index.find(key, now)
     }
 
-    /// The entry of a key without its being used: for status pages. It may be [foreign](Entry::is_foreign).
+    /// The entry of a key, without noting a use: for status pages. It may be [foreign](Entry::is_foreign).
     pub fn peek(&self, key: Key) -> Option<Arc<Entry>> {
         self.store.peek(key)
     }
 
-    /// Counts a use of a key that has no object (`proxy_cache_min_uses`), this one included.
+    /// Counts a use of a key that has no object (`proxy_cache_min_uses`). The answer includes this use.
     pub fn count(&self, key: Key, now: u64) -> u32 {
         self.store.index.count(key, now)
     }
 
-    /// The number of the newest purge. It is taken before the upstream is asked, and given to [`stored`](Cache::stored).
+    /// The number of the newest purge. A caller takes it before it asks the upstream, and gives it to
+    /// [`stored`](Cache::stored).
     pub fn sequence(&self) -> u64 {
         self.store.sequence()
     }
 
-    /// Reserves space for a file of so many bytes, without waiting. `None`: there is none at the moment.
+    /// Reserves space for a file of so many bytes, without waiting. `None`: there is no space at the moment.
     pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
         self.store.reserve(bytes)
     }
 
-    /// As [`reserve`](Cache::reserve), but gives the cache's thread so much time to make room.
+    /// Reserves space as [`reserve`](Cache::reserve) does, but waits up to `limit` for the cache's thread to make room.
     pub async fn reserve_within(&self, bytes: u64, limit: Duration) -> Option<Reservation> {
         let space = &self.store.index.space;
         if let Some(reservation) = self.reserve(bytes) {
@@ -176,7 +175,8 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, retry).await.ok()
     }
 
-    /// Has a reservation cover so many bytes in all, giving the cache's thread so much time to make room. False: no.
+    /// Extends a reservation to so many bytes in all, and waits up to `limit` for the cache's thread to make room.
+    /// False: there is not enough space.
     pub async fn cover_within(&self, reservation: &mut Reservation, bytes: u64, limit: Duration) -> bool {
         let space = &self.store.index.space;
         if reservation.cover(bytes) {
@@ -198,14 +198,15 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, retry).await.is_ok()
     }
 
-    /// An object has been written whole and has its name; the index takes it, in the place of what the key had. `None`:
-    /// its key was purged while it was fetched, and the file is removed.
+    /// Takes an object into the index, in the place of the key's earlier one. The object has been written whole and its
+    /// file has its name. `None`: its key was purged while it was fetched, and the file is removed.
     pub fn stored(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
         self.store.stored(about, reservation, now)
     }
 
-    /// A file was found on the disk for a key that was [`Found::Unknown`], and read. `None`: it may not be used (the key
-    /// was purged), or there is an entry by now, which [`find`](Cache::find) has. `main` is the key of its text.
+    /// Takes a file into the index that was found on the disk, and read, for a key that was [`Found::Unknown`]. `None`:
+    /// it may not be used (the key was purged), or there is an entry by now, which [`find`](Cache::find) has. `main` is
+    /// the key of the key's text.
     pub fn adopt(&self, key: Key, main: Key, size: u64, lifetime: Lifetime, now: u64) -> Option<Arc<Entry>> {
         let index = &self.store.index;
         let about = About { key, main, size, sequence: 0, lifetime };
@@ -214,21 +215,23 @@ impl Cache {
         index.adopt(entry)
     }
 
-    /// The upstream said that the object is still good (304): it has a new lifetime, in the index and its journal. The
-    /// file stays as it is.
+    /// Gives an object a new lifetime, in the index and its journal, after the upstream said that the object is still
+    /// good (304). The file stays as it is.
     pub fn revalidated(&self, entry: &Arc<Entry>, lifetime: Lifetime) {
         self.store.index.renew(entry, lifetime);
     }
 
-    /// Removes this object and no other one: its file is damaged, or what it says is known to be wrong. False: it was gone.
+    /// Removes this object and no other one: its file is damaged, or its content is known to be wrong. False: it was
+    /// already gone.
     pub fn discard(&self, entry: &Arc<Entry>, why: Leave) -> bool {
         self.store.discard(entry, why)
     }
 
-    /// Removes what the key has, if it has something, with all its variants: the exact purge. What is fetched at this moment
-    /// is not stored. True if there was an object. It is in force at once; [`settled`](Cache::settled) tells when the file is gone, too.
+    /// Removes the object of a key, if there is one, with all its variants (the exact purge). An object that is being
+    /// fetched at this moment is not stored. True if there was an object. The purge is in force at once;
+    /// [`settled`](Cache::settled) tells when the file is gone, too.
     pub fn remove(&self, key: Key) -> bool {
-        // First what is being fetched, so that the look at the index comes after what that may put there.
+        // The fills come first, so that the look at the index comes after everything that they may put there.
         self.fills.forbid(key);
         let (_, removed) = self.purge_key(key);
         removed
@@ -243,18 +246,19 @@ impl Cache {
         (number, removed)
     }
 
-    /// Purges all objects that are meant, at once; their files go in the background. The answer is its number.
+    /// Purges all objects that `what` means, at once; their files are removed in the background. Returns the number of
+    /// the purge.
     ///
     /// # Errors
-    /// It is refused, see [`PurgeRefused`].
+    /// The purge is refused, see [`PurgeRefused`].
     pub fn purge(&self, what: &Purge) -> Result<u64, PurgeRefused> {
         self.purge_all(std::slice::from_ref(what))
     }
 
-    /// Purges what several purges mean, at once. The answer is the number of the last one.
+    /// Purges all objects that several purges mean, at once. Returns the number of the last purge.
     ///
     /// # Errors
-    /// One of them is refused; none is in force then.
+    /// One of the purges is refused; none is in force then.
     pub fn purge_all(&self, all: &[Purge]) -> Result<u64, PurgeRefused> {
         if all.iter().any(|what| what.text().len() > MAX_TEXT) {
             return Err(PurgeRefused::TooLong);
@@ -263,7 +267,7 @@ impl Cache {
         let mut listed = false;
         for what in all {
             number = match what {
-                // It needs no list: variants know whose they are.
+                // This needs no entry in the list: variants know the key that they belong to.
                 Purge::Key(text) => self.purge_key(Key::of(text)).0,
                 what => {
                     listed = true;
@@ -278,8 +282,9 @@ impl Cache {
         Ok(number)
     }
 
-    /// Whether a purge newer than the object means it. To be asked whenever an object is opened or taken from memory; if
-    /// so, it is to be [discarded](Cache::discard). Where nothing was purged meanwhile this is one look.
+    /// Whether a purge newer than the object means it. This has to be asked whenever an object is opened or taken from
+    /// memory; if the answer is true, the object has to be [discarded](Cache::discard). If nothing was purged
+    /// meanwhile, this costs one comparison.
     pub fn is_purged(&self, entry: &Entry, key: &[u8], tags: &[bytes::Bytes]) -> bool {
         if self.store.index.is_marked(entry) {
             return true;
@@ -296,8 +301,8 @@ impl Cache {
         meant
     }
 
-    /// Waits until the thread has done all that it was told so far: files of removed objects are gone, purges are on the
-    /// disk. False: not within `limit`, or the cache has ended.
+    /// Waits until the thread has handled everything that was put into its queue so far: files of removed objects are
+    /// gone, purges are on the disk. False: this took longer than `limit`, or the cache has ended.
     pub async fn settled(&self, limit: Duration) -> bool {
         let index = &self.store.index;
         if matches!(index.state(), State::Stopped) {
@@ -317,12 +322,12 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, wait).await.is_ok()
     }
 
-    /// Where the file of a key is.
+    /// The path of a key's file.
     pub fn path_of(&self, key: Key) -> PathBuf {
         self.store.path_of(key)
     }
 
-    /// Its figures. They are read one after the other while it works.
+    /// Reads the figures of the cache one after the other, while it works.
     pub fn figures(&self) -> Figures {
         let Store { index, purges, work, .. } = &*self.store;
         let space = index.space.figures();
@@ -353,11 +358,11 @@ impl Cache {
 /// Figures of a cache.
 #[derive(Debug, Clone)]
 pub struct Figures {
-    /// How far the index has come.
+    /// How far the index has been loaded.
     pub state: State,
-    /// How many objects there are.
+    /// The number of objects.
     pub entries: usize,
-    /// The most there may be.
+    /// The limit of the number of objects.
     pub max_entries: u64,
     /// Keys without objects whose uses are counted.
     pub counted: usize,
@@ -365,9 +370,9 @@ pub struct Figures {
     pub used: u64,
     /// Bytes reserved for objects that are being written.
     pub reserved: u64,
-    /// The most of both.
+    /// The limit of the bytes stored and reserved together.
     pub max_size: u64,
-    /// Reservations that were refused for want of space.
+    /// Reservations that were refused for lack of space.
     pub refused: u64,
     /// Changes that the cache's thread has not looked at yet.
     pub pending: usize,
@@ -375,20 +380,20 @@ pub struct Figures {
     pub purges: usize,
     /// Objects removed to make room.
     pub evicted: u64,
-    /// Objects removed because nobody asked for them.
+    /// Objects removed because no request asked for them.
     pub inactive: u64,
     /// Objects removed by purges and invalidations.
     pub purged: u64,
     /// Objects whose files were not what they should be.
     pub damaged: u64,
-    /// Files found on the disk that the journal did not know.
+    /// Files found on the disk that were missing from the journal.
     pub adopted: u64,
     /// Left-over files removed.
     pub orphans: u64,
-    /// Entries that the journal had.
+    /// Entries that were loaded from the journal.
     pub loaded: u64,
-    /// How long loading them took, in milliseconds.
+    /// How long loading the entries took, in milliseconds.
     pub load_ms: u64,
-    /// Files that could not be removed and are tried again.
+    /// Files that could not be removed; their removal is tried again.
     pub failed_removals: u64,
 }

@@ -1,4 +1,4 @@
-//! What the configuration says of a cache (nginx's `proxy_cache_path`).
+//! The configuration of a cache (nginx's `proxy_cache_path`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ pub const BYTES_PER_ENTRY: u64 = 128;
 /// How fast a piece of background work goes (`manager_files`, `manager_threshold`, `manager_sleep` and their like).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// At most so many files in one go.
+    /// The most files in one run.
     pub files: u32,
-    /// At most so long in one go.
+    /// The longest time of one run.
     pub threshold: Duration,
-    /// The pause between two.
+    /// The pause between two runs.
     pub sleep: Duration,
 }
 
 impl Default for Pace {
-    /// nginx's for the manager and the loader.
+    /// nginx's defaults for the manager and the loader.
     fn default() -> Pace {
         Pace { files: 100, threshold: Duration::from_millis(200), sleep: Duration::from_millis(50) }
     }
 }
 
-/// One `*_cache_path`.
+/// The configuration that one `*_cache_path` directive gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// The name of its zone.
+    /// The name of the cache's zone.
     pub name: Arc<str>,
-    /// Its folder.
+    /// The cache's folder.
     pub path: PathBuf,
     /// The levels of folders below the path: the parameter `levels=`.
     pub levels: Levels,
@@ -42,20 +42,20 @@ pub struct CacheConfig {
     pub max_size: u64,
     /// `min_free=`, in bytes: so much is left free on the file system.
     pub min_free: u64,
-    /// `inactive=`, in seconds: what nobody asks for that long is removed.
+    /// `inactive=`, in seconds: an object that no request asks for in this time is removed.
     pub inactive: u32,
     /// `memory=`, in bytes: the most that small objects may take up in memory. 0: none are kept there.
     pub memory: u64,
-    /// `manager_files=` and so on: removing what is inactive.
+    /// `manager_files=` and so on: the pace of removing inactive objects.
     pub manager: Pace,
-    /// `loader_files=` and so on: walking the folder after an unclean end.
+    /// `loader_files=` and so on: the pace of walking the folder after an unclean end.
     pub loader: Pace,
-    /// `purger_files=` and so on: removing what was purged by prefix or tag.
+    /// `purger_files=` and so on: the pace of removing objects that were purged by prefix or tag.
     pub purger: Pace,
 }
 
 impl CacheConfig {
-    /// The most entries it may have.
+    /// The most entries that the cache may have.
     pub fn max_entries(&self) -> usize {
         usize::try_from(self.zone_size / BYTES_PER_ENTRY).unwrap_or(usize::MAX).max(1)
     }

@@ -1,4 +1,4 @@
-//! What a cache reaches its disk with, once it has been started.
+//! The means by which a started cache reaches its disk.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tell::Tell;
 /// The disk of a cache.
 pub(crate) struct Disk {
     pub(crate) files: Arc<FileSystem>,
-    /// For what belongs to no request, and for requests without a pool (`aio off`).
+    /// The pool for work that belongs to no request, and for requests without a pool (`aio off`).
     pub(crate) pool: Arc<ThreadPool>,
     pub(crate) health: Arc<Health>,
     tell: Tell,
@@ -36,10 +36,10 @@ impl Disk {
         Disk { files, pool, health, tell }
     }
 
-    /// Something that was to be stored could not be.
+    /// Reports that an object could not be stored.
     pub(crate) fn trouble(&self, error: &FileError, path: &CString) {
         self.health.failed(error);
-        // Once the disk is out, that was said.
+        // When the disk is out, that was already reported.
         if self.health.figures().out.is_none() {
             let why = error.describe(path.to_bytes());
             (self.tell)(Level::Crit, &format!("{why} while storing a response"));

@@ -1,11 +1,12 @@
 //! Whether a cache's disk is well: it is taken out when it fails or hangs, and comes back by itself.
 //!
-//! Every operation tells when it begins and how it ends ([`Health::begin`]). A disk is out when one of them is at work and none
-//! has ended for [`STUCK`], or after [`STRIKES`] errors of the device within [`STRIKES_WITHIN`]. Out means that nothing is
-//! looked for on it and nothing is stored. Each [`PROBE_EVERY`] a small file is written there, made sure of and read again, by
-//! one task of a pool; when that succeeds, and nothing is stuck any more, the disk is in again.
+//! Every operation reports its begin and its end ([`Health::begin`]). A disk is out when one of them is at work and
+//! none has ended for [`STUCK`], or after [`STRIKES`] errors of the device within [`STRIKES_WITHIN`]. While a disk is
+//! out, nothing is read from it and nothing is stored. Once in each [`PROBE_EVERY`] one task of a pool writes a small
+//! file there, syncs it and reads it again; when that succeeds, and no operation is stuck any more, the disk is in
+//! again.
 //!
-//! A full disk is well: it is left alone for [`FULL_REST`], and read from meanwhile.
+//! A full disk is well: nothing is stored on it for [`FULL_REST`], and it is read from meanwhile.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -23,18 +24,18 @@ use rustix::io::Errno;
 
 /// How long a request waits for the disk before it asks the origin.
 pub const LIMIT: Duration = Duration::from_secs(3);
-/// For how long nothing may come to its end, while something is at work, before the disk is out.
+/// The disk is out when an operation is at work and none has ended for this long.
 pub const STUCK: Duration = Duration::from_secs(3);
-/// So many errors of the device take it out.
+/// The disk is out after this many errors of the device.
 pub const STRIKES: u32 = 3;
-/// The time in which they count.
+/// The time within which the errors of [`STRIKES`] count.
 pub const STRIKES_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is tried whether a disk that is out works again.
+/// How often a disk that is out is tried again.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For how long nothing is stored after the disk was full.
 pub const FULL_REST: Duration = Duration::from_secs(1);
 
-/// Bytes of the file that is written as a probe.
+/// The size of the file that is written as a probe, in bytes.
 const PROBE: usize = 4096;
 
 /// Why a disk is out.
@@ -42,7 +43,7 @@ const PROBE: usize = 4096;
 pub enum Out {
     /// Operations do not come to their end.
     Stuck,
-    /// It answers with errors; the number of the last one.
+    /// Operations fail with errors; this is the number of the last one.
     Failing(i32),
 }
 
@@ -55,44 +56,45 @@ impl std::fmt::Display for Out {
     }
 }
 
-/// What is told when a disk goes out (why) or comes back (`None`), once for each change, on whichever thread notices it.
+/// A function that is called when a disk goes out (with the reason) or comes back (`None`), once for each change, on
+/// the thread that notices it.
 pub type Report = Box<dyn Fn(Option<Out>) + Send + Sync>;
 
-/// For the status.
+/// Figures of a disk's health, for status pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HealthFigures {
-    /// Whether it is out, and since when, in milliseconds of the process.
+    /// Why the disk is out, if it is, and since when, in milliseconds of the process.
     pub out: Option<(Out, u64)>,
-    /// How often it was taken out.
+    /// How often the disk was taken out.
     pub outages: u64,
     /// Operations that failed with an error of the device.
     pub errors: u64,
-    /// Requests that did not wait for the disk any longer.
+    /// Requests that stopped waiting for the disk.
     pub late: u64,
-    /// How often there was no room on it.
+    /// How often the disk was full.
     pub full: u64,
-    /// Operations at work.
+    /// The number of operations at work.
     pub running: u64,
 }
 
 const IN: u32 = 0;
 const STUCK_OUT: u32 = u32::MAX;
 
-/// What is known of the disk of a cache.
+/// The health of a cache's disk.
 pub struct Health {
     folder: CString,
     files: Arc<FileSystem>,
     pool: Arc<ThreadPool>,
     report: Option<Report>,
-    /// Milliseconds that a request waits; [`LIMIT`] but in tests.
+    /// How long a request waits, in milliseconds; [`LIMIT`] except in tests.
     limit: AtomicU64,
     mount: ArcSwapOption<Mount>,
     running: AtomicU64,
-    /// So many of them do not end, though the disk does what else it is asked for.
+    /// The number of operations that do not end though the disk does everything else.
     forgiven: AtomicU64,
-    /// When an operation last began with none at work, or came to its end.
+    /// When an operation last began with none at work, or ended.
     moved: AtomicU64,
-    /// 0: in; else why not: an error number, or [`STUCK_OUT`].
+    /// 0: in. Otherwise the reason for being out: an error number, or [`STUCK_OUT`].
     out: AtomicU32,
     out_since: AtomicU64,
     strikes: AtomicU32,
@@ -121,7 +123,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An operation at work; it has ended when this is dropped.
+/// An operation at work; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Running<'a>(&'a Health);
 
@@ -134,14 +136,14 @@ impl Drop for Running<'_> {
 }
 
 impl Running<'_> {
-    /// A part of the operation has come to its end.
+    /// Notes that a part of the operation has ended.
     pub fn moved(&self) {
         self.0.moved.store(clock(), Release);
     }
 }
 
 impl Health {
-    /// Of the disk that has this folder; probes are made by the pool.
+    /// The health of the disk that has this folder; the pool makes the probes.
     pub fn new(folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, report: Option<Report>) -> Arc<Health> {
         Arc::new(Health {
             folder,
@@ -167,9 +169,10 @@ impl Health {
         })
     }
 
-    /// An operation begins, on the thread that does it: time in a queue is not the disk's.
+    /// Begins an operation, on the thread that does it: time in a queue does not count against the disk.
     pub fn begin(&self) -> Running<'_> {
-        // First the time, then the number: who looks in between must not see an operation that has not moved since the last one.
+        // The time comes first, then the number: a thread that looks in between must not see an operation that has made
+        // no progress since the last one.
         if self.running.load(Acquire) == 0 {
             self.moved.store(clock(), Release);
         }
@@ -179,7 +182,8 @@ impl Health {
         Running(self)
     }
 
-    /// An operation failed. Errors of the device count against it, and a full disk is left alone for a while.
+    /// Notes that an operation failed. Errors of the device count against the disk, and nothing is stored on a full
+    /// disk for a while.
     pub fn failed(self: &Arc<Self>, error: &FileError) {
         let Some(errno) = error.errno() else { return };
         if error.is_full_disk() {
@@ -225,7 +229,7 @@ impl Health {
         self.limit.store(millis(limit), Relaxed);
     }
 
-    /// A request has waited for [`LIMIT`] and does not wait any longer.
+    /// Notes that a request has waited for [`LIMIT`] and does not wait any longer.
     pub fn late(&self) {
         self.late.fetch_add(1, Relaxed);
     }
@@ -251,15 +255,15 @@ impl Health {
             || self.mount.load().as_ref().is_some_and(|mount| mount.stuck_for() > STUCK)
     }
 
-    /// A file of the cache is on this mount: bodies are read and sent by others, and may hang there, too.
+    /// Notes that a file of the cache is on this mount: bodies are read and sent elsewhere, and may hang there, too.
     pub fn is_on(&self, mount: &Arc<Mount>) {
         if !self.mount.load().as_ref().is_some_and(|known| Arc::ptr_eq(known, mount)) {
             self.mount.store(Some(mount.clone()));
         }
     }
 
-    /// Whether the disk may be asked for something. Has it tried again where it is out and that is due; called with each
-    /// request for the disk, and by the cache's own thread now and then.
+    /// Whether the disk may be used. If it is out and a probe is due, this starts the probe. Called with each request
+    /// for the disk, and by the cache's own thread now and then.
     pub fn is_in(self: &Arc<Self>) -> bool {
         self.is_in_at(clock())
     }
@@ -325,7 +329,7 @@ impl Health {
         }
     }
 
-    /// Its figures.
+    /// The figures of the disk's health.
     pub fn figures(&self) -> HealthFigures {
         HealthFigures {
             out: reason(self.out.load(Acquire)).map(|why| (why, self.out_since.load(Relaxed))),
@@ -337,7 +341,7 @@ impl Health {
         }
     }
 
-    /// The folder.
+    /// The folder whose disk this is.
     pub fn folder(&self) -> &CStr {
         &self.folder
     }
@@ -383,7 +387,7 @@ mod tests {
     const EIO: FileError = FileError::System { call: "read()", errno: 5 };
     const STEP: u64 = 100_000;
 
-    /// Asks again and again, a long time later each time, until the disk is in.
+    /// Asks again and again, each time as if a long time had passed, until the disk is in.
     fn comes_back(bench: &Bench) {
         let mut now = clock();
         eventually("it comes back", || {
@@ -398,7 +402,7 @@ mod tests {
         for _ in 1..STRIKES {
             bench.health.failed(&EIO);
         }
-        // These are not the device's.
+        // These errors are not the device's.
         bench.health.failed(&FileError::System { call: "open()", errno: 2 });
         bench.health.failed(&FileError::Pool(freerun_runtime::pool::PoolError::ShutDown));
         assert!(bench.health.is_in());
@@ -433,7 +437,7 @@ mod tests {
         let later = clock() + millis(STUCK) + 1;
         assert!(bench.health.is_in());
         hangs.moved();
-        // Slow is not stuck.
+        // A slow operation is not a stuck one.
         assert!(bench.health.is_in_at(clock() + millis(STUCK) - 100));
         bench.faults.write(Fault::Hang, 0);
         assert!(!bench.health.is_in_at(later + STEP));
@@ -455,7 +459,7 @@ mod tests {
         assert!(!bench.health.is_in_at(later));
         comes_back(&bench);
         assert!(bench.health.is_in_at(later + STEP));
-        // Another one counts again; and so does the next one when the first has ended.
+        // Another operation counts again, and so does the next one when the first has ended.
         let other = bench.health.begin();
         assert!(!bench.health.is_in_at(later + 2 * STEP));
         drop((hangs, other));

@@ -1,4 +1,4 @@
-//! What an object is found by.
+//! The keys of objects, and the names of their files.
 
 use md5::{Digest, Md5};
 
@@ -12,7 +12,7 @@ impl Key {
         Key(Md5::digest(text).into())
     }
 
-    /// Its 32 hexadecimal digits, as the file is named.
+    /// The key's 32 hexadecimal digits, as in the name of the file.
     pub fn hex(self) -> [u8; 32] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut out = [0; 32];
@@ -47,20 +47,20 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Most levels of folders: nginx's.
+/// The most levels of folders, as in nginx.
 pub const MAX_LEVELS: usize = 3;
 
 /// How entries are spread over folders: nginx's `levels=` of `proxy_cache_path`. Each level takes one or two digits from the
 /// end of the key's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
-    /// Digits of each level, zero behind the last one.
+    /// The digits of each level; zero beyond the last one.
     digits: [u8; MAX_LEVELS],
 }
 
 impl Levels {
-    /// Reads `1:2`: one to three numbers, each 1 or 2; nothing means that all files are in one folder. `None` is nginx's
-    /// `invalid "levels"`.
+    /// Reads a value such as `1:2`: one to three numbers, each 1 or 2; an empty text means that all files are in one
+    /// folder. `None` is nginx's `invalid "levels"`.
     pub fn parse(text: &str) -> Option<Levels> {
         let mut levels = Levels::default();
         if text.is_empty() {
@@ -77,7 +77,7 @@ impl Levels {
         Some(levels)
     }
 
-    /// The digits of each level.
+    /// The number of digits of each level.
     pub fn digits(&self) -> impl Iterator<Item = usize> + '_ {
         self.digits.iter().take_while(|&&digits| digits > 0).map(|&digits| usize::from(digits))
     }
@@ -90,7 +90,7 @@ impl Levels {
         name
     }
 
-    /// The file of a key, below the cache's own folder: `c/29/b7f54b2df7773722d382f4809d65029c`.
+    /// The path of a key's file below the cache's own folder: `c/29/b7f54b2df7773722d382f4809d65029c`.
     pub fn file_name(&self, key: Key) -> String {
         let hex = key.hex();
         let hex = std::str::from_utf8(&hex).unwrap_or_default();
@@ -105,8 +105,8 @@ impl Levels {
         name
     }
 
-    /// The key whose file has that name, below the cache's own folder: what [`file_name`](Levels::file_name) says, read
-    /// backwards. `None` for any other file.
+    /// The key whose file has this path below the cache's own folder: the inverse of [`file_name`](Levels::file_name).
+    /// `None` for any other file.
     pub fn key_of(&self, name: &str) -> Option<Key> {
         let hex = name.rsplit('/').next()?;
         let key = Key::from_hex(hex.as_bytes())?;

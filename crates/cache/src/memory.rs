@@ -1,8 +1,8 @@
-//! Small objects in memory, and open files of larger ones. Both are bounded, and decide by S3-FIFO who stays, so that a scan
-//! does not push out what is asked for again and again (`quick_cache`).
+//! Small objects in memory, and open files of larger ones. Both are bounded, and S3-FIFO decides which of them stay, so
+//! that a scan does not push out objects that are asked for again and again (`quick_cache`).
 //!
-//! A look takes the read lock of one shard for as long as a table is looked up. What is here may have been removed or replaced
-//! since: its entry says so.
+//! A look-up takes the read lock of one shard for the time of the look-up in its table. An object here may have been
+//! removed or replaced since: its entry says so.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,12 +17,12 @@ use crate::object::{MADE, Object, ObjectBody};
 
 /// The largest body that is kept in memory, in bytes.
 pub const SMALL: u64 = 64 << 10;
-/// How many files of larger objects are kept open.
+/// The number of files of larger objects that are kept open.
 pub const OPEN_FILES: usize = 256;
-/// What an object costs besides its head and body, in bytes: the tables of the tier and of the index's handle, and what was
-/// made of the head.
+/// The cost of an object besides its head and body, in bytes: the tables of the tier and of the index's handle, and the
+/// [`Made`] value.
 const OVERHEAD: u64 = 512 + MADE as u64;
-/// Room of a shard: not so small that one object could not stay beside others.
+/// The size of a shard: large enough for one object to stay beside others.
 const SHARD: u64 = 16 * SMALL;
 const MAX_SHARDS: u64 = 64;
 
@@ -49,25 +49,25 @@ pub struct Memory {
     handles: AtomicU64,
 }
 
-/// For the status.
+/// Figures of the memory tier, for status pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryFigures {
-    /// Small objects in memory.
+    /// The number of small objects in memory.
     pub objects: u64,
-    /// Bytes that they take up.
+    /// The bytes that they take up.
     pub bytes: u64,
     /// The most bytes that objects in memory take: the parameter `memory=`.
     pub limit: u64,
     /// Requests that were answered from memory.
     pub hits: u64,
-    /// Files of larger objects that are open.
+    /// The number of open files of larger objects.
     pub files: u64,
-    /// Requests that found the file of theirs open.
+    /// Requests that found the file of their object open.
     pub file_hits: u64,
 }
 
 impl Memory {
-    /// With so many bytes for small objects (0: none), and so many open files.
+    /// A tier with so many bytes for small objects (0: none), and so many open files.
     pub fn new(bytes: u64, files: usize) -> Memory {
         let shards = (bytes / SHARD).clamp(1, MAX_SHARDS);
         let items = usize::try_from(bytes / 4096).unwrap_or(usize::MAX).clamp(64, 1 << 20);
@@ -91,7 +91,7 @@ impl Memory {
         }
     }
 
-    /// The object of a key, if it is here and still the one of its key.
+    /// The object of a key, if it is in memory and still the one of its key.
     pub fn get(&self, key: Key) -> Option<Arc<Object>> {
         if let Some(object) = self.small.as_ref().and_then(|small| small.get(&key)) {
             return self.still(object, &self.hits);
@@ -128,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// Lets go of the object of a key: its file is being removed, or replaced.
+    /// Drops the object of a key: its file is being removed, or replaced.
     pub fn forget(&self, key: Key) {
         if let Some(small) = &self.small {
             small.remove(&key);
@@ -138,14 +138,14 @@ impl Memory {
         }
     }
 
-    /// Closes the files that are kept open: descriptors are short.
+    /// Closes the files that are kept open, when descriptors are short.
     pub fn close_files(&self) {
         if let Some(open) = &self.open {
             open.clear();
         }
     }
 
-    /// Its figures.
+    /// The figures of the tier.
     pub fn figures(&self) -> MemoryFigures {
         MemoryFigures {
             objects: self.small.as_ref().map_or(0, |small| small.len() as u64),
@@ -161,12 +161,12 @@ impl Memory {
 fn options(items: usize, weight: u64, shards: u64) -> Option<quick_cache::Options> {
     let mut options = OptionsBuilder::new();
     options.estimated_items_capacity(items).weight_capacity(weight).shards(shards as usize);
-    // It only fails where one of these three is missing.
+    // This fails only if one of these three is missing.
     options.build().ok()
 }
 
 impl Object {
-    /// What it takes up in memory, in bytes.
+    /// The bytes that the object takes up in memory.
     pub fn weight(&self) -> u64 {
         let body = match &self.body {
             ObjectBody::Bytes(bytes) => bytes.len() as u64,
@@ -228,7 +228,7 @@ mod tests {
         for _ in 0..5 {
             assert!((0..HOT).all(|number| memory.get(key(number)).is_some()));
         }
-        // Ten times as much as there is room for, and nobody asks for anything else meanwhile.
+        // These are ten times as many objects as fit, and nothing else is asked for meanwhile.
         (1000..3000).for_each(|number| memory.insert(object(number)));
         let left = (0..HOT).filter(|number| memory.get(key(*number)).is_some()).count();
         assert_eq!(left as u64, HOT);

@@ -1,8 +1,9 @@
-//! Which object has a file's name: the name on the disk and the entry in the index change together.
+//! Locks for the names of files: the name on the disk and the entry in the index change together.
 //!
-//! Whoever gives a file its name and makes its entry, or removes the file of a key that has none, has the key for himself
-//! meanwhile. Otherwise one could remove what another one has just named, or the entry of one object would lead to the file
-//! of another one. For pool threads and the cache's own: whoever has a key may wait for the disk.
+//! A thread that gives a file its name and makes its entry, or removes the file of a key that has no entry, holds the
+//! key's lock meanwhile. Otherwise one thread could remove a file that another one has just named, or the entry of one
+//! object would lead to the file of another one. This is for pool threads and the cache's own thread: the holder of a
+//! lock may wait for the disk.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -12,9 +13,9 @@ use std::time::{Duration, Instant};
 use crate::index::fingerprint;
 use crate::key::Key;
 
-/// Keys share so many locks.
+/// The number of locks that all keys share.
 const LOCKS: usize = 64;
-/// How often it is looked whether somebody is still at work.
+/// How often the end looks whether a task is still at work.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The locks of a cache's keys.
@@ -31,18 +32,18 @@ impl Default for Naming {
 }
 
 impl Naming {
-    /// A key for oneself; for as long as the file's removal, or its naming, takes.
+    /// Locks a key, while its file is removed or named.
     pub(crate) fn of(&self, key: Key) -> MutexGuard<'_, ()> {
         self.locks[fingerprint(key) as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same to give a file its name; `None`: the cache ends, and would not learn of it.
+    /// Locks a key to give a file its name; `None`: the cache is ending, and would not learn of the file.
     pub(crate) fn enter(&self, key: Key) -> Option<MutexGuard<'_, ()>> {
         let own = self.of(key);
         (!self.closed.load(Acquire)).then_some(own)
     }
 
-    /// From here on no file gets a name. Waits for those who are at it, but no longer than this. False: somebody still is.
+    /// Forbids naming files from here on, and waits at most `limit` for tasks that are at it. False: a task still is.
     pub(crate) fn close(&self, limit: Duration) -> bool {
         self.closed.store(true, Release);
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! A stored object, opened: its head, its body, and what is made of its head.
+//! A stored object, opened: its head, its body, and the value that was made of its head.
 
 use std::any::Any;
 use std::fmt;
@@ -16,33 +16,33 @@ use crate::record::{Damage, Head};
 /// A stored object, opened.
 #[derive(Debug)]
 pub struct Object {
-    /// Its entry: freshness, and whether it is still the object of its key.
+    /// The object's entry: it has the freshness, and says whether this is still the object of its key.
     pub entry: Arc<Entry>,
-    /// Status, fields, and what else was stored with it.
+    /// The status, the fields, and the other values of the stored head.
     pub head: Arc<Head>,
     /// Its body.
     pub body: ObjectBody,
-    /// What was made of its head for clients.
+    /// A value that was made of the head for clients.
     pub made: Made,
 }
 
-/// What whoever serves an object makes of its head again and again, kept beside it: the latest one that was given, of any
-/// type, up to [`MADE`] bytes.
+/// A value that the server makes of an object's head again and again, kept beside the object: the latest value that was
+/// given, of any type, up to [`MADE`] bytes.
 #[derive(Default)]
 pub struct Made(ArcSwapOption<Box<dyn Any + Send + Sync>>);
 
-/// The most that is kept in a [`Made`], in bytes. It counts for the memory tier.
+/// The largest value that is kept in a [`Made`], in bytes. It counts for the memory tier.
 pub const MADE: usize = 1024;
 
 impl Made {
-    /// Looks at what was kept, if it is of this type.
+    /// Looks at the kept value, if it is of this type.
     pub fn with<T: 'static, R>(&self, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         let kept = self.0.load();
         let made: &(dyn Any + Send + Sync) = &***kept.as_ref()?;
         made.downcast_ref().and_then(look)
     }
 
-    /// Keeps it for the next time, in place of what was kept.
+    /// Keeps a value for the next time, in place of the one before.
     pub fn keep(&self, made: impl Any + Send + Sync) {
         self.0.store(Some(Arc::new(Box::new(made))));
     }
@@ -57,9 +57,9 @@ impl fmt::Debug for Made {
 /// The body of a stored object.
 #[derive(Debug, Clone)]
 pub enum ObjectBody {
-    /// In memory.
+    /// The body is in memory.
     Bytes(Bytes),
-    /// A range of its file.
+    /// The body is a range of the object's file.
     File {
         /// The file.
         file: Arc<OpenFile>,
@@ -73,13 +73,13 @@ pub enum ObjectBody {
 /// Why a stored object cannot be served. The request asks the origin instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Its file is not there. The entry is removed.
+    /// The object's file is missing. The entry is removed.
     #[error("its file is not there")]
     Missing,
-    /// Its file is not what was stored. The entry is removed.
+    /// The file is not the one that was stored. The entry is removed.
     #[error("its file is damaged: {0}")]
     Damaged(Damage),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Failed(FileError),
     /// The disk does not answer in [`LIMIT`](crate::health::LIMIT), or is out.
@@ -88,18 +88,18 @@ pub enum Unreadable {
 }
 
 impl Unreadable {
-    /// Whether it will not be otherwise the next time.
+    /// Whether another attempt would give the same result.
     pub(crate) fn is_for_good(&self) -> bool {
         match self {
             Unreadable::Missing | Unreadable::Damaged(_) => true,
-            // Asked for again and again, one bad file would take out the disk.
+            // If such a file were asked for again and again, one bad file would take out the disk.
             Unreadable::Failed(error) => error.errno() == Some(Errno::IO.raw_os_error()),
             Unreadable::Disk => false,
         }
     }
 
-    /// Whether there is nothing to be logged: a file that somebody else has removed, a disk of which it was said that it is
-    /// out, a client that has left.
+    /// Whether nothing needs to be logged: the file was removed elsewhere, the disk is out and that was logged, or the
+    /// client has left.
     pub fn is_expected(&self) -> bool {
         let left = Unreadable::Failed(FileError::Pool(PoolError::ClientGone));
         matches!(self, Unreadable::Missing | Unreadable::Disk) || *self == left

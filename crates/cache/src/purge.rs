@@ -1,9 +1,10 @@
-//! Purges of many objects at a time, by the beginning of their keys or by a tag: in force at once, whatever their number.
+//! Purges of many objects at a time, by the beginning of their keys or by a tag: in force at once, whatever their
+//! number.
 //!
 //! A purge is an entry in a list, with a sequence number. An object has the number that was the newest when it was
-//! fetched, and is compared with the newer purges when it is opened. Meanwhile the cache's thread goes through all objects
-//! and removes those that are meant; then the purge leaves the list. The list is kept on the disk, so a purge outlives the
-//! process.
+//! fetched, and is compared with the newer purges when it is opened. Meanwhile the cache's thread goes through all
+//! objects and removes those that the purge means; then the purge leaves the list. The list is kept on the disk, so a
+//! purge outlives the process.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -17,13 +18,13 @@ use crate::index::Index;
 /// The most purges whose objects are still being removed. One more purges everything.
 pub const MAX_PURGES: usize = 65_536;
 
-/// The most that their texts may have together, in bytes. Beyond it one more purges everything, too.
+/// The limit of the texts of all purges together, in bytes. Beyond it one more purges everything, too.
 pub const MAX_TEXTS: usize = 16 << 20;
 
-/// The longest text of a purge in bytes; one that is longer is refused.
+/// The longest text of a purge in bytes; a longer one is refused.
 pub const MAX_TEXT: usize = 16 * 1024;
 
-/// What is meant.
+/// The objects that a purge means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purge {
     /// Objects whose keys begin with this (`…*` in a purge request).
@@ -69,21 +70,21 @@ pub(crate) struct Active {
 /// Purges of one kind: their texts, each with the number of the newest one.
 type Table = papaya::HashMap<Bytes, u64, FxBuildHasher>;
 
-/// The list. Who compares an object with it looks into tables, however many there are.
+/// The list of purges. Comparing an object with it takes a few look-ups in tables, for any number of purges.
 #[derive(Debug)]
 pub(crate) struct Purges {
-    /// Held while one is added, for a few looks: the newest number is told when all before it can be seen. Nobody who compares
-    /// takes it.
+    /// Held while a purge is added, for a few look-ups: the newest number is published when all purges before it can be
+    /// seen. A comparison does not take this lock.
     order: Mutex<()>,
     prefixes: Table,
     tags: Table,
     keys: Table,
-    /// For each length how many prefixes have it.
+    /// For each length, the number of prefixes that have it.
     lengths: Box<[AtomicU32]>,
-    /// Bytes of all texts.
+    /// The bytes of all texts.
     texts: AtomicUsize,
     newest: AtomicU64,
-    /// The newest one that has left the list: an object that was never compared with it may not be used.
+    /// The newest purge that has left the list: an object that was not compared with it may not be used.
     dropped: AtomicU64,
 }
 
@@ -107,7 +108,7 @@ fn is_newer(table: &Table, text: &[u8], than: u64) -> bool {
 }
 
 impl Purges {
-    /// Adds one; one that means the same is overtaken. Where there are too many, everything is purged.
+    /// Adds a purge; it replaces one of the same meaning. If there are too many, everything is purged.
     pub(crate) fn add(&self, what: &Purge, index: &Index) -> Result<u64, PurgeRefused> {
         if what.text().len() > MAX_TEXT {
             return Err(PurgeRefused::TooLong);
@@ -136,9 +137,9 @@ impl Purges {
     }
 
     fn put(&self, what: &Purge, number: u64) {
-        // Counted before it is there, so that it is never there uncounted.
+        // The purge is counted before it is in the table, so that it is never there uncounted.
         self.count(what);
-        // One of its own, not a part of a request's buffer.
+        // The text is copied, so that it does not keep a request's buffer alive.
         let text = Bytes::copy_from_slice(what.text());
         if self.table(what).pin().insert(text, number).is_some() {
             self.uncount(what);
@@ -159,14 +160,14 @@ impl Purges {
         }
     }
 
-    /// The number of the newest one; 0 before the first one.
+    /// The number of the newest purge; 0 before the first one.
     pub(crate) fn newest(&self) -> u64 {
         self.newest.load(Acquire)
     }
 
-    /// Whether a purge newer than `sequence`, up to which the object was compared with them, means it.
+    /// Whether a purge means the object that is newer than `sequence`, up to which the object was compared.
     pub(crate) fn means(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> bool {
-        // First the tables: once a purge has left them nobody can tell any more whom it meant.
+        // The tables come first: once a purge has left them, it cannot be compared any more.
         let begins = || {
             let lengths = self.lengths.iter().enumerate().take(key.len() + 1);
             let mut used = lengths.filter(|(_, count)| count.load(Acquire) > 0);
@@ -178,7 +179,7 @@ impl Purges {
             || self.dropped.load(Acquire) > sequence
     }
 
-    /// The list as it is, the oldest first.
+    /// The list as it is now, the oldest purge first.
     pub(crate) fn list(&self) -> Vec<Active> {
         let mut all = Vec::new();
         let mut take = |table: &Table, kind: fn(Bytes) -> Purge| {
@@ -196,12 +197,12 @@ impl Purges {
         self.prefixes.len() + self.tags.len() + self.keys.len()
     }
 
-    /// Takes out what a sweep is through with: everything up to that number.
+    /// Takes purges from the list that a sweep is done with: all up to this number.
     pub(crate) fn done(&self, sequence: u64) {
-        // First this: who finds the list without it has to know.
+        // This comes first: a thread that finds the list without the purge has to see its number.
         self.dropped.fetch_max(sequence, AcqRel);
         for Active { what, .. } in self.list().iter().filter(|purge| purge.sequence <= sequence) {
-            // It may have been asked for again meanwhile.
+            // The purge may have been asked for again meanwhile.
             let table = self.table(what).pin();
             if matches!(table.remove_if(what.text(), |_, number| *number <= sequence), Ok(Some(_))) {
                 self.uncount(what);
@@ -209,7 +210,7 @@ impl Purges {
         }
     }
 
-    /// Takes in those of an earlier process; what was asked for in this one meanwhile gets newer numbers.
+    /// Takes in the purges of an earlier process; purges of this process meanwhile get newer numbers.
     pub(crate) fn restore(&self, earlier: &[Active], index: &Index) {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let last = earlier.iter().map(|purge| purge.sequence).max().unwrap_or(0);
@@ -264,7 +265,7 @@ mod tests {
         assert!(!purges.means(before, b"/b", &[]));
         assert!(!purges.means(index.sequence(), b"/a/b", &[]));
         purges.done(number);
-        // What was not compared with it before it left the list is not used.
+        // An object that was not compared with a purge before it left the list is not used.
         assert!(purges.means(before, b"/b", &[]));
         assert!(!purges.means(number, b"/a/b", &[]));
         assert_eq!(purges.newest(), number);
@@ -282,7 +283,7 @@ mod tests {
         let again = purges.add(&prefix("/0"), &index).unwrap();
         assert_eq!(purges.len(), MAX_PURGES);
         assert!(purges.means(again - 1, b"/0", &[]) && !purges.means(before, b"/y", &[]));
-        // One more means everything that there was.
+        // One more purge means everything that there was.
         let more = purges.add(&prefix("/x"), &index).unwrap();
         assert!(purges.means(more - 1, b"/y", &[]) && !purges.means(more, b"/x", &[]));
         let long = Purge::Tag(Bytes::from(vec![b'x'; MAX_TEXT + 1]));
@@ -292,7 +293,7 @@ mod tests {
         purges.done(more);
         assert_eq!((purges.len(), purges.texts.load(Relaxed)), (0, 0));
         assert!(purges.lengths.iter().all(|count| count.load(Relaxed) == 0));
-        // Nor do they take up more memory than they may.
+        // Their memory is bounded, too.
         for number in 0..MAX_TEXTS / MAX_TEXT + 10 {
             let text = Bytes::from(format!("{number:0MAX_TEXT$}"));
             purges.add(&Purge::Tag(text), &index).unwrap();

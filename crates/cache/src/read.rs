@@ -1,5 +1,5 @@
-//! Reading a stored object: what cannot wait is done at once, all else by one task of a pool, and for no longer than a
-//! request waits for a disk.
+//! Reading a stored object: operations that cannot wait are done at once, all others by one task of a pool, for at most
+//! the time that a request waits for a disk.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -16,22 +16,23 @@ use crate::memory::SMALL;
 use crate::object::{Made, Object, ObjectBody, Unreadable};
 use crate::record::{Damage, Head, MAX_HEAD};
 
-/// So much of a large object's file is read for its head, in bytes; more only where the head is longer.
+/// How many bytes of a large object's file are read for its head; more only if the head is longer.
 const HEAD: u64 = 4 << 10;
 
 impl Cache {
-    /// The object of a key, if it is in memory, or its file open on a disk that is well. Neither waits nor asks the disk.
+    /// The object of a key, if it is in memory, or if its file is open on a disk that is well. This neither waits nor
+    /// uses the disk.
     pub fn in_memory(&self, key: Key) -> Option<Arc<Object>> {
         let object = self.store().memory.get(key)?;
         let on_disk = matches!(object.body, ObjectBody::File { .. });
         (!on_disk || self.store().disk().is_some_and(|disk| disk.health.is_in())).then_some(object)
     }
 
-    /// Opens a stored object. The head was verified when this is ready, and the file has the length that it says; whether the
-    /// text of the key is the request's is for the caller to see.
+    /// Opens a stored object. When the future is ready, the head was verified and the file has the length that the head
+    /// says; the caller has to compare the text of the key with the request's.
     ///
     /// # Errors
-    /// See [`Unreadable`]. An entry whose file is missing, damaged, or on a bad part of the disk is gone then.
+    /// See [`Unreadable`]. The entry of a file that is missing, damaged, or on a bad part of the disk is removed.
     pub async fn object(&self, entry: &Arc<Entry>, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
         let key = entry.key();
         if let Some(object) = self.in_memory(key)
@@ -60,14 +61,15 @@ impl Cache {
         }
     }
 
-    /// Opens the file of a key that the index does not know yet ([`Found::Unknown`](crate::cache::Found)), and has the index
-    /// take it. What a purge means is not used.
+    /// Opens the file of a key that the index does not know yet ([`Found::Unknown`](crate::cache::Found)), and puts it
+    /// into the index. An object that a purge means is not used.
     ///
     /// # Errors
-    /// See [`Unreadable`]; [`Unreadable::Missing`] where there is nothing to use.
+    /// See [`Unreadable`]; [`Unreadable::Missing`] if there is no object that may be used.
     pub async fn adopt_object(&self, key: Key, now: u64, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
         let (head, body) = match self.open_object(key, None, via).await {
-            // Of another program, or another version: the cache's thread counts it, and it is replaced when there is a reason.
+            // A file of another program, or of another version: the cache's thread counts it, and it is replaced when
+            // there is a reason.
             Err(Unreadable::Damaged(Damage::Foreign | Damage::Version)) => return Err(Unreadable::Missing),
             opened => opened?,
         };
@@ -82,8 +84,8 @@ impl Cache {
         Ok(object)
     }
 
-    /// The body is read and sent by others. What they find counts for the disk's health; and a file that they cannot read to its
-    /// end is not given to anybody again.
+    /// Watches the reading and sending of the body, which happens elsewhere. Errors there count for the disk's health,
+    /// and a file that cannot be read to its end is not served again.
     fn watch(&self, entry: &Arc<Entry>, body: &ObjectBody) {
         let ObjectBody::File { file, .. } = body else { return };
         let (store, entry) = (Arc::downgrade(self.store()), Arc::downgrade(entry));
@@ -135,7 +137,7 @@ impl Cache {
                 let read = disk.files.offload(via, tag, read);
                 match freerun_runtime::timer::timeout(disk.health.limit(), read).await {
                     Ok(Ok(Some(load))) => load,
-                    // Nothing says that it may not wait.
+                    // Does not happen: with `Aio::Off` the read may wait.
                     Ok(Ok(None)) => return Err(Unreadable::Disk),
                     Ok(Err(error)) => Err(error.into()),
                     Err(_) => {
@@ -160,7 +162,7 @@ fn is_out_of_descriptors(error: &FileError) -> bool {
 
 type Loaded = Result<(Head, ObjectBody), Unreadable>;
 
-/// Opens and reads; `None` if that would wait and `aio` does not allow it.
+/// Opens and reads a file; `None` if that would wait and `aio` does not allow it.
 fn load(files: &FileSystem, path: &CStr, key: Key, expected: Option<u64>, aio: &Aio) -> Option<Loaded> {
     let file = match files.try_open_now(path, aio)? {
         Ok(file) => file,

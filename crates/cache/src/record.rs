@@ -1,10 +1,10 @@
-//! What stands at the front of a stored file: everything of a response but its body.
+//! The head at the front of a stored file: everything of a response but its body.
 //!
 //! | at | bytes | what (numbers are little-endian) |
 //! |---|---|---|
 //! | 0 | 8 | `frcache` and the version of the format, a digit |
-//! | 8 | 4 | length of the head, in which these count |
-//! | 12 | 4 | CRC-32 of what is behind, up to the end of the head |
+//! | 8 | 4 | length of the head, these bytes included |
+//! | 12 | 4 | CRC-32 of the bytes behind it, up to the end of the head |
 //! | 16 | 8 | length of the body |
 //! | 24 | 8 | when it was stored (this and the next two: seconds since the epoch) |
 //! | 32 | 8 | fresh until |
@@ -20,26 +20,26 @@
 //! | 72 | 4 | number of fields |
 //! | 76 | 4 | number of tags |
 //! | 80 | 16 | the variant; zeros without `Vary` |
-//! | 96 | | key, reason phrase (a single NUL, which no phrase has, where no server has answered), names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
+//! | 96 | | key, reason phrase (a single NUL, which no phrase has, if no server has answered), names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
 //!
-//! The numbers have a fixed width, so a head whose body's length becomes known later has the same size. A file is whole if its
-//! head can be decoded and the body has the length that it says; under its name it is never anything else, since it gets the
-//! name last.
+//! The numbers have a fixed width, so a head whose body's length becomes known later has the same size. A file is whole
+//! if its head can be decoded and the body has the length that it says; a file that has its name is always whole, since
+//! it gets the name last.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::key::Key;
 use crate::rules::{Lifetime, Vary};
 
-/// Longest head. Responses with a longer one are not stored.
+/// The longest head in bytes. Responses with a longer one are not stored.
 pub const MAX_HEAD: usize = 1 << 20;
 
-/// Bytes of which the length of the head can be learned.
+/// The number of bytes from which the length of the head can be read.
 pub const PREFIX: usize = 16;
 
 const MAGIC: &[u8; 7] = b"frcache";
 const VERSION: u8 = b'1';
-/// Where the text begins.
+/// The offset at which the text begins.
 const TEXT: usize = 96;
 
 const MUST_REVALIDATE: u8 = 1;
@@ -53,17 +53,18 @@ pub struct Head {
     pub key: Bytes,
     /// The status of the response.
     pub status: u16,
-    /// Its reason phrase.
+    /// The reason phrase.
     pub reason: Reason,
-    /// Its fields: [`rules::update::stored`](crate::rules::update::stored).
+    /// The stored fields: [`rules::update::stored`](crate::rules::update::stored).
     pub fields: Vec<(Bytes, Bytes)>,
-    /// When it was stored, seconds since the epoch.
+    /// When the response was stored, in seconds since the epoch.
     pub created: u64,
-    /// How long it may be used, as the response said that came with the body. After a 304 what counts is the index.
+    /// How long the response may be used, according to the response that came with the body. After a 304 the index's
+    /// lifetime counts.
     pub lifetime: Lifetime,
-    /// For which requests of its key it is.
+    /// The variant that the response is for, among the requests of its key.
     pub vary: Option<Vary>,
-    /// Its surrogate tags.
+    /// The surrogate tags of the response.
     pub tags: Vec<Bytes>,
     /// The length of the body.
     pub body: u64,
@@ -72,17 +73,17 @@ pub struct Head {
 /// The reason phrase of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// A server has sent this one.
+    /// A server has sent this phrase.
     Sent(Bytes),
     /// No server has answered: the response is this server's own error page for the status.
     OwnFailure,
 }
 
-/// How [`Reason::OwnFailure`] stands in a file.
+/// The form of [`Reason::OwnFailure`] in a file.
 const OWN_FAILURE: &[u8] = b"\0";
 
 impl Reason {
-    /// The bytes for the file.
+    /// The bytes of the reason for the file.
     fn text(&self) -> &[u8] {
         match self {
             Reason::Sent(phrase) => phrase,
@@ -98,7 +99,7 @@ impl Default for Reason {
 }
 
 impl From<Bytes> for Reason {
-    /// The reason with these bytes in a file.
+    /// The reason that these bytes of a file mean.
     fn from(text: Bytes) -> Reason {
         if *text == *OWN_FAILURE { Reason::OwnFailure } else { Reason::Sent(text) }
     }
@@ -113,19 +114,19 @@ impl From<&'static str> for Reason {
 /// Why a file's head cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// So many bytes of the file are needed.
+    /// This many bytes of the file are needed.
     #[error("{0} bytes are needed")]
     Short(usize),
-    /// It is another program's file, or none that was written to its end.
+    /// The file is another program's, or was not written to its end.
     #[error("not a stored response")]
     Foreign,
-    /// It has another version's format.
+    /// The file has another version's format.
     #[error("another version's format")]
     Version,
-    /// Its checksum is wrong, or its lengths do not fit.
+    /// The checksum is wrong, or the lengths do not fit.
     #[error("damaged")]
     Damaged,
-    /// It is whole, and is another key's.
+    /// The file is whole, and belongs to another key.
     #[error("another key's")]
     OtherKey,
     /// The body is shorter or longer than the head says.
@@ -139,7 +140,7 @@ pub enum Damage {
 pub struct TooLong;
 
 impl Head {
-    /// Bytes that it takes in the file.
+    /// The bytes that the head takes in the file.
     pub fn size(&self) -> usize {
         let names = self.vary.as_ref().map_or(0, |vary| vary.names.len());
         let fields: usize = self.fields.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
@@ -147,10 +148,10 @@ impl Head {
         TEXT + self.key.len() + self.reason.text().len() + names + fields + tags
     }
 
-    /// The bytes for the file.
+    /// The head's bytes for the file.
     ///
     /// # Errors
-    /// There would be more than [`MAX_HEAD`].
+    /// The head would be longer than [`MAX_HEAD`].
     pub fn encode(&self) -> Result<Bytes, TooLong> {
         let size = self.size();
         if size > MAX_HEAD {
@@ -159,7 +160,7 @@ impl Head {
         let mut out = BytesMut::with_capacity(size);
         out.put_slice(MAGIC);
         out.put_u8(VERSION);
-        // Nothing that is counted here is longer than MAX_HEAD.
+        // No part whose length is written here is longer than MAX_HEAD.
         let length = |n: usize| n as u32;
         out.put_u32_le(length(size));
         out.put_u32_le(0);
@@ -208,7 +209,7 @@ impl Head {
         Ok(out.freeze())
     }
 
-    /// The head at the begin of a file's bytes, and where the body begins. The parts share the bytes.
+    /// The head at the beginning of a file's bytes, and where the body begins. The parts share the bytes.
     ///
     /// # Errors
     /// [`Damage::Short`] asks for more bytes of the file: at first [`PREFIX`], then the whole head.
@@ -224,10 +225,10 @@ impl Head {
         Reader { bytes: &head, at: PREFIX }.head().ok_or(Damage::Damaged).map(|head| (head, size))
     }
 
-    /// The length of the head at the begin of these bytes.
+    /// The length of the head at the beginning of these bytes.
     ///
     /// # Errors
-    /// [`Damage::Short`] if that cannot be said yet; that there is none.
+    /// [`Damage::Short`] if there are not enough bytes to tell; another error if there is no head.
     pub fn size_of(bytes: &[u8]) -> Result<usize, Damage> {
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
@@ -243,11 +244,11 @@ impl Head {
         }
     }
 
-    /// Whether the file is what it is taken for: `offset` is where its body begins, `length` is the file's, and `key` is what
-    /// it was found by: the one of its text, or the variant's.
+    /// Checks that the file is the expected one: `offset` is where its body begins, `length` is the file's, and `key`
+    /// is the one that it was found by: that of the key's text, or the variant's.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The way in which the file differs.
     pub fn verify(&self, offset: usize, length: u64, key: Key) -> Result<(), Damage> {
         if Key::of(&self.key) != key && self.vary.as_ref().is_none_or(|vary| vary.variant != key) {
             return Err(Damage::OtherKey);
@@ -258,13 +259,13 @@ impl Head {
         }
     }
 
-    /// The value of the first field of that name, whatever its case.
+    /// The value of the first field of this name, ignoring case.
     pub fn field(&self, name: &[u8]) -> Option<&Bytes> {
         self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
-/// Reads the parts of a head; nothing beyond its end is ever taken.
+/// Reads the parts of a head, and never beyond its end.
 struct Reader<'a> {
     bytes: &'a Bytes,
     at: usize,

@@ -1,6 +1,6 @@
-//! What all of a cache share: its configuration, its index, what is in memory, and the way to its disk.
+//! The state that all parts of a cache share: its configuration, its index, its memory tier, and the way to its disk.
 //!
-//! Those who fetch objects, the cache's own thread and the [`Cache`](crate::cache::Cache) itself stand above it.
+//! The fills, the cache's own thread and the [`Cache`](crate::cache::Cache) itself are built on it.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -22,27 +22,27 @@ use crate::purge::Purges;
 use crate::usage::Usage;
 use crate::work::Work;
 
-/// What loops and the cache's thread share.
+/// The state that loops and the cache's thread share.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) config: ArcSwap<CacheConfig>,
     pub(crate) index: Index,
     pub(crate) purges: Purges,
     pub(crate) work: Work,
-    /// Small objects, and open files of others. What leaves the index is to be forgotten here.
+    /// Small objects, and open files of others. An object that leaves the index has to be dropped here.
     pub(crate) memory: Memory,
     pub(crate) usage: Usage,
     pub(crate) naming: Naming,
-    /// Files have names while they are written: the file system has none without.
+    /// Files have names while they are written, because the file system does not support unnamed ones.
     pub(crate) named_early: AtomicBool,
-    /// What the disk is reached with, once that was said.
+    /// The way to the disk, once it was set.
     pub(crate) disk: OnceLock<Arc<Disk>>,
     /// The thread is to write everything down and to end.
     pub(crate) stop: AtomicBool,
 }
 
 impl Store {
-    /// One of which nothing is known yet. Cheap: it touches no file.
+    /// Makes a store with an empty index. This is cheap: it touches no file.
     pub(crate) fn new(config: CacheConfig) -> Store {
         Store {
             index: Index::new(config.max_entries(), config.max_size),
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Has the thread write everything down and end.
+    /// Tells the thread to write everything down and to end.
     pub(crate) fn end(&self) {
         self.stop.store(true, Release);
         self.index.bell.urgent();
@@ -68,12 +68,12 @@ impl Store {
         self.disk.get()
     }
 
-    /// A file is written that has a name already, which nobody would remove if the process ended now.
+    /// Notes that a file is being written under a name: it would remain if the process ended now.
     pub(crate) fn note_named_early(&self) {
         self.named_early.store(true, Relaxed);
     }
 
-    /// A file was written that must not be used: it goes, with what the index has for its key.
+    /// Has a file removed that was written and must not be used, with the entry that the index has for its key.
     pub(crate) fn unwanted(&self, key: Key) {
         match self.peek(key) {
             Some(entry) => drop(self.index.remove(&entry, false)),
@@ -81,12 +81,12 @@ impl Store {
         }
     }
 
-    /// The entry of a key without its being used. It may be [foreign](Entry::is_foreign).
+    /// The entry of a key, without noting a use. It may be [foreign](Entry::is_foreign).
     pub(crate) fn peek(&self, key: Key) -> Option<Arc<Entry>> {
         self.index.peek(key)
     }
 
-    /// Whether another entry of a key is there than the one that was found (or none was).
+    /// Whether the key has another entry than the one that was found before (or none).
     pub(crate) fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
         let now = self.peek(key).filter(|entry| !entry.is_foreign());
         now.is_some_and(|now| known.is_none_or(|known| !Arc::ptr_eq(known, &now)))
@@ -97,7 +97,7 @@ impl Store {
         self.index.sequence()
     }
 
-    /// Reserves space for a file of so many bytes, without waiting. `None`: there is none at the moment.
+    /// Reserves space for a file of so many bytes, without waiting. `None`: there is no space at the moment.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
         let index = &self.index;
         if index.events.len() >= MAX_PENDING {
@@ -107,14 +107,15 @@ impl Store {
         index.space.reserve(bytes)
     }
 
-    /// An object has been written whole and has its name; the index takes it, in the place of what the key had. `None`:
-    /// its key was purged while it was fetched, and the file is removed.
+    /// Takes an object into the index, in the place of the key's earlier one. The object has been written whole and its
+    /// file has its name. `None`: its key was purged while it was fetched, and the file is removed.
     pub(crate) fn stored(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
         self.usage.written.add(about.size, now);
         self.index.store(about, reservation, now)
     }
 
-    /// Removes this object and no other one: its file is damaged, or what it says is known to be wrong. False: it was gone.
+    /// Removes this object and no other one: its file is damaged, or its content is known to be wrong. False: it was
+    /// already gone.
     pub(crate) fn discard(&self, entry: &Arc<Entry>, why: Leave) -> bool {
         let removed = self.index.remove(entry, false);
         self.memory.forget(entry.key());
@@ -125,22 +126,23 @@ impl Store {
         removed
     }
 
-    /// Whether a purge that came since the object was asked for means it; and if not, up to which one it was compared.
+    /// Compares an object with the purges that came since it was fetched. `None` if one of them means it; otherwise the
+    /// number of the purge up to which it was compared.
     pub(crate) fn compared(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> Option<u64> {
         let purges = &self.purges;
         let newest = purges.newest();
         (newest <= sequence || !purges.means(sequence, key, tags)).then_some(newest)
     }
 
-    /// Where the file of a key is.
+    /// The path of a key's file.
     pub(crate) fn path_of(&self, key: Key) -> PathBuf {
         let config = self.config.load();
         config.path.join(config.levels.file_name(key))
     }
 
-    /// Where the file of a key is, for system calls.
+    /// The path of a key's file, for system calls.
     pub(crate) fn c_path_of(&self, key: Key) -> CString {
-        // A folder with a zero in its name is refused where it is configured.
+        // A folder with a zero byte in its name is refused when the configuration is read.
         CString::new(self.path_of(key).into_os_string().into_vec()).unwrap_or_default()
     }
 }

@@ -1,8 +1,8 @@
-//! How a cache says what went wrong.
+//! How a cache reports errors.
 
 use std::sync::Arc;
 
 use freerun_runtime::log::Level;
 
-/// Where the cache's thread and its disk tell what went wrong.
+/// A function that writes an error of the cache's thread or its disk to the log.
 pub type Tell = Arc<dyn Fn(Level, &str) + Send + Sync>;

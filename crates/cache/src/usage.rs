@@ -1,32 +1,32 @@
-//! What a cache was good for: how requests were answered, and how many bytes went to its disk and came from it.
+//! Counters of a cache's use: how requests were answered, and how many bytes were written to and read from its disk.
 //!
-//! Counters are kept in several parts, so that loops do not take a cache line from each other with every hit.
+//! The counters are kept in several parts, so that loops do not take a cache line from each other with every hit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// How a cache has answered a request: nginx's `$upstream_cache_status`.
+/// The way in which a cache has answered a request: nginx's `$upstream_cache_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answered {
-    /// It had nothing.
+    /// The cache had no object.
     Miss,
-    /// It was not asked (`cache_bypass`).
+    /// The cache was not asked (`cache_bypass`).
     Bypass,
-    /// What it had was stale; the server has answered.
+    /// The object was stale; the server has answered.
     Expired,
-    /// What it had was stale, and was used.
+    /// The object was stale, and was used.
     Stale,
-    /// What it had was stale, and was used while somebody else asks the server.
+    /// The object was stale, and was used while another request asks the server.
     Updating,
-    /// What it had was stale, and the server said that it has not changed.
+    /// The object was stale, and the server said that it has not changed.
     Revalidated,
-    /// From what it had.
+    /// The response is from the cache.
     Hit,
 }
 
 impl Answered {
-    /// All of them.
+    /// All values.
     pub const ALL: [Answered; 7] = [
         Answered::Miss,
         Answered::Bypass,
@@ -37,7 +37,7 @@ impl Answered {
         Answered::Hit,
     ];
 
-    /// nginx's word.
+    /// nginx's word for the value.
     pub fn word(self) -> &'static str {
         match self {
             Answered::Miss => "MISS",
@@ -51,12 +51,12 @@ impl Answered {
     }
 }
 
-/// Parts of the counters. More threads than these share some.
+/// The number of parts of the counters. More threads than these share some.
 const PARTS: usize = 8;
 
-/// Seconds that a rate is remembered for; a power of two.
+/// The number of seconds that a rate is remembered for; a power of two.
 const SECONDS: u64 = 16;
-/// Whole seconds that a rate is the mean of.
+/// The number of whole seconds over which a rate is averaged.
 const MEAN: u64 = 10;
 
 /// Counters of one part, on cache lines of their own.
@@ -64,25 +64,25 @@ const MEAN: u64 = 10;
 #[repr(align(128))]
 struct Part([AtomicU64; Answered::ALL.len()]);
 
-/// Bytes, and when they went.
+/// A count of bytes, and their rate.
 #[derive(Debug, Default)]
 pub struct Flow {
     total: AtomicU64,
-    /// For each of the last seconds: which one it is (upper 24 bits), and its bytes.
+    /// For each of the last seconds: the number of the second (upper 24 bits), and its bytes.
     seconds: [AtomicU64; SECONDS as usize],
 }
 
-/// Bits of a second's bytes.
+/// The number of bits for a second's bytes.
 const BITS: u32 = 40;
 
 impl Flow {
-    /// Notes bytes at a time in seconds.
+    /// Counts bytes at a time in seconds.
     pub fn add(&self, bytes: u64, now: u64) {
         self.total.fetch_add(bytes, Relaxed);
         let slot = &self.seconds[(now % SECONDS) as usize];
         let stamp = now << BITS;
         let bytes = bytes.min((1 << BITS) - 1);
-        // Two that begin a second at once may lose one's bytes: it is a rate.
+        // If two threads begin a second at once, the bytes of one may be lost: this is only a rate.
         if slot.load(Relaxed) >> BITS == stamp >> BITS {
             slot.fetch_add(bytes, Relaxed);
         } else {
@@ -95,7 +95,7 @@ impl Flow {
         self.total.load(Relaxed)
     }
 
-    /// Bytes a second, over the ten whole seconds before this one.
+    /// Bytes per second, as the mean over the ten whole seconds before this one.
     pub fn rate(&self, now: u64) -> u64 {
         let of = |second: u64| {
             let slot = self.seconds[(second % SECONDS) as usize].load(Relaxed);
@@ -105,18 +105,18 @@ impl Flow {
     }
 }
 
-/// What is counted of a cache's use.
+/// The counters of a cache's use.
 #[derive(Debug, Default)]
 pub struct Usage {
     parts: [Part; PARTS],
     waiting: AtomicUsize,
-    /// Bytes of stored files.
+    /// Bytes of the files that were stored.
     pub written: Flow,
-    /// Bytes of the objects in files that were answered with, whatever part of them was wanted.
+    /// Bytes of the objects in files that requests were answered with, whatever part of them was wanted.
     pub read: Flow,
 }
 
-/// A request that waits for what another one fetches.
+/// A request that waits for an object that another one fetches, counted until this is dropped.
 #[derive(Debug)]
 pub struct Waiting<'u>(&'u Usage);
 
@@ -126,7 +126,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The part of the thread that asks.
+/// The part that the calling thread uses.
 fn part() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
@@ -138,7 +138,8 @@ fn part() -> usize {
 }
 
 impl Usage {
-    /// A request is answered in this way. `was`: what was counted for it before, by the same thread; each request counts once.
+    /// Counts a request's answer. `was` is the value that the same thread counted for the request before: each request
+    /// counts once.
     pub fn count(&self, was: Option<Answered>, is: Answered) {
         let counters = &self.parts[part()].0;
         if let Some(was) = was {
@@ -147,18 +148,18 @@ impl Usage {
         counters[is as usize].fetch_add(1, Relaxed);
     }
 
-    /// How many requests were answered so.
+    /// How many requests were answered in this way.
     pub fn answered(&self, how: Answered) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.wrapping_add(part.0[how as usize].load(Relaxed)))
     }
 
-    /// A request waits, until what this gives is dropped.
+    /// Counts a request as waiting until the returned value is dropped.
     pub fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Relaxed);
         Waiting(self)
     }
 
-    /// Requests that wait for what others fetch.
+    /// The number of requests that wait for objects that others fetch.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What the cache's thread has done, and what was removed in passing, in numbers.
+//! Counters of the work of the cache's thread, and of removals elsewhere.
 
 use std::sync::atomic::AtomicU64;
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::key::Key;
 use crate::record::Head;
 
-/// What is needed to store a fill. Between two tasks it is in the fill's state.
+/// The state that is needed to store a fill. Between two tasks it is in the fill's state.
 #[derive(Debug)]
 pub(super) struct Keeping {
     pub(super) head: Arc<Head>,
@@ -25,7 +25,7 @@ impl Keeping {
         Keeping { head, key, announced, head_written: false, file: None }
     }
 
-    /// Where in the file the body begins.
+    /// The offset in the file at which the body begins.
     pub(super) fn begin(&self) -> u64 {
         self.head.size() as u64
     }
@@ -38,8 +38,8 @@ impl Keeping {
         Ok(self.file.insert(file))
     }
 
-    /// Writes pieces at a place of the body, behind the head where that can be said already. `length` is the body's, if all
-    /// has come; `make` makes the file of a key, if there is none yet.
+    /// Writes pieces at a place of the body, behind the head if the head can be encoded already. `length` is the
+    /// body's, if all of it has come; `make` makes the file of a key, if there is none yet.
     pub(super) fn write(
         &mut self,
         make: impl FnOnce(Key) -> Result<Unnamed, FileError>,
@@ -67,7 +67,8 @@ impl Keeping {
             self.head = Arc::new(head);
         }
         let encoded = self.head.encode().unwrap_or_default();
-        // It stands in front of the body, whose length is not known when that is written.
+        // The head stands in front of the body, and the body's length is not known yet when the head's place is
+        // written.
         if encoded.len() as u64 == begin {
             Ok(encoded)
         } else {
@@ -75,7 +76,7 @@ impl Keeping {
         }
     }
 
-    /// Writes the head, if it is not written yet, because the length of the body was not known.
+    /// Writes the head, if it was not written before because the length of the body was not known.
     pub(super) fn complete(
         &mut self,
         make: impl FnOnce(Key) -> Result<Unnamed, FileError>,

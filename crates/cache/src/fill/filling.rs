@@ -1,4 +1,4 @@
-//! What a leader does with a fill: it gives what the origin sends.
+//! The leader's side of a fill: it gives the fill the bytes that the origin sends.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::record::{Head, MAX_HEAD};
 
 /// Bodies of unknown length reserve so much at a time, in bytes.
 const RESERVE: u64 = 1 << 20;
-/// Beyond this many bytes in all windows nothing new is stored: the disks do not keep up.
+/// Beyond this many bytes in all windows no new object is stored, because the disks do not keep up.
 const MOST_MEMORY: u64 = 2 * WINDOWS;
 
-/// Gives what the origin sends to a fill. Dropping it before [`end`](Filling::end) means that the rest never comes: who
-/// follows gets an error, and nothing is stored.
+/// Gives a fill the bytes that the origin sends. Dropping it before [`end`](Filling::end) means that the rest never
+/// comes: followers get an error, and nothing is stored.
 #[derive(Debug)]
 pub struct Filling {
     fill: Arc<Fill>,
     over: bool,
 }
 
-/// Nobody wants the rest: no client follows, and it is not being stored.
+/// The rest is not wanted: no client follows the fill, and it is not being stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("nobody wants the rest of it")]
 pub struct Unwanted;
@@ -38,19 +38,19 @@ impl Filling {
         Filling { fill, over: false }
     }
 
-    /// The fill, for the leader's own response to follow.
+    /// The fill, which the leader's own response follows.
     pub fn fill(&self) -> &Arc<Fill> {
         &self.fill
     }
 
-    /// The leader's own follower: as [`Fill::join`], and however many there are.
+    /// The leader's own follower, like one of [`Fill::join`], but not subject to the limit of followers.
     pub fn follow(&self, aio: Aio, client: u64) -> Option<Follower> {
         self.fill.seated(true, aio, client)
     }
 
-    /// The head has come. The body's length is what `length` says; where it does not, [`Head::body`] counts for nothing. The
-    /// object is stored under `key`, unless there is no space or the disk is not well: then it is only passed on. Says
-    /// whether it is going to be stored.
+    /// Gives the head to the fill. `length` is the body's length, or `None` while it is not known; [`Head::body`] is
+    /// not used. The object is stored under `key`, unless there is no space or the disk is not well: then it is only
+    /// passed on. Returns whether the object is going to be stored.
     pub fn head(&mut self, head: Head, length: Option<u64>, key: Key) -> bool {
         let fills = &self.fill.fills;
         let mut head = head;
@@ -64,7 +64,7 @@ impl Filling {
         };
         let head = Arc::new(head);
         let stores = self.fill.with(|state, wakes| {
-            // It may have been purged since.
+            // The key may have been purged since the fill began.
             let stores = reserved.is_some() && state.storing == Storing::Undecided;
             if stores {
                 (state.reserved, state.begin) = (reserved, size);
@@ -75,13 +75,13 @@ impl Filling {
         });
         if !stores {
             fills.figures.unstored.fetch_add(1, Relaxed);
-            // Who waits for the head follows; who comes now leads another one.
+            // Requests that wait for the head follow this fill; requests that come now lead another one.
             fills.remove(&self.fill);
         }
         stores
     }
 
-    /// The answer is not for others: who waits asks the origin for itself.
+    /// The response may not be shared: every waiting request asks the origin for itself.
     pub fn not_storable(mut self) {
         self.over = true;
         self.fill.with(|state, wakes| {
@@ -91,11 +91,11 @@ impl Filling {
         self.fill.fills.remove(&self.fill);
     }
 
-    /// The next bytes of the body. They are there for all who follow when this is first polled; it is ready when there is room
-    /// for more.
+    /// Gives the next bytes of the body. All followers see them when this is first polled; the future is ready when
+    /// there is room for more.
     ///
     /// # Errors
-    /// [`Unwanted`]: it need not go on.
+    /// [`Unwanted`]: the leader need not go on.
     pub async fn push(&mut self, piece: Bytes) -> Result<(), Unwanted> {
         self.give(piece);
         let fill = &self.fill;
@@ -103,14 +103,14 @@ impl Filling {
             let (poll, work) = fill.with(|state, _| (state.poll_room(context), state.wants_work()));
             if work {
                 write::start(fill);
-                // Where no pool took it there is room, or nobody left.
+                // If no pool took the task, there is room, or no follower is left.
                 return fill.with(|state, _| state.poll_room(context));
             }
             poll
         });
         tokio::pin!(room);
         while freerun_runtime::timer::timeout(fill.disk.health.limit(), room.as_mut()).await.is_err() {
-            // A disk that does not go on: do without it. A client that does not is waited for.
+            // If the disk makes no progress, the fill goes on without it. A client that makes none is waited for.
             if fill.with(|state, _| state.is_storing() && !state.has_moved()) {
                 fill.disk.health.late();
                 fill.unstored();
@@ -130,14 +130,15 @@ impl Filling {
         self.fill.work();
     }
 
-    /// All of the body has come at once.
+    /// Gives all of the body at once.
     pub fn whole(mut self, body: Bytes) {
         self.fill.with(|state, wakes| state.push(body, wakes));
         self.finish(End::Whole);
     }
 
-    /// The body is whole. It gets its name in the background; until then those who come follow the fill. One that is shorter
-    /// or longer than was announced is not whole: that is as if this were dropped.
+    /// Ends the fill: the body is whole. The file gets its name in the background; until then new requests follow the
+    /// fill. A body that is shorter or longer than was announced is not whole, and is treated as if this value were
+    /// dropped.
     pub fn end(mut self) {
         self.finish(End::Whole);
     }

@@ -13,10 +13,10 @@ use super::state::{End, Phase, SMALL_WINDOW, Storing, Take};
 use super::table::Fill;
 use crate::record::Head;
 
-/// How much of the file is read at a time by who is behind, in bytes.
+/// How much of the file a follower reads at a time when it is behind the window, in bytes.
 const READ: u64 = 64 << 10;
 
-/// How far a fill is.
+/// How far a fill has come.
 #[derive(Debug, Clone)]
 pub enum Progress {
     /// The origin has not answered yet.
@@ -27,7 +27,7 @@ pub enum Progress {
     Never,
 }
 
-/// Gets what a fill has and what comes, from a byte on, in order.
+/// A follower: it gets the bytes that a fill has, and those still to come, in order from a given byte on.
 #[derive(Debug)]
 pub struct Follower {
     fill: Arc<Fill>,
@@ -35,12 +35,12 @@ pub struct Follower {
     until: u64,
     aio: Aio,
     client: u64,
-    /// It has asked for bytes, so it counts.
+    /// It has asked for bytes, so it is counted as a follower.
     counted: bool,
 }
 
 impl Fill {
-    /// How far it is, without waiting.
+    /// How far the fill has come, without waiting.
     pub fn progress(&self) -> Progress {
         self.with(|state, _| match &state.phase {
             Phase::Asked => Progress::Asked,
@@ -49,8 +49,8 @@ impl Fill {
         })
     }
 
-    /// A follower at the first byte; `None` where it cannot be followed (any more). `aio` and `client` say how, and for whom,
-    /// it reads what is in memory no longer.
+    /// Makes a follower at the first byte; `None` if the fill cannot be followed (any more). `aio` and `client` say
+    /// how, and for which client, it reads bytes from the file that are no longer in memory.
     pub fn join(self: &Arc<Self>, aio: Aio, client: u64) -> Option<Follower> {
         self.seated(false, aio, client)
     }
@@ -66,12 +66,12 @@ impl Follower {
         Follower { fill, seat, until: u64::MAX, aio, client, counted: false }
     }
 
-    /// The fill.
+    /// The fill that is followed.
     pub fn fill(&self) -> &Arc<Fill> {
         &self.fill
     }
 
-    /// Waits for the head; `None`: there is none to follow, and the request asks the origin for itself.
+    /// Waits for the head; `None`: there is no head to follow, and the request asks the origin for itself.
     pub async fn head(&self) -> Option<Arc<Head>> {
         poll_fn(|context| {
             self.fill.with(|state, _| match &state.phase {
@@ -86,7 +86,7 @@ impl Follower {
         .await
     }
 
-    /// The length of the body, where it is known: it was announced, or all has come.
+    /// The length of the body, if it is known: it was announced, or all of the body has come.
     pub fn length(&self) -> Option<u64> {
         self.fill.with(|state, _| match state.end {
             Some(End::Whole) => Some(state.window.end()),
@@ -94,13 +94,14 @@ impl Follower {
         })
     }
 
-    /// Before anything was taken: only the bytes from `begin` up to, but not with, `until` are wanted.
+    /// Restricts the follower to the bytes from `begin` up to, but not including, `until`. To be called before anything
+    /// was taken.
     pub fn narrow(&mut self, begin: u64, until: u64) {
         self.until = until;
         self.fill.with(|state, wakes| state.advance(self.seat, begin, wakes));
     }
 
-    /// How many bytes are still to come, where that is known.
+    /// How many bytes are still to come, if that is known.
     pub fn remaining(&self) -> Option<u64> {
         let at = self.fill.with(|state, _| state.seats.at(self.seat));
         self.length().map(|length| length.min(self.until).saturating_sub(at))
@@ -109,8 +110,8 @@ impl Follower {
     /// The next piece, never an empty one; `None` at the end.
     ///
     /// # Errors
-    /// `ConnectionAborted`: the origin did not send all of it. Others: a part is on a disk that cannot be read. Never an
-    /// end as if it were whole.
+    /// `ConnectionAborted`: the origin did not send all of the body. Other errors: a part is on a disk that cannot be
+    /// read. An incomplete body never ends like a complete one.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         if !std::mem::replace(&mut self.counted, true) {
             self.fill.fills.figures.followed.fetch_add(1, Relaxed);
@@ -126,8 +127,9 @@ impl Follower {
         }
     }
 
-    /// Waits until others may have to wait for this one: the body is not stored, or no longer, more than its window is still to
-    /// come, and so the origin is not read before all have taken what there is. Never ready where that does not happen.
+    /// Waits until other followers may have to wait for this one: the body is not stored (any more) and more than its
+    /// window is still to come, so the origin is not read before all followers have taken the bytes in memory. Never
+    /// ready if that does not happen.
     pub async fn unstored(&self) {
         if self.fill.with(|state, _| matches!(state.storing, Storing::Undecided | Storing::Yes)) {
             self.fill.closed().await;

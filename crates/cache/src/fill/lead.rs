@@ -1,4 +1,4 @@
-//! Who leads a fill, and who follows: decided when a request finds no object.
+//! The decision, when a request finds no object, whether it leads a fill or follows one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -14,21 +14,21 @@ use crate::key::Key;
 /// What a request for an absent object does.
 #[derive(Debug)]
 pub enum Lead {
-    /// Asks the origin, and gives what it sends to the fill.
+    /// It asks the origin and gives the bytes of the response to the fill.
     Leader(Filling),
-    /// Another one does.
+    /// Another request leads the fill; this one follows it.
     Follow(Arc<Fill>),
-    /// The object has changed since it was looked for: look again.
+    /// The object has changed since it was looked up: look again.
     Changed,
-    /// Asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], or the cache has not been started.
+    /// It asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], or the cache has not been started.
     Alone,
 }
 
-/// How often leading a fill is tried while others do the same.
+/// How often leading a fill is tried while other requests do the same.
 const MAX_ROUNDS: usize = 12;
 
 impl Fills {
-    /// Leads or follows the fill of a key: see [`Cache::lead`](crate::cache::Cache::lead).
+    /// Leads or follows the fill of a key, see [`Cache::lead`](crate::cache::Cache::lead).
     pub(crate) fn lead(
         self: &Arc<Self>,
         (key, main): (Key, Key),
@@ -40,7 +40,7 @@ impl Fills {
         let Some(disk) = self.store.disk() else { return Lead::Alone };
         let map = self.map.pin();
         let mut spare: Option<Arc<Fill>> = None;
-        // Each round somebody else has come or gone; two at the same instant are rare, a dozen are not seen.
+        // In each round another request has come or gone; two at the same instant are rare, and a dozen do not happen.
         for _ in 0..MAX_ROUNDS {
             let there = map.get(&key);
             if let Some(fill) = there
@@ -74,9 +74,9 @@ impl Fills {
                 continue;
             }
             fill.sequence.store(self.store.sequence(), Release);
-            // One that was there a moment ago may just have stored what is wanted.
+            // A fill that was there a moment ago may just have stored the wanted object.
             if self.store.has_changed(key, known) {
-                // Who has found it meanwhile asks the origin.
+                // A request that has found this fill meanwhile asks the origin.
                 Filling::new(fill).not_storable();
                 return Lead::Changed;
             }

@@ -1,4 +1,4 @@
-//! What can be seen of a fill without following it.
+//! The parts of a fill that can be seen without following it.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ impl Fill {
         self.with(|state, _| state.end == Some(End::Whole))
     }
 
-    /// All of the body, where it has come and is in memory in one piece.
+    /// All of the body, if it has come and is in memory in one piece.
     pub fn body(&self) -> Option<Bytes> {
         self.with(|state, _| {
             let (window, whole) = (&state.window, state.end == Some(End::Whole));
@@ -22,7 +22,7 @@ impl Fill {
         })
     }
 
-    /// Waits until it cannot be found any more: what it has is stored, or will not be.
+    /// Waits until the fill cannot be found any more: its object is stored, or will not be.
     pub async fn closed(&self) {
         loop {
             let mut closed = std::pin::pin!(self.closed.notified());

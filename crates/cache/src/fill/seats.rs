@@ -1,19 +1,19 @@
-//! Who follows a fill: where each one is, and how it is woken.
+//! The followers of a fill: where each one is, and how it is woken.
 
 use std::task::{Context, Waker};
 
 use smallvec::SmallVec;
 
-/// Whom to wake when the lock is given back.
+/// The tasks to wake when the lock is released.
 pub(super) type Wakes = SmallVec<[Waker; 8]>;
 
-/// The most followers of one fill besides its leader; those beyond it ask the origin themselves.
+/// The most followers of one fill besides its leader; requests beyond them ask the origin themselves.
 pub(super) const MAX_SEATS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 struct Seat {
     taken: bool,
-    /// The next byte that it wants.
+    /// The next byte that this follower wants.
     at: u64,
     waker: Option<Waker>,
 }
@@ -26,12 +26,12 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    /// How many there are.
+    /// The number of followers.
     pub(super) fn len(&self) -> usize {
         self.seats.len() - self.free.len()
     }
 
-    /// Another follower; `None` when there are [`MAX_SEATS`]. For the leader there is always one more.
+    /// Adds a follower; `None` if there are [`MAX_SEATS`]. There is always one more seat for the leader.
     pub(super) fn take(&mut self, at: u64, leads: bool) -> Option<usize> {
         let seat = Seat { taken: true, at, waker: None };
         if let Some(index) = self.free.pop() {
@@ -58,7 +58,7 @@ impl Seats {
         self.seats[index].at = at;
     }
 
-    /// It is woken with the next change.
+    /// Has a follower woken with the next change.
     pub(super) fn wait(&mut self, index: usize, context: &Context<'_>) {
         let waker = &mut self.seats[index].waker;
         match waker {
@@ -67,12 +67,12 @@ impl Seats {
         }
     }
 
-    /// All who wait.
+    /// Collects the wakers of all waiting followers.
     pub(super) fn wake(&mut self, wakes: &mut Wakes) {
         wakes.extend(self.seats.iter_mut().filter_map(|seat| seat.waker.take()));
     }
 
-    /// The one that is furthest behind, and where it is.
+    /// The follower that is furthest behind, and where it is.
     pub(super) fn slowest(&self) -> Option<(usize, u64)> {
         let taken = self.seats.iter().enumerate().filter(|(_, seat)| seat.taken);
         taken.map(|(index, seat)| (index, seat.at)).min_by_key(|(_, at)| *at)

@@ -1,12 +1,12 @@
-//! What is known of a fill, and what follows from what happens to it: pure, behind one short lock.
+//! The state of a fill and its transitions: pure code, behind a lock that is held for a short time.
 //!
 //! ```text
 //!            written                 window.start()            window.end()
 //!   ──────────────┴───────────────────────┴────────────────────────┴─────▶ body
 //!    in the file; who is here reads it     in memory: who is here takes it
 //! ```
-//! While it is stored, what was written may leave the memory, so `window.start() <= written` holds. Once it is not (any more),
-//! the memory follows the slowest.
+//! While the fill is stored, bytes that were written may leave the memory, so `window.start() <= written` holds. When
+//! it is not stored (any more), the window follows the slowest follower.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -21,15 +21,15 @@ use super::window::{self, Window};
 use crate::index::Reservation;
 use crate::record::Head;
 
-/// How long a fill whose body is complete is followed, though its file has no name yet: the disk may hang.
+/// How long a fill whose body is complete can be followed though its file has no name yet: the disk may hang.
 pub const LINGER: Duration = Duration::from_secs(5);
-/// How much of a body is in memory, in bytes: beyond it the origin is not read.
+/// How much of a body is kept in memory, in bytes: beyond it the origin is not read.
 pub const WINDOW: u64 = 1 << 20;
-/// How much of a body is in memory when all fills together have more than [`WINDOWS`].
+/// How much of a body is kept in memory when all fills together hold more than [`WINDOWS`], in bytes.
 pub const SMALL_WINDOW: u64 = 128 << 10;
 /// What all fills together may have in memory before their windows become small, in bytes.
 pub const WINDOWS: u64 = 256 << 20;
-/// So much is written at a time, unless there is a reason to write less.
+/// How many bytes are written at a time, unless there is a reason to write less.
 pub const WRITE: usize = 256 << 10;
 
 /// How far the head has come.
@@ -38,60 +38,60 @@ pub(super) enum Phase {
     /// The origin has not answered yet.
     #[default]
     Asked,
-    /// It is there.
+    /// The head has come.
     Known(Arc<Head>),
-    /// There is none to follow: it may not be stored, or did not come.
+    /// There is no head to follow: the response may not be stored, or did not come.
     Never,
 }
 
 /// How a body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// All of it came.
+    /// All of the body came.
     Whole,
-    /// The rest will never come.
+    /// The rest of the body will never come.
     Broken,
 }
 
-/// What becomes of it on the disk.
+/// Whether the object is stored on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Storing {
-    /// It is not decided.
+    /// This is not decided yet.
     #[default]
     Undecided,
     /// It is being written.
     Yes,
-    /// It is not, or no longer.
+    /// It is not written, or no longer.
     No,
-    /// It has its name.
+    /// It is written and its file has its name.
     Done,
 }
 
-/// What the task that writes does next.
+/// The next step of the task that writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing, until it is called again.
+    /// Do nothing until the task is started again.
     Rest,
-    /// Write these at this place of the body.
+    /// Write these pieces at this place of the body.
     Write(Vec<Bytes>, u64),
-    /// All is written, so many bytes: give it its name.
+    /// Everything is written, so many bytes: give the file its name.
     Finish(u64),
-    /// Drop what was written.
+    /// Drop the file that was being written.
     Abandon,
 }
 
-/// What a follower gets.
+/// The answer to a follower that asks for bytes.
 #[derive(Debug)]
 pub(super) enum Take {
     /// These bytes.
     Piece(Bytes),
-    /// They are in this file, from this offset on, and so many.
+    /// The bytes are in this file, from this offset on, and so many.
     File(Arc<OpenFile>, u64, u64),
-    /// All of it came.
+    /// All of the body came.
     End,
-    /// The rest does not come.
+    /// The rest of the body does not come.
     Broken,
-    /// What it wants is in memory no longer, and in no file.
+    /// The bytes are no longer in memory, and in no file.
     Lost,
 }
 
@@ -99,7 +99,7 @@ pub(super) enum Take {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) window: Window,
-    /// The length that was announced.
+    /// The length of the body that was announced.
     pub(super) length: Option<u64>,
     pub(super) end: Option<End>,
     pub(super) storing: Storing,
@@ -110,27 +110,27 @@ pub(super) struct State {
     /// A pool's task is at work, or waits for a thread.
     pub(super) working: bool,
     pub(super) seats: Seats,
-    /// Who gives pieces, and waits for room.
+    /// The waker of the leader, while it waits for room.
     giver: Option<Waker>,
-    /// Whose progress the giver waits for.
+    /// The follower whose progress the leader waits for.
     slowest: Option<usize>,
-    /// What it takes to write it, while no task has that.
+    /// The state that is needed to store the object, while no task has it.
     pub(super) keeping: Option<Keeping>,
-    /// Space for it.
+    /// The space reserved for the object.
     pub(super) reserved: Option<Reservation>,
     /// Where in the file the body begins.
     pub(super) begin: u64,
-    /// When all had come.
+    /// When all of the body had come.
     ended: Option<Instant>,
-    /// `written` when that was last looked at.
+    /// The value of `written` when it was last looked at.
     seen: u64,
-    /// It cannot be found by its key any more.
+    /// The fill cannot be found by its key any more.
     pub(super) closed: bool,
-    /// What it had in memory is gone.
+    /// The bytes that it had in memory are gone.
     released: bool,
 }
 
-/// What is dropped without the lock.
+/// Values that are dropped after the lock is released.
 pub(super) type Left = (Option<Keeping>, Option<Reservation>, Option<Window>);
 
 impl State {
@@ -148,7 +148,7 @@ impl State {
         self.seats.wake(wakes);
     }
 
-    /// The end. One that is not whole is not stored.
+    /// Ends the body. A body that is not whole is not stored.
     pub(super) fn finish(&mut self, end: End, wakes: &mut Wakes) {
         let short = self.length.is_some_and(|length| length != self.window.end());
         let end = if short { End::Broken } else { end };
@@ -167,7 +167,7 @@ impl State {
         self.seats.wake(wakes);
     }
 
-    /// Nothing more is written; who follows goes on.
+    /// Stops writing; the followers go on.
     pub(super) fn give_up_disk(&mut self, wakes: &mut Wakes) {
         if matches!(self.storing, Storing::Yes | Storing::Undecided) {
             self.storing = Storing::No;
@@ -179,12 +179,12 @@ impl State {
         self.storing == Storing::Yes
     }
 
-    /// The length, when all has come.
+    /// The length of the body, if all of it has come.
     pub(super) fn whole_length(&self) -> Option<u64> {
         (self.end == Some(End::Whole)).then(|| self.window.end())
     }
 
-    /// Makes sure that there is space for what has come. False: there is none.
+    /// Makes sure that there is reserved space for the bytes that have come. False: there is not enough.
     pub(super) fn cover(&mut self, step: u64) -> bool {
         let size = self.begin + self.window.end();
         match &mut self.reserved {
@@ -195,12 +195,12 @@ impl State {
         }
     }
 
-    /// Whether something was written since this was last asked.
+    /// Whether something was written since the last call.
     pub(super) fn has_moved(&mut self) -> bool {
         std::mem::replace(&mut self.seen, self.written) != self.written
     }
 
-    /// Whether those who ask for its key now are to follow it.
+    /// Whether requests that ask for its key now are to follow it.
     pub(super) fn is_open(&self) -> bool {
         let lingers = self.ended.is_some_and(|ended| ended.elapsed() > LINGER);
         !self.closed && !lingers && self.can_join(0)
@@ -210,7 +210,7 @@ impl State {
         self.closed
     }
 
-    /// It cannot be found by its key any more. What it gives back is nobody's any more.
+    /// Makes the fill impossible to find by its key. The caller drops the returned values.
     pub(super) fn close(&mut self) -> Left {
         self.closed = true;
         let idle = !self.working && self.storing != Storing::Yes;
@@ -227,12 +227,12 @@ impl State {
         })
     }
 
-    /// The window's size now.
+    /// The present limit of the window.
     fn limit(&self) -> u64 {
         if window::held() > WINDOWS { SMALL_WINDOW } else { WINDOW }
     }
 
-    /// Lets go of what is not needed in memory, as far as there is too much.
+    /// Drops bytes from memory that are not needed there, as far as the window is over its limit.
     fn trim(&mut self) {
         self.slowest = None;
         if self.window.weight() < self.limit() {
@@ -252,7 +252,7 @@ impl State {
         while self.window.weight() >= self.limit() && self.window.drop_first(until) {}
     }
 
-    /// Whether more may be given.
+    /// Ready when more bytes may be given.
     pub(super) fn poll_room(&mut self, context: &Context<'_>) -> Poll<()> {
         self.trim();
         if self.window.weight() < self.limit() || self.is_unwanted() {
@@ -263,12 +263,12 @@ impl State {
         Poll::Pending
     }
 
-    /// Whether nobody wants any more of it, neither a client nor the disk.
+    /// Whether no client follows the fill and it is not being stored.
     pub(super) fn is_unwanted(&self) -> bool {
         self.storing == Storing::No && self.seats.len() == 0
     }
 
-    /// Whether a task that writes has something to do and is not there. The caller starts one.
+    /// Whether there is work for a task that writes, and no such task runs. If so, the caller starts one.
     pub(super) fn wants_work(&mut self) -> bool {
         let waiting = self.window.end() - self.written;
         let enough = waiting >= WRITE as u64 || waiting > 0 && self.giver.is_some() || self.end == Some(End::Whole);
@@ -277,7 +277,7 @@ impl State {
         wants
     }
 
-    /// For the task that writes.
+    /// Takes the next step of the task that writes.
     pub(super) fn step(&mut self) -> Step {
         if self.storing != Storing::Yes {
             return Step::Abandon;
@@ -309,7 +309,7 @@ impl State {
         wakes.extend(self.giver.take());
     }
 
-    /// It has its name.
+    /// The file has its name.
     pub(super) fn named(&mut self, wakes: &mut Wakes) {
         self.working = false;
         if self.storing == Storing::Yes {
@@ -318,13 +318,13 @@ impl State {
         wakes.extend(self.giver.take());
     }
 
-    /// Whether one who begins at this byte can be served.
+    /// Whether a follower that begins at this byte can be served.
     pub(super) fn can_join(&self, at: u64) -> bool {
         let served = at >= self.window.start() || self.file.is_some() && self.storing != Storing::No;
         served && !self.released && self.end != Some(End::Broken) && !matches!(self.phase, Phase::Never)
     }
 
-    /// What the follower in a seat gets; it has what it got.
+    /// The bytes for the follower in a seat; it has taken those of the last call.
     pub(super) fn poll_take(
         &mut self,
         seat: usize,
@@ -367,7 +367,7 @@ impl State {
         }
     }
 
-    /// A follower goes. What it gives back is nobody's any more.
+    /// Removes a follower. The caller drops the returned window.
     pub(super) fn leave(&mut self, seat: usize, wakes: &mut Wakes) -> Option<Window> {
         self.seats.leave(seat);
         if self.slowest == Some(seat) || self.seats.len() == 0 {

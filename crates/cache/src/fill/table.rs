@@ -1,4 +1,4 @@
-//! The table of all fills of a cache, and what a fill is.
+//! The table of all fills of a cache, and the type of a fill.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,21 +19,21 @@ use crate::key::Key;
 use crate::purge::Purge;
 use crate::store::Store;
 
-/// The most fills of one cache; who comes beyond them asks the origin without storing anything.
+/// The most fills of one cache; requests beyond them ask the origin without storing anything.
 pub const MAX_FILLS: usize = 1 << 16;
 
-/// The fills of a cache. When the cache is gone and none of them is left, the cache's thread is to end.
+/// The fills of a cache. The cache's thread ends when the cache is gone and no fill is left.
 pub(crate) struct Fills {
     pub(super) store: Arc<Store>,
     pub(super) map: papaya::HashMap<Key, Arc<Fill>, FxBuildHasher>,
-    /// Those that go on though another one has taken their place, by their addresses.
+    /// Fills that go on though another one has taken their place, by their addresses.
     pub(super) replaced: papaya::HashMap<usize, Arc<Fill>, FxBuildHasher>,
-    /// How many fills there are of variants of a key, which are not found by it.
+    /// The number of fills for variants of a key; such fills are not found by that key.
     pub(super) variants: papaya::HashMap<Key, usize, FxBuildHasher>,
     pub(super) figures: Counts,
 }
 
-/// What is counted of them.
+/// Counters of fills.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) begun: AtomicU64,
@@ -43,20 +43,20 @@ pub(super) struct Counts {
     pub(super) followed: AtomicU64,
 }
 
-/// For the status.
+/// Figures of fills, for status pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FillFigures {
-    /// Fills at this moment.
+    /// The number of fills at this moment.
     pub now: u64,
     /// Fills that were begun.
     pub begun: u64,
-    /// Of these, those whose object was stored.
+    /// Begun fills whose object was stored.
     pub stored: u64,
-    /// Those that were to be stored and were not: no space, an error of the disk.
+    /// Fills whose object was to be stored and was not: no space, or an error of the disk.
     pub unstored: u64,
-    /// Those whose origin did not send all.
+    /// Fills whose origin did not send the whole body.
     pub broken: u64,
-    /// Requests that got bytes of one as they came, the leaders' own included.
+    /// Requests that got bytes of a fill as they came, the leaders' own included.
     pub followed: u64,
     /// Bytes in memory of all fills of the process.
     pub memory: u64,
@@ -73,21 +73,22 @@ pub struct Fill {
     pub(super) fills: Arc<Fills>,
     pub(super) disk: Arc<Disk>,
     pub(super) key: Key,
-    /// The key of its text: another one for a variant.
+    /// The key of the key's text, which differs from `key` for a variant.
     pub(super) main: Key,
-    /// Purges that come later mean this object. Set when it can be found, so that none is missed.
+    /// The newest purge when the fill could first be found; later purges mean this object. It is set at that moment so
+    /// that none is missed.
     pub(super) sequence: AtomicU64,
     began: Instant,
     pub(super) pool: Arc<ThreadPool>,
     pub(super) client: u64,
-    /// Another one has its place, or may have it soon.
+    /// Another fill has its place, or may have it soon.
     replaced: AtomicBool,
     pub(super) state: Mutex<State>,
-    /// Told when it cannot be found any more.
+    /// Notified when the fill cannot be found any more.
     pub(super) closed: Notify,
 }
 
-/// What a fill is known by that cannot be found by its key.
+/// The identity of a fill that cannot be found by its key.
 fn address(fill: &Arc<Fill>) -> usize {
     Arc::as_ptr(fill) as usize
 }
@@ -105,7 +106,7 @@ impl Drop for Fills {
 }
 
 impl Fills {
-    /// None yet. What they fetch is stored there.
+    /// An empty table. The fetched objects are stored in `store`.
     pub(crate) fn new(store: Arc<Store>) -> Fills {
         let (map, replaced, variants) = Default::default();
         Fills { store, map, replaced, variants, figures: Counts::default() }
@@ -129,12 +130,12 @@ impl Fills {
         self.map.pin().get(&key).filter(|fill| fill.is_open()).cloned()
     }
 
-    /// What is being fetched for this key, or for a variant of it, is not to be stored: it was purged meanwhile. Who follows goes
-    /// on; nobody joins.
+    /// Forbids storing what is being fetched for this key, or for a variant of it: the key was purged meanwhile. The
+    /// followers go on; no request joins.
     pub(crate) fn forbid(&self, key: Key) {
         let (map, replaced) = (self.map.pin(), self.replaced.pin());
         let mut meant: Vec<Arc<Fill>> = map.get(&key).cloned().into_iter().collect();
-        // There may be thousands of others: they are looked at only where one of them is meant.
+        // There may be thousands of other fills: they are searched only if one of them is meant.
         if self.variants.pin().contains_key(&key) {
             meant.extend(map.values().filter(|fill| fill.main == key && fill.key != key).cloned());
         }
@@ -145,8 +146,8 @@ impl Fills {
         }
     }
 
-    /// What is being fetched and is meant by purges is not to be stored. Of a response whose head has not come nobody knows that: nobody joins it any more, and before
-    /// it is stored it is compared with them.
+    /// Forbids storing the fetched objects that the purges mean. While a response's head has not come, this cannot be
+    /// decided: no request joins such a fill any more, and it is compared with the purges before it is stored.
     pub(crate) fn purged(&self, all: &[Purge], number: u64) {
         let keys: SmallVec<[Key; 1]> = all
             .iter()
@@ -179,7 +180,7 @@ impl Fills {
         }
     }
 
-    /// The number of the oldest one that may still be stored.
+    /// The smallest purge number of the fills that may still be stored.
     pub(crate) fn oldest(&self) -> Option<u64> {
         let (map, replaced) = (self.map.pin(), self.replaced.pin());
         let may_be_stored =
@@ -188,7 +189,7 @@ impl Fills {
         of_these.map(|fill| fill.sequence.load(Acquire)).min()
     }
 
-    /// A fill comes, or has gone: if it is of a variant, it is counted.
+    /// Counts a fill that comes or goes, if it is for a variant.
     pub(super) fn count(&self, fill: &Fill, comes: bool) {
         if fill.key != fill.main {
             self.variants.pin().compute(fill.main, |there| match there.map_or(0, |(_, number)| *number) {
@@ -200,13 +201,14 @@ impl Fills {
         }
     }
 
-    /// It goes on, and is found by nobody.
+    /// Hides a fill, which goes on but is not found any more.
     fn hide(&self, fill: &Arc<Fill>) {
         self.set_aside(fill);
         let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
     }
 
-    /// Another one may take its place, while it goes on: it is found in one of the two places at any time, or has ended.
+    /// Makes a fill's place free for another one, while it goes on: at any time it is found in one of the two places,
+    /// or it has ended.
     pub(super) fn set_aside(&self, fill: &Arc<Fill>) {
         fill.replaced.store(true, Release);
         self.replaced.pin().insert(address(fill), fill.clone());
@@ -216,10 +218,11 @@ impl Fills {
     }
 
     pub(super) fn remove(&self, fill: &Arc<Fill>) {
-        // First this: who takes its place meanwhile sees it, or has put it among those replaced before this looks there.
+        // This comes first: a fill that takes its place meanwhile sees that it is closed, or has put it into `replaced`
+        // before this looks there.
         let (was_closed, left) = fill.with(|state, _| (state.is_closed(), state.close()));
         drop(left);
-        // It may have been replaced, and is not in the map then.
+        // The fill may have been replaced, and then it is not in the map.
         let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
         if fill.replaced.load(Acquire) {
             self.replaced.pin().remove(&address(fill));
@@ -257,8 +260,8 @@ impl Fill {
         }
     }
 
-    /// Does something with the state, and wakes afterwards who is to be woken. The lock is held for a look into a list, and
-    /// never while something waits.
+    /// Does something with the state, and wakes the tasks that it collects after the lock is released. The lock is held
+    /// for a look into a list, and never while something waits.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, &mut Wakes) -> T) -> T {
         let mut wakes = Wakes::new();
         let result = act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), &mut wakes);
@@ -266,7 +269,7 @@ impl Fill {
         result
     }
 
-    /// The key that was asked for. The object may be stored under another one (`Vary`).
+    /// The key that was asked for. The object may be stored under another key (`Vary`).
     pub fn key(&self) -> Key {
         self.key
     }

@@ -1,4 +1,4 @@
-//! What has come of a body and is still in memory: pieces one behind the other.
+//! The part of a body that has come and is still in memory: pieces, one behind the other.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -6,40 +6,40 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
-/// Smaller pieces are copied: a piece keeps all of the buffer that it was read into.
+/// Pieces smaller than this many bytes are copied: a piece keeps alive the whole buffer that it was read into.
 const SMALL: usize = 4096;
-/// What a piece costs besides its bytes.
+/// The bytes that a piece costs besides its content.
 const OVERHEAD: u64 = 128;
 
 /// Bytes in all windows of the process.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that all windows hold together.
+/// The bytes that all windows hold together.
 pub(super) fn held() -> u64 {
     HELD.load(Relaxed)
 }
 
-/// The pieces.
+/// The pieces of one body.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// Each with the place of its first byte in the body.
+    /// Each piece with the place of its first byte in the body.
     pieces: VecDeque<(u64, Bytes)>,
     end: u64,
     weight: u64,
 }
 
 impl Window {
-    /// The first byte that is here; the end, if none is.
+    /// The place of the first byte that is here; the end, if none is here.
     pub(super) fn start(&self) -> u64 {
         self.pieces.front().map_or(self.end, |(start, _)| *start)
     }
 
-    /// How many bytes have come.
+    /// How many bytes of the body have come.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Memory that is held.
+    /// The bytes of memory that are held.
     pub(super) fn weight(&self) -> u64 {
         self.weight
     }
@@ -61,13 +61,13 @@ impl Window {
         (self.start() <= at && at < self.end).then(|| self.pieces.partition_point(|(start, _)| *start <= at) - 1)
     }
 
-    /// What follows in the piece that has byte `at`; `None` if it is not here.
+    /// The rest of the piece from byte `at` on; `None` if that byte is not here.
     pub(super) fn get(&self, at: u64) -> Option<Bytes> {
         let (start, piece) = &self.pieces[self.index(at)?];
         Some(piece.slice(usize::try_from(at - start).ok()?..))
     }
 
-    /// About `most` bytes from `at` on, for writing; nothing if that is not here.
+    /// About `most` bytes from `at` on, for writing; nothing if that byte is not here.
     pub(super) fn batch(&self, at: u64, most: usize) -> Vec<Bytes> {
         let Some(first) = self.get(at) else { return Vec::new() };
         let Some(index) = self.index(at) else { return Vec::new() };
@@ -83,7 +83,7 @@ impl Window {
         batch
     }
 
-    /// Lets go of all pieces. How many bytes have come is known as before: what is not here is not what never was.
+    /// Takes all pieces out. The number of bytes that have come stays as it is.
     pub(super) fn take(&mut self) -> Window {
         let end = self.end;
         let taken = std::mem::take(self);
@@ -91,7 +91,7 @@ impl Window {
         taken
     }
 
-    /// Lets go of the first piece, if all of it is before `offset`. Says whether it was.
+    /// Drops the first piece, if all of it is before `offset`. Returns whether it was dropped.
     pub(super) fn drop_first(&mut self, offset: u64) -> bool {
         match self.pieces.front() {
             Some((start, piece)) if start + piece.len() as u64 <= offset => {

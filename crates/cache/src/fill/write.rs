@@ -1,4 +1,4 @@
-//! A fill on its way to the disk, in tasks of a pool: one at a time for a fill, none while there is little to write.
+//! Writing a fill to the disk, in tasks of a pool: one task at a time for a fill, none while there is little to write.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -15,9 +15,9 @@ use crate::key::Key;
 use crate::memory::SMALL;
 use crate::object::{Made, Object, ObjectBody};
 
-/// One task writes so much, in bytes; then others of the pool have their turn.
+/// How many bytes one task writes before other tasks of the pool have their turn.
 const TURN: u64 = 4 << 20;
-/// Rights of the files, and of folders on the way, as nginx makes them.
+/// The permissions of the files, and of folders on the way, as nginx sets them.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -38,34 +38,34 @@ impl Fill {
         Tag { file: u64::from_ne_bytes(file), ..self.disk.files.tag_of(self.disk.health.folder(), self.client) }
     }
 
-    /// Starts the task that writes, if it has something to do. Where no pool takes it, nothing is stored.
+    /// Starts the task that writes, if there is work for it. If no pool takes it, nothing is stored.
     pub(super) fn work(self: &Arc<Self>) {
         if self.with(|state, _| state.wants_work()) {
             start(self);
         }
     }
 
-    /// The task that writes has stored it.
+    /// Notes that the task that writes has stored the object.
     fn done(self: &Arc<Self>) {
         self.fills.figures.stored.fetch_add(1, Relaxed);
         self.fills.remove(self);
         drop(self.with(|state, _| state.stopped()));
     }
 
-    /// The task that writes has ended without storing it.
+    /// Notes that the task that writes has ended without storing the object.
     fn abandoned(self: &Arc<Self>) {
         self.with(|state, wakes| state.give_up_disk(wakes));
         self.fills.remove(self);
         drop(self.with(|state, _| state.stopped()));
     }
 
-    /// The disk has refused it.
+    /// Notes that the disk has refused the object.
     fn failed(self: &Arc<Self>, error: &FileError) {
         self.disk.trouble(error, &self.fills.store.c_path_of(self.key));
         self.unstored();
     }
 
-    /// Storing has failed.
+    /// Notes that storing has failed.
     pub(super) fn unstored(self: &Arc<Self>) {
         let was = self.with(|state, wakes| {
             let was = state.storing;
@@ -79,7 +79,8 @@ impl Fill {
     }
 }
 
-/// All is written: the file gets its name, and the index its entry, unless the fill was given up meanwhile. Whether it has.
+/// Gives the written file its name and the index its entry, unless the fill was given up meanwhile. Returns whether it
+/// did.
 fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, FileError> {
     keeping.complete(|key| fill.make_file(key), length)?;
     let Keeping { head, key, file, .. } = keeping;
@@ -89,7 +90,7 @@ fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, F
         let all = length <= SMALL && state.window.start() == 0;
         all.then(|| state.window.batch(0, usize::MAX))
     });
-    // One allocation of its own: pieces keep the buffers that they were read into.
+    // The body gets an allocation of its own: pieces keep alive the buffers that they were read into.
     let body = body.map(|pieces| Bytes::from(pieces.concat()));
     let store = &fill.fills.store;
     let own = store.naming.enter(key);
@@ -102,7 +103,7 @@ fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, F
     drop(file.name_it(&path, size)?);
     let (main, lifetime) = (Key::of(&head.key), head.lifetime);
     let about = About { key, main, size, sequence, lifetime };
-    // Under the lock: a purge comes before, and then nothing is stored, or finds the entry.
+    // This happens under the lock: a purge either comes before, and then nothing is stored, or it finds the entry.
     let stored = fill.with(|state, wakes| {
         let reserved = state.reserved.take_if(|_| state.storing == Storing::Yes)?;
         let entry = store.stored(&about, reserved, head.created);
@@ -120,13 +121,13 @@ fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, F
             }
         }
         (Some(_), _) => store.memory.forget(key),
-        // What has the name now is neither this object, nor one that was stored meanwhile.
+        // The file that has the name now is neither this object nor one that was stored meanwhile.
         (None, _) => store.unwanted(key),
     }
     Ok(is_stored)
 }
 
-/// Hands the work over to the pool. The state says already that a task is there.
+/// Hands the work over to the pool. The state already says that a task is there.
 pub(super) fn start(fill: &Arc<Fill>) {
     let task = fill.clone();
     if fill.pool.spawn(fill.tag(), move || work(&task)).is_err() {

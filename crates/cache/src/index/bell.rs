@@ -1,34 +1,34 @@
-//! How loops wake the cache's thread: never more often than it has to be.
+//! How loops wake the cache's thread: no more often than necessary.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use std::thread::Thread;
 
-/// Wakes one thread.
+/// Wakes the cache's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     thread: OnceLock<Thread>,
-    /// It sleeps until something happens.
+    /// The thread sleeps until something happens.
     idle: AtomicBool,
-    /// It was told to hurry and has not looked yet.
+    /// The thread was told to hurry and has not looked yet.
     urgent: AtomicBool,
 }
 
 impl Bell {
-    /// The thread that is woken; the first one counts.
+    /// Sets the thread that is woken; the first call counts.
     pub(crate) fn answer_to(&self, thread: Thread) {
         let _ = self.thread.set(thread);
     }
 
-    /// Something was put down for it: wakes it if it has nothing to do; otherwise it comes by soon.
+    /// Tells the thread that its queue has something: wakes it if it is idle; otherwise it looks soon anyway.
     pub(crate) fn ring(&self) {
         if self.idle.load(SeqCst) && self.idle.swap(false, AcqRel) {
             self.wake();
         }
     }
 
-    /// Somebody is about to need what it does.
+    /// Tells the thread to hurry, because a caller is about to need its work.
     pub(crate) fn urgent(&self) {
         if !self.urgent.load(Acquire) && !self.urgent.swap(true, AcqRel) {
             self.wake();
@@ -41,13 +41,13 @@ impl Bell {
         }
     }
 
-    /// The thread looks now.
+    /// Notes that the thread looks now.
     pub(crate) fn looked(&self) {
         self.idle.store(false, SeqCst);
         self.urgent.store(false, SeqCst);
     }
 
-    /// The thread goes to sleep. It has to look once more after this.
+    /// Notes that the thread goes to sleep. It has to look once more after this.
     pub(crate) fn rest(&self) {
         self.idle.store(true, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! What is known of one stored object.
+//! The index's entry of one stored object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -10,51 +10,52 @@ use super::policy::{Item, MAX_FREQUENCY, Place};
 use crate::key::Key;
 use crate::rules::Lifetime;
 
-/// No longer the object of its key: it was removed, replaced, purged or evicted.
+/// The entry is no longer the object of its key: it was removed, replaced, purged or evicted.
 const GONE: u8 = 1;
-/// Its file was read and is what the index says.
+/// The file was read and is what the index says.
 const VERIFIED: u8 = 2;
-/// Its file is none of ours (nginx's format, or one that nobody has looked at): it takes up space, and nothing is served from it.
+/// The file is not one of freerun's (nginx's format, or a file that was not examined): it takes up space, and nothing
+/// is served from it.
 const FOREIGN: u8 = 4;
-/// A change of its lifetime waits to be written down.
+/// A change of its lifetime is waiting to be written to the journal.
 const RENEWED: u8 = 8;
 
 /// A stored object. Its identity is that of its `Arc`: an object that takes its place has another entry.
 #[derive(Debug)]
 pub struct Entry {
     key: Key,
-    /// Length of the file.
+    /// The length of the file in bytes.
     size: u64,
-    /// What the file takes up on the disk.
+    /// The bytes that the file takes up on the disk.
     disk: u64,
     sequence: u64,
     initial: Lifetime,
-    /// As it is since an upstream said that the object is still good (304).
+    /// The lifetime since an upstream said that the object is still good (304).
     renewed: ArcSwapOption<Lifetime>,
-    /// The newest purge that it was compared with.
+    /// The newest purge that the object was compared with.
     checked: AtomicU64,
-    /// Seconds since 1970.
+    /// When the object was last asked for, in seconds since 1970.
     accessed: AtomicU32,
-    /// A part of the key that it is a variant of; 0 if it is none.
+    /// A part of the key that the object is a variant of; 0 if it is no variant.
     variant_of: u32,
     frequency: AtomicU8,
     flags: AtomicU8,
-    /// Which queue it is in; changed by the cache's thread alone.
+    /// The queue that the entry is in; only the cache's thread changes it.
     place: AtomicU8,
 }
 
-/// What an entry is made of.
+/// The values that an entry is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// Its key, which names the file.
+    /// The object's key, which names the file.
     pub key: Key,
-    /// The key of its text: another one for a variant (`Vary`), which goes with it when it is purged.
+    /// The key of the key's text: it differs from `key` for a variant (`Vary`), which is purged together with it.
     pub main: Key,
-    /// Length of the file in bytes, its head included.
+    /// The length of the file in bytes, its head included.
     pub size: u64,
-    /// [`Cache::sequence`](crate::cache::Cache::sequence) when its upstream was asked: purges that came later mean it.
+    /// [`Cache::sequence`](crate::cache::Cache::sequence) when the upstream was asked: later purges mean this object.
     pub sequence: u64,
-    /// How long it may be used.
+    /// How long the object may be used.
     pub lifetime: Lifetime,
 }
 
@@ -76,67 +77,67 @@ impl Entry {
         }
     }
 
-    /// Its key.
+    /// The object's key.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// A part of the key that it is a variant of; 0 if it is none.
+    /// A part of the key that the object is a variant of; 0 if it is no variant.
     pub(crate) fn variant_of(&self) -> u32 {
         self.variant_of
     }
 
-    /// As the journal has it.
+    /// Sets the part of the main key that the journal has.
     pub(crate) fn set_variant_of(&mut self, main: u32) {
         self.variant_of = main;
     }
 
-    /// Length of its file in bytes, the head included.
+    /// The length of the file in bytes, the head included.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What its file takes up of `max_size`: the length, rounded up to blocks of the file system.
+    /// The bytes of `max_size` that the file takes up: its length, rounded up to blocks of the file system.
     pub fn disk(&self) -> u64 {
         self.disk
     }
 
-    /// The number of purges before it, see [`About::sequence`].
+    /// The number of the newest purge before the object was fetched, see [`About::sequence`].
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// How long it may be used, as of the last revalidation.
+    /// How long the object may be used, as of the last revalidation.
     pub fn lifetime(&self) -> Lifetime {
         self.renewed.load().as_deref().copied().unwrap_or(self.initial)
     }
 
-    /// Whether it may be used without asking the upstream.
+    /// Whether the object may be used without asking the upstream.
     pub fn is_fresh(&self, now: u64) -> bool {
         self.lifetime().is_fresh(now)
     }
 
-    /// When it was last asked for, in seconds since 1970.
+    /// When the object was last asked for, in seconds since 1970.
     pub fn accessed(&self) -> u64 {
         self.accessed.load(Relaxed).into()
     }
 
-    /// Whether it is no longer the object of its key: who has kept it has to look again.
+    /// Whether this is no longer the object of its key: a caller that has kept it has to look again.
     pub fn is_gone(&self) -> bool {
         self.has(GONE)
     }
 
-    /// Whether its file was compared with what the index says.
+    /// Whether the file was compared with what the index says.
     pub fn is_verified(&self) -> bool {
         self.has(VERIFIED)
     }
 
-    /// Notes that its file is what the index says.
+    /// Notes that the file is what the index says.
     pub fn set_verified(&self) {
         self.flags.fetch_or(VERIFIED, Relaxed);
     }
 
-    /// Whether its file is none of ours: nothing is served from it.
+    /// Whether the file is not one of freerun's: nothing is served from it.
     pub fn is_foreign(&self) -> bool {
         self.has(FOREIGN)
     }
@@ -145,12 +146,13 @@ impl Entry {
         self.flags.fetch_or(FOREIGN, Relaxed);
     }
 
-    /// Marks it as gone. False if it was already: then somebody else removes the file.
+    /// Marks the entry as gone. False if it was gone already: then another thread removes the file.
     pub(crate) fn leave(&self) -> bool {
         self.flags.fetch_or(GONE, AcqRel) & GONE == 0
     }
 
-    /// Takes over a new lifetime. True if that is to be written down and nobody was told yet.
+    /// Takes over a new lifetime. True if the caller has to have it written to the journal, because no earlier change
+    /// is waiting.
     pub(crate) fn renew(&self, lifetime: Lifetime) -> bool {
         self.renewed.store(Some(Arc::new(lifetime)));
         self.flags.fetch_or(RENEWED, AcqRel) & RENEWED == 0
@@ -160,7 +162,7 @@ impl Entry {
         self.flags.fetch_and(!RENEWED, AcqRel);
     }
 
-    /// Notes that it was asked for: no more than two looks and, now and then, a store.
+    /// Notes that the object was asked for: at most two loads and, now and then, a store.
     pub fn touch(&self, now: u64) {
         let now = seconds(now);
         if self.accessed.load(Relaxed) != now {
@@ -172,7 +174,7 @@ impl Entry {
         }
     }
 
-    /// The newest purge that it was compared with.
+    /// The newest purge that the object was compared with.
     pub(crate) fn checked(&self) -> u64 {
         self.checked.load(Relaxed)
     }
@@ -186,7 +188,7 @@ impl Entry {
     }
 }
 
-/// A time that fits into the entry.
+/// A time in the width that an entry has for it.
 fn seconds(now: u64) -> u32 {
     u32::try_from(now).unwrap_or(u32::MAX)
 }
@@ -227,7 +229,7 @@ pub(crate) fn short(key: Key) -> u32 {
     u32::from_ne_bytes([a, b, c, d]).max(1)
 }
 
-/// A part of the key that is as good as random.
+/// A part of the key that is as good as a random number.
 pub(crate) fn fingerprint(key: Key) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&key.0[..8]);

@@ -1,5 +1,5 @@
-//! The index of a cache: which objects there are. Any loop may look, add and remove without a lock; what follows from it
-//! (queues, files, journal) is done by the cache's thread, which is told through a queue.
+//! The index of a cache: which objects there are. Any loop may look, add and remove without a lock; the cache's thread
+//! does the rest (queues, files, journal); it gets the changes through a queue.
 
 mod bell;
 mod entry;
@@ -27,24 +27,24 @@ pub(crate) use space::Space;
 use crate::key::Key;
 use crate::rules::Lifetime;
 
-/// Reservations are refused while the cache's thread has so many changes to look at.
+/// Reservations are refused while the cache's thread has this many changes to look at.
 pub(crate) const MAX_PENDING: usize = 65_536;
 
-/// Marks of purged keys, by their name; two that share a mark are told apart by nobody, see [`Index::mark`].
+/// The number of marks of purged keys. Two keys that share a mark are not told apart, see [`Index::mark`].
 const MARKS: usize = 1 << 16;
 
-/// What is known of a key.
+/// The index's answer about a key.
 #[derive(Debug, Clone)]
 pub enum Found {
     /// There is an object; whether it is fresh is for its [`Lifetime`] to say.
     Stored(Arc<Entry>),
-    /// None in the index, which is still being loaded: there may be a file.
+    /// The index has no entry and is still being loaded: there may be a file.
     Unknown,
     /// There is no object, and no file.
     Nothing,
 }
 
-/// How far the index has come.
+/// How far the index has been loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -52,16 +52,16 @@ pub enum State {
     Starting,
     /// The journal is being read.
     Loading,
-    /// After an unclean end: what the journal knows is there, and files that it does not know are looked for.
+    /// After an unclean end: the entries of the journal are loaded, and files that it does not know are looked for.
     Walking,
-    /// All of it is there.
+    /// The whole index is loaded.
     Ready,
     /// The cache has ended.
     Stopped,
 }
 
 impl State {
-    /// Its name, for status pages.
+    /// The name of the state, for status pages.
     pub fn name(self) -> &'static str {
         match self {
             State::Starting => "starting",
@@ -86,39 +86,39 @@ impl State {
 /// Why an object leaves the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
-    /// Its key was purged, or its text, or one of its tags.
+    /// Its key, the key's text, or one of its tags was purged.
     Purged,
-    /// Its file is not there, or not what the index says.
+    /// The file is missing, or not what the index says.
     Damaged,
-    /// A newer response to the same request says so (an unsafe method, a response that may not be stored).
+    /// A newer response to the same request made it invalid (an unsafe method, a response that may not be stored).
     Invalidated,
 }
 
-/// What the cache's thread is told.
+/// A change that the cache's thread is told through the queue.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// An object is new; the one whose place it took is gone.
     Stored { entry: Arc<Entry>, replaced: Option<Arc<Entry>> },
     /// An object was removed: its file has to go.
     Removed(Arc<Entry>),
-    /// A key was purged: its variants have to go, which are known by this part of it.
+    /// A key was purged: its variants have to go. This part of the key identifies them.
     Purged(u32),
-    /// A file of this key has to go that never came into the index.
+    /// The file of this key has to go, which was never in the index.
     Unwanted(Key),
     /// A lifetime has changed.
     Renewed(Arc<Entry>),
     /// The list of purges has changed.
     Purges,
-    /// Somebody wants to know when everything before this is done.
+    /// A caller waits until everything before this is done.
     Settle(u64),
 }
 
-/// What came of an entry of the journal.
+/// The result of loading an entry of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// It is in the index.
+    /// The entry is in the index.
     Done,
-    /// There is an entry of its key.
+    /// The index already has an entry of its key.
     Exists,
     /// Its key was purged, or there is no room: its file is removed.
     Refused,
@@ -128,11 +128,11 @@ pub(crate) enum Load {
 #[derive(Debug)]
 struct Count {
     uses: AtomicU32,
-    /// Seconds since 1970.
+    /// The last use, in seconds since 1970.
     seen: AtomicU32,
 }
 
-/// The index. Shared by the loops and the cache's thread.
+/// The index. The loops and the cache's thread share it.
 #[derive(Debug)]
 pub(crate) struct Index {
     map: HashMap<Key, Arc<Entry>, FxBuildHasher>,
@@ -144,7 +144,7 @@ pub(crate) struct Index {
     /// A key that is not in the index is looked for on the disk: while loading, and while walking without a journal.
     look: AtomicBool,
     sequence: AtomicU64,
-    /// For each mark the sequence of the newest purge of one of its keys.
+    /// For each mark, the number of the newest purge of one of its keys.
     marks: Box<[AtomicU64]>,
     newest_mark: AtomicU64,
     asked: AtomicU64,
@@ -182,7 +182,7 @@ impl Index {
         if self.look.load(Acquire) { Found::Unknown } else { Found::Nothing }
     }
 
-    /// The entry of a key, as it is; nothing is counted.
+    /// The entry of a key; no use is counted.
     pub(crate) fn peek(&self, key: Key) -> Option<Arc<Entry>> {
         self.map.pin().get(&key).cloned()
     }
@@ -191,8 +191,8 @@ impl Index {
         self.map.len()
     }
 
-    /// Counts a use of a key that has no object, and says how many there were. A key that there is no room for has been
-    /// used once.
+    /// Counts a use of a key that has no object, and returns how many there were. If there is no room for a key, its
+    /// count is always one.
     pub(crate) fn count(&self, key: Key, now: u64) -> u32 {
         let now = u32::try_from(now).unwrap_or(u32::MAX);
         let counts = self.counts.pin();
@@ -208,7 +208,7 @@ impl Index {
         counts.get_or_insert(key, count).uses.fetch_add(1, Relaxed).saturating_add(1)
     }
 
-    /// What [`count`](Index::count) has counted.
+    /// The uses of a key that [`count`](Index::count) has counted.
     pub(crate) fn uses(&self, key: Key) -> u32 {
         self.counts.pin().get(&key).map_or(0, |count| count.uses.load(Relaxed))
     }
@@ -217,7 +217,8 @@ impl Index {
         self.counts.len()
     }
 
-    /// Forgets counts that are older than `inactive` seconds; and half of them where there is hardly any room left.
+    /// Forgets counts that are older than `inactive` seconds, and half of the others when there is hardly any room
+    /// left.
     pub(crate) fn forget_counts(&self, now: u64, inactive: u32) {
         let now = u32::try_from(now).unwrap_or(u32::MAX);
         let full = self.counts_are_full();
@@ -225,7 +226,7 @@ impl Index {
         self.counts.pin().retain(|_, count| {
             odd = !odd;
             let alive = now.saturating_sub(count.seen.load(Relaxed)) < inactive;
-            // Those that were asked for again are worth more.
+            // Counts of keys that were asked for again are worth more.
             alive && (!full || odd || count.uses.load(Relaxed) > 1)
         });
     }
@@ -234,12 +235,12 @@ impl Index {
         self.counts.len() > self.space.max_entries() / 4 * 3
     }
 
-    /// The number of purges so far, which is part of what an object knows of itself.
+    /// The number of purges so far. An object keeps the one at which it was fetched.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.load(Acquire)
     }
 
-    /// The number of a new purge: what has a smaller one was fetched before.
+    /// The number of a new purge: objects with a smaller one were fetched before.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, AcqRel) + 1
     }
@@ -248,8 +249,8 @@ impl Index {
         self.sequence.fetch_max(at_least, AcqRel);
     }
 
-    /// Puts an object into the index that has been written; what it takes up was reserved. `None`: its key was purged
-    /// while it was fetched, and the file is removed.
+    /// Puts an object into the index that has been written, with the space that was reserved for it. `None`: its key
+    /// was purged while it was fetched, and the file is removed.
     pub(crate) fn store(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
         let disk = self.space.round(about.size).min(reservation.bytes());
         let entry = Arc::new(Entry::new(about, disk, now));
@@ -294,13 +295,14 @@ impl Index {
         Some(entry)
     }
 
-    /// So many entries are about to be loaded.
+    /// Makes room for so many entries, which are about to be loaded.
     pub(crate) fn expect(&self, entries: u64) {
         let entries = usize::try_from(entries).unwrap_or(usize::MAX).min(self.space.max_entries());
         self.map.pin().reserve(entries);
     }
 
-    /// As [`adopt`](Index::adopt), for the thread that reads the journal: nobody is told.
+    /// Puts an entry into the index as [`adopt`](Index::adopt) does, but puts no event into the queue: for the thread
+    /// that reads the journal.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Load {
         let key = entry.key();
         let marked = |name: u32| self.mark(name).load(SeqCst) > 0;
@@ -322,8 +324,8 @@ impl Index {
         }
     }
 
-    /// Removes this entry and no other one. Its file goes, and what it takes up is free after that. `quiet`: the caller
-    /// is the cache's thread and does the rest itself. False: it was gone.
+    /// Removes this entry and no other one. Its file is removed, and then its space is free. `quiet`: the caller is the
+    /// cache's thread and does the rest itself. False: it was already gone.
     pub(crate) fn remove(&self, entry: &Arc<Entry>, quiet: bool) -> bool {
         let _ = self.map.pin().remove_if(&entry.key(), |_, own| Arc::ptr_eq(own, entry));
         let own = entry.leave();
@@ -333,11 +335,12 @@ impl Index {
         own
     }
 
-    /// Removes whatever object the key has, with all variants, and keeps one that is being fetched from being stored. The
-    /// number of the purge, and whether there was an object.
+    /// Removes the object of a key with all variants, and prevents one that is being fetched from being stored. Returns
+    /// the number of the purge, and whether there was an object.
     pub(crate) fn purge(&self, key: Key) -> (u64, bool) {
         let sequence = self.next_sequence();
-        // First the mark, then the look: who stores an object does it the other way round, so one of the two notices.
+        // First the mark, then the look: a thread that stores an object does these in the opposite order, so one of the
+        // two notices.
         self.mark(short(key)).fetch_max(sequence, SeqCst);
         self.newest_mark.fetch_max(sequence, SeqCst);
         let there = match self.peek(key) {
@@ -356,7 +359,7 @@ impl Index {
         (sequence, there)
     }
 
-    /// Whether it is a variant of a key that was purged since it was fetched.
+    /// Whether the entry is a variant of a key that was purged since it was fetched.
     pub(crate) fn is_marked(&self, entry: &Entry) -> bool {
         let main = entry.variant_of();
         main != 0
@@ -364,8 +367,8 @@ impl Index {
             && entry.sequence() < self.mark(main).load(Acquire)
     }
 
-    /// The mark of a key, by a part of it. A purge of one key means those others with its mark, too, as far as they are
-    /// being fetched at that moment or are variants: that costs them a fetch.
+    /// The mark of a key, by a part of it. A purge of one key also means the other keys with its mark, as far as they
+    /// are being fetched at that moment or are variants: that costs them a fetch.
     fn mark(&self, name: u32) -> &AtomicU64 {
         &self.marks[name as usize % MARKS]
     }
@@ -379,13 +382,14 @@ impl Index {
         State::of(self.state.load(Acquire))
     }
 
-    /// Notes how far the index has come, and whether unknown keys may have files.
+    /// Sets the state of the index, and whether unknown keys may have files.
     pub(crate) fn set_state(&self, state: State, look: bool) {
         self.look.store(look, std::sync::atomic::Ordering::Release);
         self.state.store(state as u8, std::sync::atomic::Ordering::Release);
     }
 
-    /// A number to wait for: when [`settled`](Index::has_settled) has reached it, the thread has done what it was told before.
+    /// A number to wait for: when [`settled`](Index::has_settled) has reached it, the thread has handled everything
+    /// that was in the queue before.
     pub(crate) fn ask_settled(&self) -> u64 {
         let number = self.asked.fetch_add(1, AcqRel) + 1;
         self.tell(Event::Settle(number));

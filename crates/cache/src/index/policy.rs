@@ -1,9 +1,10 @@
-//! Who is evicted: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
+//! Which object is evicted: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
 //!
-//! What is new goes into a *small* queue, a tenth of all bytes. Who was asked for more than once by the time it comes out
-//! moves on to the *main* queue; the others are evicted, and their names stay in a *ghost* list for a while: who comes back
-//! meanwhile goes to the main queue at once. In the main queue, who was asked for gets another round. So a scan, however
-//! long, passes through the small queue and touches nothing else, and a hit moves nothing: it counts to three.
+//! A new object goes into a *small* queue, which has a tenth of all bytes. An object that was asked for more than once
+//! by the time it comes out moves on to the *main* queue; the others are evicted, and their names stay in a *ghost*
+//! list for a while: an object that comes back meanwhile goes to the main queue at once. In the main queue, an object
+//! that was asked for gets another round. So a scan, however long, passes through the small queue only, and a hit moves
+//! nothing: it adds one to a count that ends at three.
 //!
 //! This is pure code, used by one thread; `index/simulate.rs` runs the same code over traces.
 
@@ -14,21 +15,21 @@ use rustc_hash::FxHashMap;
 /// The highest count of hits.
 pub(crate) const MAX_FREQUENCY: u8 = 3;
 
-/// The share of all bytes that the small queue may have: one in so many.
+/// The share of all bytes that the small queue may have: one byte in this many.
 const SMALL_SHARE: u64 = 10;
 
-/// Rooms of gone items are cleaned out of a queue when they are more than this and more than half of it.
+/// Gone items are removed from a queue when they are more than this and more than half of it.
 const MAX_GONE: usize = 1024;
 
 /// Which queue an item is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Place {
-    /// None.
+    /// The item is in no queue.
     None,
-    /// The queue of what is new.
+    /// The queue of new objects.
     Small,
-    /// The queue of what has proved itself.
+    /// The queue of objects that were asked for repeatedly.
     Main,
 }
 
@@ -44,14 +45,14 @@ impl Place {
 
 /// Something that can be evicted; a handle to it that is cheap to clone.
 pub(crate) trait Item: Clone {
-    /// Its name in the ghost list.
+    /// The item's name in the ghost list.
     fn fingerprint(&self) -> u64;
-    /// What it takes up.
+    /// The bytes that the item takes up.
     fn bytes(&self) -> u64;
-    /// Hits since it was last looked at, up to [`MAX_FREQUENCY`].
+    /// Hits since the item was last looked at, up to [`MAX_FREQUENCY`].
     fn frequency(&self) -> u8;
     fn set_frequency(&self, frequency: u8);
-    /// It was removed by somebody else, who sees to the rest.
+    /// Whether the item was removed by another thread, which does the rest.
     fn is_gone(&self) -> bool;
     fn place(&self) -> Place;
     fn set_place(&self, place: Place);
@@ -62,7 +63,7 @@ pub(crate) trait Item: Clone {
 struct Queue<I> {
     items: VecDeque<I>,
     bytes: u64,
-    /// Items among them that have left already.
+    /// The number of items in the queue that have already left.
     gone: usize,
 }
 
@@ -77,7 +78,7 @@ impl<I: Item> Queue<I> {
         self.items.push_back(item);
     }
 
-    /// The oldest one that is still in it.
+    /// Takes out the oldest item that has not left.
     fn pop(&mut self) -> Option<I> {
         while let Some(item) = self.items.pop_front() {
             if item.place() == Place::None {
@@ -106,10 +107,11 @@ impl<I: Item> Queue<I> {
     }
 }
 
-/// Names of what was evicted without having been asked for again, as many bytes of them as the main queue has.
+/// The names of items that were evicted without having been asked for again, up to as many bytes of items as the main
+/// queue has.
 #[derive(Debug, Default)]
 struct Ghosts {
-    /// Name, bytes, and which time of the name it is.
+    /// The name, its bytes, and how many times the name has come into the list.
     order: VecDeque<(u64, u64, u32)>,
     names: FxHashMap<u64, u32>,
     bytes: u64,
@@ -145,14 +147,14 @@ pub(crate) struct Policy<I> {
     small: Queue<I>,
     main: Queue<I>,
     ghosts: Ghosts,
-    /// The most names of evicted items that are kept.
+    /// The limit of the names of evicted items that are kept.
     max_ghosts: usize,
     /// Where the last [`survey`](Policy::survey) ended.
     cursor: usize,
 }
 
 impl<I: Item> Policy<I> {
-    /// Queues for at most `max_items`, as others see to.
+    /// Queues for at most `max_items`; the caller keeps to this limit.
     pub(crate) fn new(max_items: usize) -> Policy<I> {
         Policy { small: Queue::new(), main: Queue::new(), ghosts: Ghosts::default(), max_ghosts: max_items, cursor: 0 }
     }
@@ -166,12 +168,12 @@ impl<I: Item> Policy<I> {
         }
     }
 
-    /// Takes in an item that has proved itself: it was in the main queue before a restart, or replaces one there.
+    /// Takes in an item for the main queue: it was there before a restart, or replaces an item there.
     pub(crate) fn insert_main(&mut self, item: I) {
         self.main.push(item, Place::Main);
     }
 
-    /// Lets an item go that was removed by somebody else. True if it was there.
+    /// Lets an item go that was removed elsewhere. True if it was in a queue.
     pub(crate) fn forget(&mut self, item: &I) -> bool {
         match item.place() {
             Place::None => return false,
@@ -181,8 +183,8 @@ impl<I: Item> Policy<I> {
         true
     }
 
-    /// Chooses the next one to go and lets it go. Of the items that it has to move on its way, none is moved more often
-    /// than it was asked for, three times at most.
+    /// Chooses the next item to evict and lets it go. Of the items that it has to move on its way, none is moved more
+    /// often than it was asked for, three times at most.
     pub(crate) fn evict(&mut self) -> Option<I> {
         loop {
             let small_is_full = self.small.bytes.saturating_mul(SMALL_SHARE) >= self.small.bytes + self.main.bytes;
@@ -215,7 +217,7 @@ impl<I: Item> Policy<I> {
         }
     }
 
-    /// Looks at the next `count` items, in a circle over all of them, as long as `look` says to go on.
+    /// Looks at the next `count` items, in a circle over all of them, as long as `look` returns true.
     pub(crate) fn survey(&mut self, count: usize, mut look: impl FnMut(&I) -> bool) {
         let total = self.small.items.len() + self.main.items.len();
         for _ in 0..count.min(total) {
@@ -242,7 +244,7 @@ impl<I: Item> Policy<I> {
         self.main.items.iter().chain(&self.small.items).filter(|item| item.place() != Place::None)
     }
 
-    /// How many there are.
+    /// The number of items.
     pub(crate) fn len(&self) -> usize {
         self.small.len() + self.main.len()
     }

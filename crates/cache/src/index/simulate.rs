@@ -8,16 +8,16 @@ use rustc_hash::FxHashMap;
 
 use super::policy::{Item, MAX_FREQUENCY, Place, Policy};
 
-/// What a simulation counted.
+/// The counts of a simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// How many requests were made.
+    /// The number of requests.
     pub requests: u64,
-    /// Those whose object was there.
+    /// Requests whose object was there.
     pub hits: u64,
-    /// Bytes asked for.
+    /// Bytes of all requests.
     pub bytes: u64,
-    /// Those of hits.
+    /// Bytes of the requests that were hits.
     pub hit_bytes: u64,
 }
 
@@ -80,8 +80,8 @@ impl Item for Rc<Object> {
     }
 }
 
-/// Runs requests (key and size) through the policy of this cache with so many bytes. Objects larger than that are never
-/// stored.
+/// Runs requests (key and size) through the policy of this cache with a capacity in bytes. Larger objects than that are
+/// never stored.
 pub fn s3_fifo(trace: impl IntoIterator<Item = (u64, u64)>, capacity: u64) -> Hits {
     let mut policy: Policy<Rc<Object>> = Policy::new(usize::MAX);
     let mut stored: FxHashMap<u64, Rc<Object>> = FxHashMap::default();
@@ -109,9 +109,10 @@ pub fn s3_fifo(trace: impl IntoIterator<Item = (u64, u64)>, capacity: u64) -> Hi
     hits
 }
 
-/// The same for a cache that evicts what was not asked for the longest (nginx's way).
+/// Runs requests (key and size) through a cache that evicts the object that was not asked for the longest (nginx's
+/// way), with a capacity in bytes.
 pub fn lru(trace: impl IntoIterator<Item = (u64, u64)>, capacity: u64) -> Hits {
-    // Each request is noted with its number; a note that is not an object's last one means nothing.
+    // Each request is noted with its number; a note that is not the last one of an object means nothing.
     let mut notes: VecDeque<(u64, u64)> = VecDeque::new();
     let mut stored: FxHashMap<u64, (u64, u64)> = FxHashMap::default();
     let (mut taken, mut hits) = (0, Hits::default());
@@ -138,21 +139,21 @@ pub fn lru(trace: impl IntoIterator<Item = (u64, u64)>, capacity: u64) -> Hits {
     hits
 }
 
-/// A trace like that of a site: objects asked for by Zipf's law, and now and then a scan over objects that nobody else
-/// asks for. The same seed makes the same trace.
+/// A trace like that of a site: objects asked for by Zipf's law, and now and then a scan over objects that no other
+/// request asks for. The same seed makes the same trace.
 #[derive(Debug, Clone)]
 pub struct Trace {
-    /// Objects of the working set.
+    /// The number of objects of the working set.
     pub objects: usize,
     /// The exponent of Zipf's law, times 100.
     pub skew: u32,
-    /// Requests in all.
+    /// The number of all requests.
     pub requests: usize,
-    /// After so many requests comes a scan; 0 for none.
+    /// The number of requests between two scans; 0 for no scans.
     pub scan_every: usize,
-    /// Objects of a scan.
+    /// The number of objects of a scan.
     pub scan: usize,
-    /// Where it begins.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
@@ -162,19 +163,19 @@ impl Trace {
         Trace { objects: 100_000, skew: 90, requests: 1_000_000, scan_every: 15_000, scan: 5_000, seed: 1 }
     }
 
-    /// The size of an object: between 1 KB and 1 MB, most of them small; fixed by its key.
+    /// The size of an object: between 1 KB and 1 MB, most of them small; a function of the key.
     pub fn size_of(key: u64) -> u64 {
         let bits = mix(key ^ 0x5bd1_e995);
         let doublings = (bits & 0xff) * (bits >> 8 & 0xff) * 10 / (0xff * 0xff);
         (1024 << doublings) + (bits >> 16) % 1024
     }
 
-    /// What the working set takes up, in bytes.
+    /// The size of the working set, in bytes.
     pub fn working_set(&self) -> u64 {
         (0..self.objects as u64).map(Trace::size_of).sum()
     }
 
-    /// The requests: keys and sizes. Keys of the working set are its places in order of popularity.
+    /// The requests: keys and sizes. The keys of the working set are its ranks in order of popularity.
     pub fn requests(&self) -> Vec<(u64, u64)> {
         let skew = f64::from(self.skew) / 100.0;
         let mut sums = Vec::with_capacity(self.objects);

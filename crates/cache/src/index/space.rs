@@ -1,4 +1,5 @@
-//! What a cache takes up, and what it may: space is reserved before it is written, and given back after the file is gone.
+//! The space that a cache takes up, and its limit: space is reserved before it is written, and given back after the
+//! file is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -8,61 +9,62 @@ use tokio::sync::Notify;
 
 use super::bell::Bell;
 
-/// The block size of a file system that did not tell its own.
+/// The block size of a file system that did not report its own.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// One in so many bytes, and entries, is kept free ahead of those who will want it…
+/// One in this many bytes, and entries, is kept free ahead of reservations…
 const MARGIN_SHARE: u64 = 32;
 /// … but not more than this…
 const MAX_MARGIN: u64 = 64 << 20;
 /// … and this many entries.
 const MAX_MARGIN_ENTRIES: u64 = 4096;
-/// Where reservations are refused, room for such ones is kept free from then on, up to one in so many bytes.
+/// Once reservations are refused, room for such reservations is kept free, up to one in this many bytes.
 const AHEAD_SHARE: u64 = 8;
 
-/// Bytes and entries of one cache. `taken` is what is stored and what is reserved, and never passes `limit` by anything
-/// that is done here.
+/// The bytes and entries of one cache. `taken` counts stored and reserved bytes, and nothing here takes it beyond
+/// `limit`.
 #[derive(Debug)]
 pub(crate) struct Space {
     taken: AtomicU64,
-    /// The part of it that is reserved.
+    /// The reserved part of `taken`.
     reserved: AtomicU64,
     limit: AtomicU64,
-    /// What the file system had beyond `min_free` when it was last asked, less what was reserved since.
+    /// The bytes that the file system had free beyond `min_free` when it was last asked, less the bytes reserved since.
     room: AtomicI64,
-    /// Bytes that were ever reserved, refused ones included.
+    /// All bytes that were ever reserved, refused reservations included.
     drawn: AtomicU64,
-    /// Entries that exist, and those that reservations will become.
+    /// Existing entries, and those that reservations will become.
     entries: AtomicU64,
     max_entries: AtomicU64,
     block: AtomicU64,
-    /// Nothing is reserved before it is known what is there.
+    /// False until the existing files are known; nothing is reserved before.
     open: AtomicBool,
     /// Reservations that were refused.
     refused: AtomicU64,
-    /// The largest one that was refused since the cache's thread last looked.
+    /// The largest reservation that was refused since the cache's thread last looked.
     wanted: AtomicU64,
-    /// Rung when the thread has given something back.
+    /// Notified when the thread has given space back.
     pub(crate) freed: Notify,
     pub(crate) bell: Arc<Bell>,
 }
 
-/// Space that nobody else gets: for one file that is being written. What was not used is given back when it is dropped.
+/// Space that is reserved for one file that is being written. The unused part is given back when this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     space: Arc<Space>,
     bytes: u64,
-    /// Whether a place among the entries belongs to it.
+    /// Whether the reservation includes an entry.
     entry: bool,
 }
 
 impl Reservation {
-    /// How much it is.
+    /// The reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Makes sure that it is enough for a file of so many bytes. False: there is no more space, and nothing has changed.
+    /// Makes sure that the reservation is enough for a file of so many bytes. False: there is not enough space, and
+    /// nothing has changed.
     pub fn cover(&mut self, bytes: u64) -> bool {
         let bytes = self.space.round(bytes);
         if bytes > self.bytes {
@@ -74,7 +76,7 @@ impl Reservation {
         true
     }
 
-    /// It has become a file that takes up so much; the rest is given back.
+    /// Turns the reservation into a file that takes up `disk` bytes; the rest is given back.
     pub(crate) fn into_used(mut self, disk: u64) {
         let used = disk.min(self.bytes);
         self.space.reserved.fetch_sub(used, Relaxed);
@@ -112,12 +114,12 @@ impl Space {
         }
     }
 
-    /// What a file of that length takes up.
+    /// The bytes on the disk that a file of this length takes up.
     pub(crate) fn round(&self, bytes: u64) -> u64 {
         bytes.checked_next_multiple_of(self.block.load(Relaxed).max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Reserves space for a file of so many bytes; `None`: there is none now.
+    /// Reserves space for a file of so many bytes; `None`: there is not enough space now.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         let bytes = self.round(bytes);
         if !self.take(bytes) {
@@ -138,7 +140,7 @@ impl Space {
         Some(Reservation { space: self.clone(), bytes, entry: true })
     }
 
-    /// Takes bytes into a reservation.
+    /// Takes bytes for a reservation.
     fn take(&self, bytes: u64) -> bool {
         if !self.open.load(Acquire) {
             self.refused.fetch_add(1, Relaxed);
@@ -151,7 +153,7 @@ impl Space {
             return false;
         };
         let signed = i64::try_from(bytes).unwrap_or(i64::MAX);
-        // In this order, for who measures the file system meanwhile.
+        // This order is for a thread that measures the file system meanwhile.
         self.reserved.fetch_add(bytes, Relaxed);
         self.drawn.fetch_add(bytes, AcqRel);
         if self.room.fetch_update(AcqRel, Acquire, |room| (room >= signed).then(|| room - signed)).is_err() {
@@ -168,20 +170,20 @@ impl Space {
 
     fn refuse(&self, bytes: u64) {
         self.refused.fetch_add(1, Relaxed);
-        // What never fits empties nothing.
+        // A reservation that can never fit empties nothing.
         if bytes <= self.capacity() {
             self.wanted.fetch_max(bytes.max(1), Relaxed);
             self.bell.urgent();
         }
     }
 
-    /// Counts a file that is there already, with its entry.
+    /// Counts an existing file, with its entry.
     pub(crate) fn adopt(&self, disk: u64) {
         self.taken.fetch_add(disk, AcqRel);
         self.entries.fetch_add(1, AcqRel);
     }
 
-    /// A file is gone, with its entry.
+    /// Gives back the space of a file that is gone, with its entry.
     pub(crate) fn release(&self, disk: u64) {
         self.give_bytes(disk);
         self.entries.fetch_sub(1, AcqRel);
@@ -191,7 +193,7 @@ impl Space {
         self.taken.fetch_sub(bytes, AcqRel);
         let signed = i64::try_from(bytes).unwrap_or(i64::MAX);
         let grow = |room: i64| Some(room.saturating_add(signed));
-        // Never refused by the closure.
+        // The closure never refuses.
         let _ = self.room.fetch_update(AcqRel, Relaxed, grow);
     }
 
@@ -200,7 +202,7 @@ impl Space {
         self.round(bytes) <= self.limit.load(Relaxed)
     }
 
-    /// Lets reservations begin: what is there is known now.
+    /// Allows reservations from now on: the existing files are known.
     pub(crate) fn open(&self) {
         self.open.store(true, std::sync::atomic::Ordering::Release);
         self.freed.notify_waiters();
@@ -215,7 +217,7 @@ impl Space {
         self.max_entries.store(max_entries as u64, Relaxed);
     }
 
-    /// The most entries there may be.
+    /// The limit of the number of entries.
     pub(crate) fn max_entries(&self) -> usize {
         usize::try_from(self.max_entries.load(Relaxed)).unwrap_or(usize::MAX)
     }
@@ -224,14 +226,15 @@ impl Space {
         self.block.store(block.max(1), Relaxed);
     }
 
-    /// Takes over what the file system has, less `min_free`, as `ask` says. What was reserved before it was asked counts in
-    /// whole, whatever of it was written by then, and so does what is reserved while it is asked: too much rather than too little.
+    /// Takes over the free bytes of the file system, less `min_free`, as `ask` returns them. Bytes reserved before it
+    /// was asked count in whole, whatever of them was written by then, and so do bytes reserved while it is asked: the
+    /// account may count too much, but not too little.
     pub(crate) fn measure(&self, ask: impl FnOnce() -> Option<i64>) {
-        // First this: what is reserved in between is counted by both rather than by none.
+        // This comes first: bytes reserved in between are counted twice rather than not at all.
         let before = self.drawn.load(Acquire);
         let reserved = self.reserved.load(Acquire);
         let Some(beyond) = ask() else { return };
-        // Where the room changes meanwhile, the closure is called again.
+        // If the room changes meanwhile, the closure is called again.
         let _ = self.room.fetch_update(AcqRel, Acquire, |_| {
             let since = self.drawn.load(Acquire).wrapping_sub(before);
             let counted = i64::try_from(reserved.saturating_add(since)).unwrap_or(i64::MAX);
@@ -239,7 +242,7 @@ impl Space {
         });
     }
 
-    /// Bytes that are kept free ahead.
+    /// The number of bytes that are kept free ahead.
     pub(crate) fn margin(&self) -> u64 {
         (self.limit.load(Relaxed) / MARGIN_SHARE).min(MAX_MARGIN)
     }
@@ -248,12 +251,13 @@ impl Space {
         (self.max_entries.load(Relaxed) / MARGIN_SHARE).clamp(1, MAX_MARGIN_ENTRIES)
     }
 
-    /// Takes note of what was refused since the last time.
+    /// The largest reservation that was refused since the last call.
     pub(crate) fn take_wanted(&self) -> u64 {
         self.wanted.swap(0, Relaxed)
     }
 
-    /// What there would be if every object went: the limit, or what the file system has beside what is not this cache's.
+    /// The space if every object were removed: the limit, or what the file system has beside files that are not this
+    /// cache's.
     pub(crate) fn capacity(&self) -> u64 {
         let room = self.room.load(Relaxed).saturating_add_unsigned(self.taken.load(Relaxed));
         self.limit.load(Relaxed).min(u64::try_from(room).unwrap_or(0))
@@ -264,18 +268,19 @@ impl Space {
         self.capacity() / AHEAD_SHARE
     }
 
-    /// Whether something has to go, so that the margin, and `ahead` bytes, are free.
+    /// Whether an object has to be removed to have the margin, and `ahead` bytes, free.
     pub(crate) fn is_short(&self, ahead: u64) -> bool {
         let limit = self.limit.load(Relaxed);
         let taken = self.taken.load(Acquire);
-        // What others leave on the file system is no measure for what this cache may keep: its own size is.
+        // The space that other programs leave on the file system is no measure for what this cache may keep; its own
+        // size is.
         let beyond = ahead.max(self.margin().min(taken / MARGIN_SHARE)).max(self.block.load(Relaxed));
         taken > limit.saturating_sub(ahead.max(self.margin()))
             || self.entries.load(Acquire) + self.entries_margin() > self.max_entries.load(Relaxed)
             || self.room.load(Relaxed) < i64::try_from(beyond).unwrap_or(i64::MAX)
     }
 
-    /// Whether another entry may be taken in that has no reservation.
+    /// Whether another entry without a reservation may be taken in.
     pub(crate) fn has_entry(&self) -> bool {
         self.entries.load(Acquire) < self.max_entries.load(Relaxed)
     }

@@ -62,7 +62,7 @@ fn a_scan_drives_nothing_out_that_is_in_use() {
     for name in 1000..20_000 {
         policy.insert(thing(name, 10));
         inside += 1;
-        // Asked for all the time.
+        // These are asked for all the time.
         if name % 50 == 0 {
             for item in &hot {
                 item.set_frequency(3);
@@ -102,7 +102,7 @@ fn what_left_takes_up_no_room_for_long() {
         let item = thing(name, 1);
         policy.insert(item.clone());
         assert!(policy.forget(&item) && !policy.forget(&item));
-        // The rooms of those that left are cleaned out now and then.
+        // The places of items that left are removed now and then.
         assert!(Rc::strong_count(&item) <= 2);
         assert_eq!(policy.len(), 1);
     }
@@ -115,7 +115,7 @@ fn what_left_takes_up_no_room_for_long() {
     assert_eq!(seen.get(), 1);
     assert_eq!(policy.evict().unwrap().name, 0);
     assert!(policy.evict().is_none());
-    // One that somebody else sees to is passed over.
+    // An item that another thread removed is passed over.
     let gone = thing(5, 1);
     policy.insert(gone.clone());
     gone.gone.set(true);
@@ -150,7 +150,7 @@ fn a_trace_with_scans_has_more_hits_than_with_lru() {
     let theirs = lru(requests.iter().copied(), capacity);
     assert_eq!(ours.requests, theirs.requests);
     assert!(ours.percent() >= theirs.percent() + 5.0, "{} and {}", ours.percent(), theirs.percent());
-    // With room for everything both have the same.
+    // With room for everything both policies have the same hits.
     let all = s3_fifo(requests.iter().copied(), u64::MAX / 16);
     assert_eq!(all, lru(requests.iter().copied(), u64::MAX / 16));
 }
@@ -176,12 +176,12 @@ fn reservations_are_exact() {
     assert!(space.reserve(1).is_none() && !first.cover(8193));
     drop(second);
     assert!(first.cover(8193));
-    // What is not needed is given back.
+    // Reserved space that is not needed is given back.
     index.store(&about("a", 100, 1), first, 0).unwrap();
     let figures = space.figures();
     assert_eq!((figures.taken, figures.reserved), (4096, 0));
     assert_eq!(space.take_wanted(), 4096);
-    // What does not fit the file system is refused just so.
+    // A file that does not fit the file system is refused in the same way.
     space.measure(|| Some(2 * 4096 + 100));
     let only = space.reserve(2 * 4096).unwrap();
     assert!(space.reserve(1).is_none());
@@ -197,7 +197,7 @@ fn what_happens_while_the_file_system_is_measured_is_not_lost() {
     let index = Index::new(100, u64::MAX);
     let space = &index.space;
     space.open();
-    // What was reserved is written just after the file system was asked: it has as much less.
+    // Reserved space is written just after the file system was asked: it has as much less.
     let reserved = space.reserve(4096).unwrap();
     space.measure(|| {
         index.store(&about("a", 4096, 1), reserved, 0).unwrap();
@@ -206,7 +206,7 @@ fn what_happens_while_the_file_system_is_measured_is_not_lost() {
     let one = space.reserve(4096).unwrap();
     assert!(space.reserve(1).is_none());
     drop(one);
-    // The same for what is reserved, and written, meanwhile.
+    // The same happens to space that is reserved, and written, meanwhile.
     space.measure(|| {
         let reserved = space.reserve(4096).unwrap();
         index.store(&about("b", 4096, 1), reserved, 0).unwrap();
@@ -237,7 +237,7 @@ fn an_entry_knows_when_it_is_over() {
     first.touch(7);
     let second = store("a");
     assert!(first.is_gone() && !second.is_gone());
-    // It is as popular as the one before it.
+    // The new entry is as popular as the one before it.
     assert_eq!(Item::frequency(&second), 1);
     assert!(!index.remove(&first, false) && index.peek(second.key()).is_some());
     assert!(index.remove(&second, false) && !index.remove(&second, false));
@@ -248,7 +248,7 @@ fn an_entry_knows_when_it_is_over() {
     index.renew(&third, lifetime);
     index.renew(&third, lifetime);
     assert!(third.is_fresh(99) && !third.is_fresh(100));
-    // Told once, as long as nobody has looked.
+    // This is true once, as long as the change was not looked at.
     let mut renewed = 0;
     while let Some(event) = index.events.pop() {
         renewed += u32::from(matches!(event, Event::Renewed(_)));

@@ -16,13 +16,13 @@
 //! | 56 | 4 | when its age was zero |
 //! | 60 | 4 | for a variant: a part of the key that it is a variant of |
 //!
-//! The head of a file has, from 8 on: `frindex` and the version of the format, a digit; what the file is (8 bytes); its
-//! generation; two numbers whose meaning is for the file to say.
+//! The head of a file has, from 8 on: `frindex` and the version of the format, a digit; the kind of the file (8 bytes);
+//! its generation; two numbers whose meaning depends on the kind.
 
 use crate::key::Key;
 use crate::rules::Lifetime;
 
-/// Length of a line.
+/// The length of a line in bytes.
 pub(crate) const LINE: usize = 64;
 
 const MAGIC: &[u8; 8] = b"frindex1";
@@ -48,13 +48,13 @@ pub(crate) struct Stored {
     pub(crate) frequency: u8,
 }
 
-/// What a file is.
+/// The kind of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum What {
     /// A snapshot: all objects of one moment. `first` is the number of its lines, `second` the sequence number.
     Snapshot = 1,
-    /// A log: what happened since.
+    /// A log: the changes since the snapshot.
     Log = 2,
     /// The mark of a clean end: `first` is the length of the log of that generation.
     Clean = 3,
@@ -78,7 +78,7 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    /// Its bytes.
+    /// The line's bytes.
     pub(crate) fn encode(&self) -> [u8; LINE] {
         let mut out = [0; LINE];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -119,7 +119,7 @@ impl Line {
         out
     }
 
-    /// Reads a line. `None`: it is damaged, or another version's.
+    /// Reads a line. `None`: it is damaged, or of another version.
     pub(crate) fn decode(bytes: &[u8; LINE]) -> Option<Line> {
         if crc32fast::hash(&bytes[4..]) != number(bytes, 0) as u32 {
             return None;
@@ -162,12 +162,12 @@ impl Line {
     }
 }
 
-/// A time in four bytes.
+/// A time in four little-endian bytes.
 fn short(time: u64) -> [u8; 4] {
     u32::try_from(time).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-/// Eight bytes from a place that has them.
+/// The eight-byte number at a place.
 fn number(bytes: &[u8; LINE], at: usize) -> u64 {
     let mut out = [0; 8];
     out.copy_from_slice(&bytes[at..at + 8]);

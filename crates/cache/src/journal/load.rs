@@ -1,4 +1,4 @@
-//! Reading the journal. Whatever stands in the files, nothing worse comes of it than that a cache is cold.
+//! Reading the journal. The files may contain anything: at worst the cache starts cold.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,17 +7,17 @@ use std::path::Path;
 use super::line::{LINE, Line, Title, What};
 use super::{CLEAN, MAX_LOGS, SNAPSHOT, log_path};
 
-/// So much is read at a time: a whole number of lines.
+/// How many bytes are read at a time: a whole number of lines.
 const PIECE: usize = 1 << 20;
 
-/// What was found.
+/// The result of reading a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Loaded {
     /// There is a journal at all.
     pub(crate) exists: bool,
     /// Every line of it could be read, and no file is missing.
     pub(crate) intact: bool,
-    /// The process that wrote it came to its end in order: nothing is missing at the end, either.
+    /// The process that wrote the journal ended in order: nothing is missing at its end, either.
     pub(crate) clean: bool,
     /// The generation for the next log.
     pub(crate) next: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Loaded {
     pub(crate) sequence: u64,
 }
 
-/// How many lines the journal of a folder has, by the lengths of its files.
+/// The number of lines in the journal of a folder, by the lengths of its files.
 pub(crate) fn lines(folder: &Path) -> u64 {
     let length = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len() / LINE as u64);
     let snapshot = folder.join(SNAPSHOT);
@@ -43,7 +43,7 @@ pub(crate) fn lines(folder: &Path) -> u64 {
     length(&snapshot) + logs.take_while(|lines| *lines > 0).sum::<u64>()
 }
 
-/// Reads the journal of a folder, and hands out its lines in their order; a line about a key takes the place of earlier
+/// Reads the journal of a folder, and passes its lines to `each` in their order; a line about a key replaces earlier
 /// ones about it.
 pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
     let mut loaded = Loaded { intact: true, first: 1, ..Loaded::default() };
@@ -71,13 +71,13 @@ pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
         Err(Missing::Worthless) => {
             loaded.exists = true;
             loaded.intact = false;
-            // Nobody knows where its logs begin; they are looked for where they may be.
+            // It is not known where the logs begin, so they are looked for.
             loaded.first = first_log(folder);
         }
     }
     loaded.next = loaded.first;
     let mut last = None;
-    // A few more than are ever there.
+    // This is a few more than ever exist.
     for generation in (loaded.first..).take(2 * MAX_LOGS as usize + 1) {
         match read(&log_path(folder, generation), What::Log, &mut take) {
             Ok(file) => {
@@ -96,7 +96,7 @@ pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
     loaded
 }
 
-/// What one file had.
+/// The content of one file.
 struct Content {
     title: Title,
     intact: bool,
@@ -106,7 +106,7 @@ struct Content {
 
 enum Missing {
     NotThere,
-    /// It has no head of ours, or cannot be read.
+    /// The file has no valid head, or cannot be read.
     Worthless,
 }
 
@@ -138,7 +138,7 @@ fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content
                     content = Some(Content { title, intact: true, lines: 0, len: 0 });
                 }
                 (None, _) => return Err(Missing::Worthless),
-                // A damaged line is left out: what it was about is found by the walk.
+                // A damaged line is skipped: the walk finds the object that it was about.
                 (Some(content), None | Some(Line::Title(_))) => content.intact = false,
                 (Some(content), Some(line)) => {
                     content.lines += 1;
@@ -158,7 +158,7 @@ fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content
     }
 }
 
-/// Whether the mark of a clean end speaks of this last log.
+/// Whether the mark of a clean end is about this last log.
 fn is_clean(folder: &Path, last: Option<(u64, u64)>) -> bool {
     let Ok(bytes) = fs::read(folder.join(CLEAN)) else { return false };
     let Ok(bytes) = <&[u8; LINE]>::try_from(&bytes[..]) else { return false };
@@ -168,7 +168,7 @@ fn is_clean(folder: &Path, last: Option<(u64, u64)>) -> bool {
     }
 }
 
-/// The logs in the folder: their numbers.
+/// The numbers of the logs in the folder.
 fn logs(folder: &Path) -> impl Iterator<Item = u64> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter_map(|name| name.to_str()?.strip_prefix(super::LOG)?.strip_prefix('.')?.parse().ok())
@@ -179,7 +179,7 @@ fn first_log(folder: &Path) -> u64 {
     logs(folder).min().unwrap_or(1)
 }
 
-/// Removes logs whose snapshot is lost: nobody knows what they build upon.
+/// Removes logs whose snapshot is lost: they are of no use without it.
 pub(super) fn remove_logs(folder: &Path) {
     for generation in logs(folder) {
         let _ = fs::remove_file(log_path(folder, generation));

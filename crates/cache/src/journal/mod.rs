@@ -1,17 +1,17 @@
-//! The index on the disk: a snapshot of all objects of one moment, and logs of what happened since, so that a restart finds
-//! the cache warm. The files stand in the cache's folder under names that no entry can have.
+//! The index on the disk: a snapshot of all objects of one moment, and logs of the changes since, so that a restart
+//! finds the cache warm. The files stand in the cache's folder under names that no entry can have.
 //!
 //! | file | what |
 //! |---|---|
 //! | `.freerun-index` | the snapshot: a head, then a line (`line.rs`) for each object, in the order of the queues |
 //! | `.freerun-journal.N` | a log. The snapshot's generation says from which N on they are read, one after the other |
-//! | `.freerun-clean` | the process came to its end in order, and the last log has that length |
-//! | `.freerun-purges` | purges at work, see [`purges`] |
-//! | `.freerun-lock` | locked by the process whose cache it is |
+//! | `.freerun-clean` | the process ended in order, and the last log has that length |
+//! | `.freerun-purges` | the purges that are under way, see [`purges`] |
+//! | `.freerun-lock` | locked by the process that owns the cache |
 //!
-//! A snapshot is written in steps while the cache works: what changes meanwhile goes into a log of the new generation, which
-//! is read on top of it. So it is whole whenever it has its name. Nothing is synchronised with the disk but purges: after a
-//! power cut the checksums tell what is missing, and files are verified when they are first used.
+//! A snapshot is written in steps while the cache works: changes meanwhile go into a log of the new generation, which
+//! is read on top of it. So a snapshot is complete whenever it has its name. Only purges are synced to the disk: after
+//! a power cut the checksums show which lines are missing, and files are verified when they are first used.
 
 pub(crate) mod line;
 mod load;
@@ -31,22 +31,22 @@ use line::{LINE, Line, Stored, Title, What};
 
 pub(crate) use load::{Loaded, lines, load};
 
-/// What all names of files that are not entries begin with.
+/// The beginning of all names of files that are not entries.
 pub(crate) const PREFIX: &str = ".freerun-";
 const SNAPSHOT: &str = ".freerun-index";
 const NEW_SNAPSHOT: &str = ".freerun-index.new";
 const LOG: &str = ".freerun-journal";
 const CLEAN: &str = ".freerun-clean";
-/// The file whose lock says whose cache it is.
+/// The file whose lock says which process owns the cache.
 pub(crate) const LOCK: &str = ".freerun-lock";
 
-/// So much is gathered before it is written.
+/// How many bytes are gathered before they are written.
 const GATHERED: usize = 64 * 1024;
-/// A snapshot is made when the logs have more lines than there are objects, and than this.
+/// A snapshot is made when the logs have more lines than there are objects, and more than this.
 const MIN_LINES: u64 = 65_536;
-/// The most logs in a row: beyond, nothing is written before a snapshot has taken their place.
+/// The most logs in a row: beyond them, nothing is written before a snapshot has taken their place.
 pub(crate) const MAX_LOGS: u64 = 16;
-/// Lines of a snapshot written in one step.
+/// The lines of a snapshot that are written in one step.
 const STEP: usize = 8192;
 
 /// Whether a file of this name in the cache's own folder belongs to the journal.
@@ -60,21 +60,21 @@ fn log_path(folder: &Path, generation: u64) -> PathBuf {
     folder.join(format!("{LOG}.{generation}"))
 }
 
-/// What is written down.
+/// The journal of a cache, which writes changes down.
 #[derive(Debug)]
 pub(crate) struct Journal {
     folder: PathBuf,
-    /// The log's generation.
+    /// The generation of the present log.
     generation: u64,
     /// The oldest log that is still needed.
     first: u64,
     file: Option<File>,
-    /// Its length in bytes.
+    /// The length of the present log in bytes.
     len: u64,
     gathered: Vec<u8>,
-    /// Lines in all logs.
+    /// The lines in all logs.
     lines: u64,
-    /// Something could not be written: a snapshot makes it good.
+    /// A write failed; the next snapshot repairs the journal.
     broken: bool,
     snapshot: Option<Snapshot>,
 }
@@ -90,10 +90,10 @@ struct Snapshot {
 }
 
 impl Journal {
-    /// Goes on behind what was loaded, in a new log.
+    /// Continues the journal that was loaded, in a new log.
     pub(crate) fn open(folder: &Path, loaded: &Loaded) -> Journal {
-        // What these say is over now; that they may not be there, or not go, changes nothing: the new log's generation
-        // belies the mark.
+        // These files are out of date now. It does not matter if they are missing or cannot be removed: the new log's
+        // generation contradicts the mark.
         let _ = fs::remove_file(folder.join(CLEAN));
         let _ = fs::remove_file(folder.join(NEW_SNAPSHOT));
         let mut journal = Journal {
@@ -132,12 +132,12 @@ impl Journal {
         Ok(())
     }
 
-    /// An object is new, or its lifetime has changed.
+    /// Writes down that an object is new, or that its lifetime has changed.
     pub(crate) fn stored(&mut self, entry: &Arc<Entry>) {
         self.add(&Line::Stored(stored(entry)));
     }
 
-    /// An object is gone.
+    /// Writes down that an object is gone.
     pub(crate) fn removed(&mut self, key: Key, sequence: u64) {
         self.add(&Line::Removed { key, sequence });
     }
@@ -153,7 +153,8 @@ impl Journal {
         }
     }
 
-    /// Writes what was gathered. What cannot be written is lost, and the journal broken until the next snapshot.
+    /// Writes the gathered lines. Lines that cannot be written are lost, and the journal is broken until the next
+    /// snapshot.
     pub(crate) fn flush(&mut self) {
         if self.gathered.is_empty() {
             return;
@@ -172,7 +173,7 @@ impl Journal {
         self.gathered.clear();
     }
 
-    /// Whether something could not be written.
+    /// Whether a write failed since the last snapshot.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }
@@ -187,7 +188,7 @@ impl Journal {
         self.snapshot.is_none() && (long || self.broken)
     }
 
-    /// Begins a snapshot of these objects, which [`step`](Journal::step) goes on with. False: it cannot be written now.
+    /// Begins a snapshot of these objects, which [`step`](Journal::step) continues. False: it cannot be written now.
     pub(crate) fn begin_snapshot(&mut self, entries: Vec<Arc<Entry>>, sequence: u64) -> bool {
         self.flush();
         let begun = self.try_begin(entries, sequence);
@@ -198,9 +199,9 @@ impl Journal {
     }
 
     fn try_begin(&mut self, entries: Vec<Arc<Entry>>, sequence: u64) -> io::Result<()> {
-        // What changes from here on is in a log that is read on top of the snapshot. So log 1 is there only as long as there is
-        // no snapshot, and one that got lost is noticed. While nothing can be written, the numbers do not grow beyond what
-        // is looked for.
+        // Changes from here on are in a log that is read on top of the snapshot. So log 1 exists only as long as there
+        // is no snapshot, and the loss of a snapshot is noticed. While nothing can be written, the numbers do not grow
+        // beyond those that are looked for.
         if self.generation - self.first < 2 * MAX_LOGS {
             self.generation += 1;
         }
@@ -210,12 +211,12 @@ impl Journal {
         // The head is written last.
         out.write_all(&[0; LINE])?;
         self.snapshot = Some(Snapshot { out, entries, next: 0, written: 0, sequence });
-        // The log goes on from here, whatever was lost before.
+        // The log continues from here, whatever was lost before.
         self.broken = false;
         Ok(())
     }
 
-    /// Writes the next lines of the snapshot. True: there is more to do.
+    /// Writes the next lines of the snapshot. True: there are more lines to write.
     pub(crate) fn step(&mut self) -> bool {
         let Some(mut snapshot) = self.snapshot.take() else { return false };
         match snapshot.step() {
@@ -236,7 +237,7 @@ impl Journal {
         }
     }
 
-    /// The snapshot cannot be written.
+    /// Gives up the snapshot, which cannot be written.
     fn give_up(&mut self) {
         self.broken = true;
         self.snapshot = None;
@@ -257,7 +258,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes everything down and marks the end as clean, if it is. True: the next process finds all of it.
+    /// Writes everything down and marks the end as clean, if it is. True: the next process finds everything.
     pub(crate) fn end(mut self) -> bool {
         if self.snapshot.take().is_some() {
             let _ = fs::remove_file(self.folder.join(NEW_SNAPSHOT));

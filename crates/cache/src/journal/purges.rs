@@ -1,11 +1,11 @@
-//! The purges at work, on the disk: one file, written anew when the list changes.
+//! The purges that are under way, on the disk: one file, which is written anew when the list changes.
 //!
 //! | at | bytes | what (numbers are little-endian) |
 //! |---|---|---|
 //! | 0 | 8 | `frpurge` and the version of the format, a digit |
-//! | 8 | 4 | CRC-32 of what is behind |
-//! | 12 | 4 | how many there are |
-//! | 16 | | each: kind (1 prefix, 2 tag, 3 key), sequence number (8 bytes), length of the text (4 bytes), text |
+//! | 8 | 4 | CRC-32 of all bytes behind it |
+//! | 12 | 4 | number of purges |
+//! | 16 | | for each purge: kind (1 prefix, 2 tag, 3 key), sequence number (8 bytes), length of the text (4 bytes), text |
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ const MAGIC: &[u8; 8] = b"frpurge1";
 /// Writes the list; it is on the disk when this returns.
 ///
 /// # Errors
-/// The system's; the old list is there then.
+/// The system's error; the old list is still there then.
 pub(crate) fn save(folder: &Path, list: &[Active]) -> io::Result<()> {
     if list.is_empty() {
         return match fs::remove_file(folder.join(FILE)) {
@@ -38,7 +38,7 @@ pub(crate) fn save(folder: &Path, list: &[Active]) -> io::Result<()> {
     fs::rename(new, folder.join(FILE))
 }
 
-/// Reads the list. `None`: there is one, and it cannot be read.
+/// Reads the list. `None`: the file exists and cannot be read.
 pub(crate) fn read(folder: &Path) -> Option<Vec<Active>> {
     match fs::read(folder.join(FILE)) {
         Ok(bytes) => decode(&bytes),

@@ -34,7 +34,7 @@ fn entry(number: u64) -> Arc<Entry> {
     Arc::new(Entry::new(&about, number * 10, 1))
 }
 
-/// What the journal says there is: keys and sizes.
+/// The objects in the journal: keys and sizes.
 fn read(folder: &Path) -> (Loaded, BTreeMap<Key, u64>) {
     let mut found = BTreeMap::new();
     let loaded = load(folder, |line| match line {
@@ -54,7 +54,7 @@ fn open(folder: &Path) -> Journal {
     Journal::open(folder, &loaded)
 }
 
-/// A snapshot of 1 to 5, and a log in which 6 and 7 come and 1 goes.
+/// Makes a journal with a snapshot of 1 to 5 and a log in which 6 and 7 are stored and 1 is removed.
 fn example(folder: &Path) {
     let mut journal = open(folder);
     assert!(journal.begin_snapshot((1..=5).map(entry).collect(), 9));
@@ -78,7 +78,7 @@ fn what_was_written_is_read() {
     // The heads are counted, too.
     assert_eq!(lines(&folder.0), 5 + 3 + 2);
     assert_eq!(found, expected(2..=7));
-    // Another process: what it does not end is not clean, and all is there.
+    // Another process opens it: without an end in order it is not clean, and all objects are there.
     let mut journal = open(&folder.0);
     assert_eq!(read(&folder.0).1, found);
     journal.removed(entry(2).key(), 2);
@@ -98,7 +98,7 @@ fn a_snapshot_takes_the_place_of_logs() {
     }
     assert!(journal.begin_snapshot((1..=20_000).map(entry).collect(), 1));
     assert!(journal.is_busy() && journal.step());
-    // Meanwhile the cache goes on.
+    // Meanwhile the cache works on.
     journal.removed(entry(1).key(), 1);
     journal.removed(entry(20_000).key(), 1);
     journal.stored(&entry(20_001));
@@ -138,7 +138,7 @@ fn what_cannot_be_written_is_made_good_by_a_snapshot() {
     let (loaded, found) = read(&folder.0);
     assert!(loaded.clean);
     assert_eq!(found, expected(1..=4));
-    // A journal that is broken does not end clean.
+    // A broken journal does not end clean.
     let mut journal = open(&folder.0);
     journal.file = None;
     journal.stored(&entry(5));
@@ -164,7 +164,7 @@ fn many_starts_make_no_endless_row_of_logs() {
     assert!(logs as u64 <= MAX_LOGS + 1, "{logs}");
 }
 
-/// All files of a journal, cut at every byte, one after the other: nothing that is read was not written.
+/// Cuts all files of a journal at every byte, one after the other: only lines that were written are read.
 #[test]
 fn cut_files_are_read_as_far_as_they_go() {
     let folder = Folder::new("cut");
@@ -219,7 +219,7 @@ fn another_versions_files_are_not_read() {
             fs::write(&path, changed).unwrap();
             let (loaded, _) = read(&folder.0);
             assert!(loaded.exists && !loaded.intact && !loaded.clean);
-            // It goes on behind everything that is there.
+            // The journal continues behind everything that is there.
             assert!(!log_path(&folder.0, loaded.next).exists() || loaded.next > 1);
         }
         fs::write(&path, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What the thread does, round after round. Time is an argument.
+//! The work of the cache's thread, round after round. Time is an argument.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,89 +22,93 @@ use crate::key::Key;
 use crate::store::Store;
 use crate::tell::Tell;
 
-/// Changes looked at in one round.
+/// Changes that are looked at in one round.
 const EVENTS: usize = 8192;
-/// Files removed to make room in one round.
+/// Files that are removed in one round to make room.
 const EVICTIONS: usize = 256;
-/// So many files in a row that cannot be removed are the disk's fault: others are not tried for a while.
+/// After this many files in a row that cannot be removed, the disk is to blame: no others are tried for a while.
 const FAILURES: usize = 16;
-/// For how long the end waits for those who give a file its name at this moment.
+/// How long the end waits for tasks that give a file its name at this moment.
 const NAMING: Duration = Duration::from_millis(500);
-/// Files that could not be removed and are tried again; beyond, they stay where they are until the next start, and what
-/// they take up stays taken.
+/// The most files that could not be removed and are tried again; others stay where they are until the next start, and
+/// their space stays taken.
 const MAX_STUBBORN: usize = 65_536;
-/// When files that could not be removed or read, and a journal that could not be written, are tried again.
+/// The time after which files that could not be removed or read, and a journal that could not be written, are tried
+/// again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
-/// While there is something to do, the thread looks so often what else there is.
+/// While it has work to do, the thread looks for other work this often.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What is done every so often even if nothing happens: asking the file system, looking for inactive objects.
+/// The interval of work that is done even if nothing happens: asking the file system, looking for inactive objects.
 const TICK: Duration = Duration::from_secs(1);
-/// Each tick takes one in so many bytes of what is kept free for reservations like those that were refused.
+/// Each tick takes away one in this many bytes of the room that is kept free for reservations like those that were
+/// refused.
 const AHEAD_FADES: u64 = 64;
-/// A look for variants of purged keys, which goes through all objects, is followed by a rest so many times as long.
+/// A look for variants of purged keys, which goes through all objects, is followed by a rest that is this many times as
+/// long.
 const VARIANTS_REST: u32 = 4;
-/// Counts of keys without objects are cleaned out so often.
+/// How often the counts of keys without objects are cleaned out.
 const COUNTS: Duration = Duration::from_secs(60);
-/// So many objects are looked at for inactivity in one tick, however many there are.
+/// How many objects are examined for inactivity in one tick, whatever their number.
 const SURVEYED: usize = 4096;
-/// One round over all objects takes at most so many seconds.
+/// The longest time of one round over all objects, in seconds.
 const MAX_PASS: u64 = 600;
-/// An index of this size is written down anew at the end, with what is known of each object; a larger one has its log.
+/// An index of at most this many objects is written anew at the end, with the state of each object; a larger one has
+/// its log.
 const SMALL: usize = 65_536;
 
-/// When a round is.
+/// The time of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     /// Seconds since 1970.
     pub(super) unix: u64,
-    /// Since the thread began.
+    /// The time since the thread began.
     pub(super) clock: Duration,
 }
 
-/// When the next round is to be.
+/// When the next round takes place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// At once.
     Now,
-    /// After this time, or when somebody is in a hurry.
+    /// After this time, or when the thread is told to hurry.
     Within(Duration),
     /// After this time, or when anything happens.
     Idle(Duration),
 }
 
-/// All that is the thread's own.
+/// The state of the cache's thread.
 pub(super) struct Manager {
     pub(super) store: Arc<Store>,
-    /// What is being fetched. It is for others to keep: the thread ends when it is gone.
+    /// The fills, which others keep alive: the thread ends when they are gone.
     pub(super) fills: Weak<Fills>,
     tell: Tell,
     pub(super) journal: Journal,
     pub(super) policy: Policy<Arc<Entry>>,
     pub(super) walk: Option<Walk>,
     pub(super) sweep: Option<Sweep>,
-    /// Purges came while a sweep was under way.
+    /// Purges came while a sweep was under way, so another sweep follows.
     pub(super) sweep_again: bool,
-    /// The newest purge whose objects are gone.
+    /// The newest purge whose objects are all gone.
     pub(super) swept: u64,
-    /// There are new purges, which are to be written down in this round.
+    /// There are new purges, which have to be written down in this round.
     purges_changed: bool,
     /// The list of purges could not be written.
     purges_unsaved: bool,
     /// The largest reservation that was refused and may be tried again.
     wanted: u64,
-    /// Room that is kept for such reservations; it shrinks as long as there are none.
+    /// Room that is kept for such reservations; it shrinks as long as none is refused.
     ahead: u64,
     stubborn: VecDeque<Arc<Entry>>,
-    /// Files had to be left behind.
+    /// The removal of some files was given up.
     left_behind: bool,
-    /// Keys that were purged, as their variants know them, and whether there may be such.
+    /// Purged keys, in the form in which variants have them, while there may be variants of them.
     purged: FxHashSet<u32>,
     has_variants: bool,
-    /// The last request to be told when all is done.
+    /// The last request to report that all work is done.
     asked: Option<u64>,
-    /// Something was given back in this round.
+    /// Space was given back in this round.
     freed: bool,
-    /// Something was written into the queues or the journal in this round.
+    /// A queue or the journal was changed in this round.
     worked: bool,
     resume_evicting: Duration,
     next_tick: Duration,
@@ -162,7 +166,7 @@ impl Manager {
         }
     }
 
-    /// Does what there is to do now.
+    /// Does the work of one round.
     pub(super) fn round(&mut self, at: Moment) -> Next {
         self.worked = false;
         let mut more = self.events();
@@ -209,7 +213,7 @@ impl Manager {
         if self.worked { Next::Within(pause.min(PAUSE)) } else { Next::Idle(pause) }
     }
 
-    /// Many that come at once are written down once.
+    /// Writes the list of purges once for all purges that came at once.
     fn take_purges(&mut self) {
         if std::mem::take(&mut self.purges_changed) {
             self.save_purges();
@@ -217,7 +221,7 @@ impl Manager {
         }
     }
 
-    /// Looks at what happened. True: there is more.
+    /// Handles the changes in the queue. True: there are more.
     fn events(&mut self) -> bool {
         for _ in 0..EVENTS {
             let Some(event) = self.store.index.events.pop() else { return false };
@@ -238,7 +242,7 @@ impl Manager {
                     index.space.release(old.disk());
                     self.freed = true;
                 }
-                // Where it is gone already, that is told, too.
+                // If the entry is already gone, an event about that follows.
                 if entry.is_gone() {
                     return;
                 }
@@ -275,7 +279,7 @@ impl Manager {
         }
     }
 
-    /// Removes the variants of keys that were purged. They are not used any more, so there is no hurry.
+    /// Removes the variants of purged keys. They are not used any more, so there is no hurry.
     fn purge_variants(&mut self, at: Moment) {
         if self.purged.is_empty() || (at.clock < self.next_variants && self.asked.is_none()) {
             return;
@@ -298,7 +302,8 @@ impl Manager {
         self.next_variants = at.clock + begun.elapsed() * VARIANTS_REST;
     }
 
-    /// Removes an entry of the queues and the index, with its file. False: it was gone, or the file is still there.
+    /// Removes an entry from the queues and the index, with its file. False: it was already gone, or the file is still
+    /// there.
     pub(super) fn drop_entry(&mut self, entry: &Arc<Entry>) -> bool {
         if !self.store.index.remove(entry, true) {
             return false;
@@ -307,20 +312,20 @@ impl Manager {
         self.remove_file(entry)
     }
 
-    /// Removes the file of an entry that is out of the index, and gives back what it took up. False: it is still there.
+    /// Removes the file of an entry that is out of the index, and gives back its space. False: the file is still there.
     fn remove_file(&mut self, entry: &Arc<Entry>) -> bool {
         self.worked = true;
         let key = entry.key();
         if self.store.index.peek(key).is_some() {
-            // The file is another object's by now, and the old one went when that got the name.
+            // The file is another object's by now, and the old file was replaced when that one got the name.
             self.release(entry);
             return true;
         }
-        // Open files would keep what they take up.
+        // Open files would keep their space on the disk taken.
         self.store.memory.forget(key);
         self.journal.removed(key, entry.sequence());
         match self.unlink(key) {
-            // Another one has taken its place at this moment.
+            // Another object has taken its place at this moment.
             None | Some(Ok(_)) => {
                 self.release(entry);
                 true
@@ -342,7 +347,8 @@ impl Manager {
         }
     }
 
-    /// Removes the file of a key; says whether it was there. `None`: the key has an object, whose file it is.
+    /// Removes the file of a key, and returns whether it was there. `None`: the key has an object, which the file
+    /// belongs to.
     pub(super) fn unlink(&self, key: Key) -> Option<io::Result<bool>> {
         let _own = self.store.naming.of(key);
         if self.store.index.peek(key).is_some() {
@@ -352,7 +358,7 @@ impl Manager {
         Some(disk::remove(&self.store.path_of(key)))
     }
 
-    /// The thread is about to wait for the disk: if it waits for too long, requests do without it.
+    /// Notes that the thread is about to wait for the disk: if it waits too long, requests do without the disk.
     fn at_work(&self) -> Option<Running<'_>> {
         self.store.disk.get().map(|disk| disk.health.begin())
     }
@@ -362,11 +368,11 @@ impl Manager {
         self.freed = true;
     }
 
-    /// Makes room. True: there is more to do.
+    /// Makes room. True: there is more to remove.
     fn evict(&mut self, at: Moment) -> bool {
         let space = self.store.index.space.clone();
         self.wanted = self.wanted.max(space.take_wanted());
-        // The file system may have become too small for it meanwhile.
+        // The file system may have become too small for this reservation meanwhile.
         if self.wanted > space.capacity() {
             self.wanted = 0;
         }
@@ -390,7 +396,7 @@ impl Manager {
             if !self.remove_file(&entry) {
                 failures += 1;
                 if failures >= FAILURES {
-                    // The disk lets go of none: no use to try the others now.
+                    // The disk refuses every removal: it is of no use to try other files now.
                     self.resume_evicting = at.clock + RETRY;
                     return false;
                 }
@@ -414,7 +420,7 @@ impl Manager {
             disk::measure(&config.path, config.min_free, &index.space);
         }
         if let Some(disk) = self.store.disk.get() {
-            // One that is out is tried again, though nobody asks for anything.
+            // A disk that is out is tried again, even if no request comes.
             disk.health.is_in();
         }
         if at.clock >= self.next_counts || index.counts_are_full() {
@@ -434,12 +440,12 @@ impl Manager {
         }
     }
 
-    /// Begins to write down everything.
+    /// Begins a snapshot of the whole index.
     fn snapshot(&mut self) -> bool {
         let entries = self.policy.items().cloned().collect();
         let begun = self.journal.begin_snapshot(entries, self.store.index.sequence());
         if begun {
-            // What is out of the index while its file is still there would be forgotten with the old log.
+            // Entries that are out of the index while their files are still there would be forgotten with the old log.
             for entry in &self.stubborn {
                 self.journal.removed(entry.key(), entry.sequence());
             }
@@ -447,7 +453,7 @@ impl Manager {
         begun
     }
 
-    /// Removes what nobody has asked for, at the pace of `manager_files` and its like.
+    /// Removes inactive objects, at the pace of `manager_files` and its like.
     fn survey(&mut self, at: Moment) {
         if at.clock < self.next_survey {
             return;
@@ -473,7 +479,7 @@ impl Manager {
         self.next_survey = at.clock + if full { config.manager.sleep.min(TICK) } else { TICK };
     }
 
-    /// Tries again what the disk refused.
+    /// Tries operations again that the disk refused.
     fn retry(&mut self, at: Moment) {
         let mut failures = 0;
         for _ in 0..self.stubborn.len() {
@@ -485,7 +491,7 @@ impl Manager {
                 failures = 0;
                 continue;
             }
-            // The next time it is the others' turn first.
+            // The next time the other entries come first.
             self.stubborn.push_back(entry);
             failures += 1;
             if failures >= FAILURES {
@@ -515,17 +521,17 @@ impl Manager {
         }
     }
 
-    /// The index is whole.
+    /// Notes that the walk is over and the index is whole.
     pub(super) fn walked(&mut self) {
         self.store.index.set_state(State::Ready, false);
-        // What the walk has found was not there for the sweeps before.
+        // Files that the walk has found were not seen by earlier sweeps.
         self.sweep_again |= self.store.purges.len() > 0;
     }
 
-    /// The end: everything is written down. True if the next process will find all of it.
+    /// Ends the work: everything is written down. True if the next process will find all of it.
     pub(super) fn end(mut self, at: Moment) -> bool {
         self.store.index.space.close();
-        // What gets its name after the last look would be known to nobody.
+        // A file that gets its name after the last look would be missing from the journal.
         let named = self.store.naming.close(NAMING);
         while self.events() {}
         self.take_purges();

@@ -1,4 +1,4 @@
-//! What the thread does to the disk, one call at a time.
+//! The disk operations of the cache's thread, one call at a time.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ use bytes::{Bytes, BytesMut};
 use crate::index::Space;
 use crate::record::{Damage, Head};
 
-/// So much of a file is read at first: nearly every head is shorter.
+/// How many bytes of a file are read at first: nearly every head is shorter.
 const FIRST_READ: usize = 4096;
 
-/// Removes a file. True: it is not there any more.
+/// Removes a file. True: the file no longer exists.
 pub(super) fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -22,7 +22,7 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Asks the file system what is free and how large its blocks are.
+/// Asks the file system for its free space and its block size.
 pub(super) fn measure(folder: &Path, min_free: u64, space: &Space) {
     space.measure(|| {
         let stat = rustix::fs::statvfs(folder.as_os_str().as_bytes()).ok()?;
@@ -33,11 +33,11 @@ pub(super) fn measure(folder: &Path, min_free: u64, space: &Space) {
     });
 }
 
-/// A file as it was found.
+/// The state of a file, as it was found.
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) size: u64,
-    /// Its head and where the body begins, or what is wrong with it.
+    /// The file's head and where the body begins, or the reason why the head cannot be used.
     pub(super) head: Result<(Head, usize), Damage>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn look(path: &Path) -> io::Result<Looked> {
         bytes.truncate(before + read);
         let end = bytes.len() < wanted;
         match Head::decode(&Bytes::copy_from_slice(&bytes)) {
-            // Its length is bounded by `record::MAX_HEAD`.
+            // The length of the head is bounded by `record::MAX_HEAD`.
             Err(Damage::Short(more)) if !end && more > wanted => wanted = more,
             head => return Ok(Looked { size, head }),
         }

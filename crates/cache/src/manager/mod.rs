@@ -1,7 +1,7 @@
-//! The cache's own thread: it evicts, removes files, keeps the journal, and finds out what is on the disk.
+//! The cache's own thread: it evicts, removes files, keeps the journal, and finds the files that are on the disk.
 //!
-//! It may wait for its disk, and then nothing but this cache waits with it: loops hand over what they have to say through
-//! a queue, and do without storing where the thread does not keep up.
+//! The thread may wait for its disk, and then nothing but this cache waits with it: loops send it changes through a
+//! queue, and store nothing while the thread does not keep up.
 
 mod core;
 mod disk;
@@ -26,22 +26,24 @@ use crate::store::Store;
 use crate::tell::Tell;
 use open::{Lock, Opened};
 
-/// How long a start waits for the index: a small one is there at once, and nobody notices that a large one is not.
+/// How long a start waits for the index: a small index is loaded by then, and a larger one goes on loading behind the
+/// requests.
 const START_WAIT: Duration = Duration::from_secs(1);
 
-/// How often the lock of a folder is tried that another process has: the one before this, which still ends.
+/// How often the lock of a folder is tried while another process has it, namely the one before this, which is still
+/// ending.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a folder is tried that cannot be used.
+/// How often a folder that cannot be used is tried again.
 const FOLDER_PAUSE: Duration = Duration::from_secs(1);
 
-/// The thread, as the cache holds it.
+/// The cache's handle on the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Handle {
     progress: OnceLock<Arc<Progress>>,
 }
 
-/// How far the thread has come, for those who wait for it.
+/// How far the thread has come, for callers that wait for it.
 #[derive(Debug, Default)]
 struct Progress {
     stage: Mutex<Stage>,
@@ -52,9 +54,9 @@ struct Progress {
 enum Stage {
     #[default]
     Begun,
-    /// The index is there.
+    /// The index is loaded.
     Loaded,
-    /// It has ended; whether all is written down.
+    /// The thread has ended; the value says whether everything is written down.
     Ended(bool),
 }
 
@@ -74,7 +76,7 @@ impl Progress {
 }
 
 impl Handle {
-    /// Starts it, unless it runs.
+    /// Starts the thread, unless it runs.
     pub(crate) fn start(&self, store: &Arc<Store>, fills: &Arc<Fills>, tell: Tell) -> io::Result<()> {
         if self.progress.get().is_some() {
             return Ok(());
@@ -94,12 +96,12 @@ impl Handle {
             reports.set(Stage::Ended(clean));
         })?;
         progress.wait(START_WAIT, |stage| stage != Stage::Begun);
-        // There is one control thread, so nobody else has started it meanwhile.
+        // There is only one control thread, so no other call has started it meanwhile.
         let _ = self.progress.set(progress);
         Ok(())
     }
 
-    /// Waits for its end. True if all is written down.
+    /// Waits for the thread's end. True if everything is written down.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         match self.progress.get() {
             None => true,
@@ -113,7 +115,7 @@ fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
 }
 
-/// All of the thread. True if the next process will find everything.
+/// The body of the thread. True if the next process will find everything.
 fn run(store: &Arc<Store>, fills: &Weak<Fills>, tell: &Tell, progress: &Progress) -> bool {
     let begun = Instant::now();
     store.index.bell.answer_to(std::thread::current());
@@ -132,14 +134,14 @@ fn run(store: &Arc<Store>, fills: &Weak<Fills>, tell: &Tell, progress: &Progress
                     let path = store.config.load().path.clone();
                     tell(Level::Crit, &format!("cache folder \"{}\" cannot be used: {error}", path.display()));
                 }
-                // It may come back, with its disk.
+                // The folder may come back, with its disk.
                 std::thread::park_timeout(FOLDER_PAUSE);
             }
         }
     };
     let Opened { journal, policy, walk } = open::open(store, tell, moment());
     let mut manager = Manager::new(store.clone(), fills.clone(), tell.clone(), journal, policy, walk);
-    // A small folder is through with the first round.
+    // A small folder is done after the first round.
     manager.round(moment());
     progress.set(Stage::Loaded);
     loop {
@@ -151,7 +153,7 @@ fn run(store: &Arc<Store>, fills: &Weak<Fills>, tell: &Tell, progress: &Progress
             Next::Within(pause) => std::thread::park_timeout(pause),
             Next::Idle(pause) => {
                 store.index.bell.rest();
-                // What was put down before the bell was out is not waited for.
+                // Events that were queued before the bell was cleared are not waited for.
                 if store.index.events.is_empty() {
                     std::thread::park_timeout(pause);
                 }

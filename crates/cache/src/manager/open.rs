@@ -1,4 +1,4 @@
-//! The begin of the thread: whose folder it is, and what the journal knows of it.
+//! The start of the thread: it takes the lock of the folder and reads the journal.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,21 +24,21 @@ use crate::purge::Purge;
 use crate::store::Store;
 use crate::tell::Tell;
 
-/// Whose the folder is.
+/// The owner of the folder.
 pub(super) enum Lock {
-    /// Ours, as long as the file is open.
+    /// This cache, as long as the file is open.
     Own(File),
-    /// Another process's, or that of a cache of an earlier configuration.
+    /// Another process, or a cache of an earlier configuration.
     Others,
-    /// It cannot be told.
+    /// The owner cannot be determined.
     Failed(io::Error),
 }
 
 impl Lock {
-    /// Tries to make the folder ours.
+    /// Tries to lock the folder for this cache.
     pub(super) fn take(store: &Store) -> Lock {
         let folder = store.config.load().path.clone();
-        // The master has made it; this is for who runs without one.
+        // The master has made the folder; this is for a process that runs without a master.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         let opened = File::options().write(true).create(true).truncate(false).open(folder.join(LOCK));
         let file = match opened {
@@ -53,34 +53,35 @@ impl Lock {
     }
 }
 
-/// What the thread goes on with.
+/// The state with which the thread continues after opening.
 pub(super) struct Opened {
     pub(super) journal: Journal,
     pub(super) policy: Policy<Arc<Entry>>,
     pub(super) walk: Option<Walk>,
 }
 
-/// Of the numbers of purges, so many bits are for those of one second.
+/// How many bits of a purge's number count the purges of one second.
 const PURGES_A_SECOND: u32 = 20;
 
-/// Reads purges and journal. After it the cache is usable; what the journal does not know is for the walk to find.
+/// Reads the purges and the journal. Afterwards the cache is usable; the walk finds the objects that the journal does
+/// not know.
 pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
     let begun = Instant::now();
     let config = store.config.load_full();
     let index = &store.index;
     disk::measure(&config.path, config.min_free, &index.space);
-    // What was purged while the thread was not here yet, and what is purged while it reads, has to be newer than all that the
-    // journal has: so the numbers of a process begin where no process before it has come to.
+    // Purges from before the thread began, and those that come while it reads, have to be newer than everything in the
+    // journal: so the numbers of a process begin above those of all processes before it.
     let base = at.unix << PURGES_A_SECOND;
     index.raise_sequence(base);
-    // Purges first: nothing is looked for on the disk before it is known what was purged.
+    // Purges come first: nothing is looked for on the disk before they are known.
     let purges = purges::read(&config.path);
     store.purges.restore(purges.as_deref().unwrap_or_default(), index);
     if purges.is_some() {
         index.set_state(State::Loading, true);
     } else {
         tell(Level::Error, &format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name));
-        // The list was just begun, so there is room.
+        // The list is new, so there is room.
         let _ = store.purges.add(&Purge::Prefix(bytes::Bytes::new()), index);
     }
     let mut loading = Loading { store, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
@@ -88,7 +89,7 @@ pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
     let loaded = journal::load(&config.path, |line| loading.take(line));
     let Loading { policy, gone, .. } = loading;
     if loaded.sequence >= base {
-        // The clock went back, or it is the same second still.
+        // The clock went back, or it is still the same second.
         index.raise_sequence(loaded.sequence);
         store.purges.restore(purges.as_deref().unwrap_or_default(), index);
     }
@@ -96,7 +97,7 @@ pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
     store.work.loaded.store(policy.len() as u64, Relaxed);
     store.work.load_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     let walk = (!loaded.clean).then(|| Walk::new(&config, at.unix, gone));
-    // Without a journal a file is the only witness.
+    // Without a journal, only the file itself shows that an object exists.
     let look = walk.is_some() && !(loaded.exists && loaded.intact);
     let state = if walk.is_some() { State::Walking } else { State::Ready };
     index.set_state(state, look);
@@ -111,7 +112,7 @@ pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
 struct Loading<'a> {
     store: &'a Store,
     policy: Policy<Arc<Entry>>,
-    /// Keys of which the last thing known is that they were removed: files of theirs are not taken in again.
+    /// Keys whose last known change is their removal: their files are not taken in again.
     gone: FxHashSet<Key>,
     at: Moment,
 }
@@ -136,7 +137,7 @@ impl Loading<'_> {
         }
         let Stored { key, size, sequence, lifetime, .. } = *stored;
         let about = About { key, main: key, size, sequence, lifetime };
-        // What was asked for counts from now on: nobody could ask while there was no process.
+        // The time of the last use begins anew: while there was no process, no request could ask.
         let mut entry = Entry::new(&about, index.space.round(size), self.at.unix);
         entry.set_variant_of(stored.variant_of);
         if stored.foreign {
@@ -158,7 +159,8 @@ impl Loading<'_> {
         }
     }
 
-    /// Takes out what earlier lines said of a key. False: the entry is that of a loop, which has read the file itself.
+    /// Takes out the entry that earlier lines gave a key. False: the entry is from a loop, which has read the file
+    /// itself.
     fn forget(&mut self, key: Key) -> bool {
         let index = &self.store.index;
         let Some(entry) = index.peek(key) else { return true };

@@ -1,5 +1,5 @@
-//! Removing the objects that purges by prefix, tag or key text mean: all files are looked at, at the pace of
-//! `purger_files` and its like. The purges are in force meanwhile, see [`crate::purge`].
+//! Removing the objects that purges by prefix, tag or key text mean: the heads of all files are looked at, at the pace
+//! of `purger_files` and its like. The purges are in force meanwhile, see [`crate::purge`].
 
 use std::io;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::core::{Manager, Moment, RETRY};
 use super::disk;
 use crate::index::Entry;
 
-/// A way through all objects.
+/// A pass over all objects.
 pub(super) struct Sweep {
     entries: std::vec::IntoIter<Arc<Entry>>,
-    /// The newest purge it is for.
+    /// The newest purge that this sweep is for.
     upto: u64,
-    /// What could not be read, and is tried once more.
+    /// Entries whose files could not be read, which are tried once more.
     unread: Vec<Arc<Entry>>,
-    /// This is that second time.
+    /// This is the second attempt.
     again: bool,
 }
 
-/// Objects that are passed over in one go because nothing has to be done about them.
+/// The most objects that are passed over in one run because nothing has to be done about them.
 const PASSED: usize = 16_384;
 
 impl Manager {
-    /// Goes on with a sweep, or begins one if there is a purge to sweep for.
+    /// Continues a sweep, or begins one if there is a purge to sweep for.
     pub(super) fn sweep(&mut self, at: Moment) {
         if self.sweep.is_none() {
             if !self.sweep_again {
@@ -59,7 +59,7 @@ impl Manager {
                 continue;
             }
             if !self.compare(&entry, sweep.upto) {
-                // Nobody else would ever know that it may be meant: the next process does not know the purge.
+                // Only this sweep knows that the purge may mean the object: the next process does not know the purge.
                 match sweep.again {
                     true => self.damaged(&entry),
                     false => sweep.unread.push(entry),
@@ -74,7 +74,7 @@ impl Manager {
         self.next_sweep = at.clock + pace.sleep;
     }
 
-    /// False: it cannot be read.
+    /// Compares an object with the purges. False: its file cannot be read.
     fn compare(&mut self, entry: &Arc<Entry>, upto: u64) -> bool {
         let store = self.store.clone();
         match disk::look(&store.path_of(entry.key())) {
@@ -101,7 +101,7 @@ impl Manager {
     }
 
     fn swept(&mut self, sweep: &Sweep) {
-        // Files that the index does not know yet may be meant, too: their purges wait for the walk.
+        // The purges may also mean files that the index does not know yet: they wait for the walk.
         if self.walk.is_none() {
             self.swept = self.swept.max(sweep.upto);
             self.sweep_again |= self.store.purges.newest() > sweep.upto;
@@ -109,8 +109,8 @@ impl Manager {
         }
     }
 
-    /// Takes purges from the list whose objects are gone. What is still being fetched since before is compared with them when
-    /// it is stored, so they wait for that.
+    /// Takes purges from the list whose objects are gone. Objects that are being fetched since before are compared with
+    /// the purges when they are stored, so the purges wait for them.
     pub(super) fn drop_purges(&mut self) {
         let upto =
             self.fills.upgrade().and_then(|fills| fills.oldest()).map_or(self.swept, |oldest| oldest.min(self.swept));

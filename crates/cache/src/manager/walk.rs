@@ -1,5 +1,5 @@
-//! Looking through the cache's folder after an unclean end, at the pace of `loader_files` and its like: files that the index
-//! does not know are taken in, what was left over is removed.
+//! Looking through the cache's folder after an unclean end, at the pace of `loader_files` and its like: files that the
+//! index does not know are taken in, left-over files are removed.
 
 use std::fs::{self, DirEntry, ReadDir};
 use std::path::PathBuf;
@@ -17,20 +17,21 @@ use crate::key::Key;
 use crate::record::Damage;
 use crate::rules::Lifetime;
 
-/// A file that is being written may look this much older than it is: time stamps of files are coarse.
+/// A file that is being written may look up to this much older than it is: time stamps of files are coarse.
 const DOUBT: Duration = Duration::from_secs(2);
 
-/// A way through the folder.
+/// A walk through the folder.
 #[derive(Debug)]
 pub(super) struct Walk {
     root: PathBuf,
     /// Digits of each level of folders.
     digits: Vec<usize>,
-    /// Folders on the way down, and their names below the root, with a slash at the end. `None` before the first step.
+    /// The folders from the root to the present one, and their names below the root, with a slash at the end. `None`
+    /// before the first step.
     stack: Option<Vec<(ReadDir, String)>>,
-    /// Keys that the journal knows to be removed.
+    /// Keys whose objects were removed, according to the journal.
     gone: FxHashSet<Key>,
-    /// When the thread began, seconds since 1970: what is older is of another process.
+    /// When the thread began, in seconds since 1970: older files are of another process.
     began: u64,
 }
 
@@ -40,7 +41,7 @@ impl Walk {
         Walk { root: config.path.clone(), digits, stack: None, gone, began: now }
     }
 
-    /// The next file or folder in it. Folders that cannot be read are passed over.
+    /// The next file or subfolder of the present folder. Folders that cannot be read are passed over.
     fn next(&mut self) -> Option<(DirEntry, String)> {
         let root = &self.root;
         let stack = self.stack.get_or_insert_with(|| {
@@ -59,7 +60,7 @@ impl Walk {
         None
     }
 
-    /// How deep the folder is that is being read.
+    /// The depth of the folder that is being read.
     fn depth(&self) -> usize {
         self.stack.as_ref().map_or(0, |stack| stack.len().saturating_sub(1))
     }
@@ -77,8 +78,8 @@ impl Walk {
     }
 }
 
-/// Whether a name is that of a file which was being written: ours with the number of the process, or nginx's, which has a
-/// number behind the name of the entry.
+/// Whether a name is that of a file which was being written: a name of freerun's with the number of the process, or one
+/// of nginx's, with a number behind the name of the entry.
 enum Temporary {
     Of(u32),
     Nginx,
@@ -94,7 +95,7 @@ fn temporary(name: &str) -> Option<Temporary> {
 }
 
 impl Manager {
-    /// Goes on with the walk, if there is one.
+    /// Continues the walk, if there is one.
     pub(super) fn walk(&mut self, at: Moment) {
         if at.clock < self.next_walk {
             return;
@@ -132,7 +133,7 @@ impl Manager {
             None => {
                 let left_over = match temporary(name) {
                     None => false,
-                    // The folder is ours alone, so no other process writes it.
+                    // This process has locked the folder, so no other process writes the file.
                     Some(Temporary::Of(process)) if process != std::process::id() => true,
                     Some(_) => is_older(entry, walk.began),
                 };
@@ -143,7 +144,7 @@ impl Manager {
         }
     }
 
-    /// Takes a file into the index that it does not know.
+    /// Takes a file into the index that the index does not know.
     fn take_in(&mut self, walk: &Walk, key: Key, at: Moment) {
         let index = &self.store.index;
         if index.peek(key).is_some() {
@@ -154,7 +155,7 @@ impl Manager {
             true => None,
             false => match disk::look(&path) {
                 Ok(looked) => Some(looked),
-                // Gone meanwhile, or unreadable: nothing that could be served or counted.
+                // The file is gone meanwhile, or unreadable: it cannot be served or counted.
                 Err(_) => return,
             },
         };

@@ -1,8 +1,9 @@
 //! `Cache-Control` of responses and requests: RFC 9111 section 5.2.
 //!
-//! Names ignore case; arguments are taken as tokens and as quoted strings, whichever form the RFC prefers for a directive;
-//! what is unknown is skipped, and so is what is no directive at all, up to the next comma that is not quoted. Of a time that
-//! is given twice the first one counts. A time that cannot be read is [`Time::Unreadable`], never a guess.
+//! Names ignore case; arguments are taken as tokens and as quoted strings, whichever form the RFC prefers for a
+//! directive; an unknown directive is skipped, and so is text that is no directive at all, up to the next comma that is
+//! not quoted. If a time is given twice, the first one counts. A time that cannot be read is [`Time::Unreadable`],
+//! never a guess.
 
 use smallvec::SmallVec;
 
@@ -14,9 +15,9 @@ use freerun_proto::ascii::{TOKEN, class};
 pub struct Directive<'a> {
     /// The name, as written.
     pub name: &'a [u8],
-    /// What is behind the `=`, without quotes; escapes are left as they are.
+    /// The text behind the `=`, without quotes; escapes are left as they are.
     pub argument: Option<&'a [u8]>,
-    /// Something stood behind it that does not belong there, or a quote was not closed.
+    /// There was text behind the argument that does not belong there, or a quote was not closed.
     pub garbled: bool,
 }
 
@@ -27,12 +28,12 @@ pub struct Directives<'a> {
 }
 
 impl<'a> Directives<'a> {
-    /// Of a value.
+    /// The directives of a field's value.
     pub fn of(value: &'a [u8]) -> Directives<'a> {
         Directives { rest: value }
     }
 
-    /// Takes bytes while they are of a token.
+    /// Takes the bytes of a token.
     fn token(&mut self) -> &'a [u8] {
         let end = self.rest.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(self.rest.len());
         let (token, rest) = self.rest.split_at(end);
@@ -48,7 +49,7 @@ impl<'a> Directives<'a> {
         Some(&text[..end])
     }
 
-    /// Takes everything up to the next comma that is not quoted, and the comma; says whether there was anything.
+    /// Takes everything up to the next comma that is not quoted, and the comma; returns whether there was anything.
     fn skip(&mut self) -> bool {
         let mut at = 0;
         while at < self.rest.len() && self.rest[at] != b',' {
@@ -66,7 +67,7 @@ impl<'a> Directives<'a> {
     }
 }
 
-/// Where the quote is that ends a quoted string.
+/// The place of the quote that ends a quoted string.
 fn closing_quote(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < text.len() {
@@ -115,17 +116,17 @@ impl<'a> Iterator for Directives<'a> {
 /// A number of seconds that a directive may give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Time {
-    /// It is not given.
+    /// The directive is not there.
     #[default]
     Absent,
     /// So many seconds.
     Is(u64),
-    /// Something else stands there.
+    /// The directive has an argument that is not a number of seconds.
     Unreadable,
 }
 
 impl Time {
-    /// Takes what a directive says, unless there is a value already.
+    /// Takes the value of a directive, unless there is a value already.
     fn set(&mut self, directive: &Directive<'_>) {
         if *self == Time::Absent {
             *self = match directive.argument.and_then(seconds) {
@@ -135,7 +136,7 @@ impl Time {
         }
     }
 
-    /// The seconds, where they can be read.
+    /// The seconds, if they can be read.
     pub fn seconds(self) -> Option<u64> {
         match self {
             Time::Is(seconds) => Some(seconds),
@@ -147,12 +148,12 @@ impl Time {
 /// A directive that is about the response, or only about fields of it: `no-cache`, `private`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum About<'a> {
-    /// It is not there.
+    /// The directive is not there.
     #[default]
     Nothing,
-    /// It is about the fields of these names.
+    /// The directive is about the fields of these names.
     Fields(SmallVec<[&'a [u8]; 4]>),
-    /// All of the response.
+    /// The directive is about all of the response.
     All,
 }
 
@@ -168,7 +169,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// The fields that it is about.
+    /// The names of the fields that the directive is about.
     pub fn fields(&self) -> &[&'a [u8]] {
         match self {
             About::Fields(names) => names,
@@ -190,9 +191,9 @@ pub struct ResponseControl<'a> {
     pub stale_if_error: Time,
     /// Whether the directive `no-store` is there.
     pub no_store: bool,
-    /// What the directive `no-cache` is about.
+    /// The part of the response that the directive `no-cache` is about.
     pub no_cache: About<'a>,
-    /// What the directive `private` is about.
+    /// The part of the response that the directive `private` is about.
     pub private: About<'a>,
     /// Whether the directive `public` is there.
     pub public: bool,
@@ -205,7 +206,7 @@ pub struct ResponseControl<'a> {
 }
 
 impl<'a> ResponseControl<'a> {
-    /// Of all lines of the field.
+    /// The directives of all `Cache-Control` lines of a response.
     pub fn of(lines: impl Iterator<Item = &'a [u8]>) -> ResponseControl<'a> {
         let mut control = ResponseControl::default();
         for directive in lines.flat_map(Directives::of) {
@@ -242,30 +243,30 @@ impl<'a> ResponseControl<'a> {
     }
 }
 
-/// How stale a response a client takes: `max-stale`.
+/// How stale a response may be that a client accepts: `max-stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxStale {
-    /// Not at all.
+    /// The client accepts no stale response.
     #[default]
     No,
-    /// So many seconds.
+    /// The client accepts a response that has been stale for up to so many seconds.
     Seconds(u64),
-    /// However stale.
+    /// The client accepts any stale response.
     Any,
 }
 
 /// `Cache-Control` of a request: RFC 9111 section 5.2.1, and RFC 5861.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestControl {
-    /// `max-age`; one that cannot be read is 0.
+    /// `max-age`; a value that cannot be read means 0.
     pub max_age: Option<u64>,
-    /// `min-fresh`; one that cannot be read is [`MAX_SECONDS`](super::MAX_SECONDS).
+    /// `min-fresh`; a value that cannot be read means [`MAX_SECONDS`](super::MAX_SECONDS).
     pub min_fresh: Option<u64>,
-    /// `max-stale`; one that cannot be read is not there.
+    /// `max-stale`; a value that cannot be read is ignored.
     pub max_stale: MaxStale,
-    /// `stale-if-error`; one that cannot be read is not there.
+    /// `stale-if-error`; a value that cannot be read is ignored.
     pub stale_if_error: Option<u64>,
-    /// `no-cache`, also as `Pragma` where there is no `Cache-Control`.
+    /// `no-cache`, also from `Pragma` if there is no `Cache-Control`.
     pub no_cache: bool,
     /// Whether the directive `no-store` is there.
     pub no_store: bool,
@@ -274,8 +275,8 @@ pub struct RequestControl {
 }
 
 impl RequestControl {
-    /// Of all lines of `Cache-Control`, and of those of `Pragma` (RFC 9111 section 5.4), which count where there is none of
-    /// the first.
+    /// The directives of all lines of `Cache-Control` of a request; the lines of `Pragma` (RFC 9111 section 5.4) count
+    /// if there are none of `Cache-Control`.
     pub fn of<'a>(lines: impl Iterator<Item = &'a [u8]>, mut pragma: impl Iterator<Item = &'a [u8]>) -> RequestControl {
         let mut control = RequestControl::default();
         let mut any = false;

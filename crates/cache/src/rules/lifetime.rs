@@ -3,44 +3,44 @@
 /// How long a stored response may be used, and how old it is. All times are seconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lifetime {
-    /// Fresh while the time is not greater than this.
+    /// The response is fresh while the time is not greater than this.
     pub fresh_until: u64,
-    /// When its age was zero: `Age` is what has gone by since then (RFC 9111 section 4.2.3).
+    /// When the response's age was zero: `Age` is the time since then (RFC 9111 section 4.2.3).
     pub born: u64,
-    /// Seconds behind `fresh_until` in which it may be used while a fresh one is fetched (RFC 5861 section 3).
+    /// Seconds after `fresh_until` in which the response may be used while a fresh one is fetched (RFC 5861 section 3).
     pub stale_while_revalidate: u32,
-    /// Seconds behind `fresh_until` in which it may be used where the upstream fails (RFC 5861 section 4).
+    /// Seconds after `fresh_until` in which the response may be used if the upstream fails (RFC 5861 section 4).
     pub stale_if_error: u32,
-    /// It may not be used stale, whatever `*_cache_use_stale` and a client's `max-stale` say: `must-revalidate`,
-    /// `proxy-revalidate`, `s-maxage` (RFC 9111 section 5.2.2). Never set by nginx's rules.
+    /// The response may not be used stale, whatever `*_cache_use_stale` and a client's `max-stale` say:
+    /// `must-revalidate`, `proxy-revalidate`, `s-maxage` (RFC 9111 section 5.2.2). Never set by nginx's rules.
     pub must_revalidate: bool,
-    /// It may not be used at all before the upstream was asked: `no-cache` (RFC 9111 section 5.2.2.4). Never set by nginx's
-    /// rules, by which such a response is not stored.
+    /// The response may not be used at all before the upstream was asked: `no-cache` (RFC 9111 section 5.2.2.4). Never
+    /// set by nginx's rules, by which such a response is not stored.
     pub no_cache: bool,
 }
 
 impl Lifetime {
-    /// Whether it may be used without asking.
+    /// Whether the response may be used without asking the upstream.
     pub fn is_fresh(&self, now: u64) -> bool {
         !self.no_cache && now <= self.fresh_until
     }
 
-    /// Whether `stale-while-revalidate` allows its use at that time.
+    /// Whether `stale-while-revalidate` allows the response's use at that time.
     pub fn may_refresh_behind(&self, now: u64) -> bool {
         !self.no_cache && now <= self.fresh_until.saturating_add(self.stale_while_revalidate.into())
     }
 
-    /// Whether `stale-if-error` allows its use at that time.
+    /// Whether `stale-if-error` allows the response's use at that time.
     pub fn may_cover_errors(&self, now: u64) -> bool {
         !self.no_cache && now <= self.fresh_until.saturating_add(self.stale_if_error.into())
     }
 
-    /// Its age in seconds (RFC 9111 section 4.2.3).
+    /// The response's age in seconds (RFC 9111 section 4.2.3).
     pub fn age(&self, now: u64) -> u64 {
         now.saturating_sub(self.born)
     }
 
-    /// Seconds that it stays fresh.
+    /// The seconds for which the response stays fresh.
     pub fn remaining(&self, now: u64) -> u64 {
         self.fresh_until.saturating_sub(now)
     }

@@ -1,8 +1,8 @@
-//! What may be stored, and how long it may be used: pure code, with the time as an argument.
+//! Which responses may be stored, and how long they may be used: pure code, with the time as an argument.
 //!
-//! There are two sets of rules. [`nginx`] has those of nginx's `proxy_cache`, which are the default; [`rfc9111`] has those of
-//! RFC 9111, with nginx's `X-Accel-Expires`, `*_cache_valid` and `*_ignore_headers` in front (`proxy_cache_rfc9111 on`).
-//! [`judge`] takes the one that is asked for.
+//! There are two sets of rules. [`nginx`] has those of nginx's `proxy_cache`, which are the default; [`rfc9111`] has
+//! those of RFC 9111, with nginx's `X-Accel-Expires`, `*_cache_valid` and `*_ignore_headers` in front
+//! (`proxy_cache_rfc9111 on`). [`judge`] takes the set that is configured.
 
 pub mod control;
 pub mod headers;
@@ -31,13 +31,13 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
     }
 }
 
-/// Whether an upstream is asked about a stored response with a condition (nginx: 200 and 206 only).
+/// Whether a stored response of this status is revalidated with a conditional request (nginx: 200 and 206 only).
 pub fn may_validate(status: u16) -> bool {
     matches!(status, 200 | 206)
 }
 
-/// What a 304 makes of a stored response, whose fields are `stored`. `now` is the time at which its head came. Which fields
-/// change is [`update::refreshed`].
+/// The state of a stored response after a 304; `stored` has its fields. `now` is the time at which the head of the 304
+/// came. [`update::refreshed`] says which fields change.
 pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
     match rules.rfc9111 {
         true => rfc9111::revalidated(asked, stored, not_modified, rules, now),

@@ -3,12 +3,12 @@
 use super::Lifetime;
 use super::control::{MaxStale, RequestControl};
 
-/// What is to be done with a stored response.
+/// The way in which a stored response is used for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// It is used.
     Fresh,
-    /// It is stale, and used, since the client asked for it (`max-stale`).
+    /// It is stale, and used, because the client accepts that (`max-stale`).
     Stale,
     /// The upstream is asked first.
     Validate,
@@ -16,7 +16,7 @@ pub enum Use {
     Refuse,
 }
 
-/// What a client's `Cache-Control` makes of a stored response.
+/// Whether a stored response may be used, by a client's `Cache-Control`.
 pub fn reuse(lifetime: &Lifetime, control: &RequestControl, now: u64) -> Use {
     let validate = if control.only_if_cached { Use::Refuse } else { Use::Validate };
     // max-age=0 asks for validation, within the first second, too.
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn clients_ask_for_less_or_for_more() {
         use Use::{Fresh, Refuse, Stale, Validate};
-        // Born at 1000, fresh up to 1100.
+        // The response was born at 1000 and is fresh up to 1100.
         for (control, now, expected) in [
             ("", 1000, Fresh),
             ("", 1100, Fresh),

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::headers::{Field, members};
 
-/// The tags of a response, sorted, each once: those of `Surrogate-Key` (white space between them) and of `Cache-Tag` (a comma
-/// between them). Case counts. What bounds them is the size of the head that they come with.
+/// The tags of a response, sorted, each once: those of `Surrogate-Key` (white space between them) and of `Cache-Tag` (a
+/// comma between them). Case is significant. The size of the response's head bounds their number.
 pub fn tags(fields: &[Field]) -> Vec<Bytes> {
     let mut tags: Vec<Bytes> = Vec::new();
     for (name, value) in fields {

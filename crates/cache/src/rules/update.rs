@@ -1,5 +1,5 @@
-//! Which fields of a response are stored, what a 304 changes in them, and what a request that changes something makes
-//! invalid: RFC 9111 sections 3.1, 3.2 and 4.4.
+//! The fields of a response that are stored, those that a 304 changes, and the stored responses that an unsafe request
+//! makes invalid: RFC 9111 sections 3.1, 3.2 and 4.4.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::Ignored;
 use super::control::ResponseControl;
 use super::headers::{Field, members, values};
 
-/// Fields that speak of one connection, or of the proxies beside it, and are never stored: RFC 9111 section 3.1, RFC 9110
+/// Fields about one connection, or about the proxies beside it, which are never stored: RFC 9111 section 3.1, RFC 9110
 /// section 7.6.1.
 const OF_THE_CONNECTION: [&[u8]; 10] = [
     b"connection",
@@ -30,9 +30,9 @@ fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
-/// The fields of a response that are stored: without those of the connection, those that `Connection` names, and those that
-/// `no-cache="…"` and `private="…"` name (unless `Cache-Control` is ignored). Of the other rules, nginx's among them, only
-/// the first two apply; they send the same fields to clients.
+/// The fields of a response that are stored: without those of the connection, those that `Connection` names, and those
+/// that `no-cache="…"` and `private="…"` name (unless `Cache-Control` is ignored). With nginx's rules only the first
+/// two of these apply; clients are sent the same fields.
 pub fn stored(fields: &[Field], rfc9111: bool, ignored: Ignored) -> Vec<Field> {
     let control = match rfc9111 && !ignored.cache_control {
         true => ResponseControl::of(values(fields, b"cache-control")),
@@ -45,9 +45,9 @@ pub fn stored(fields: &[Field], rfc9111: bool, ignored: Ignored) -> Vec<Field> {
     fields.iter().filter(kept).cloned().collect()
 }
 
-/// The stored fields as a 304 leaves them; `None` where it changes nothing but `Date` and `Age`, which follow from the lifetime
-/// that it gives, so that nothing has to be written anew. A field that it has takes the place of all stored
-/// ones of its name; those of the body stay, and no cookie is taken from it (unless `Set-Cookie` is ignored).
+/// The stored fields after a 304; `None` if the 304 changes only `Date` and `Age`, which follow from its lifetime, so
+/// that nothing has to be written anew. A field of the 304 replaces all stored ones of its name; fields of the body
+/// stay, and no cookie is taken from the 304 (unless `Set-Cookie` is ignored).
 pub fn refreshed(stored_fields: &[Field], not_modified: &[Field], ignored: Ignored) -> Option<Vec<Field>> {
     let new = of_a_304(not_modified, ignored);
     let same =
@@ -55,7 +55,7 @@ pub fn refreshed(stored_fields: &[Field], not_modified: &[Field], ignored: Ignor
     (!new.iter().all(same)).then(|| merged(stored_fields, new))
 }
 
-/// The fields of a 304 that take the place of stored ones.
+/// The fields of a 304 that replace stored ones.
 pub(super) fn of_a_304(not_modified: &[Field], ignored: Ignored) -> Vec<Field> {
     let usable = |(name, _): &Field| {
         !is_one_of(name, &OF_THE_BODY) && (ignored.set_cookie || !name.eq_ignore_ascii_case(b"set-cookie"))
@@ -65,7 +65,7 @@ pub(super) fn of_a_304(not_modified: &[Field], ignored: Ignored) -> Vec<Field> {
     new
 }
 
-/// Stored fields, but for those whose names are among the new ones, and the new ones.
+/// The stored fields without those whose names are among the new ones, followed by the new ones.
 pub(super) fn merged(stored_fields: &[Field], new: Vec<Field>) -> Vec<Field> {
     let replaced = |name: &Bytes| new.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     let mut fields: Vec<Field> = stored_fields.iter().filter(|(name, _)| !replaced(name)).cloned().collect();
@@ -73,15 +73,15 @@ pub(super) fn merged(stored_fields: &[Field], new: Vec<Field>) -> Vec<Field> {
     fields
 }
 
-/// Whether what is stored for a request's target is invalid after it: an answer without an error to a method that is not
-/// known to be safe (RFC 9111 section 4.4, RFC 9110 section 9.2.1).
+/// Whether a request makes the stored responses of its target invalid: its method is not known to be safe, and the
+/// answer is no error (RFC 9111 section 4.4, RFC 9110 section 9.2.1).
 pub fn invalidates(method: &[u8], status: u16) -> bool {
     !matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE") && (200..400).contains(&status)
 }
 
-/// What else is invalid then: the targets that `Location` and `Content-Location` name, as paths with their queries, where
-/// they are of the same origin. `scheme` and `host` are the request's (`host` as in `Host`), `path` is its path, for relative
-/// references.
+/// The other targets that become invalid: those that `Location` and `Content-Location` name, as paths with their
+/// queries, if they are of the same origin. `scheme` and `host` are the request's (`host` as in `Host`), `path` is its
+/// path, for relative references.
 pub fn also_invalid(fields: &[Field], scheme: &[u8], host: &[u8], path: &[u8]) -> Vec<Bytes> {
     let mut targets = Vec::new();
     for name in [&b"location"[..], b"content-location"] {
@@ -92,8 +92,8 @@ pub fn also_invalid(fields: &[Field], scheme: &[u8], host: &[u8], path: &[u8]) -
     targets
 }
 
-/// A reference as a path and a query of this origin; `None` if it is of another one, or is nothing that can be resolved. Dots
-/// are not taken out of paths of which the base has a part: such a reference names nothing here.
+/// A reference as a path and a query of this origin; `None` if it is of another origin, or cannot be resolved. Dot
+/// segments are not removed from paths of which the base has a part: such a reference yields `None`.
 fn resolve(reference: &[u8], scheme: &[u8], host: &[u8], path: &[u8]) -> Option<Bytes> {
     let reference = reference.split(|&b| b == b'#').next()?;
     if reference.is_empty() || reference.iter().any(|&b| b <= b' ' || b == 0x7f || b == b'\\') {

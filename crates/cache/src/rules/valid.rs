@@ -1,16 +1,16 @@
-//! `*_cache_valid`: times for statuses where the response says none.
+//! `*_cache_valid`: lifetimes for statuses, for responses without a lifetime of their own.
 
 /// The statuses that a `*_cache_valid` without statuses is about.
 const USUAL: [u16; 3] = [200, 301, 302];
 
-/// All `*_cache_valid` of a location, in their order; the first that fits counts.
+/// All `*_cache_valid` of a location, in their order; the first match counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Valid {
     entries: Vec<(Option<u16>, u32)>,
 }
 
 impl Valid {
-    /// Adds one directive: `statuses` as written (nothing: 200, 301 and 302; `None` is `any`), and seconds.
+    /// Adds one directive: its `statuses` as written (empty: 200, 301 and 302; `None` is `any`), and its seconds.
     pub fn push(&mut self, statuses: &[Option<u16>], seconds: u32) {
         match statuses {
             [] => self.entries.extend(USUAL.map(|status| (Some(status), seconds))),
@@ -18,12 +18,12 @@ impl Valid {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no such directive.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Seconds for a status; 0 means that it is not stored, as does nothing.
+    /// The lifetime for a status in seconds; 0, and a status without an entry, mean that the response is not stored.
     pub fn seconds(&self, status: u16) -> u32 {
         let fits = |entry: &&(Option<u16>, u32)| entry.0.is_none_or(|wanted| wanted == status);
         self.entries.iter().find(fits).map_or(0, |&(_, seconds)| seconds)

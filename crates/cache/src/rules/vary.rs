@@ -9,17 +9,17 @@ use md5::{Digest, Md5};
 use super::headers::{Field, members, values};
 use crate::key::Key;
 
-/// What a stored response is for, among those of its key.
+/// The variant that a stored response is for, among those of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vary {
-    /// The names of the fields that choose: lower case, a comma between them.
+    /// The names of the selecting fields: lower case, a comma between them.
     pub names: Bytes,
     /// The variant: [`Vary::new`].
     pub variant: Key,
 }
 
-/// Fields whose members stand between commas and spaces, so that requests that differ in how many of them there are get the same
-/// response. Those that nginx treats so; other fields may have another syntax.
+/// Fields whose members stand between commas and spaces, so that requests that differ in how many of them there are get
+/// the same response. nginx treats these fields so; others may have another syntax.
 const LISTS: [&[u8]; 3] = [b"accept-charset", b"accept-encoding", b"accept-language"];
 
 impl Vary {
@@ -42,7 +42,7 @@ impl Vary {
                 true => value.split(|b| matches!(b, b',' | b' ')).filter(|part| !part.is_empty()).for_each(&mut add),
                 false => add(value),
             });
-            // A field's value has no line end, so that one cannot pass for two.
+            // A field's value contains no line end, so one value cannot be mistaken for two.
             sum.update(b"\r\n");
         }
         Vary { names, variant: Key(sum.finalize().into()) }
@@ -52,17 +52,17 @@ impl Vary {
 /// The names of all `Vary` fields, lower case, a comma between them; `None` if there are none.
 ///
 /// # Errors
-/// One of them is `*`, or the values have more than `max` bytes together.
+/// One of the names is `*`, or the values have more than `max` bytes together.
 pub(super) fn names(fields: &[Field], max: usize) -> Result<Option<Bytes>, ()> {
     let mut names = BytesMut::new();
     let mut length = 0;
     for value in values(fields, b"vary") {
-        // nginx counts what it makes of several fields: ", " between them.
+        // nginx counts the text that it makes of several fields, with ", " between them.
         length += value.len() + if length > 0 { 2 } else { 0 };
         if length > max {
             return Err(());
         }
-        // White space is no part of a name, and separates two for nginx.
+        // White space is not part of a name, and separates two names for nginx.
         let words = members(value).flat_map(|member| member.split(u8::is_ascii_whitespace));
         for name in words.filter(|word| !word.is_empty()) {
             if name == b"*" {

@@ -1,4 +1,4 @@
-//! What a set of rules is asked, and what it answers: about a request and its response, and about a 304.
+//! The questions that a set of rules is asked, and its answers: about a request and its response, and about a 304.
 
 use bytes::Bytes;
 
@@ -22,10 +22,10 @@ pub struct Ignored {
     pub vary: bool,
 }
 
-/// What the configuration says.
+/// The part of the configuration that the rules need.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rules<'a> {
-    /// `*_cache_rfc9111 on`
+    /// `*_cache_rfc9111 on`.
     pub rfc9111: bool,
     /// The fields that `*_ignore_headers` names.
     pub ignored: Ignored,
@@ -33,74 +33,74 @@ pub struct Rules<'a> {
     pub valid: Option<&'a Valid>,
 }
 
-/// What of a request matters to whether its response may be stored. nginx's rules look at none of it: which methods have
-/// to do with the cache is `*_cache_methods`, and decided before.
+/// The parts of a request that decide whether its response may be stored. nginx's rules use none of them:
+/// `*_cache_methods` decides before which methods use the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked {
-    /// The method is `HEAD`, and was sent as such (`*_cache_convert_head off`).
+    /// The method is `HEAD`, and was sent as `HEAD` (`*_cache_convert_head off`).
     pub head: bool,
     /// The client sent `Authorization`.
     pub authorization: bool,
-    /// A `Range` was sent to the upstream, so that a 206 is what was asked for (`slice`).
+    /// A `Range` was sent to the upstream, so that a 206 is the expected answer (`slice`).
     pub ranged: bool,
     /// The client's `Cache-Control`.
     pub control: RequestControl,
-    /// When the request was sent to the upstream, seconds since the epoch.
+    /// When the request was sent to the upstream, in seconds since the epoch.
     pub sent: u64,
 }
 
 /// The head of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// Its status.
+    /// The status of the response.
     pub status: u16,
-    /// Its fields, in their order.
+    /// The fields of the response, in their order.
     pub fields: &'a [Field],
 }
 
-/// What is to be done with a response.
+/// Whether a response may be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may be stored.
+    /// The response may be stored.
     Store {
-        /// How long it may be used.
+        /// How long the response may be used.
         lifetime: Lifetime,
-        /// The names of request fields that choose among responses (`Vary`), lower case, comma between them; `None` for
-        /// none. [`Vary::new`](super::Vary::new) makes the variant of a request from it.
+        /// The names of the request fields that choose among responses (`Vary`), in lower case, with a comma between
+        /// them; `None` if there are none. [`Vary::new`](super::Vary::new) makes the variant of a request from it.
         vary: Option<Bytes>,
     },
-    /// It may not.
+    /// The response may not be stored.
     DoNot(Why),
 }
 
 /// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// `no-store`, of the response or (RFC 9111) of the request.
+    /// `no-store`, in the response or (RFC 9111) in the request.
     NoStore,
-    /// `no-cache`, where nothing could be validated.
+    /// `no-cache`, in a response that cannot be validated.
     NoCache,
     /// `Cache-Control` says `private`.
     Private,
-    /// Its time is over already, or it says so: `max-age=0`, `X-Accel-Expires: 0`, `Expires` in the past.
+    /// The lifetime is over already: `max-age=0`, `X-Accel-Expires: 0`, `Expires` in the past.
     Expired,
-    /// A number that cannot be read stands where a time is expected.
+    /// A field has an unreadable number where a time is expected.
     Unreadable,
-    /// Nothing says how long it may be used.
+    /// The lifetime is not known: neither the response nor the configuration gives one.
     NoLifetime,
-    /// It sets a cookie.
+    /// The response sets a cookie.
     SetCookie,
     /// `Vary: *`, or names that are too long.
     Vary,
-    /// It answers a request with `Authorization`, and does not say that others may have it.
+    /// The request has `Authorization`, and the response does not allow a shared cache to store it.
     Authorization,
-    /// A status that may not be stored as an answer to this request: a 206 or 304 that nobody asked for, or one that is not
-    /// understood, with `must-understand`.
+    /// A status that may not be stored as an answer to this request: a 206 or 304 that was not asked for, or an unknown
+    /// status with `must-understand`.
     Status,
 }
 
 impl Why {
-    /// In words, for the log and for the endpoint that explains a key.
+    /// The reason in words, for the log and for the endpoint that explains a key.
     pub fn words(self) -> &'static str {
         match self {
             Why::NoStore => "no-store",
@@ -117,13 +117,13 @@ impl Why {
     }
 }
 
-/// What a 304 makes of a stored response.
+/// The state of a stored response after a 304.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
-    /// It may be used for so long.
+    /// The response may be used for this lifetime.
     Until(Lifetime),
-    /// Nothing says how long it may be used: it is good for this request, and the next one asks again.
+    /// There is no lifetime: the response may be used for this request, and the next request revalidates it again.
     Stays,
-    /// It may not be stored any more; it is good for this request.
+    /// The response may not be stored any more; it may be used for this request.
     Goes(Why),
 }

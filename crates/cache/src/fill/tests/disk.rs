@@ -1,4 +1,5 @@
-//! What the disk has: names and entries that belong together, to the end of the process, and a disk that comes back by itself.
+//! Tests of the disk's side: names and entries that belong together, the end of the process, and a disk that comes back
+//! by itself.
 
 use freerun_runtime::files::FileError;
 use freerun_testkit::eventually;
@@ -22,10 +23,10 @@ fn entry(bench: &Bench, number: u32) -> Arc<Entry> {
     }
 }
 
-/// As `proxy_cache_bypass` does it: the old one is given up while the new one gets the name.
+/// `proxy_cache_bypass` does this: the old object is given up while the new one gets the name.
 #[test]
 fn the_file_of_an_object_does_not_go_with_the_one_before_it() {
-    // The objects are of long ago.
+    // The objects are from long ago.
     let bench = Bench::with(|config| config.inactive = u32::MAX);
     store(&bench, 1, None, body(0, LARGE));
     bench.over();
@@ -51,7 +52,7 @@ fn what_is_being_stored_when_the_cache_ends_is_known_or_not_there() {
         }
         store(&bench, 1, None, body(1, LARGE));
         eventually("it hangs", || bench.faults.waiting() == 1);
-        // Who is in the middle of naming is not waited for, and then the end is none that could be relied upon.
+        // A task that is in the middle of naming a file is not waited for, and then the end is not a clean one.
         assert_eq!(bench.cache.stop(limit), before_its_name);
         bench.faults.clear();
         bench.over();
@@ -114,7 +115,7 @@ fn a_purge_of_others_costs_nothing_that_is_being_asked_for() {
     for (tag, meant) in [("other", false), ("tag", true), ("again", false)] {
         let mut filling = bench.lead(key(1));
         let number = bench.cache.purge(&Purge::Tag(Bytes::from(tag))).unwrap();
-        // Nobody knows yet whether it is meant, so nobody joins; and the purge waits for it.
+        // It is not known yet whether the purge means this fill, so no request joins it, and the purge waits for it.
         drop(bench.lead(key(1)));
         run(async { assert!(bench.cache.settled(Duration::from_secs(30)).await) });
         filling.head(Head { tags: vec![Bytes::from_static(b"tag")], ..head(1) }, Some(4), key(1));

@@ -1,11 +1,11 @@
-//! Several loops, and events in any order.
+//! Tests with several loops, and events in any order.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 
-/// Numbers that look random.
+/// A generator of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Fills with real files, several loops, and a disk that fails when told.
+//! Tests of fills with real files, several loops, and a disk that fails on demand.
 
 mod disk;
 mod loops;
@@ -85,7 +85,7 @@ impl Bench {
         }
     }
 
-    /// Names of files below the cache's folder that are objects.
+    /// The names of the files of objects below the cache's folder.
     fn objects(&self) -> Vec<PathBuf> {
         let mut folders = vec![self.dir.path().join("cache")];
         let mut files = Vec::new();
@@ -141,7 +141,7 @@ fn key(number: u32) -> Key {
     Key::of(&text(number))
 }
 
-/// The body of an object: any part of it tells where it is from.
+/// The body of an object: every part of it tells where it is from.
 fn body(number: u32, len: usize) -> Bytes {
     (0..len).map(|at| (at as u32).wrapping_mul(2_654_435_761).wrapping_add(number) as u8 ^ (at >> 8) as u8).collect()
 }
@@ -150,7 +150,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Where real time does not matter: a limit is over as soon as nothing else happens.
+/// Runs a future with paused time, where real time does not matter: a limit is over as soon as nothing else happens.
 fn run_paused<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(future)
 }
@@ -176,7 +176,7 @@ fn a_leader_has_a_place_however_many_follow() {
         filling.whole(body(1, 5));
         assert_eq!(drain(&mut own).await.unwrap(), body(1, 5));
         drop(others);
-        // It goes back like the others.
+        // The leader's follower is given back like the others.
         drop(own);
         bench.over();
     });
@@ -198,7 +198,7 @@ fn what_came_at_once_is_answered_stored_and_found_in_memory() {
             let small = len <= 65_536;
             assert_eq!(bench.cache.in_memory(key(number)).is_some(), small, "{len}");
             assert_eq!(bench.body(key(number)).await, whole);
-            // From the disk, too.
+            // The object can be read from the disk, too.
             bench.cache.store().memory.forget(key(number));
             assert_eq!(bench.body(key(number)).await, whole);
             let object = bench.object(key(number)).await.unwrap();
@@ -226,7 +226,7 @@ fn those_who_come_get_what_is_there_and_what_comes() {
                 followers.push(bench.join(key(1)));
             }
         }
-        // The first one has taken nothing yet: it reads what has left the memory from the file.
+        // The first follower has taken nothing yet: it reads the bytes that have left the memory from the file.
         filling.end();
         followers.push(first);
         for mut follower in followers {
@@ -285,10 +285,10 @@ fn an_origin_that_breaks_off_or_lies_about_the_length() {
             let error = drain(&mut follower).await.unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
             assert!(matches!(bench.cache.find(key(number), NOW), Found::Nothing));
-            // The next one leads anew.
+            // The next request leads anew.
             drop(bench.lead(key(number)));
         }
-        // Before the head.
+        // The leader goes before the head has come.
         let filling = bench.lead(key(9));
         let follower = bench.join(key(9));
         drop(filling);
@@ -330,7 +330,7 @@ fn a_disk_that_fails_meanwhile_costs_nobody_the_answer() {
             let (got, ()) = tokio::join!(drain(&mut follower), give);
             assert!(got.unwrap() == whole, "{what}");
         });
-        // What hangs may be in the list no longer.
+        // The fill that hangs may have left the list by now.
         bench.over();
         bench.faults.clear();
         freerun_testkit::eventually("nothing is reserved", || bench.cache.figures().reserved == 0);
@@ -375,7 +375,7 @@ fn nobody_is_left_to_want_it() {
         let mut filling = bench.lead(key(1));
         let follower = bench.join(key(1));
         assert!(!filling.head(head(1), Some(10_000), key(1)));
-        // It cannot be found any more, so the next one leads.
+        // The fill cannot be found any more, so the next request leads.
         drop(bench.lead(key(1)));
         filling.push(body(1, 100)).await.unwrap();
         drop(follower);
@@ -406,7 +406,7 @@ fn purges_while_it_is_fetched() {
                 if !before_head {
                     purge(&bench.cache);
                 }
-                // Who comes after the purge does not get what was asked for before it.
+                // A request that comes after the purge does not get a response that was asked for before it.
                 drop(bench.lead(key(1)));
                 filling.whole(body(1, 1000));
                 assert_eq!(drain(&mut follower).await.unwrap(), body(1, 1000));
@@ -415,7 +415,7 @@ fn purges_while_it_is_fetched() {
             assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing), "{number} {before_head}");
         }
     }
-    // One that another one has taken the place of.
+    // A fill whose place another one has taken.
     let mut old = bench.lead(key(1));
     let Lead::Leader(mut new) = bench.cache.lead(key(1), key(1), None, Some(Duration::ZERO), &bench.aio, 1) else {
         panic!()
@@ -429,7 +429,7 @@ fn purges_while_it_is_fetched() {
     new.whole(body(1, 4));
     bench.over();
     assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
-    // A purge of others.
+    // A purge that means other objects.
     let mut filling = bench.lead(key(1));
     filling.head(head(1), Some(4), key(1));
     bench.cache.purge(&Purge::Tag(Bytes::from_static(b"other"))).unwrap();
@@ -454,7 +454,7 @@ fn purges_of_a_key_mean_variants_that_are_being_fetched() {
         variant.head(Head { vary, ..head(1) }, Some(100_000), key(11));
         other.head(head(2), Some(4), key(12));
         purge(&bench.cache);
-        // Who comes now begins anew; those who were there go on, and others have nothing to do with it.
+        // A request that comes now leads anew; earlier followers go on, and other keys are not affected.
         drop(lead(key(11), key(1)));
         assert!(matches!(bench.cache.lead(key(12), key(2), None, None, &bench.aio, 1), Lead::Follow(_)));
         variant.whole(body(1, 100_000));
@@ -469,7 +469,7 @@ fn purges_of_a_key_mean_variants_that_are_being_fetched() {
     freerun_testkit::eventually("no variant is counted", || bench.cache.fills().variants.is_empty());
 }
 
-/// Who waits for what cannot be stored looks again at the moment at which it goes.
+/// A request that waits for a response that cannot be stored looks again at the moment at which the fill goes.
 #[test]
 fn none_is_left_behind_by_those_who_lead_at_the_same_moment() {
     let bench = Bench::new();
@@ -505,7 +505,7 @@ fn a_stale_object_is_led_anew_and_another_one_noticed() {
     let Lead::Leader(mut filling) = bench.cache.lead(key(1), key(1), Some(&entry), None, &bench.aio, 1) else {
         panic!()
     };
-    // One that has no head for too long is not waited for.
+    // A fill that has had no head for too long is not waited for.
     assert!(matches!(bench.cache.lead(key(1), key(1), Some(&entry), None, &bench.aio, 1), Lead::Follow(_)));
     let late = bench.cache.lead(key(1), key(1), Some(&entry), Some(Duration::ZERO), &bench.aio, 1);
     assert!(matches!(late, Lead::Leader(_)));
@@ -560,7 +560,7 @@ fn a_disk_that_does_not_answer_is_not_waited_for() {
     bench.faults.clear();
     // The object is still there.
     assert_eq!(run(bench.body(key(1))), body(1, 100_000));
-    // One on a bad part of the disk is not asked for again.
+    // An object on a bad part of the disk is not asked for again.
     bench.cache.store().memory.forget(key(1));
     bench.faults.read(Fault::Fail(EIO));
     assert!(matches!(run(bench.object(key(1))).unwrap_err(), Unreadable::Failed(_)));

@@ -19,7 +19,7 @@ use crate::rules::Lifetime;
 
 const NOW: u64 = 1_700_000_000;
 
-/// A folder that is removed in the end.
+/// A folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -54,7 +54,7 @@ fn config(folder: &Folder) -> CacheConfig {
     }
 }
 
-/// A cache whose thread is the test: rounds are made when it says so.
+/// A cache whose thread is the test: rounds are made when the test says so.
 struct Bench {
     cache: Cache,
     manager: Manager,
@@ -68,7 +68,7 @@ impl Bench {
         Bench::open_at(config, NOW, |_| {})
     }
 
-    /// At another time; something happens before the thread is there.
+    /// Opens the cache at a given time; `before` runs before the thread is there.
     fn open_at(config: &CacheConfig, unix: u64, before: impl FnOnce(&Cache)) -> Bench {
         let cache = Cache::new(config.clone());
         before(&cache);
@@ -82,7 +82,7 @@ impl Bench {
         Bench { cache, manager, lock, clock: Duration::ZERO, told }
     }
 
-    /// Rounds until there is nothing more to do, each a tick after the other.
+    /// Makes rounds until there is nothing more to do, each a tick after the other.
     fn settle(&mut self) {
         for _ in 0..1000 {
             self.clock += Duration::from_secs(1);
@@ -99,14 +99,14 @@ impl Bench {
         self.manager.round(Moment { unix, clock: self.clock })
     }
 
-    /// In order, as at the end of a process.
+    /// Ends the cache in order, as at the end of a process.
     fn close(self) -> bool {
         let clean = self.manager.end(Moment { unix: NOW, clock: self.clock });
         drop(self.lock);
         clean
     }
 
-    /// As if the process was killed.
+    /// Ends the cache as if the process was killed.
     fn kill(mut self) {
         self.manager.journal.flush();
         drop(self.lock);
@@ -160,7 +160,7 @@ fn file(text: &str, body: usize, tags: &[&'static str]) -> Vec<u8> {
     bytes
 }
 
-/// All files but those of the journal, with what they take up in blocks of 4 KB.
+/// The number of all files but those of the journal, and their bytes in blocks of 4 KB.
 fn files(folder: &Path) -> (usize, u64) {
     let mut sum = (0, 0);
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -206,7 +206,7 @@ fn what_is_replaced_leaves_its_file_to_the_new_one() {
     bench.settle();
     assert!(bench.has("a") && bench.has_file("a"));
     assert_eq!(bench.cache.figures().used, 4096);
-    // What is told of the old one later changes nothing.
+    // Later news of the old object changes nothing.
     assert!(!bench.cache.discard(&old, crate::cache::Leave::Damaged));
     bench.settle();
     assert!(bench.has("a") && bench.has_file("a"));
@@ -231,11 +231,11 @@ fn it_never_takes_up_more_than_its_size() {
     let figures = bench.cache.figures();
     assert_eq!(files(&folder.0), (figures.entries, figures.used));
     assert!(figures.evicted > 300 && figures.entries > 60, "{figures:?}");
-    // Larger than all of it: refused, and nothing is evicted for it.
+    // A reservation that is larger than the cache is refused, and nothing is evicted for it.
     assert!(bench.cache.reserve(2 << 20).is_none());
     bench.settle();
     assert_eq!(bench.cache.figures().entries, figures.entries);
-    // Larger than what is kept free: it fits after the thread has made room.
+    // A reservation that is larger than the free margin fits after the thread has made room.
     assert!(bench.cache.reserve(500_000).is_none());
     bench.settle();
     assert!(bench.cache.reserve(500_000).is_some());
@@ -264,7 +264,7 @@ fn a_small_file_system_is_used_and_not_overrun() {
     }
     bench.settle();
     assert_eq!(bench.cache.figures().entries, 50);
-    // The others have taken all but a few blocks.
+    // Other files have taken all but a few blocks.
     let space = bench.cache.store().index.space.clone();
     space.measure(|| Some(3 * 4096));
     bench.round(NOW);
@@ -281,13 +281,13 @@ fn what_the_file_system_never_has_room_for_empties_nothing() {
         bench.store(&number.to_string(), 10_000).unwrap();
     }
     bench.settle();
-    // A megabyte is all there is.
+    // A megabyte is all the space there is.
     let space = bench.cache.store().index.space.clone();
     space.measure(|| Some(1 << 19));
     assert!(bench.cache.reserve(3 << 20).is_none());
     bench.round(NOW);
     assert_eq!(bench.cache.figures().entries, 50);
-    // What fits once others have gone is made room for, and then again and again only for a part of it all.
+    // Room is made for a reservation that fits once others have gone, and repeatedly only for a part of the whole.
     assert!(bench.cache.reserve(800_000).is_none());
     bench.round(NOW);
     assert!(bench.cache.reserve(800_000).is_some());
@@ -362,7 +362,7 @@ fn uses_are_counted_until_there_is_an_object() {
     bench.clock += Duration::from_secs(1000);
     bench.settle();
     assert_eq!(bench.cache.figures().counted, 0);
-    // However many keys there are.
+    // The bound holds for any number of keys.
     for number in 0..20_000_u32 {
         bench.cache.count(Key::of(&number.to_le_bytes()), NOW + 1000);
     }
@@ -412,7 +412,7 @@ fn after_an_unclean_end_the_folder_is_looked_through() {
     bench.store("gone", 100).unwrap();
     bench.cache.remove(Key::of(b"gone"));
     bench.settle();
-    // Written down by nobody.
+    // This object is not written down.
     bench.store("late", 100).unwrap();
     let path_of = |text: &str| bench.cache.path_of(Key::of(text.as_bytes()));
     let write = |path: PathBuf, bytes: &[u8]| {
@@ -424,7 +424,7 @@ fn after_an_unclean_end_the_folder_is_looked_through() {
     short.pop();
     write(path_of("short"), &short);
     write(path_of("other"), &file("another", 10, &[]));
-    // It was removed, and its file came back from somewhere.
+    // This object was removed, and its file came back from elsewhere.
     write(path_of("gone"), &file("gone", 10, &[]));
     let leaf = path_of("a").parent().unwrap().to_owned();
     write(leaf.join(".freerun-1-17"), b"half");
@@ -470,12 +470,12 @@ fn without_a_journal_the_files_are_the_index() {
         }
     }
     let mut bench = Bench::open(&config(&folder));
-    // Who asks looks at the disk meanwhile.
+    // A request looks at the disk meanwhile.
     let key = Key::of(b"7");
     assert!(matches!(bench.cache.find(key, NOW), Found::Unknown));
     assert!(bench.cache.adopt(key, key, 200, lifetime(), NOW).is_some());
     assert!(bench.cache.adopt(key, key, 200, lifetime(), NOW).is_none());
-    // One that is purged now does not come back.
+    // An object that is purged now does not come back.
     bench.cache.remove(Key::of(b"8"));
     assert!(bench.cache.adopt(Key::of(b"8"), Key::of(b"8"), 200, lifetime(), NOW).is_none());
     bench.settle();

@@ -1,4 +1,4 @@
-//! Purges: in force at once, and for good.
+//! Tests of purges: they are in force at once, and stay so.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn prefix_and_tag_purges_are_in_force_at_once() {
     assert!(!bench.cache.is_purged(&a, b"/a/1", &red));
     bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a/"))).unwrap();
     assert!(bench.cache.is_purged(&a, b"/a/1", &red) && !bench.cache.is_purged(&b, b"/b/1", &red));
-    // Fetched before, stored after.
+    // This object was fetched before the purge and is stored after it.
     let late = bench.store_with("/a/2", 10, &[], before).unwrap();
     assert!(bench.cache.is_purged(&late, b"/a/2", &[]));
     let new = bench.store("/a/3", 10).unwrap();
@@ -27,7 +27,7 @@ fn prefix_and_tag_purges_are_in_force_at_once() {
     assert!(bench.cache.is_purged(&b, b"/b/1", &[Bytes::from_static(b"blue")]));
     bench.settle();
     assert!(!bench.has("/b/1") && bench.has("/a/3"));
-    // What comes from before a purge that nobody remembers is not used.
+    // An object that was fetched before a purge that has left the list is not used.
     let very_late = bench.store_with("/c", 10, &[], before).unwrap();
     assert!(bench.cache.is_purged(&very_late, b"/c", &[]));
 }
@@ -72,14 +72,14 @@ fn variants_go_with_their_key() {
     assert!(!bench.cache.is_purged(&gzip, b"a", &[]));
     assert!(bench.cache.remove(main));
     assert!(bench.cache.is_purged(&gzip, b"a", &[]) && !bench.cache.is_purged(&other, b"other", &[]));
-    // One whose fetch began before.
+    // The fetch of this object began before.
     assert!(store(&bench, b"brotli", before).is_none());
     let fresh = store(&bench, b"identity", bench.cache.sequence()).unwrap();
     assert!(!bench.cache.is_purged(&fresh, b"a", &[]));
     bench.settle();
     assert!(gzip.is_gone() && !bench.has_file("gzip") && !bench.has_file("brotli") && bench.has("b"));
     assert_eq!(files(&folder.0).0, 3);
-    // They are known after a restart, from the journal and from the files.
+    // The variants are known after a restart, from the journal and from the files.
     assert!(bench.close());
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
@@ -106,7 +106,7 @@ fn purges_outlive_the_process() {
     bench.store("/b", 10).unwrap();
     bench.settle();
     bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();
-    // No more than is done before anybody is answered.
+    // This is all that happens before the purge is answered.
     let next = bench.manager.store.index.events.pop();
     assert!(matches!(next, Some(crate::index::Event::Purges)));
     bench.manager.save_purges();
@@ -118,7 +118,7 @@ fn purges_outlive_the_process() {
     bench.settle();
     assert!(!bench.has("/a") && bench.has("/b") && !bench.has_file("/a"));
     assert!(bench.close());
-    // A list that cannot be read: everything may be meant.
+    // If the list cannot be read, any object may be meant.
     fs::write(folder.0.join(".freerun-purges"), b"what is this").unwrap();
     let mut bench = Bench::open(&config(&folder));
     let Found::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
@@ -153,7 +153,7 @@ fn purges_that_come_before_the_index_is_there_are_in_force() {
         assert!(!bench.cache.is_purged(&find(b"/b"), b"/b", &[]), "{unix}");
         bench.settle();
         assert!(!bench.has("/a") && !bench.has_file("/a") && bench.has("/b"), "{unix}");
-        // Those of the next process are newer still.
+        // The numbers of the next process are higher still.
         assert!(bench.close());
         let bench = Bench::open_at(&config(&folder), unix, |_| {});
         bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/b"))).unwrap();
@@ -182,7 +182,7 @@ fn what_cannot_be_read_is_no_way_past_a_purge() {
     bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();
     bench.clock += Duration::from_secs(1);
     bench.round(NOW);
-    // One of them can be read the next time.
+    // One of the two can be read the next time.
     fs::remove_file(&b).unwrap();
     fs::rename(b.with_extension("kept"), &b).unwrap();
     bench.settle();

@@ -1,10 +1,10 @@
-//! Threads that do anything at all: the limit holds, and the books balance.
+//! Random threads: the limit holds, and the accounts balance.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What one thread does; numbers choose keys and sizes.
+/// One step of a thread; the numbers choose keys and sizes.
 #[derive(Debug, Clone)]
 enum Step {
     Store { key: u8, size: u32, grown: u32 },
@@ -86,7 +86,7 @@ proptest! {
         });
         bench.settle();
         let figures = bench.cache.figures();
-        // All that is taken is what the entries take up, and the queues have each of them once.
+        // The taken space is that of the entries, and the queues have each of them once.
         let entries: Vec<_> = bench.manager.policy.items().cloned().collect();
         let disk: u64 = entries.iter().map(|entry| entry.disk()).sum();
         prop_assert_eq!((figures.used, figures.reserved), (disk, 0));

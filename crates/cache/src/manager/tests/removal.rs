@@ -1,8 +1,8 @@
-//! Files that cannot be removed.
+//! Tests of files that cannot be removed.
 
 use super::*;
 
-/// What has that name cannot be unlinked.
+/// Puts something under an object's name that cannot be unlinked.
 fn nail(bench: &Bench, text: &str) -> PathBuf {
     let path = bench.cache.path_of(Key::of(text.as_bytes()));
     fs::remove_file(&path).unwrap();
@@ -26,7 +26,7 @@ fn one_file_that_cannot_be_removed_does_not_keep_others() {
         stored.is_none()
     });
     assert_eq!(refused.count(), 0);
-    // They are tried again, and no one waits for another one.
+    // The files are tried again, and none waits for another one.
     fs::remove_dir(&nailed[2]).unwrap();
     bench.clock += Duration::from_secs(20);
     bench.settle();

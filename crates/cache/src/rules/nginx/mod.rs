@@ -1,9 +1,9 @@
 //! nginx's rules: documented with `proxy_cache_valid`, `proxy_ignore_headers` and `proxy_no_cache`.
 //!
-//! `X-Accel-Expires` counts before `Cache-Control`, that before `Expires`, in whatever order they come (since 1.23.0), and
-//! `*_cache_valid` is for what none of them speaks of. What was found by comparing: nginx looks for the words of
-//! `Cache-Control` anywhere in the value, `no-storex` included, and a time that it cannot read is a response that it does
-//! not store.
+//! `X-Accel-Expires` counts before `Cache-Control`, and that before `Expires`, in whatever order they come (since
+//! 1.23.0); `*_cache_valid` counts if the response has none of them. Comparisons with nginx showed the rest: nginx
+//! looks for the words of `Cache-Control` anywhere in the value, `no-storex` included, and it does not store a response
+//! with a time that it cannot read.
 
 use bytes::Bytes;
 
@@ -11,27 +11,27 @@ use super::headers::seconds;
 use super::{Answer, Field, Lifetime, Renewed, Rules, Verdict, Why, vary};
 use freerun_proto::date::parse_http_date;
 
-/// Longest `Vary` with which nginx stores a response.
+/// The longest `Vary` with which nginx stores a response, in bytes.
 pub const MAX_VARY: usize = 128;
 
-/// What the fields have said so far.
+/// The state of the decision after the fields seen so far.
 #[derive(Default)]
 struct Said {
-    /// Usable up to this time.
+    /// The time up to which the response may be used.
     until: Option<u64>,
-    /// It is `X-Accel-Expires` that says so.
+    /// `until` is from `X-Accel-Expires`.
     accel: bool,
-    /// `Expires` is over, or cannot be read; a time in `Cache-Control` counts before it.
+    /// `Expires` is in the past, or cannot be read; a time in `Cache-Control` counts before it.
     expired: bool,
-    /// `Cache-Control` forbids it; `X-Accel-Expires` counts before it.
+    /// `Cache-Control` forbids storing; `X-Accel-Expires` counts before it.
     forbidden: Option<Why>,
-    /// `X-Accel-Expires: 0` or a cookie: nothing counts before that.
+    /// `X-Accel-Expires: 0` or a cookie forbids storing: no other field counts before that.
     never: Option<Why>,
     stale_while_revalidate: Option<u64>,
     stale_if_error: Option<u64>,
 }
 
-/// Whether a response may be stored, and how long it may be used. `now` in seconds since the epoch.
+/// Whether a response may be stored, and how long it may be used. `now` is in seconds since the epoch.
 pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     let said = Said::of(answer.fields, rules, now);
     let vary = match vary_names(answer.fields, rules) {
@@ -44,8 +44,8 @@ pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     }
 }
 
-/// What a 304 makes of a stored response. A time that it gives counts; otherwise that of the stored fields, from now on, or of
-/// `*_cache_valid`; and if there is none either, the stored response stays as stale as it is.
+/// The state of a stored response after a 304. A time in the 304 counts; otherwise the time in the stored fields, from
+/// now on, or that of `*_cache_valid`; if there is none either, the stored response stays as stale as it is.
 pub fn revalidated(stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
     let said = Said::of(not_modified, rules, now);
     if let Some(until) = said.until
@@ -59,7 +59,7 @@ pub fn revalidated(stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_
     }
 }
 
-/// The names of `Vary`.
+/// The names in `Vary`.
 fn vary_names(fields: &[Field], rules: &Rules<'_>) -> Result<Option<Bytes>, Why> {
     if rules.ignored.vary {
         return Ok(None);
@@ -165,16 +165,15 @@ impl Said {
     }
 }
 
-/// Seconds as an entry keeps them.
+/// A number of seconds in the width that an entry has for it.
 pub(super) fn clamp(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
-/// The time of `X-Accel-Expires`, seconds since the epoch: `0` for "not at all"; `None` where it says nothing that can be
-/// read.
+/// The time of `X-Accel-Expires`, in seconds since the epoch: `0` for "not at all"; `None` if the value cannot be read.
 pub(super) fn accel_expires(value: &[u8], now: u64) -> Option<u64> {
     let (absolute, digits) = value.strip_prefix(b"@").map_or((false, value), |time| (true, time));
-    // Other than in Cache-Control, a number that is too large is one that nginx cannot read.
+    // Unlike in Cache-Control, nginx cannot read a number here that is too large.
     let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
     let latest = now + super::MAX_SECONDS;
     match (absolute, digits.parse::<u64>().ok()?) {
@@ -184,12 +183,13 @@ pub(super) fn accel_expires(value: &[u8], now: u64) -> Option<u64> {
     }
 }
 
-/// Where a word begins in a value, whatever its case and whatever is around it.
+/// The place where a word begins in a value, in any case and with anything around it.
 fn find(value: &[u8], word: &str) -> Option<usize> {
     value.windows(word.len()).position(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// The number behind a word that ends with `=`; the first one in the value. It ends with `,`, `;` or a space.
+/// The number behind a word that ends with `=`, at its first place in the value. The number ends with `,`, `;` or a
+/// space.
 fn parameter(value: &[u8], word: &str) -> Option<Result<u64, ()>> {
     let rest = &value[find(value, word)? + word.len()..];
     let end = rest.iter().position(|b| matches!(b, b',' | b';' | b' ')).unwrap_or(rest.len());

@@ -1,5 +1,5 @@
-//! What nginx does, by comparing (`tests/differential/cache_rules/mod.rs` compares again): see the table there. Here is where 1.31
-//! differs from the nginx that is compared with, and what does not need a comparison.
+//! Cases of nginx's rules that need no comparison, or in which nginx 1.31 differs from the version that
+//! `tests/differential/cache_rules/mod.rs` compares with; see the table there for all others.
 
 use super::*;
 use crate::rules::{Ignored, Valid};
@@ -65,7 +65,8 @@ fn a_304_renews() {
     let mut valid = Valid::default();
     valid.push(&[], 77);
     let over = "Expires: Thu, 01 Jan 1970 00:00:01 GMT";
-    // With the nginx that is compared with: what is stored, what the 304 says, without and with *_cache_valid.
+    // Results of the nginx that is compared with: the stored fields, the fields of the 304, and the outcome without and
+    // with *_cache_valid.
     for (stored, not_modified, without, with) in [
         ("Cache-Control: max-age=1", "", Some((1, 0)), Some((1, 0))),
         ("Cache-Control: max-age=1", "Cache-Control: max-age=50", Some((50, 0)), Some((50, 0))),

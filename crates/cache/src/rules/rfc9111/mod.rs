@@ -1,8 +1,9 @@
 //! The rules of RFC 9111 (`*_cache_rfc9111 on`), for a shared cache.
 //!
-//! nginx's ways to say it otherwise stay in front: `X-Accel-Expires` counts before all that the response says of caching, and
-//! `*_cache_valid` where it says nothing, in place of a heuristic; a response with `Set-Cookie` is not stored unless
-//! `*_ignore_headers` names the field (RFC 9111 section 7.3 leaves that open, and a shared session is no small mistake).
+//! nginx's own rules stay in front: `X-Accel-Expires` counts before everything else that the response says about
+//! caching, and `*_cache_valid` counts in place of a heuristic if the response says nothing; a response with
+//! `Set-Cookie` is not stored unless `*_ignore_headers` names the field (RFC 9111 section 7.3 leaves that open, and a
+//! shared session is no small mistake).
 
 use super::control::{About, ResponseControl, Time};
 use super::headers::{Field, seconds, values};
@@ -11,13 +12,13 @@ use super::{Answer, Asked, Lifetime, MAX_SECONDS, Renewed, Rules, Verdict, Why, 
 use freerun_proto::date::parse_http_date;
 use freerun_proto::status;
 
-/// Longest `Vary` with which a response is stored.
+/// The longest `Vary` with which a response is stored, in bytes.
 pub const MAX_VARY: usize = 1024;
 
-/// A heuristic lifetime is the time since the last change, divided by this (RFC 9111 section 4.2.2).
+/// A heuristic lifetime is the time since the last change divided by this (RFC 9111 section 4.2.2).
 const HEURISTIC_PART: u64 = 10;
 
-/// Longest heuristic lifetime: a day, beyond which RFC 9111 before its last revision asked for a warning.
+/// The longest heuristic lifetime in seconds: a day, beyond which the predecessor of RFC 9111 asked for a warning.
 const MAX_HEURISTIC: u64 = 86_400;
 
 /// Statuses that may be stored without a lifetime of their own: RFC 9110 section 15.1, and 308.
@@ -25,25 +26,25 @@ fn has_heuristics(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// What the fields say, put together.
+/// The fields of a response that matter to caching, put together.
 struct Fields<'a> {
     control: ResponseControl<'a>,
-    /// `X-Accel-Expires`, seconds since the epoch.
+    /// `X-Accel-Expires`, in seconds since the epoch.
     accel: Option<u64>,
     date: Option<u64>,
-    /// `Expires`: `Some(None)` is one that cannot be read, a time in the past.
+    /// `Expires`: `Some(None)` is a value that cannot be read, which counts as a time in the past.
     expires: Option<Option<u64>>,
     last_modified: Option<u64>,
-    /// It can be validated.
+    /// The response can be validated.
     validator: bool,
     age: Age,
 }
 
-/// What `Age` says.
+/// The value of `Age`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Age {
     Is(u64),
-    /// Who knows.
+    /// The field is there and cannot be read, so the age is unknown.
     Unreadable,
 }
 
@@ -70,7 +71,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The lifetime that the response states: RFC 9111 section 4.2.1. The second is whether it does.
+    /// The lifetime that the response states: RFC 9111 section 4.2.1.
     fn explicit(&self, now: u64) -> Option<Time> {
         if self.control.s_maxage != Time::Absent {
             return Some(self.control.s_maxage);
@@ -88,7 +89,7 @@ impl<'a> Fields<'a> {
         Some((since / HEURISTIC_PART).min(MAX_HEURISTIC))
     }
 
-    /// Its age when its head came: RFC 9111 section 4.2.3.
+    /// The response's age when its head came: RFC 9111 section 4.2.3.
     fn initial_age(&self, asked: &Asked, now: u64) -> u64 {
         let apparent = self.date.map_or(0, |date| now.saturating_sub(date));
         let stated = match self.age {
@@ -99,8 +100,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// RFC 9111 section 5.1 would have a cache ignore what it cannot read, and take the first of several. A response whose age
-/// nobody knows may always be called stale, which is the safe side.
+/// Reads `Age`. By RFC 9111 section 5.1 a cache should ignore a value that it cannot read, and take the first of
+/// several. A response of unknown age may always be treated as stale, which is the safe side.
 fn age(fields: &[Field]) -> Age {
     let mut lines = values(fields, b"age");
     match (lines.next(), lines.next()) {
@@ -110,7 +111,7 @@ fn age(fields: &[Field]) -> Age {
     }
 }
 
-/// Whether a response may be stored, and how long it may be used. `now` in seconds since the epoch.
+/// Whether a response may be stored, and how long it may be used. `now` is in seconds since the epoch.
 pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     let said = Fields::of(answer.fields, rules, now);
     if let Some(why) = forbidden(asked, answer, rules, &said) {
@@ -129,8 +130,8 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
     }
 }
 
-/// What a 304 makes of a stored response: RFC 9111 section 4.3.4. Its fields take the place of those stored; the age begins anew,
-/// so neither the stored `Age` nor the stored `Date` counts any more.
+/// The state of a stored response after a 304: RFC 9111 section 4.3.4. The fields of the 304 replace those stored; the
+/// age begins anew, so neither the stored `Age` nor the stored `Date` counts any more.
 pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
     let mut fields = update::merged(stored.fields, update::of_a_304(not_modified, rules.ignored));
     for name in [&b"age"[..], b"date"] {
@@ -138,7 +139,7 @@ pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], r
             fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
         }
     }
-    // That it was a part was decided when it was stored.
+    // Whether a partial response may be stored was decided when it was stored.
     let asked = Asked { ranged: true, ..*asked };
     match judge(&asked, &Answer { status: stored.status, fields: &fields }, rules, now) {
         Verdict::Store { lifetime, .. } => Renewed::Until(lifetime),
@@ -147,10 +148,10 @@ pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], r
     }
 }
 
-/// RFC 9111 section 3, without what is about lifetimes.
+/// The reason that forbids storing, by RFC 9111 section 3, except for the rules about lifetimes.
 fn forbidden(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, said: &Fields<'_>) -> Option<Why> {
     let control = &said.control;
-    // Nobody asked for a part or a condition, so it is no answer to others.
+    // The request had no range or condition, so the response is no answer to other requests.
     if answer.status < 200 || answer.status == 304 || (answer.status == 206 && !asked.ranged) {
         return Some(Why::Status);
     }
@@ -214,7 +215,7 @@ fn lifetime(asked: &Asked, status: u16, rules: &Rules<'_>, said: &Fields<'_>, no
         None if no_cache => now - 1,
         None => return Err(Why::NoLifetime),
     };
-    // Without a lifetime it is of use only where it can be validated, or used all the same.
+    // Without a lifetime the response is of use only if it can be validated, or may be used stale.
     if !said.validator {
         if no_cache {
             return Err(Why::NoCache);
@@ -226,7 +227,7 @@ fn lifetime(asked: &Asked, status: u16, rules: &Rules<'_>, said: &Fields<'_>, no
     Ok(lifetime)
 }
 
-/// The part of a lifetime that is about stale use. What must be revalidated is never used stale.
+/// The part of a lifetime that is about stale use. A response that must be revalidated is never used stale.
 fn stale(control: &ResponseControl<'_>, must_revalidate: bool) -> Lifetime {
     let seconds = |time: Time| if must_revalidate { 0 } else { clamp(time.seconds().unwrap_or(0)) };
     Lifetime {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const NOW: u64 = 1_800_000_000;
 
-/// Fields of `Name: value|…`, where `{-5}` is a date five seconds ago.
+/// Makes fields of `Name: value|…`, where `{-5}` is a date five seconds ago.
 fn fields(text: &str) -> Vec<Field> {
     let value = |value: &str| match value.strip_prefix('{').and_then(|v| v.strip_suffix('}')) {
         Some(offset) => Bytes::from(imf_fixdate(NOW as i64 + offset.parse::<i64>().expect("an offset")).to_vec()),
@@ -31,7 +31,7 @@ fn asked() -> Asked {
     Asked { sent: NOW, ..Asked::default() }
 }
 
-/// The seconds it stays fresh, counted as RFC 9111 does: 0 for what is stored stale.
+/// The seconds for which a response stays fresh, counted as RFC 9111 does: 0 for a response that is stored stale.
 fn seconds(status: u16, text: &str) -> Result<i64, Why> {
     let lifetime = judged(&asked(), status, text, &Rules::default())?;
     Ok(if lifetime.no_cache { -1 } else { lifetime.fresh_until as i64 + 1 - NOW as i64 })
@@ -95,7 +95,7 @@ fn lifetimes() {
         (599, "Last-Modified: {-1000}", Err(NoLifetime)),
         (599, "Last-Modified: {-1000}|Cache-Control: public", Ok(100)),
         (302, "Last-Modified: {-1000}", Err(NoLifetime)),
-        // what forbids it
+        // reasons not to store
         (200, "Cache-Control: no-store, max-age=100", Err(NoStore)),
         (200, "Cache-Control: private, max-age=100", Err(Private)),
         (200, "Cache-Control: private=\"a\", max-age=100", Ok(100)),
