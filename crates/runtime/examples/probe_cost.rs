@@ -1,4 +1,5 @@
-//! What probing costs: CPU time of the sending thread for a 4 MB file from the page cache to a socket on loopback.
+//! Measures the cost of probing: the CPU time of the sending thread for a 4 MB file from the page cache to a socket on
+//! loopback.
 //!
 //! `cargo run --release -p freerun-runtime --example probe_cost [DIRECTORY] [ROUNDS]`
 
@@ -66,7 +67,7 @@ impl Bench {
             match fs.send_now(file, &mut cursor, self.out.as_fd(), offset, left, &self.auto) {
                 Ok(Sent::Bytes(n)) => offset += n,
                 Ok(Sent::SocketFull) => self.wait(),
-                // Evicted meanwhile: this round counts for nothing.
+                // The page was evicted meanwhile: this round is not counted.
                 Ok(Sent::NeedsPool) => return self.plain(file),
                 outcome => panic!("{outcome:?}"),
             }
@@ -110,7 +111,7 @@ fn main() {
     }
     let mut figures: [Vec<Duration>; 6] = Default::default();
     let mut misses = 0;
-    // In turn, so that what else the machine does meets all alike.
+    // The variants take turns, so that other work of the machine affects all alike.
     for _ in 0..rounds {
         figures[0].push(timed(|| bench.plain(&warm_hot)));
         figures[1].push(timed(|| bench.probed(&warm, &warm_hot)));

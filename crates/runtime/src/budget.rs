@@ -1,10 +1,11 @@
-//! Memory that many requests hold for long, bounded as a sum: what each may have is bounded elsewhere, and how many there are
-//! is for the clients to say.
+//! A bound on the memory that many requests together hold for long: the share of each request is bounded elsewhere, and
+//! clients decide how many requests there are.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// So many bytes for all who ask. No lock, and nobody waits: who gets nothing says so to its client.
+/// A number of bytes that all requests share. It takes no lock, and a request never waits: if it gets no bytes, it
+/// reports that to its client.
 #[derive(Debug)]
 pub struct Budget {
     most: u64,
@@ -12,29 +13,29 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many bytes together.
+    /// A budget of so many bytes.
     pub const fn new(most: u64) -> Budget {
         Budget { most, taken: AtomicU64::new(0) }
     }
 
-    /// A share of nothing, to grow.
+    /// A share of zero bytes, which can grow.
     pub fn share(&'static self) -> Share {
         Share { budget: self, bytes: 0 }
     }
 
-    /// Bytes that are taken.
+    /// The bytes that are taken.
     pub fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 }
 
-/// There is not that much left.
+/// The budget has fewer bytes left than were asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{taken} of {most} bytes for such answers are in use")]
 pub struct Exhausted {
-    /// Bytes that are taken.
+    /// The bytes that are taken.
     pub taken: u64,
-    /// Bytes that there are.
+    /// The size of the budget in bytes.
     pub most: u64,
 }
 
@@ -49,7 +50,7 @@ impl Share {
     /// Takes so many bytes more.
     ///
     /// # Errors
-    /// There are not so many left; it keeps what it has.
+    /// The budget has not so many bytes left; the share keeps its bytes.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Exhausted> {
         let Budget { most, taken } = self.budget;
         let grown = taken.fetch_update(Relaxed, Relaxed, |taken| taken.checked_add(bytes).filter(|sum| sum <= most));

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 /// Size of a pooled buffer: a request head with its cookies nearly always fits.
 pub const BUFFER_SIZE: usize = 4096;
 
-/// How many unused buffers of each of the two kinds a loop keeps, 1 MiB; more are given back to the allocator.
+/// How many unused buffers of each of the two kinds a loop keeps, 1 MiB; further ones are freed.
 const KEPT: usize = 256;
 
 thread_local! {
@@ -18,13 +18,15 @@ pub fn take() -> Vec<u8> {
     FREE.with_borrow_mut(taken)
 }
 
-/// The same for what is sent as soon as it is written. These are kept apart: nearly always one of them, which stays in the
-/// processor's cache, serves all connections, while a request that waits keeps the buffer of its head.
+/// An empty buffer for bytes that are sent as soon as they are written, with room for at least [`BUFFER_SIZE`] bytes.
+/// These buffers are kept apart: nearly always one of them, which stays in the processor's cache, serves all
+/// connections, while a request that waits keeps the buffer of its head.
 pub fn take_to_send() -> Vec<u8> {
     FREE_TO_SEND.with_borrow_mut(taken)
 }
 
-/// Gives a buffer back. One that has grown is not kept, so that a burst of large heads does not hold memory for good.
+/// Gives a buffer of [`take`] back. A buffer that has grown is not kept, so that a burst of large heads does not hold
+/// memory for good.
 pub fn give_back(buffer: Vec<u8>) {
     FREE.with_borrow_mut(|free| keep(free, buffer));
 }

@@ -1,4 +1,4 @@
-//! The clock of a loop: the time at which the poll that is going on began. Elsewhere than on a loop it is the kernel's.
+//! The clock of a loop: the time at which the current poll began. On other threads it is the kernel's clock.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -9,7 +9,8 @@ pub fn epoch() -> Instant {
     *EPOCH.get_or_init(Instant::now)
 }
 
-/// Start of the poll that is going on, or end of the last one: a clock good enough for anything that happens within it.
+/// The start of the current poll, or the end of the last one: accurate enough for anything that happens within the
+/// poll.
 #[derive(Clone, Copy)]
 struct Now {
     instant: Instant,
@@ -18,11 +19,11 @@ struct Now {
 }
 
 thread_local! {
-    /// Of the loop that runs on this thread.
+    /// The time of the loop that runs on this thread.
     static NOW: Cell<Option<Now>> = const { Cell::new(None) };
 }
 
-/// Looks at the kernel's clock, and has the loop of this thread go by it from here on. In nanoseconds since [`epoch`].
+/// Reads the kernel's clock, and sets the time of this thread's loop to it. In nanoseconds since [`epoch`].
 pub(crate) fn look() -> u64 {
     let instant = Instant::now();
     let nanos = since_epoch(instant);
@@ -30,7 +31,7 @@ pub(crate) fn look() -> u64 {
     nanos
 }
 
-/// The loop of this thread has ended: here the time is asked of the kernel again.
+/// Ends the clock of this thread's loop, which has ended: from here on the time is asked of the kernel again.
 pub(crate) fn tear_down() {
     NOW.set(None);
 }
@@ -50,7 +51,7 @@ pub fn nanos_here() -> Option<u64> {
     NOW.get().map(|now| now.nanos)
 }
 
-/// [`now`] in milliseconds since the process began: the clock of what counts in milliseconds.
+/// [`now`] in milliseconds since the process began: the clock for times that are counted in milliseconds.
 pub fn millis() -> u64 {
     nanos() / 1_000_000
 }

@@ -1,4 +1,4 @@
-//! The deadlines of a loop, in the order in which they come: what the loop looks at when it asks the kernel for events.
+//! The deadlines of a loop, in their order: the loop looks at the first one when it asks the kernel for events.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ type Key = u64;
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
-/// What a moment too far away to count is taken for: centuries.
+/// The value for a moment that is too far away to be counted: centuries.
 const FAR: Key = u64::MAX / 2;
 
 thread_local! {
-    /// Who is to be woken, and when. Bounded by whoever has deadlines.
+    /// The wakers of the tasks to wake, by their moments. The number of tasks with deadlines bounds it.
     static WAITING: RefCell<BTreeMap<Key, Waker>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn next() -> Option<u64> {
     WAITING.with_borrow(|waiting| waiting.first_key_value().map(|(key, _)| *key))
 }
 
-/// Wakes those whose time has come, `now` being in nanoseconds since the process began.
+/// Wakes the tasks whose deadlines have passed; `now` is in nanoseconds since the process began.
 pub(crate) fn wake_late(now: u64) {
     while let Some(late) =
         WAITING.with_borrow_mut(|waiting| Some(waiting.first_entry().filter(|first| *first.key() <= now)?.remove()))
@@ -55,23 +55,25 @@ pub(crate) fn wake_late(now: u64) {
     }
 }
 
-/// A deadline. It may move further away for nothing: its old moment wakes the task, which then asks again.
+/// A deadline. Moving it further away costs nothing: its old moment wakes the task, which then asks again.
 #[derive(Debug, Default)]
 pub struct Deadline(Option<NonZeroU64>);
 
 impl Deadline {
-    /// Ready when `moment`, in milliseconds as [`loops::millis`](crate::loops::millis) counts them, has come. Otherwise the task is woken then, or
-    /// earlier, to ask again: it has to be the same one each time. Only a loop wakes it.
+    /// Ready when `moment`, in milliseconds as [`loops::millis`](crate::loops::millis) counts them, has come. Otherwise
+    /// the task is woken at that moment or earlier, and has to ask again. It has to be the same task each time. This
+    /// works only on a loop.
     pub fn poll_until(&mut self, moment: u64, context: &mut Context<'_>) -> Poll<()> {
         self.poll_key(moment.saturating_mul(MILLISECOND).min(FAR), context)
     }
 
-    /// Like [`poll_until`](Deadline::poll_until), to the accuracy of the loop's clock ([`loops::now`](crate::loops::now)).
+    /// Ready when `moment` has come, like [`poll_until`](Deadline::poll_until), but to the accuracy of the loop's clock
+    /// ([`loops::now`](crate::loops::now)).
     pub fn poll_instant(&mut self, moment: Instant, context: &mut Context<'_>) -> Poll<()> {
         self.poll_key(key_of(moment), context)
     }
 
-    /// Has it wake the task that polls it from now on, if it is to wake one: for a deadline that goes from one task to another.
+    /// Makes the deadline wake the task that polls it from now on, for a deadline that goes from one task to another.
     pub fn belongs_to(&self, context: &Context<'_>) {
         let Some(key) = self.0 else { return };
         let before = WAITING.with_borrow_mut(|waiting| {
@@ -87,7 +89,7 @@ impl Deadline {
             return Poll::Ready(());
         }
         let entered = self.0.map_or(0, NonZeroU64::get);
-        // One that has passed is not there any more, or not for long.
+        // A deadline that has passed is not entered any more, or not for long.
         if entered > now && entered < wanted + MILLISECOND {
             return Poll::Pending;
         }
@@ -96,7 +98,8 @@ impl Deadline {
         Poll::Pending
     }
 
-    /// Runs `future` until it ends, or until so much time has passed (`None`); in whole milliseconds, and seldom a little more.
+    /// Runs `future` until it ends, or until so much time has passed (`None`). The time is counted in whole
+    /// milliseconds, and is seldom a little longer.
     pub async fn within<F: Future>(after: Duration, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut deadline = Deadline::default();
@@ -133,7 +136,7 @@ mod tests {
     use crate::loops::{self, LoopHandle};
     use std::sync::mpsc::{Sender, channel};
 
-    /// A task that waits until `moments` have come, one after the other; before each it asks for a later one.
+    /// Starts a task that waits until `moments` have come, one after the other; before each it asks for a later one.
     fn wait(number: usize, moments: Vec<u64>, done: Sender<(usize, bool)>) {
         loops::spawn(0, "testing", async move {
             let mut deadline = Deadline::default();
@@ -156,7 +159,7 @@ mod tests {
             wait(1, vec![now + 30], done.clone());
             wait(2, vec![now], done.clone());
             wait(3, vec![now + 10, now + 5, now + 15], done.clone());
-            // Never woken: the last to have the channel.
+            // This task is never woken: it is the last to have the channel.
             loops::spawn(0, "testing", async move {
                 let mut never = Deadline::default();
                 poll_fn(|context| never.poll_until(u64::MAX, context)).await;

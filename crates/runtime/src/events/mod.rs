@@ -1,9 +1,10 @@
-//! What a loop learns from the kernel: its epoll instance, and a table of the descriptors in it, with what is known of each and who
-//! waits for it.
+//! The events that a loop gets from the kernel: its epoll instance, and a table of the descriptors in it, with the
+//! known readiness of each and the wakers of the tasks that wait for it.
 //!
-//! epoll is edge-triggered here: an event tells of a change, and what it told is known until somebody finds that it holds no
-//! longer. Of room for writes events are asked for when somebody first waits for it: most sockets always have room, and each would
-//! cause an event as soon as it is entered. A place of the table is used again; events of who had it before are told from its own by a number.
+//! epoll is edge-triggered here: an event reports a change, and the reported state is kept until a task finds that it
+//! no longer holds. Events about room for writes are requested when a task first waits for room: most sockets always
+//! have room, and each would cause an event as soon as it is entered. A place of the table is used again; a number
+//! tells events of its earlier descriptor from its own.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,18 +21,18 @@ use crate::mailbox::{BELL, Mailbox};
 /// How many events are taken at once.
 pub(crate) const EVENTS: usize = 1024;
 
-/// What is known of a descriptor.
+/// The known readiness of a descriptor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ready(u8);
 
 impl Ready {
-    /// There may be something to read.
+    /// There may be bytes to read.
     pub const READABLE: Ready = Ready(1);
     /// There may be room for a write.
     pub const WRITABLE: Ready = Ready(1 << 1);
-    /// Nothing more will come.
+    /// No more bytes will come.
     pub const READ_CLOSED: Ready = Ready(1 << 2);
-    /// Nothing more can be sent.
+    /// No more bytes can be sent.
     pub const WRITE_CLOSED: Ready = Ready(1 << 3);
     /// There is an error.
     pub const ERROR: Ready = Ready(1 << 4);
@@ -41,7 +42,7 @@ impl Ready {
     /// A write would not wait.
     pub const WRITE: Ready = Ready(Ready::WRITABLE.0 | Ready::WRITE_CLOSED.0);
 
-    /// What an event says (epoll_ctl(2)).
+    /// The readiness that an event reports (epoll_ctl(2)).
     fn of(flags: EventFlags) -> Ready {
         let mut ready = Ready::default();
         let mut says = |condition: bool, what: Ready| {
@@ -58,7 +59,7 @@ impl Ready {
         ready
     }
 
-    /// Whether it has any of these.
+    /// Whether any of these flags is set.
     pub fn has(self, any: Ready) -> bool {
         self.0 & any.0 != 0
     }
@@ -72,17 +73,17 @@ impl BitOr for Ready {
     }
 }
 
-/// Which of a descriptor's two usual waiters.
+/// One of a descriptor's two usual waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Who reads.
+    /// The reader.
     Read,
-    /// Who writes.
+    /// The writer.
     Write,
 }
 
 impl Side {
-    /// What it waits for.
+    /// The readiness that this side waits for.
     fn wants(self) -> Ready {
         match self {
             Side::Read => Ready::READ,
@@ -91,40 +92,40 @@ impl Side {
     }
 }
 
-/// What epoll is asked for.
+/// The events that epoll is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Asked {
-    /// Changes of what can be read.
+    /// Changes of the readable state.
     #[default]
     Reads,
-    /// Changes of both sides.
+    /// Changes of the readable and the writable state.
     Both,
-    /// Whether something can be read, each time (level-triggered): who takes one thing need not look for the next. Of the loops
-    /// that ask this of one descriptor and sleep, one is woken.
+    /// Level-triggered: an event each time that there is something to read, so that a task that takes one item need not
+    /// look for the next. Of the sleeping loops that ask for this on one descriptor, one is woken.
     Level,
-    /// Nothing for now: it is not in the epoll.
+    /// No events for now: the descriptor is not in the epoll instance.
     Nothing,
 }
 
 /// A place of the table.
 #[derive(Default)]
 struct Place {
-    /// Of who has it; the next one has the next number.
+    /// The generation of the descriptor that has the place; the next one has the next number.
     generation: u32,
     ready: Ready,
     asked: Asked,
-    /// Whether the reader waits. Its waker stays when it does not, for it is likely to be the next one's: each clone of a
-    /// waker is a locked write, twice.
+    /// Whether the reader waits. Its waker stays when it does not, for the next one is probably the same: each clone of
+    /// a waker is a locked write, twice.
     read_awaited: bool,
     /// Whether the writer waits.
     write_awaited: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Those beside these two. One that no longer waits is woken in vain once.
+    /// Further waiters. One that no longer waits is woken in vain once.
     others: Vec<(Ready, Waker)>,
 }
 
-/// The descriptors of the loop that runs on this thread; as many as it has connections.
+/// The descriptors of the loop that runs on this thread; as many as the loop has connections.
 struct Table {
     mailbox: Arc<Mailbox>,
     places: Vec<Place>,
@@ -135,14 +136,14 @@ thread_local! {
     static TABLE: RefCell<Option<Table>> = const { RefCell::new(None) };
 }
 
-/// Makes a table for the loop of this thread, or takes it away.
+/// Makes a table for the loop of this thread, or removes it.
 pub(crate) fn set_up(mailbox: Option<&Arc<Mailbox>>) {
     let table = mailbox.map(|mailbox| Table { mailbox: mailbox.clone(), places: Vec::new(), free: Vec::new() });
     let before = TABLE.replace(table);
     drop(before);
 }
 
-/// Enters a descriptor. A kernel that cannot wake one of several who sleep wakes them all.
+/// Enters a descriptor. A kernel that cannot wake just one of several sleeping loops wakes them all.
 fn add(mailbox: &Mailbox, fd: &OwnedFd, key: u64, flags: EventFlags) -> io::Result<()> {
     let data = EventData::new_u64(key);
     match epoll::add(&mailbox.epoll, fd, data, flags) {
@@ -157,7 +158,7 @@ fn key(index: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(index)
 }
 
-/// Notes what events say, and wakes who waits for it.
+/// Notes the readiness that events report, and wakes the tasks that wait for it.
 pub(crate) fn tell(events: &[epoll::Event]) {
     for event in events {
         // The structure is packed.
@@ -183,7 +184,7 @@ pub(crate) fn tell(events: &[epoll::Event]) {
                 others.extend(place.others.extract_if(.., |(wants, _)| ready.has(*wants)));
             }
         });
-        // Whatever waking does, the table is free for it.
+        // The table is not borrowed here, so wakers may use it.
         if woken.0.is_some() || woken.1.is_some() {
             [&woken.0, &woken.1].into_iter().flatten().for_each(Waker::wake_by_ref);
             TABLE.with_borrow_mut(|table| {
@@ -201,9 +202,10 @@ pub(crate) fn tell(events: &[epoll::Event]) {
     }
 }
 
-/// A descriptor in the epoll of a loop. All is asked on the thread of that loop, unless it says otherwise.
+/// A descriptor in the epoll instance of a loop. All methods are called on the thread of that loop, unless they say
+/// otherwise.
 ///
-/// It does not hold the descriptor: who has it calls [`Registration::leave`].
+/// It does not hold the descriptor: the owner of the descriptor calls [`Registration::leave`].
 #[derive(Debug)]
 pub struct Registration {
     mailbox: Arc<Mailbox>,
@@ -211,21 +213,23 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Puts a descriptor into the epoll of this thread's loop, for `side`, which somebody is about to wait for. What it is ready
-    /// for already comes as an event. Unless it is asked for, room for writes is taken to be there until a write finds none.
+    /// Puts a descriptor into the epoll instance of this thread's loop, for `side`, which a task is about to wait for.
+    /// Readiness that exists already comes as an event. Unless `side` is the writer, room for writes is assumed until a
+    /// write finds none.
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers; there is no loop on this thread.
+    /// The error of `epoll_ctl(2)`; there is no loop on this thread.
     pub fn new(fd: &OwnedFd, side: Side) -> io::Result<Registration> {
         Registration::enter(fd, if side == Side::Write { Asked::Both } else { Asked::Reads })
     }
 
-    /// The same for a descriptor of which events tell each time that something can be read, not only when that has changed: whoever has
-    /// taken something calls [`Registration::clear`], and who does not take anything for a while [`Registration::rest`]. Where several
-    /// loops have entered it and sleep, one of them is woken (`EPOLLEXCLUSIVE` of epoll_ctl(2)): the one that entered it first.
+    /// Puts a descriptor into the epoll instance of this thread's loop, with an event each time that there is something
+    /// to read, not only when that has changed. A caller that has taken something calls [`Registration::clear`], and
+    /// one that does not take anything for a while calls [`Registration::rest`]. Of several sleeping loops that have
+    /// entered the descriptor, one is woken (`EPOLLEXCLUSIVE` of epoll_ctl(2)): the one that entered it first.
     ///
     /// # Errors
-    /// As there.
+    /// The error of `epoll_ctl(2)`; there is no loop on this thread.
     pub fn level(fd: &OwnedFd) -> io::Result<Registration> {
         Registration::enter(fd, Asked::Level)
     }
@@ -249,7 +253,7 @@ impl Registration {
         })
     }
 
-    /// `None`: the place is another loop's, or the loop has ended.
+    /// Uses the descriptor's place. `None`: the place is another loop's, or the loop has ended.
     fn with<T>(&self, use_it: impl FnOnce(&mut Place) -> T) -> Option<T> {
         TABLE.with_borrow_mut(|table| {
             let table = table.as_mut().filter(|table| table.mailbox.id == self.mailbox.id)?;
@@ -257,7 +261,7 @@ impl Registration {
         })
     }
 
-    /// What is known; `None` on the thread of another loop.
+    /// The known readiness; `None` on the thread of another loop.
     pub fn ready(&self) -> Option<Ready> {
         self.with(|place| place.ready)
     }
@@ -265,7 +269,7 @@ impl Registration {
     /// Waits until `side` of `fd`, the descriptor that was entered, would not wait. Only one task waits on each side.
     ///
     /// # Errors
-    /// The loop is going away; what `epoll_ctl(2)` answers.
+    /// The loop is going away; the error of `epoll_ctl(2)`.
     pub fn poll(&self, fd: &OwnedFd, side: Side, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut before = None;
         let mut asks = None;
@@ -288,10 +292,10 @@ impl Registration {
         self.outcome(fd, ready, asks)
     }
 
-    /// Waits until any of these is known, beside who waits on either side.
+    /// Waits until any of these is known, in addition to the tasks that wait on either side.
     ///
     /// # Errors
-    /// As for [`Registration::poll`].
+    /// The loop is going away; the error of `epoll_ctl(2)`.
     pub fn poll_for(&self, fd: &OwnedFd, wants: Ready, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut asks = None;
         let ready = self.with(|place| {
@@ -319,7 +323,7 @@ impl Registration {
         }
     }
 
-    /// Notes that `side` would wait now: the next event will tell. What says "closed" stays.
+    /// Notes that `side` would wait now: the next event ends that. The "closed" flags stay.
     pub fn clear(&self, side: Side) {
         let known = match side {
             Side::Read => Ready::READABLE,
@@ -328,11 +332,11 @@ impl Registration {
         self.with(|place| place.ready.0 &= !known.0);
     }
 
-    /// Has events of [`Registration::level`] stop, or go on again, as if it had just been entered. Nobody else is told of what this loop
-    /// was told of and does not take.
+    /// Stops the events of [`Registration::level`], or starts them again as if the descriptor had just been entered.
+    /// Other loops are not notified of an event that this loop was notified of and does not handle.
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers.
+    /// The error of `epoll_ctl(2)`.
     pub fn rest(&self, fd: &OwnedFd, rests: bool) -> io::Result<()> {
         let asked = if rests { Asked::Nothing } else { Asked::Level };
         let changed = self.with(|place| {
@@ -348,11 +352,11 @@ impl Registration {
         }
     }
 
-    /// Takes the descriptor out. To be called by who holds it, on any thread.
+    /// Takes the descriptor out. To be called by the owner of the descriptor, on any thread.
     pub fn leave(self, fd: &Arc<OwnedFd>) {
-        // The last holder is about to close it, and with that it leaves by itself (epoll(7)).
+        // The last owner is about to close it, which takes it out of the epoll instance, too (epoll(7)).
         if Arc::strong_count(fd) > 1 {
-            // The only error is that it is not there.
+            // The only possible error is that it is not there.
             let _ = epoll::delete(&self.mailbox.epoll, &**fd);
         }
         let left = TABLE.try_with(|table| {
@@ -360,7 +364,8 @@ impl Registration {
             let table = table.as_mut().filter(|table| table.mailbox.id == self.mailbox.id)?;
             table.take_back(self.index)
         });
-        // The wakers are dropped here, with the table free. Another thread's loop looks when it needs a place.
+        // The wakers are dropped here, while the table is not borrowed. The loop of another thread looks for free
+        // places when it needs one.
         if left.is_ok_and(|left| left.is_none()) {
             self.mailbox.left.push(self.index);
         }
@@ -368,7 +373,7 @@ impl Registration {
 }
 
 impl Place {
-    /// What epoll is asked for.
+    /// The flags for `epoll_ctl(2)`.
     fn events(&self) -> EventFlags {
         let reads = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         match self.asked {
@@ -379,7 +384,8 @@ impl Place {
         }
     }
 
-    /// What epoll is to be asked for from now on, under which key, where it does not tell yet of what is waited for.
+    /// The key and the flags with which to change the epoll entry, if it does not yet report the room that is waited
+    /// for.
     fn ask_for_room(&mut self, index: u32, wants: Ready) -> Option<(u64, EventFlags)> {
         if self.asked == Asked::Both || !wants.has(Ready::WRITE) {
             return None;
@@ -390,19 +396,19 @@ impl Place {
 }
 
 impl Table {
-    /// A place that nobody has, where none is known to be free.
+    /// A free place of the table, a new one if none is free.
     fn room(&mut self) -> u32 {
         while let Some(index) = self.mailbox.left.pop() {
             self.take_back(index);
         }
         self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
-            // A process has no more descriptors than an `i32` can number.
+            // A process cannot have more descriptors than an `i32` can number.
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         })
     }
 
-    /// Has others use a place. What was in it comes back, to be dropped.
+    /// Frees a place for others. Returns its former content, which the caller drops.
     fn take_back(&mut self, index: u32) -> Option<Place> {
         let place = self.places.get_mut(index as usize)?;
         let next = Place { generation: place.generation.wrapping_add(1), ..Place::default() };

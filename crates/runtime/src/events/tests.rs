@@ -12,7 +12,7 @@ fn pair() -> (Arc<OwnedFd>, UnixStream) {
     (Arc::new(ours.into()), theirs)
 }
 
-/// How many places there are, and how many of them are free.
+/// The number of places, and how many of them are free.
 fn places() -> (usize, usize) {
     TABLE.with_borrow(|table| table.as_ref().map_or((0, 0), |table| (table.places.len(), table.free.len())))
 }
@@ -72,7 +72,7 @@ fn a_place_left_by_another_thread_is_used_again() {
             Poll::Ready(context.waker().clone())
         })
         .await;
-        // Somebody else has the descriptor too, so it has to be taken out of the epoll.
+        // There is another owner of the descriptor, so it has to be taken out of the epoll instance.
         let other = fd.clone();
         std::thread::spawn(move || {
             assert_eq!(registered.ready(), None);
@@ -86,7 +86,7 @@ fn a_place_left_by_another_thread_is_used_again() {
         let (second, _peer) = pair();
         let next = Registration::new(&second, Side::Read).unwrap();
         assert_eq!(places(), (1, 0));
-        // It can be put in again, and is told what came meanwhile.
+        // The descriptor can be entered again, and gets the event that came meanwhile.
         let again = Registration::new(&other, Side::Read).unwrap();
         poll_fn(|context| again.poll(&other, Side::Read, context)).await.unwrap();
         assert_eq!(next.ready().map(|ready| ready.has(Ready::READ)), Some(false));

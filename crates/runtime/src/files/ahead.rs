@@ -1,4 +1,4 @@
-//! What a pool thread asks for before it sends.
+//! The advice that a pool thread gives to the kernel before it sends.
 
 use std::os::fd::AsFd;
 
@@ -8,22 +8,23 @@ use freerun_sys::populate::BLOCK;
 use super::FileSystem;
 use super::types::OpenFile;
 
-/// Read-ahead is asked for again after each of these: the kernel cuts a long wish short, to the larger of the disk's
-/// `read_ahead_kb` (this is its usual value) and `max_sectors_kb`.
+/// Read-ahead is asked for again after each step of this many bytes: the kernel cuts a long request short, to the
+/// larger of the disk's `read_ahead_kb` (this is its usual value) and `max_sectors_kb`.
 const ADVICE_STEP: u64 = 128 << 10;
-/// Less than this is not worth a mapping, in bytes.
+/// A range of fewer bytes is not worth a mapping.
 const SMALLEST: u64 = 32 << 10;
 
-/// How far behind a block's beginning it is looked at again, in bytes. The beginning may be there, or on its way, without the
-/// rest, after a probe that must not wait (`RWF_NOWAIT` makes the kernel read a few pages).
+/// How far behind a block's beginning the block is looked at again, in bytes. The beginning may be there, or on its
+/// way, without the rest, after a probe that must not wait (`RWF_NOWAIT` makes the kernel read a few pages).
 const SECOND_LOOK: u64 = 256 << 10;
 
 /// Local file systems that have large folios, at least in newer kernels.
 const LARGE_FOLIOS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 impl FileSystem {
-    /// Starts reading `chunk` bytes at `offset`, of which the response needs `wanted` altogether. What it needs a whole block of
-    /// is read in pieces as large as there are: faster to read, and cheaper whenever it is sent from memory later.
+    /// Starts reading `chunk` bytes at `offset`, of which the response needs `wanted` altogether. Blocks that are
+    /// needed as a whole are read in the largest pieces there are, which is faster, and makes sending them from memory
+    /// cheaper later.
     pub(super) fn read_ahead(&self, file: &OpenFile, offset: u64, chunk: u64, wanted: u64) {
         let end = offset + chunk;
         let mut at = offset;
@@ -47,7 +48,8 @@ impl FileSystem {
     fn ask_for(&self, file: &OpenFile, from: u64, end: u64) {
         let mut at = from;
         while at < end {
-            // All of the rest each time: where the kernel takes it whole, the disk gets one large read.
+            // All of the rest is asked for each time: if the kernel takes the whole range, the disk gets one large
+            // read.
             self.kernel.will_need(file.as_fd(), at, end - at);
             at += ADVICE_STEP;
         }

@@ -1,7 +1,8 @@
 //! Changes to the tree of files: making, replacing, copying, moving, removing.
 //!
-//! These functions wait for the disk: they are for pool threads ([`FileSystem::offload`](super::FileSystem::offload)). What
-//! gets a name has it whole: a file is written under a name of its own and renamed. What fails leaves nothing behind.
+//! These functions wait for the disk: they are for pool threads ([`FileSystem::offload`](super::FileSystem::offload)).
+//! A file gets its name only when it is whole: it is written under a temporary name and renamed. A failed operation
+//! leaves nothing behind.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,32 +22,33 @@ const MAX_DEPTH: usize = 128;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const ANCHOR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Where the bytes of a new file come from.
+/// The source of the bytes of a new file.
 #[derive(Debug, Clone)]
 pub enum Contents {
     /// The bytes are in memory.
     Bytes(Bytes),
-    /// The first bytes of a file, so many. One that may get another name in the same file system does.
+    /// The first bytes of a file, so many. A file that can be given another name in the same file system is renamed
+    /// instead of copied.
     File(Arc<OpenFile>, u64),
 }
 
-/// What a new file is like.
+/// The attributes of a new file.
 #[derive(Debug, Clone, Copy)]
 pub struct NewFile {
-    /// Its rights.
+    /// The file's permissions.
     pub mode: u32,
-    /// When it was changed, in seconds since 1970; now, if nothing is said.
+    /// The modification time, in seconds since 1970; `None` for now.
     pub mtime: Option<i64>,
-    /// Folders that are missing are made with these rights.
+    /// Missing folders are made with these permissions.
     pub folders: Option<u32>,
 }
 
-/// What is done where the last name of a path turns out to be a symbolic link.
+/// The treatment of a symbolic link as the last name of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
-    /// It is followed.
+    /// The link is followed.
     Follow,
-    /// The system's error for it.
+    /// The link is an error, the system's.
     Refuse,
 }
 
@@ -63,18 +65,18 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> FileError {
     move |error| FileError::new(call, error)
 }
 
-/// How names of files begin that have none of their own yet; the process's number and a dash follow.
+/// The prefix of temporary names of files; the process's number and a dash follow.
 const TEMPORARY: &str = ".freerun-";
 
-/// A name that nobody else has.
+/// A name that no other file has.
 pub(super) fn own_name() -> CString {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("{TEMPORARY}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     CString::new(name).unwrap_or_default()
 }
 
-/// Whether a name (without its folder) is one that files have here before they get their own. Says which process has
-/// made it: where that is not at work any more, nobody needs the file.
+/// Whether a name (without its folder) is a temporary one of this module. Returns the number of the process that made
+/// it: if that process no longer runs, the file is not needed any more.
 pub fn is_temporary(name: &[u8]) -> Option<u32> {
     let (process, _) = std::str::from_utf8(name).ok()?.strip_prefix(TEMPORARY)?.split_once('-')?;
     process.parse().ok()
@@ -95,18 +97,18 @@ pub(super) fn split(path: &CStr) -> (CString, CString) {
     (CString::new(folder).unwrap_or_default(), CString::new(name).unwrap_or_default())
 }
 
-/// Attributes of what a path names; a link at its end is not followed.
+/// Attributes of the file that a path names; a link at its end is not followed.
 ///
 /// # Errors
-/// What `lstat(2)` answers.
+/// The error of `lstat(2)`.
 pub fn look(path: &CStr) -> Result<Meta, FileError> {
     rustix::fs::lstat(path).map(|stat| Meta::of(&stat)).map_err(failed("lstat()"))
 }
 
-/// Attributes of what a path leads to.
+/// Attributes of the file that a path leads to.
 ///
 /// # Errors
-/// What `stat(2)` answers.
+/// The error of `stat(2)`.
 pub fn look_through(path: &CStr) -> Result<Meta, FileError> {
     rustix::fs::stat(path).map(|stat| Meta::of(&stat)).map_err(failed("stat()"))
 }
@@ -119,7 +121,7 @@ pub fn make_folder(path: &CStr, mode: u32) -> Result<(), FileError> {
     rustix::fs::mkdir(path, Mode::from_raw_mode(mode)).map_err(failed("mkdir()"))
 }
 
-/// Makes every folder on the way that is missing.
+/// Makes every missing folder of a path.
 pub(super) fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
     let bytes = path.to_bytes();
     let ends = bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -133,10 +135,10 @@ pub(super) fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Puts a file in the place of whatever file has the name.
+/// Makes a file with this content, in the place of any file that has the name.
 ///
 /// # Errors
-/// The system's; nothing has changed then, but for folders that were made.
+/// The system's error; nothing has changed then, except that folders may have been made.
 pub fn put(contents: &Contents, target: &CStr, new: NewFile) -> Result<(), FileError> {
     let (folder, name) = split(target);
     let open_folder = || retried(|| rustix::fs::open(&folder, ANCHOR, Mode::empty()));
@@ -150,7 +152,7 @@ pub fn put(contents: &Contents, target: &CStr, new: NewFile) -> Result<(), FileE
     let placed = place(contents, folder.as_fd(), &temporary, new)
         .and_then(|()| rustix::fs::renameat(&folder, &temporary, &folder, &name).map_err(failed("rename()")));
     if placed.is_err() {
-        // It may not be there yet.
+        // The file may not exist yet.
         let _ = rustix::fs::unlinkat(&folder, &temporary, AtFlags::empty());
     }
     placed
@@ -170,7 +172,7 @@ fn place(contents: &Contents, folder: BorrowedFd<'_>, name: &CStr, new: NewFile)
         Contents::Bytes(bytes) => write_all(&file, bytes)?,
         Contents::File(source, len) => copy_bytes(source.as_fd(), &file, *len)?,
     }
-    // Without what umask(2) takes away.
+    // These permissions are not reduced by the umask(2).
     rustix::fs::fchmod(&file, mode).map_err(failed("chmod()"))?;
     set_time(file.as_fd(), new.mtime)
 }
@@ -190,9 +192,9 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Copies `len` bytes from the beginning of one file behind what was written of another.
+/// Copies `len` bytes from the beginning of one file to the current end of another.
 fn copy_bytes(from: BorrowedFd<'_>, to: &OwnedFd, len: u64) -> Result<(), FileError> {
-    /// At most so much in one call.
+    /// The most bytes in one call.
     const STEP: u64 = 1 << 20;
     let mut offset = 0;
     while offset < len {
@@ -201,7 +203,7 @@ fn copy_bytes(from: BorrowedFd<'_>, to: &OwnedFd, len: u64) -> Result<(), FileEr
         let copied =
             retried(|| rustix::fs::sendfile(to, from, Some(&mut offset), step)).map_err(failed("sendfile()"))?;
         if copied == 0 {
-            // It became shorter.
+            // The file became shorter.
             return Err(FileError::new("sendfile()", Errno::IO));
         }
     }
@@ -217,10 +219,10 @@ fn set_times(file: BorrowedFd<'_>, time: Timespec) -> Result<(), FileError> {
     rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time }).map_err(failed("utimes()"))
 }
 
-/// Removes a name that is no folder's.
+/// Removes a name that is not a folder's.
 ///
 /// # Errors
-/// What `unlink(2)` answers.
+/// The error of `unlink(2)`.
 pub fn remove(path: &CStr) -> Result<(), FileError> {
     rustix::fs::unlink(path).map_err(failed("unlink()"))
 }
@@ -228,7 +230,7 @@ pub fn remove(path: &CStr) -> Result<(), FileError> {
 /// Removes a folder with everything in it. Links in it are removed, never followed.
 ///
 /// # Errors
-/// The first one of the system; what was removed by then is gone.
+/// The system's first error; entries that were removed by then are gone.
 pub fn remove_tree(path: &CStr, link: AtEnd) -> Result<(), FileError> {
     let folder =
         retried(|| rustix::fs::open(path, FOLDER | link.flags(), Mode::empty())).map_err(failed("opendir()"))?;
@@ -275,10 +277,10 @@ fn empty(folder: OwnedFd, depth: usize) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Copies a file, with its rights and date, in the place of whatever file has the other name.
+/// Copies a file, with its permissions and date, in the place of any file that has the other name.
 ///
 /// # Errors
-/// The system's; nothing has changed then. `EINVAL`: it is no regular file.
+/// The system's error; nothing has changed then. `EINVAL`: it is not a regular file.
 pub fn copy_file(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     let (folder, name) = split(to);
     let folder = retried(|| rustix::fs::open(&folder, ANCHOR, Mode::empty())).map_err(failed("open()"))?;
@@ -286,7 +288,7 @@ pub fn copy_file(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     let copied = copy_into(CWD, from, folder.as_fd(), &temporary, link.flags())
         .and_then(|()| rustix::fs::renameat(&folder, &temporary, &folder, &name).map_err(failed("rename()")));
     if copied.is_err() {
-        // It may not be there yet.
+        // The file may not exist yet.
         let _ = rustix::fs::unlinkat(&folder, &temporary, AtFlags::empty());
     }
     copied
@@ -317,11 +319,12 @@ fn time_of(meta: &Meta) -> Timespec {
     Timespec { tv_sec: meta.mtime, tv_nsec: meta.mtime_nsec.into() }
 }
 
-/// Copies a folder with everything in it: files with rights and dates, links as links; what is neither is left out. The
-/// new folder must not be there.
+/// Copies a folder with everything in it: files with permissions and dates, links as links; other kinds of files are
+/// left out. The new folder must not exist.
 ///
 /// # Errors
-/// The system's; what was copied is removed again. `ELOOP`: the copy would be inside of itself, or it is too deep.
+/// The system's error; the entries that were copied are removed again. `ELOOP`: the copy would be inside of itself, or
+/// the folder is too deep.
 pub fn copy_tree(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     let source =
         retried(|| rustix::fs::open(from, FOLDER | link.flags(), Mode::empty())).map_err(failed("opendir()"))?;
@@ -332,7 +335,7 @@ pub fn copy_tree(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
         .map_err(failed("open()"))
         .and_then(|(new, folder)| copy_entries(&source, &folder, &new, 0));
     if copied.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = remove_tree(to, AtEnd::Refuse);
     }
     copied
@@ -369,10 +372,10 @@ fn copy_entries(from: &OwnedFd, to: &OwnedFd, root: &Stat, depth: usize) -> Resu
     Ok(())
 }
 
-/// Gives what a path names another one; to another file system it is copied.
+/// Renames a file or folder; if the new name is on another file system, it is copied.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn rename(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     match rustix::fs::rename(from, to) {
         Err(Errno::XDEV) => {}
@@ -387,10 +390,11 @@ pub fn rename(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     }
 }
 
-/// Like [`rename`], for a file; folders that are missing on the way to its new name are made with these rights.
+/// Renames a file, like [`rename`]; folders that are missing on the way to its new name are made with the permissions
+/// `folders`.
 ///
 /// # Errors
-/// The system's; nothing has changed then, but for folders that were made.
+/// The system's error; nothing has changed then, except that folders may have been made.
 pub fn rename_into(from: &CStr, to: &CStr, link: AtEnd, folders: u32) -> Result<(), FileError> {
     match rename(from, to, link) {
         Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => {
@@ -401,7 +405,7 @@ pub fn rename_into(from: &CStr, to: &CStr, link: AtEnd, folders: u32) -> Result<
     }
 }
 
-/// Something that was moved out of the way.
+/// A file or folder that was moved out of the way.
 #[derive(Debug)]
 pub struct Aside {
     path: CString,
@@ -409,10 +413,10 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Moves what has this name out of the way, in its folder.
+    /// Moves the file or folder of this name out of the way, within its folder.
     ///
     /// # Errors
-    /// What `rename(2)` answers.
+    /// The error of `rename(2)`.
     pub fn set(path: &CStr) -> Result<Aside, FileError> {
         let (folder, name) = split(path);
         let joined =
@@ -422,16 +426,16 @@ impl Aside {
         Ok(Aside { path, aside })
     }
 
-    /// Puts it back.
+    /// Moves the file or folder back.
     pub fn put_back(self) {
-        // It was there a moment ago; where that has changed, somebody else is at work.
+        // It was there a moment ago; if that has changed, another process is at work.
         let _ = rustix::fs::rename(&self.aside, &self.path);
     }
 
-    /// Removes it.
+    /// Removes the file or folder.
     ///
     /// # Errors
-    /// What the system answers; a part may be left.
+    /// The system's error; a part may be left.
     pub fn remove(self) -> Result<(), FileError> {
         if look(&self.aside)?.is_dir() { remove_tree(&self.aside, AtEnd::Refuse) } else { remove(&self.aside) }
     }
@@ -493,7 +497,7 @@ mod tests {
         assert_eq!(put(&bytes, &folder.path("x/y/z"), new).unwrap_err().errno(), Some(2));
         put(&bytes, &folder.path("x/y/z"), NewFile { folders: Some(0o700), ..new }).unwrap();
         assert_eq!(text(&folder.0.join("x/y/z")), "hello");
-        // A name that is a folder's: the file that was written for it is removed again.
+        // The name is a folder's: the file that was written for it is removed again.
         assert!(put(&bytes, &folder.path("tree"), new).is_err());
         assert_eq!(folder.names(""), ["a", "tree", "x"]);
     }

@@ -1,8 +1,8 @@
-//! Files to sockets through memory: what nothing vouches for.
+//! Sending files to sockets through memory, where it is uncertain whether the page cache has them.
 //!
-//! `preadv2(2)` with `RWF_NOWAIT` looks and takes in one step. Between a probe of each page and the `sendfile(2)` that
-//! follows, a page can leave the page cache; where many files fight for it, some do, and the loop waits for the disk.
-//! Both ways cost the same processor time.
+//! `preadv2(2)` with `RWF_NOWAIT` checks and copies in one step. Between a probe of each page and the `sendfile(2)`
+//! that follows, a page can leave the page cache; when many files compete for it, some do, and the loop waits for the
+//! disk. Both ways cost the same processor time.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -19,7 +19,8 @@ use super::types::{FileError, OpenFile};
 
 /// The most that is copied at once, in bytes: it stays in the processor's own cache between the two steps.
 const PIECE: usize = 256 << 10;
-/// The least, however little room the socket says it has: it may take more, and if it takes nothing, it must be asked.
+/// The least that is copied at once, however little room the socket reports: it may take more, and if it takes nothing,
+/// that has to be found out.
 const LEAST: usize = 16 << 10;
 
 const SEND: &str = "send()";
@@ -29,8 +30,8 @@ thread_local! {
 }
 
 impl FileSystem {
-    /// Sends what is in memory of `max` bytes at `offset`, by way of a buffer of this loop. What the socket does not take
-    /// is read again: nothing is kept for it.
+    /// Sends the part that is in memory of `max` bytes at `offset`, by way of a buffer of this loop. Bytes that the
+    /// socket does not take are read again: they are not kept.
     pub(super) fn copy(
         &self,
         file: &OpenFile,
@@ -56,7 +57,7 @@ impl FileSystem {
         })
     }
 
-    /// Reads what is in memory at `offset`; returns how much that is.
+    /// Reads the part that is in memory at `offset`; returns how many bytes that is.
     pub(super) fn take(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, buffer: &mut [u8], now: u64) -> usize {
         if self.is_surely_cold(file, offset, page_size() as u64) {
             self.missed(file, offset, now);

@@ -1,4 +1,4 @@
-//! Reading past the page cache (`O_DIRECT`). It waits for the disk each time: it is always the pool's work.
+//! Reading past the page cache (`O_DIRECT`). This waits for the disk each time, so it is always left to the pool.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::open::retried;
 use super::types::{FileError, OpenFile, Via};
 
 const PREAD: &str = "pread()";
-/// What any disk takes, unless its sectors are larger than the pages of memory.
+/// The alignment that any disk accepts, unless its sectors are larger than the pages of memory.
 const SURE: usize = 4096;
-/// The least and the most that reads are aligned to, whatever is asked for.
+/// The least and the most alignment of reads, whatever is asked for.
 const LEAST: u64 = 512;
 const MOST: u64 = 64 * 1024;
 
-/// A file with a descriptor of its own for reading past the page cache: other users of the file read as they did.
+/// A file with a descriptor of its own for reading past the page cache; other users of the file are not affected.
 #[derive(Debug, Clone)]
 pub struct DirectFile {
     file: Arc<OpenFile>,
@@ -34,12 +34,12 @@ impl DirectFile {
 }
 
 impl FileSystem {
-    /// Opens an open file once more, for reading past the page cache, with offsets, lengths and memory that are multiples of
-    /// `alignment` bytes (a power of two from 512 on; others become the next one). `None` where its file system, or the want
-    /// of `/proc`, does not let it.
+    /// Opens an open file once more, for reading past the page cache, with offsets, lengths and memory that are
+    /// multiples of `alignment` bytes (a power of two from 512 on; others become the next one). `None` if its file
+    /// system does not support that, or `/proc` is missing.
     ///
     /// # Errors
-    /// The pool's.
+    /// The error of the pool.
     pub async fn open_direct(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -56,10 +56,10 @@ impl FileSystem {
         self.offload(via, file.tag(via.client), open).await
     }
 
-    /// Up to `len` bytes from `offset` on; fewer only where the file ends.
+    /// Reads up to `len` bytes from `offset` on; fewer only at the end of the file.
     ///
     /// # Errors
-    /// What `pread(2)` answers, or the pool.
+    /// The error of `pread(2)`, or of the pool.
     pub async fn read_direct(
         self: &Arc<Self>,
         file: &DirectFile,
@@ -70,7 +70,7 @@ impl FileSystem {
         file.file.mount.pooled.add();
         let (held, alignment) = (file.file.clone(), file.alignment);
         let read = move || match read_aligned(held.as_fd(), offset, len, alignment) {
-            // The disk has larger sectors than the configuration says.
+            // The disk has larger sectors than the configured alignment.
             Err(Errno::INVAL) if alignment < SURE => read_aligned(held.as_fd(), offset, len, SURE),
             read => read,
         };
@@ -126,7 +126,7 @@ mod tests {
             let via = Via { aio: &aio, client: 1, gone: None };
             let shared = files.open(&name, via).await.unwrap();
             let Some(direct) = files.open_direct(&shared, 1000, via).await.unwrap() else {
-                // A file system without it (tmpfs before Linux 6.6).
+                // The file system does not support it (tmpfs before Linux 6.6).
                 return;
             };
             assert_eq!(direct.alignment, 1024);
@@ -139,7 +139,7 @@ mod tests {
             }
             assert!(files.read_direct(&direct, 300_001, 10, via).await.unwrap().is_empty());
             assert!(files.read_direct(&direct, 400_000, 10, via).await.unwrap().is_empty());
-            // Old kernels, and filters, cannot be asked; memory is the cache itself.
+            // Old kernels, and filters, cannot be asked; a file system in memory is the cache itself.
             let in_memory = rustix::fs::fstatfs(direct.file()).unwrap().f_type == 0x0102_1994;
             if !in_memory && let Ok(cached) = files.kernel.cached(direct.file().as_fd(), 0, 300_001) {
                 assert_eq!(cached, 0);

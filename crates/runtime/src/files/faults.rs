@@ -1,4 +1,4 @@
-//! A disk that fails, fills up or hangs when a test says so, for tests of what stores files.
+//! A disk that fails, fills up or hangs on demand, for tests of code that stores files.
 
 use std::ffi::CStr;
 use std::io::IoSlice;
@@ -12,22 +12,22 @@ use super::kernel::{Kernel, Linux};
 use crate::mounts::Mounts;
 use crate::pool::ThreadPool;
 
-/// What a call does.
+/// The behaviour of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
-    /// What the system does.
+    /// The call does what the system does.
     #[default]
     None,
-    /// It fails with this number.
+    /// The call fails with this number.
     Fail(i32),
-    /// It waits until this is changed.
+    /// The call waits until the rule is changed.
     Hang,
 }
 
 #[derive(Debug, Default)]
 struct State {
     write: Fault,
-    /// So many bytes more are written before that.
+    /// The number of bytes that are still written before the fault.
     after: u64,
     read: Fault,
     open: Fault,
@@ -40,10 +40,11 @@ struct State {
 pub struct Faults(Arc<(Mutex<State>, Condvar)>);
 
 impl Faults {
-    /// Files on a disk with these rules. What would be read without waiting is read by the pool, so that the rules see it.
+    /// Files on a disk with these rules. Reads that need not wait go to the pool all the same, so that the rules apply
+    /// to them.
     ///
     /// # Errors
-    /// As [`FileSystem::new`].
+    /// See [`FileSystem::new`].
     pub fn files(&self, pool: Arc<ThreadPool>) -> std::io::Result<Arc<FileSystem>> {
         Ok(FileSystem::with(Box::new(self.clone()), Mounts::watch()?, pool))
     }
@@ -57,27 +58,27 @@ impl Faults {
         self.0.1.notify_all();
     }
 
-    /// Writing, after so many bytes more.
+    /// Makes writing behave in this way, after so many bytes more.
     pub fn write(&self, fault: Fault, after: u64) {
         self.set(|state| (state.write, state.after) = (fault, after));
     }
 
-    /// Makes reading fail, or hang, in this way.
+    /// Makes reading behave in this way.
     pub fn read(&self, fault: Fault) {
         self.set(|state| state.read = fault);
     }
 
-    /// Opening and making files.
+    /// Makes opening and making files behave in this way.
     pub fn open(&self, fault: Fault) {
         self.set(|state| state.open = fault);
     }
 
-    /// Giving files their names.
+    /// Makes naming files behave in this way.
     pub fn name(&self, fault: Fault) {
         self.set(|state| state.name = fault);
     }
 
-    /// Nothing fails and nothing hangs any more.
+    /// Ends all faults: no call fails or hangs any more.
     pub fn clear(&self) {
         self.set(|state| {
             (state.write, state.read) = (Fault::None, Fault::None);
@@ -85,7 +86,7 @@ impl Faults {
         });
     }
 
-    /// How many calls hang.
+    /// The number of calls that hang.
     pub fn waiting(&self) -> usize {
         self.state().waiting
     }

@@ -12,33 +12,33 @@ use rustix::net::SendFlags;
 
 use super::types::Meta;
 
-/// Flags of every open: never waits for the other end of a FIFO, never makes a terminal ours.
+/// Flags of every open: never waits for the other end of a FIFO, never makes a terminal the controlling one.
 pub(crate) const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// A descriptor that names a file and asks nothing of its file system.
+/// Flags for a descriptor that names a file and asks nothing of its file system.
 pub(crate) const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 pub(crate) trait Kernel: Send + Sync {
-    /// Time since `start`.
+    /// The time since `start`.
     fn age(&self, start: Instant) -> Duration {
         start.elapsed()
     }
 
-    /// How often this thread has waited, in a number that only grows.
+    /// How often this thread has waited, as a number that only grows.
     fn waits(&self) -> u64 {
         freerun_sys::switches::voluntary()
     }
 
-    /// Whether `openat2` knows `RESOLVE_CACHED` and is allowed.
+    /// Whether `openat2` supports `RESOLVE_CACHED` and is allowed.
     fn has_cached_lookup(&self) -> bool {
         self.name_cached(c"/").is_ok_and(|_| true)
     }
 
-    /// Opens if the path is in the lookup cache, else `EAGAIN`.
+    /// Opens a file if its path is in the lookup cache, else `EAGAIN`.
     fn open_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
         rustix::fs::openat2(CWD, path, OPEN, Mode::empty(), ResolveFlags::CACHED)
     }
 
-    /// As `open_cached`, but asks nothing of the file system of the file (`O_PATH`).
+    /// Opens a file as `open_cached` does, but asks nothing of the file's file system (`O_PATH`).
     fn name_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
         rustix::fs::openat2(CWD, path, NAME_ONLY, Mode::empty(), ResolveFlags::CACHED)
     }
@@ -51,7 +51,7 @@ pub(crate) trait Kernel: Send + Sync {
         rustix::fs::fstat(fd).map(|stat| Meta::of(&stat))
     }
 
-    /// What is known of a descriptor's file without asking anybody.
+    /// The attributes of a descriptor's file, as far as the kernel knows them without asking.
     fn stat_known(&self, fd: BorrowedFd<'_>) -> Result<Meta, Errno> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         match rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS) {
@@ -60,12 +60,12 @@ pub(crate) trait Kernel: Send + Sync {
         }
     }
 
-    /// A descriptor that names the file only; may wait for the path.
+    /// A descriptor that only names the file; looking up the path may wait.
     fn name(&self, path: &CStr) -> Result<OwnedFd, Errno> {
         rustix::fs::openat(CWD, path, NAME_ONLY, Mode::empty())
     }
 
-    /// Reads what is in memory and up to date; `EAGAIN` if that is nothing.
+    /// Reads the bytes that are in memory and up to date; `EAGAIN` if there are none.
     fn read_nowait(&self, fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
         rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
     }
@@ -82,7 +82,7 @@ pub(crate) trait Kernel: Send + Sync {
         rustix::io::pwritev(fd, data, offset)
     }
 
-    /// Asked before calls that have no place of their own here.
+    /// Asked before calls that have no method here.
     fn admit(&self, _call: &'static str) -> Result<(), Errno> {
         Ok(())
     }
@@ -93,13 +93,14 @@ pub(crate) trait Kernel: Send + Sync {
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// Pages of the range in the page cache, those that are still being read included. Starts no I/O.
+    /// The number of pages of the range that are in the page cache, including those that are still being read. Starts
+    /// no I/O.
     fn cached(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
         let answer = freerun_sys::cachestat::cachestat(fd, offset, len);
         answer.map(|stat| stat.cached).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// Whether the process may write the file (and is therefore told the truth by `mincore`).
+    /// Whether the process may write the file (and therefore gets true answers from `mincore`).
     fn owns_or_may_write(&self, fd: BorrowedFd<'_>, meta: &Meta) -> bool {
         use std::os::fd::AsRawFd;
         meta.uid == rustix::process::geteuid().as_raw()
@@ -116,19 +117,19 @@ pub(crate) trait Kernel: Send + Sync {
         freerun_sys::populate::read_block(fd, offset).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// Writes to a socket that does not wait.
+    /// Writes to a non-blocking socket.
     fn send(&self, out: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
         rustix::net::send(out, data, SendFlags::NOSIGNAL)
     }
 
     /// Starts reading a range into memory.
     fn will_need(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) {
-        // Advice: if it is not taken, the read that follows takes longer.
+        // This is advice: if it is not taken, the read that follows takes longer.
         let _ = rustix::fs::fadvise(fd, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
     }
 }
 
-/// The kernel that runs.
+/// The running kernel.
 pub(crate) struct Linux;
 
 impl Kernel for Linux {}

@@ -1,7 +1,8 @@
-//! Opening files without following symbolic links, or none that belongs to somebody else (`disable_symlinks`).
+//! Opening files without following symbolic links, or without following those of another owner (`disable_symlinks`).
 //!
-//! Looking and opening are one: `openat2(2)` with `RESOLVE_NO_SYMLINKS`, or a walk from folder to folder in which every
-//! descriptor is what was looked at. Whoever puts a link in place meanwhile gets an error, or is too late.
+//! Checking and opening are one step: `openat2(2)` with `RESOLVE_NO_SYMLINKS`, or a walk from folder to folder in which
+//! every descriptor is the one that was checked. A process that puts a link in place meanwhile causes an error, or is
+//! too late.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,27 +24,27 @@ const MAX_COMPONENTS: usize = 2048;
 /// Which symbolic links may be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkRule {
-    /// None.
+    /// No links.
     None,
-    /// Those with the same owner as what they lead to.
+    /// Links that have the same owner as the file that they lead to.
     SameOwner,
 }
 
-/// How a path is looked at while it is opened.
+/// The check of a path while it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkCheck {
     /// Which links may be followed.
     pub rule: LinkRule,
-    /// So many bytes of the path, which have to end where a name ends, are not looked at.
+    /// This many bytes of the path, which have to end where a name ends, are not checked.
     pub trusted: usize,
 }
 
-/// What is wanted of the last name.
+/// The way in which the last name is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
     Open,
     Name,
-    /// To be opened with these flags.
+    /// Open it with these flags.
     With(OFlags),
 }
 
@@ -58,8 +59,8 @@ impl Want {
 }
 
 impl FileSystem {
-    /// As [`FileSystem::try_open_now`], with a check of links. A link that may not be followed is `ELOOP`, or, in place of a
-    /// folder under [`LinkRule::None`], `ENOTDIR`.
+    /// Opens a file like [`FileSystem::try_open_now`], with a check of links. A link that may not be followed is
+    /// `ELOOP`, or, in place of a folder under [`LinkRule::None`], `ENOTDIR`.
     pub fn try_open_checked_now(
         &self,
         path: &CStr,
@@ -81,10 +82,10 @@ impl FileSystem {
         }
     }
 
-    /// As [`FileSystem::open`], with a check of links.
+    /// Opens a file like [`FileSystem::open`], with a check of links.
     ///
     /// # Errors
-    /// `ELOOP` for a link that may not be followed; otherwise as there.
+    /// `ELOOP` for a link that may not be followed; otherwise as for [`FileSystem::open`].
     pub async fn open_checked(
         self: &Arc<Self>,
         path: &CStr,
@@ -98,10 +99,10 @@ impl FileSystem {
         self.offload(via, self.tag_of(path, via.client), move || this.open_checked_waiting(&owned, check)).await?
     }
 
-    /// As [`FileSystem::stat`], with a check of links.
+    /// Asks for attributes like [`FileSystem::stat`], with a check of links.
     ///
     /// # Errors
-    /// As [`FileSystem::open_checked`].
+    /// See [`FileSystem::open_checked`].
     pub async fn stat_checked(
         self: &Arc<Self>,
         path: &CStr,
@@ -136,7 +137,8 @@ impl FileSystem {
         let began = self.begin(None);
         let fd = match open_checked(path, check, want, true) {
             Ok(fd) => fd,
-            // No such call or flag, a filter, or a link whose text may have to be read: the pool finds out.
+            // The call or flag is missing, a filter forbids it, or the text of a link may have to be read: the pool
+            // finds out.
             Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL) => return Attempt::MayWait,
             Err(error) => return Attempt::Done(Err(FileError::new(CALL, error))),
         };
@@ -162,13 +164,13 @@ impl FileSystem {
     }
 }
 
-/// Opens a folder for what its flags say. This waits.
+/// Opens a folder with these flags. This waits.
 pub(super) fn open_folder(path: &CStr, check: LinkCheck, flags: OFlags) -> Result<OwnedFd, Errno> {
     open_checked(path, check, Want::With(flags | OFlags::DIRECTORY), false)
 }
 
-/// A name in a folder that was reached without a link that may not be followed, and that stays this folder whatever becomes
-/// of the path that led to it.
+/// A name in a folder that was reached without a forbidden link, and that stays this folder whatever happens to the
+/// path that led to it.
 #[derive(Debug)]
 pub struct Anchored {
     folder: OwnedFd,
@@ -176,12 +178,12 @@ pub struct Anchored {
 }
 
 impl Anchored {
-    /// The folder of a path, and the name in it; slashes at its end do not count. Folders that are missing are made with the
-    /// rights `make`, if there are some. This waits: it is for pool threads.
+    /// The folder of a path, and the name in it; slashes at its end do not count. Missing folders are made with the
+    /// permissions `make`, if they are given. This waits: it is for pool threads.
     ///
     /// # Errors
-    /// `ELOOP` if the name is a link, `ELOOP` or `ENOTDIR` for a link on the way that may not be followed; otherwise the
-    /// system's.
+    /// `ELOOP` if the name is a link, `ELOOP` or `ENOTDIR` for a link on the way that may not be followed; otherwise
+    /// the system's error.
     pub fn new(path: &CStr, check: LinkCheck, make: Option<u32>) -> Result<Anchored, FileError> {
         let anchored = Anchored::reach(path.to_bytes(), check, make).map_err(|error| FileError::new(CALL, error))?;
         match rustix::fs::lstat(anchored.path()) {
@@ -214,7 +216,7 @@ impl Anchored {
         Ok(Anchored { folder, name })
     }
 
-    /// A path to it that is valid as long as this is there. It needs `/proc`.
+    /// A path to the name that is valid as long as this exists. It needs `/proc`.
     pub fn path(&self) -> CString {
         let folder = format!("/proc/self/fd/{}/", self.folder.as_raw_fd());
         CString::new([folder.as_bytes(), &self.name].concat()).unwrap_or_default()
@@ -249,7 +251,7 @@ fn open_checked(path: &CStr, check: LinkCheck, want: Want, cached: bool) -> Resu
     };
     if check.rule == LinkRule::None {
         match open_in(base.as_fd(), &rest_name, want.flags(), true, cached) {
-            // Before Linux 5.6, or under a filter that does not know it.
+            // The kernel is older than Linux 5.6, or a filter does not know the call.
             Err(Errno::NOSYS | Errno::PERM) if !cached => {}
             // The walk finds out which name it is.
             Err(Errno::LOOP) => {}
@@ -259,7 +261,7 @@ fn open_checked(path: &CStr, check: LinkCheck, want: Want, cached: bool) -> Resu
     walk(base, &rest[start..], check.rule, want, cached)
 }
 
-/// From folder to folder, each name looked at by itself.
+/// Walks from folder to folder, and checks each name by itself.
 fn walk(base: OwnedFd, path: &[u8], rule: LinkRule, want: Want, cached: bool) -> Result<OwnedFd, Errno> {
     let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect();
     let needs_folder = path.last() == Some(&b'/');
@@ -272,20 +274,20 @@ fn walk(base: OwnedFd, path: &[u8], rule: LinkRule, want: Want, cached: bool) ->
         let name = CString::new(*name).map_err(|_| Errno::INVAL)?;
         let mut flags = if last { want.flags() } else { OFlags::PATH | OFlags::CLOEXEC };
         flags.set(OFlags::DIRECTORY, !last || needs_folder);
-        // What has the name, be it a link.
+        // A descriptor of the name itself, which may be a link.
         let named = open_in(folder.as_fd(), &name, NAME_ONLY | OFlags::NOFOLLOW, false, cached)?;
         let stat = rustix::fs::fstat(&named)?;
         let next = if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            // Should it have become a link since, this fails.
+            // If it has become a link since, this fails.
             open_in(folder.as_fd(), &name, flags | OFlags::NOFOLLOW, false, cached)?
         } else if rule == LinkRule::None {
-            // As nginx has it: what leads on must be a folder, and is none.
+            // This is nginx's error: the name should be a folder, and is none.
             return Err(if last { Errno::LOOP } else { Errno::NOTDIR });
         } else if cached {
             // The text of a link may have to be read from the disk.
             return Err(Errno::AGAIN);
         } else {
-            // The text of this very link, whatever has its name now.
+            // This is the text of this very link, even if its name has been taken by another file.
             let target = rustix::fs::readlinkat(&named, c"", Vec::new())?;
             let opened = open_in(folder.as_fd(), &target, flags, false, false)?;
             if rustix::fs::fstat(&opened)?.st_uid != stat.st_uid {
@@ -381,13 +383,13 @@ mod tests {
         assert_eq!(errno("folder/deep/new", LinkRule::None), Some(Errno::NOTDIR.raw_os_error()), "one on the way");
         assert!(Anchored::new(&path("folder/deep/new"), check(LinkRule::SameOwner), None).is_ok());
         let anchored = Anchored::new(&path("real/deep/new"), check(LinkRule::None), None).unwrap();
-        // Somebody puts a link in place of a folder on the way.
+        // Another process puts a link in place of a folder on the way.
         std::fs::rename(folder.0.join("real"), folder.0.join("moved")).unwrap();
         std::fs::create_dir_all(folder.0.join("other/deep")).unwrap();
         symlink("other", folder.0.join("real")).unwrap();
         std::fs::write(anchored.path().to_str().unwrap(), "new").unwrap();
         assert!(folder.0.join("moved/deep/new").exists() && !folder.0.join("other/deep/new").exists());
-        // Folders are made below what was looked at.
+        // Folders are made below the folder that was checked.
         assert!(Anchored::new(&path("real/a/b/c"), check(LinkRule::None), Some(0o700)).is_err());
         assert!(!folder.0.join("other/a").exists());
         Anchored::new(&path("moved/a/b/c"), check(LinkRule::None), Some(0o700)).unwrap();

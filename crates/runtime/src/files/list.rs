@@ -1,4 +1,4 @@
-//! Reading directories. There is no form of this that cannot wait: it is always the pool's work.
+//! Reading directories. There is no way to do this without possibly waiting, so it is always left to the pool.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -13,12 +13,12 @@ use super::open::retried;
 use super::types::{FileError, Meta, Via};
 use crate::budget::{Budget, Exhausted, Share};
 
-/// The most entries that a listing holds: with names of 255 bytes, 80 MB.
+/// The most entries of a listing: with names of 255 bytes, 80 MB.
 pub const MAX_ENTRIES: usize = 1 << 18;
 
-/// The most bytes that all listings of the process hold, from the first entry read to the last one sent.
+/// The most bytes of all listings of the process, from the first entry read to the last one sent.
 pub const MAX_LISTINGS: u64 = 256 << 20;
-/// So many entries are accounted for at once.
+/// How many entries are counted at once.
 const STEP: usize = 256;
 
 static LISTINGS: Budget = Budget::new(MAX_LISTINGS);
@@ -26,28 +26,28 @@ static LISTINGS: Budget = Budget::new(MAX_LISTINGS);
 /// The entries of a directory: folders first, and each by name.
 #[derive(Debug)]
 pub struct Listing {
-    /// The entries.
+    /// The entries of the directory.
     pub entries: Vec<Entry>,
-    /// What they take of [`MAX_LISTINGS`]: to be kept as long as they are.
+    /// The listing's share of [`MAX_LISTINGS`]: to be kept as long as the entries are.
     pub share: Share,
 }
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// The entry's name.
     pub name: Box<[u8]>,
-    /// Its attributes; of a link, those of what it leads to, if that is there.
+    /// The entry's attributes; for a link, those of the file that it leads to, if that exists.
     pub meta: Meta,
 }
 
-/// Why there is no listing.
+/// Why a directory cannot be listed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// What the system or the pool said.
+    /// The system's or the pool's error.
     #[error(transparent)]
     File(#[from] FileError),
-    /// More than [`MAX_ENTRIES`].
+    /// The directory has more than [`MAX_ENTRIES`].
     #[error("directory has more than {MAX_ENTRIES} entries")]
     TooMany,
     /// All listings together would take more than [`MAX_LISTINGS`].
@@ -66,8 +66,8 @@ impl ListError {
 }
 
 impl FileSystem {
-    /// The entries of a directory whose names do not begin with a dot. Entries that vanish meanwhile, or that
-    /// may not be asked about, are left out; with a check, so are links that may not be followed.
+    /// The entries of a directory whose names do not begin with a dot. Entries that vanish meanwhile, or whose
+    /// attributes may not be read, are left out; with a check, so are links that may not be followed.
     ///
     /// # Errors
     /// See [`ListError`]. `ELOOP` and `ENOTDIR` for links on the way to it that may not be followed.
@@ -92,7 +92,7 @@ fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Li
     let folder = folder.map_err(failed("opendir()"))?;
     let dir = Dir::read_from(folder.as_fd()).map_err(failed("opendir()"))?;
     let mut entries = Vec::new();
-    // Bytes of names that are not accounted for yet.
+    // The bytes of names that are not counted yet.
     let mut names = 0;
     for entry in dir {
         let entry = entry.map_err(failed("readdir()"))?;
@@ -101,7 +101,7 @@ fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Li
             continue;
         }
         let stat = match rustix::fs::statat(&folder, name, AtFlags::empty()) {
-            // A link that leads nowhere is shown as what it is.
+            // A link that leads nowhere is shown with its own attributes.
             Err(Errno::NOENT | Errno::LOOP) => match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => continue,
                 stat => stat,
@@ -132,7 +132,7 @@ fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Li
         entries.push(Entry { name: name.to_bytes().into(), meta });
     }
     share.grow(names)?;
-    // Here, because sorting as many as there may be takes long.
+    // The entries are sorted here, in the pool, because that may take long.
     entries.sort_unstable_by(|one, other| {
         other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
     });
@@ -140,7 +140,7 @@ fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Li
 }
 
 impl Entry {
-    /// Whether it is a symbolic link that leads nowhere.
+    /// Whether the entry is a symbolic link that leads nowhere.
     pub fn is_broken_link(&self) -> bool {
         FileType::from_raw_mode(self.meta.mode) == FileType::Symlink
     }
@@ -185,7 +185,7 @@ mod tests {
             .iter()
             .map(|entry| (&*entry.name, entry.meta.is_dir(), entry.is_broken_link(), entry.meta.size))
             .collect();
-        // Folders first, and each by name.
+        // Folders come first, and each group is sorted by name.
         assert_eq!(seen.len(), 5);
         assert_eq!((seen[0].0, seen[0].1), (&b"a"[..], true));
         assert_eq!((seen[1].0, seen[1].1), (&b"link"[..], true));

@@ -1,12 +1,12 @@
-//! Files, without the loop ever waiting for them: every operation is probed first, done at once when it cannot wait,
-//! and handed to a thread pool when it could.
+//! File operations that never make the loop wait: every operation is probed first, done at once if it cannot wait, and
+//! handed to a thread pool if it might.
 //!
 //! | operation | the probe |
 //! |---|---|
-//! | open, stat | `openat2(2)` with `RESOLVE_CACHED`; on mounts where `open` itself may ask somebody, always the pool |
+//! | open, stat | `openat2(2)` with `RESOLVE_CACHED`; on mounts where `open` itself may ask a server or a process, always the pool |
 //! | read | `preadv2(2)` with `RWF_NOWAIT` |
-//! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s (`probe.rs`); a copy where nothing vouches for the file |
-//! | anything else | none: always the pool |
+//! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s (`probe.rs`); a copy where the probes are not enough |
+//! | any other | none: always the pool |
 
 mod ahead;
 mod atime;
@@ -49,13 +49,13 @@ pub use temp::TempFile;
 pub use types::{Aio, FileError, Gone, Meta, OpenFile, Trouble, Via};
 pub use unnamed::Unnamed;
 
-/// The files of the worker: one for all loops.
+/// The file operations of the worker: one value for all loops.
 pub struct FileSystem {
     kernel: Box<dyn Kernel>,
     mounts: Arc<Mounts>,
     trust: Trust,
     closer: Arc<types::Closer>,
-    /// Whether `openat2` with `RESOLVE_CACHED` works here; latched when it turns out not to.
+    /// Whether `openat2` with `RESOLVE_CACHED` works here; false for good after it has failed.
     cached_lookup: AtomicBool,
     started: Instant,
 }
@@ -67,7 +67,8 @@ impl std::fmt::Debug for FileSystem {
 }
 
 impl FileSystem {
-    /// Reads the mount table and finds out what this kernel can do. `pool` closes files whose closing may wait.
+    /// Reads the mount table and finds out which calls this kernel supports. `pool` closes files whose closing may
+    /// wait.
     ///
     /// # Errors
     /// The thread that watches the mount table cannot be made.
@@ -87,25 +88,25 @@ impl FileSystem {
         })
     }
 
-    /// The time by this object's clock.
+    /// The time on this object's clock.
     fn now(&self) -> Duration {
         self.kernel.age(self.started)
     }
 
-    /// The time by this object's clock, in milliseconds.
+    /// The time on this object's clock, in milliseconds.
     fn now_ms(&self) -> u64 {
         to_ms(self.now())
     }
 
-    /// Notes what `timed` needs when an operation begins that should not wait. On a mount under suspicion that includes
-    /// how often this thread has waited: a thread that was pushed off its processor is slow, too.
+    /// Notes the values that `timed` needs, at the beginning of an operation that should not wait. On a mount under
+    /// suspicion these include how often this thread has waited: a thread that was preempted is slow, too.
     fn begin(&self, mount: Option<&Mount>) -> Began {
         let at = self.now();
         let suspect = mount.is_some_and(|mount| mount.is_suspect(to_ms(at)));
         Began { at, waits: suspect.then(|| self.kernel.waits()) }
     }
 
-    /// Judges an inline operation by the time it took. True if it has waited after all.
+    /// Judges an inline operation by the time it took. True if it has waited in spite of the probe.
     fn timed(&self, mount: &Mount, began: Began) -> bool {
         let now = self.now();
         let elapsed = now.saturating_sub(began.at);
@@ -128,10 +129,10 @@ impl FileSystem {
         &self.mounts
     }
 
-    /// Runs anything that may wait: in the pool, or at once with [`Aio::Off`].
+    /// Runs an operation that may wait: in the pool, or at once with [`Aio::Off`].
     ///
     /// # Errors
-    /// [`FileError::Pool`] when it did not run.
+    /// [`FileError::Pool`] if it did not run.
     pub async fn offload<T, F>(&self, via: Via<'_>, tag: Tag, f: F) -> Result<T, FileError>
     where
         T: Send + 'static,
@@ -153,7 +154,7 @@ struct Began {
     waits: Option<u64>,
 }
 
-/// Milliseconds, never 0: that stands for "never".
+/// Milliseconds, never 0, which stands for "never".
 fn to_ms(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -16,17 +16,17 @@ const OPEN: &str = "open()";
 const STAT: &str = "stat()";
 const FSTAT: &str = "fstat()";
 
-/// What an attempt that must not wait came to.
+/// The result of an attempt that must not wait.
 pub(super) enum Attempt<T> {
     Done(Result<T, FileError>),
-    /// It would wait, or may.
+    /// The operation would wait, or might.
     MayWait,
 }
 
 impl FileSystem {
-    /// Opens a file for reading if that cannot wait; `None` if it could. With [`Aio::Off`] it waits.
+    /// Opens a file for reading if that cannot wait; `None` if it might. With [`Aio::Off`] it waits.
     ///
-    /// Whatever has the name is opened: look at the type before reading. Opening never waits for a writer of a FIFO.
+    /// Files of any type are opened: look at the type before reading. Opening never waits for a writer of a FIFO.
     pub fn try_open_now(&self, path: &CStr, aio: &Aio) -> Option<Result<Arc<OpenFile>, FileError>> {
         match aio {
             Aio::Off => return Some(self.open_waiting(path)),
@@ -42,7 +42,7 @@ impl FileSystem {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// What `open(2)` answers, or the pool.
+    /// The error of `open(2)`, or of the pool.
     pub async fn open(self: &Arc<Self>, path: &CStr, via: Via<'_>) -> Result<Arc<OpenFile>, FileError> {
         if let Some(outcome) = self.try_open_now(path, via.aio) {
             return outcome;
@@ -51,7 +51,7 @@ impl FileSystem {
         self.offload(via, self.tag_of(path, via.client), move || this.open_waiting(&owned)).await?
     }
 
-    /// Asks for attributes if that cannot wait; `None` if it could. With [`Aio::Off`] it waits. Links are followed.
+    /// Asks for attributes if that cannot wait; `None` if it might. With [`Aio::Off`] it waits. Links are followed.
     pub fn try_stat_now(&self, path: &CStr, aio: &Aio) -> Option<Result<Meta, FileError>> {
         match aio {
             Aio::Off => return Some(self.stat_waiting(path)),
@@ -67,7 +67,7 @@ impl FileSystem {
     /// Asks for attributes. Links are followed.
     ///
     /// # Errors
-    /// What `stat(2)` answers, or the pool.
+    /// The error of `stat(2)`, or of the pool.
     pub async fn stat(self: &Arc<Self>, path: &CStr, via: Via<'_>) -> Result<Meta, FileError> {
         if let Some(outcome) = self.try_stat_now(path, via.aio) {
             return outcome;
@@ -76,7 +76,7 @@ impl FileSystem {
         self.offload(via, self.tag_of(path, via.client), move || this.stat_waiting(&owned)).await?
     }
 
-    /// Whether a file has another length or date than when it was opened, as far as that can be known without asking anybody.
+    /// Whether a file has another length or date than when it was opened, as far as the kernel knows without asking.
     pub fn has_changed(&self, file: &OpenFile) -> bool {
         if !file.mount().class().opens_inline() {
             return false;
@@ -92,7 +92,7 @@ impl FileSystem {
             return Attempt::MayWait;
         }
         let began = self.begin(None);
-        // Where some mount may ask somebody when a file is opened, find out first which mount this is.
+        // If opening a file may wait on some mount, find out first which mount this one is on.
         if self.mounts.table().watchful() {
             match self.stat_inline(path) {
                 Attempt::Done(Ok(_)) => {}
@@ -108,7 +108,7 @@ impl FileSystem {
             Ok(meta) => meta,
             Err(error) => return Attempt::Done(Err(FileError::new(FSTAT, error))),
         };
-        // A device not seen before is looked at in the pool.
+        // A device that was not seen before is examined in the pool.
         let Some(mount) = self.inline_mount(meta.dev) else { return Attempt::MayWait };
         self.timed(&mount, began);
         mount.hits.add();
@@ -129,7 +129,7 @@ impl FileSystem {
         };
         match self.kernel.stat_known(fd.as_fd()) {
             Ok(meta) if self.inline_mount(meta.dev).is_some() => Attempt::Done(Ok(meta)),
-            // `statx` is missing (before Linux 4.11, filters), or the file is elsewhere than its path says.
+            // `statx` is missing (before Linux 4.11, or because of a filter), or the file is not where its path says.
             Ok(_) | Err(_) => Attempt::MayWait,
         }
     }
@@ -138,12 +138,12 @@ impl FileSystem {
         self.mounts.get(dev).filter(|mount| mount.class().opens_inline())
     }
 
-    /// What an error of `openat2` with `RESOLVE_CACHED` means.
+    /// The meaning of an error of `openat2` with `RESOLVE_CACHED`.
     fn cached_failed<T>(&self, call: &'static str, error: Errno) -> Attempt<T> {
         match error {
             Errno::AGAIN => Attempt::MayWait,
-            // No such system call, no such flag, or a filter. The latter two may also be about this one file: then the
-            // root directory can still be looked up, and the pool finds out what is wrong.
+            // The system call or the flag is missing, or a filter forbids it. The latter two may also be about this one
+            // file: then the root directory can still be looked up, and the pool finds out the cause.
             Errno::NOSYS | Errno::PERM | Errno::INVAL => {
                 if error == Errno::NOSYS || !self.kernel.has_cached_lookup() {
                     self.cached_lookup.store(false, Relaxed);
@@ -170,7 +170,7 @@ impl FileSystem {
         Ok(meta)
     }
 
-    /// Whose turn a path is: its mount as far as the path tells.
+    /// The tag of a path: its mount is that of the path as far as the path alone shows it.
     pub fn tag_of(&self, path: &CStr, client: u64) -> Tag {
         let mount = self.mounts.table().of_path(path.to_bytes()).map_or(0, |mount| mount.dev());
         let mut hasher = DefaultHasher::new();

@@ -1,9 +1,9 @@
 //! How much of a file can be sent without waiting.
 //!
-//! `sendfile(2)` has no non-blocking form: what is not in the page cache, or is there but still being read, it waits
-//! for. So the range is probed first, with the best probe that the mount answers ([`Rung`]), as densely as the mount's
-//! recent misses and the file's own record require. What neither of them vouches for is not sent by `sendfile(2)` at
-//! all, but copied (`copy.rs`).
+//! `sendfile(2)` has no non-blocking form: it waits for pages that are not in the page cache, or that are there but
+//! still being read. So the range is probed first, with the best probe that the mount supports ([`Rung`]), as densely
+//! as the mount's recent misses and the file's own record require. If neither of them gives enough confidence, the
+//! bytes are not sent by `sendfile(2)` at all, but copied (`copy.rs`).
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,61 +16,64 @@ use super::trust::REGION;
 use super::types::OpenFile;
 use crate::mounts::{Density, Rung};
 
-/// How far ahead is looked at once. What is looked at long before it is sent may be gone by then.
+/// How far ahead one probe looks, in bytes. Pages that are probed long before they are sent may be gone by then.
 const WINDOW: u64 = 4 << 20;
-/// The same by `RWF_NOWAIT` while the mount misses: no more than what is sent next.
+/// How far ahead a probe by `RWF_NOWAIT` looks while the mount misses, in bytes: no further than the bytes that are
+/// sent next.
 const DENSE_WINDOW: u64 = 512 << 10;
-/// How long what was probed for a response may be sent without looking again, in milliseconds.
+/// How long the result of a probe holds for a response, in milliseconds.
 const CURSOR_MS: u64 = 500;
-/// The same while the mount misses: what 200 clients read can turn all of the memory over within three seconds.
+/// How long the result of a probe holds while the mount misses, in milliseconds: the reads of 200 clients can replace
+/// the whole page cache within three seconds.
 const DENSE_MS: u64 = 5;
-/// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
+/// With fewer probed bytes left than this, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
-/// For how long a whole file that one response found in memory is not looked at again, in milliseconds: what was read that
-/// short a time ago is the last that the kernel evicts.
+/// For how long a whole file that one response found in memory is not probed again, in milliseconds: pages that were
+/// read so recently are the last that the kernel evicts.
 pub(super) const WHOLE_MS: u64 = 20;
-/// When its mount has just missed, only a file that was found so many times in a row is spared: many ask for it.
+/// When its mount has just missed, only a file that was found so many times in a row is not probed: many clients ask
+/// for it.
 pub(super) const HOT_TIMES: u32 = 4;
-/// What lies longer apart, in milliseconds, is not in a row.
+/// Looks that are further apart than this, in milliseconds, are not in a row.
 const HOT_GAP_MS: u64 = 500;
 
-/// Distance of the probes in what is trusted while its mount misses. The kernel evicts a file's pages in runs: most are
-/// met by one of these, at 7 % of the cost of sending.
+/// Distance of the probes in a trusted region while its mount misses, in bytes. The kernel evicts a file's pages in
+/// runs: most runs are met by one of these probes, at 7 % of the cost of sending.
 const TRUSTED_STEP: u64 = 128 << 10;
 
-/// File systems that keep a file's data in the cache of the very inode that is open; on others (overlay) `cachestat`
-/// says that nothing is there.
+/// File systems that keep a file's data in the cache of the inode that is open; on others (overlay) `cachestat` reports
+/// that nothing is there.
 const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
 
-/// What has been found for one response body; see [`FileSystem::send_now`].
+/// The result of the probes for one response body; see [`FileSystem::send_now`].
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
-    /// What was probed, and when: it may be sent.
+    /// The range that was probed and may be sent, and the time of the probe.
     from: u64,
     until: u64,
     probed_ms: u64,
-    /// What follows was missing: it is looked for again when the rest has been sent, not with each send.
+    /// The bytes behind it were missing: they are looked for again when the rest has been sent, not with each send.
     missed: bool,
-    /// What was found without a gap, by probes or by copying: in the end that may be the whole file.
+    /// The range that was found without a gap, by probes or by copying: in the end that may be the whole file.
     whole: Run,
     /// The part of the current region that was copied: responses are sent in pieces that do not end where regions do.
     region: Run,
 }
 
 impl Cursor {
-    /// Bytes from `offset` on that need no new look.
+    /// The bytes from `offset` on that need no new probe.
     fn known(&self, offset: u64, density: Density, now_ms: u64) -> u64 {
         let valid = self.from <= offset && offset < self.until && self.is_fresh(density, now_ms);
         if valid { self.until - offset } else { 0 }
     }
 
-    /// Whether what was probed counts still.
+    /// Whether the result of the probe still holds.
     fn is_fresh(&self, density: Density, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.probed_ms) < if density == Density::Dense { DENSE_MS } else { CURSOR_MS }
     }
 
-    /// Forgets what was found.
+    /// Forgets the result.
     pub(super) fn clear(&mut self) {
         *self = Cursor::default();
     }
@@ -81,7 +84,7 @@ impl Cursor {
 struct Run {
     from: u64,
     until: u64,
-    /// When its beginning was looked at: what follows may be looked at much later, for a client that takes its time.
+    /// When its beginning was probed: the rest may be probed much later, for a slow client.
     since_ms: u64,
 }
 
@@ -94,26 +97,26 @@ impl Run {
     }
 }
 
-/// How what comes next of a file can be sent.
+/// How the next bytes of a file can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// So many bytes (more than 0) are in memory, and are so when they are sent, as far as can be told.
+    /// So many bytes (more than 0) are in memory, and will be when they are sent, as far as can be told.
     Ready(u64),
-    /// Nothing vouches for it: copied it is looked at and taken in one step.
+    /// The probes are not enough: copying checks and takes the bytes in one step.
     Unsure,
-    /// By the pool; or the file ends here.
+    /// The pool has to send them, or the file ends here.
     Pool,
 }
 
-/// The answer of the probes of one stretch.
+/// The result of the probes of one stretch.
 struct Found {
-    /// End of what is in memory.
+    /// The end of the part that is in memory.
     until: u64,
-    /// What follows is missing; else it was not looked at, or the file ends.
+    /// The bytes behind `until` are missing; otherwise they were not probed, or the file ends.
     missed: bool,
     end_of_file: bool,
     probes: u64,
-    /// Bytes of files without a record that were found in memory.
+    /// The bytes of files without a record that were found in memory.
     warm: u64,
 }
 
@@ -127,7 +130,7 @@ impl Found {
     }
 }
 
-/// What one probe says.
+/// The result of one probe.
 enum Page {
     Ready,
     Missing,
@@ -136,7 +139,7 @@ enum Page {
     NoProbe,
 }
 
-/// Whether a response found all of `file` in memory so short a time ago that nobody needs to look.
+/// Whether a response found all of `file` in memory so recently that no probe is needed.
 fn was_just_seen(file: &OpenFile, now: u64) -> bool {
     let seen = file.whole_ms.load(Relaxed);
     let age = now.saturating_sub(seen);
@@ -147,17 +150,18 @@ fn was_just_seen(file: &OpenFile, now: u64) -> bool {
     seen != 0 && counts && file.mount.rung(now) != Rung::Pool
 }
 
-/// From `from` to `until` was found for a response: it may have found all of `file` by that.
+/// Notes that the range from `from` to `until` was found for a response, which may thereby have found all of `file`.
 fn found_whole(file: &OpenFile, cursor: &mut Cursor, from: u64, until: u64, now: u64) {
     cursor.whole.found(from, until, now);
-    // What a cache stores begins behind a head of its own.
+    // The body of a stored object begins behind a head.
     let whole = cursor.whole.from < page_size() as u64 && cursor.whole.until >= file.size();
     if whole && now.saturating_sub(cursor.whole.since_ms) < CURSOR_MS {
         saw_whole(file, now);
     }
 }
 
-/// A response found all of `file` in memory. Loops that do so at the same moment may count it once more, or once less.
+/// Notes that a response found all of `file` in memory. Loops that do so at the same moment may count it once too
+/// often, or once too seldom.
 fn saw_whole(file: &OpenFile, now: u64) {
     let before = file.whole_ms.swap(now.max(1), Relaxed);
     let gap = now.saturating_sub(file.whole_counted_ms.load(Relaxed));
@@ -170,7 +174,7 @@ fn saw_whole(file: &OpenFile, now: u64) {
 }
 
 impl FileSystem {
-    /// How `len` bytes at `offset` can be sent (or read) without waiting, or as many of them as possible.
+    /// How many of `len` bytes at `offset` can be sent (or read) without waiting, and how.
     pub(super) fn ahead(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> Ahead {
         let ready = if was_just_seen(file, now) {
             file.size().saturating_sub(offset)
@@ -220,18 +224,18 @@ impl FileSystem {
         }
     }
 
-    /// Whether neither the mount nor the file itself vouches for what lies at `offset`.
+    /// Whether neither the mount's record nor the file's own gives enough confidence in the page at `offset`.
     fn is_unsure(&self, file: &OpenFile, offset: u64, now: u64) -> bool {
         file.mount.density() == Density::Dense && !self.trust.has(file.meta(), offset / REGION, now)
     }
 
-    /// Something of `file` at `offset` was missing.
+    /// Notes that a page of `file` at `offset` was missing.
     pub(super) fn missed(&self, file: &OpenFile, offset: u64, now: u64) {
         file.mount.missed(now);
         self.distrust(file, offset, offset + 1);
     }
 
-    /// All from `from` to `until` was found, page by page.
+    /// Notes that everything from `from` to `until` was found, page by page.
     pub(super) fn found_all(&self, file: &OpenFile, cursor: &mut Cursor, from: u64, until: u64, now: u64) {
         let page = page_size() as u64;
         file.mount.found_warm(until - from, (until - from).div_ceil(page), now);
@@ -244,7 +248,7 @@ impl FileSystem {
                 cursor.region = Run::default();
             }
             cursor.region.found(at, until.min(end), now);
-            // What a cache stores begins behind a head of its own.
+            // The body of a stored object begins behind a head.
             if cursor.region.from < begin + page && cursor.region.until >= end.min(file.size()) {
                 self.trust.give(file.meta(), region, cursor.region.since_ms);
             }
@@ -267,11 +271,11 @@ impl FileSystem {
         }
     }
 
-    /// One-byte reads that must not wait; `None` if the mount does not know them.
+    /// Probes by one-byte reads that must not wait; `None` if the mount does not support them.
     fn look_nowait(&self, file: &OpenFile, cursor: &mut Cursor, from: u64, len: u64, now: u64) -> Option<Found> {
         let page = page_size() as u64;
         let density = file.mount.density();
-        // Whole pages: the next look goes on where this one ends.
+        // The window ends with a page: the next probe continues where this one ends.
         let window = if density == Density::Dense { DENSE_WINDOW } else { WINDOW };
         let end = from.saturating_add(len.min(window)).checked_next_multiple_of(page).unwrap_or(u64::MAX);
         let mut found = Found::at(from);
@@ -300,17 +304,17 @@ impl FileSystem {
         Some(found)
     }
 
-    /// Whether a page is not even being read. A read would find that out, too, but it starts the reading, which
-    /// takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk), and it
-    /// brings in a few single pages where the pool would read a block in large ones: that is left to the pool. `cachestat`
-    /// is never asked whether something *is* ready: it counts pages in flight.
+    /// Whether a page is neither in memory nor being read. A read would find that out, too, but it starts reading,
+    /// which takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk),
+    /// and it brings in a few single pages where the pool would read a block in large ones: so reading is left to the
+    /// pool. `cachestat` is never asked whether something *is* ready: it counts pages in flight.
     pub(super) fn is_surely_cold(&self, file: &OpenFile, offset: u64, page: u64) -> bool {
         if file.no_cachestat.load(Relaxed) || !CACHESTAT_TRUE.contains(&file.mount.fs_type()) {
             return false;
         }
         match self.kernel.cached(file.as_fd(), offset / page * page, page) {
             Ok(cached) => cached == 0 && offset < file.size(),
-            // Not our file, an old kernel, a filter.
+            // The file is another user's, the kernel is old, or there is a filter.
             Err(_) => {
                 file.no_cachestat.store(true, Relaxed);
                 false
@@ -318,7 +322,7 @@ impl FileSystem {
         }
     }
 
-    /// Probes from `found.until` to `end`: one page in each `step`, the first one (unless this `goes_on` from the look
+    /// Probes from `found.until` to `end`: one page in each `step`, the first one (unless this `goes_on` from the probe
     /// before), and the `last` one if it is far from the one before it.
     fn walk(&self, file: &OpenFile, end: u64, step: u64, goes_on: bool, last: bool, found: &mut Found) -> Option<()> {
         let page = page_size() as u64;
@@ -336,7 +340,7 @@ impl FileSystem {
             }
             found.probes += 1;
             match self.probe(file, at) {
-                // What lies before the next probe counts as ready only once that one was, too.
+                // The bytes before the next probe count as ready only once that one was, too.
                 Page::Ready => found.until = ((at / page + 1) * page).min(end),
                 Page::Missing => found.missed = true,
                 Page::EndOfFile => found.end_of_file = true,
@@ -361,13 +365,14 @@ impl FileSystem {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Page::Missing,
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => Page::NoProbe,
-                // A directory, a bad disk: the pool finds out and says so.
+                // It is a directory, or the disk is bad: the pool finds out and reports it.
                 Err(_) => Page::Missing,
             };
         }
     }
 
-    /// `mincore` of the whole stretch; `None` if it cannot be believed for this file, or the mount does not know it.
+    /// Probes the whole stretch by `mincore`; `None` if its answer for this file is not reliable, or the mount does not
+    /// support it.
     fn look_mincore(&self, file: &OpenFile, from: u64, len: u64) -> Option<Found> {
         const YES: u8 = 1;
         const NO: u8 = 2;
@@ -387,7 +392,7 @@ impl FileSystem {
         let end = from.saturating_add(len.min(WINDOW)).min(file.size());
         let mut found = Found::at(from);
         if end <= from {
-            // It may have grown since: the pool looks.
+            // The file may have grown since: the pool finds out.
             found.missed = true;
             return Some(found);
         }
@@ -398,7 +403,7 @@ impl FileSystem {
                 file.mount.step_down(Rung::Mincore);
                 return None;
             }
-            // Short of memory for the moment.
+            // The system is short of memory for the moment.
             Err(_) => return None,
         }
         let ready = pages.iter().take_while(|&&page| page == 1).count() as u64;

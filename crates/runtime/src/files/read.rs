@@ -1,4 +1,4 @@
-//! Files to memory.
+//! Reading files to memory.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::{FileSystem, to_ms};
 use crate::mounts::Rung;
 
 const PREAD: &str = "pread()";
-/// The most that is read at once without a pool thread, even when it is in memory: copying takes time as well.
+/// The most bytes that are read at once without a pool thread, even if they are in memory: copying takes time as well.
 const READ_INLINE: usize = 1 << 20;
 
 impl FileSystem {
-    /// Fills `buffer` from `offset` on if that cannot wait; `None` if it could (the buffer's contents are then of no use).
-    /// Fewer bytes than the buffer holds mean that the file ends there.
+    /// Fills `buffer` from `offset` on if that cannot wait; `None` if it might (the buffer's contents are then of no
+    /// use). Fewer bytes than the buffer holds mean that the file ends there.
     pub fn try_read_now(
         &self,
         file: &OpenFile,
@@ -37,11 +37,11 @@ impl FileSystem {
         }
     }
 
-    /// Appends up to `len` bytes from `offset` on to `buffer`; fewer only where the file ends. The buffer is lost when it
-    /// fails.
+    /// Appends up to `len` bytes from `offset` on to `buffer`; fewer only at the end of the file. The buffer is lost
+    /// when it fails.
     ///
     /// # Errors
-    /// What `pread(2)` answers, or the pool.
+    /// The error of `pread(2)`, or of the pool.
     pub async fn read_at(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -121,7 +121,7 @@ impl FileSystem {
         answer
     }
 
-    /// What is in memory, for mounts on [`Rung::Nowait`].
+    /// Reads the part that is in memory, on mounts on [`Rung::Nowait`].
     pub(super) fn read_nowait(&self, file: &OpenFile, offset: u64, buffer: &mut [u8], now: u64) -> Ready {
         let mut got = 0;
         while got < buffer.len() {
@@ -130,7 +130,7 @@ impl FileSystem {
                 Ok(0) => return Ready::Part(got),
                 Ok(n) => {
                     got += n;
-                    // The file had no more when it was opened, and the kernel has given less than it was asked for.
+                    // The file had no more bytes when it was opened, and the kernel has returned fewer than asked for.
                     if got < buffer.len() && offset + got as u64 == file.size() {
                         return Ready::Whole(got);
                     }
@@ -176,9 +176,9 @@ impl FileSystem {
 }
 
 pub(super) enum Ready {
-    /// All that was asked for, or all that the file has.
+    /// All the bytes that were asked for, or all that the file has.
     Whole(usize),
-    /// This much is there, and the rest is not in memory.
+    /// So many bytes were read, and the rest is not in memory.
     Part(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Files to sockets: by `sendfile(2)`, or by a copy where its probes are not enough.
+//! Sending files to sockets: by `sendfile(2)`, or by copying if its probes are not enough.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use super::types::{Aio, FileError, OpenFile, Trouble, Via};
 use super::{FileSystem, to_ms};
 use crate::mounts::Class;
 
-/// The most that is sent in one go on the loop, in bytes: other connections want their turn.
+/// The most bytes that are sent in one go on the loop: other connections have to get their turn.
 pub const INLINE_MAX: u64 = 2 << 20;
-/// The most that one task of the pool reads and sends, in bytes: large enough for a disk to stream, small enough for the
-/// tasks of others to get their turn.
+/// The most bytes that one task of the pool reads and sends: large enough for a disk to stream, small enough for other
+/// tasks to get their turn.
 pub const POOL_CHUNK: u64 = 1 << 20;
 
 const SENDFILE: &str = "sendfile()";
 
-/// How far sending came.
+/// The result of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// This many bytes (more than 0) went out; go on after them.
     Bytes(u64),
     /// The socket takes nothing now: wait until it is writable.
     SocketFull,
-    /// The data is not in memory: call [`FileSystem::send_pooled`].
+    /// The bytes are not in memory: call [`FileSystem::send_pooled`].
     NeedsPool,
     /// The file ends here, although more was asked for: it became shorter. The response must be cut short.
     Eof,
 }
 
 impl FileSystem {
-    /// Sends what can be sent without waiting of `max` (more than 0) bytes at `offset` to a non-blocking socket.
-    /// `cursor` belongs to this response body: it remembers what was probed.
+    /// Sends as many of `max` (more than 0) bytes at `offset` as can be sent without waiting, to a non-blocking socket.
+    /// `cursor` belongs to this response body: it remembers the results of the probes.
     ///
     /// # Errors
-    /// What `sendfile(2)` or `send(2)` answers, of the socket ([`FileError::is_peer`]) or the file.
+    /// The error of `sendfile(2)` or `send(2)`, about the socket ([`FileError::is_peer`]) or the file.
     pub fn send_now(
         &self,
         file: &OpenFile,
@@ -60,7 +60,7 @@ impl FileSystem {
             Ahead::Unsure => self.copy(file, cursor, out, offset, max, now),
             Ahead::Pool => Ok(Sent::NeedsPool),
         };
-        // Probes are counted in: they should not wait either, but a miss starts a read, and that can.
+        // The time of the probes counts too: they should not wait either, but a miss starts a read, and that can wait.
         if self.timed(&file.mount, began) {
             cursor.clear();
             self.distrust(file, offset, offset + max);
@@ -74,10 +74,10 @@ impl FileSystem {
     /// Reads up to [`POOL_CHUNK`] bytes from the disk and sends them to a non-blocking socket, on a pool thread; never
     /// answers [`Sent::NeedsPool`]. At most `max` (more than 0) bytes at `offset`.
     ///
-    /// When this future is dropped, a thread may still be sending: close the connection then, do not use it again.
+    /// When this future is dropped, a thread may still be sending: close the connection then, and do not use it again.
     ///
     /// # Errors
-    /// As [`send_now`](Self::send_now), or the pool.
+    /// The errors of [`send_now`](Self::send_now), or of the pool.
     pub async fn send_pooled(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -95,8 +95,8 @@ impl FileSystem {
             .await?
     }
 
-    /// On a pool thread: asks for all of the chunk, then sends it piece by piece as it arrives. The response needs `wanted` bytes
-    /// altogether.
+    /// Asks the kernel for the whole chunk, then sends it piece by piece as it arrives, on a pool thread. The response
+    /// needs `wanted` bytes altogether.
     fn send_waiting(
         &self,
         file: &OpenFile,
@@ -121,7 +121,7 @@ impl FileSystem {
                         return Ok(Sent::Bytes(sent));
                     }
                 }
-                // What comes after the bytes is found out again by the next call.
+                // The next call finds out again what comes after these bytes.
                 _ if sent > 0 => return Ok(Sent::Bytes(sent)),
                 outcome => return outcome,
             }

@@ -17,13 +17,13 @@ use super::{FileSystem, Tag};
 const OPEN: &str = "open()";
 const PWRITE: &str = "pwrite()";
 const FSTAT: &str = "fstat()";
-/// Names tried where the file system has no files without names (`O_TMPFILE`).
+/// The number of names that are tried if the file system does not support files without names (`O_TMPFILE`).
 const ATTEMPTS: u32 = 1000;
-/// Numbers tried for a file with a name. Each that is taken doubles the step to the next, so that these get past whatever
-/// number of files a process before this one has left.
+/// The number of numbers that are tried for a file with a name. Each number that is taken doubles the step to the next,
+/// so that these get past any number of files that a process before this one has left.
 const NUMBERS: u32 = 40;
 
-/// A temporary file. Usually no name leads to it: it is gone when it is dropped, or when the process dies.
+/// A temporary file. Usually it has no name: it is gone when this is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct TempFile {
     file: Arc<OpenFile>,
@@ -42,7 +42,7 @@ pub(super) struct TempName {
 }
 
 impl TempName {
-    /// A name that is removed when it is dropped.
+    /// A name that is removed when this is dropped.
     pub(super) fn new(path: CString, closer: Arc<Closer>, tag: Tag) -> TempName {
         TempName { path, keep: AtomicBool::new(false), closer, tag }
     }
@@ -51,7 +51,7 @@ impl TempName {
         &self.path
     }
 
-    /// It is not to be removed.
+    /// Keeps the name from being removed.
     pub(super) fn keep(&self) {
         self.keep.store(true, Relaxed);
     }
@@ -61,7 +61,7 @@ impl Drop for TempName {
     fn drop(&mut self) {
         if !self.keep.load(Relaxed) {
             let path = std::mem::take(&mut self.path);
-            // What cannot be removed, or not now because the pool is full, is left where it is.
+            // A name that cannot be removed, or not now because the pool is full, stays where it is.
             self.closer.run(self.tag, move || {
                 let _ = rustix::fs::unlink(&path);
             });
@@ -73,15 +73,16 @@ impl FileSystem {
     /// Makes a temporary file in a directory, readable and writable by the owner only.
     ///
     /// # Errors
-    /// What `open(2)` answers, or the pool.
+    /// The error of `open(2)`, or of the pool.
     pub async fn create_temp(self: &Arc<Self>, directory: &CStr, via: Via<'_>) -> Result<TempFile, FileError> {
         self.create_temp_with(directory, Bytes::new(), via).await
     }
 
-    /// The same with `data` in it, in one step of a pool thread, which drops `data` when it has been written.
+    /// Makes a temporary file with `data` in it, in one step of a pool thread, which drops `data` when it has been
+    /// written.
     ///
     /// # Errors
-    /// What `open(2)` and `pwrite(2)` answer, or the pool.
+    /// The error of `open(2)` or `pwrite(2)`, or of the pool.
     pub async fn create_temp_with<D>(
         self: &Arc<Self>,
         directory: &CStr,
@@ -102,11 +103,12 @@ impl FileSystem {
         Ok(TempFile { file: Arc::new(file), len, files: self.clone(), name: None })
     }
 
-    /// The same with a name: ten digits or more in the folder, below as many further folders as there are `levels`, whose
-    /// names are so many of the last digits, as nginx does it. It is removed when it is dropped, unless it is to be kept.
+    /// Makes a temporary file with a name of ten digits or more in the folder, below as many further folders as there
+    /// are `levels`, whose names are so many of the last digits, as nginx does it. The file is removed when this is
+    /// dropped, unless it is to be kept.
     ///
     /// # Errors
-    /// What `open(2)` and `mkdir(2)` answer, or the pool.
+    /// The error of `open(2)` or `mkdir(2)`, or of the pool.
     pub async fn create_named_temp(
         self: &Arc<Self>,
         directory: &CStr,
@@ -145,7 +147,7 @@ impl FileSystem {
             let path = CString::new(path).map_err(|_| failed(Errno::INVAL))?;
             match retried(|| rustix::fs::openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR)) {
                 Ok(fd) => return Ok((self.opened(fd)?, path)),
-                // One of a process before this one.
+                // A process before this one has made it.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -207,7 +209,8 @@ impl TempFile {
     /// Writes `data` at the end, on a pool thread, which drops it then.
     ///
     /// # Errors
-    /// What `pwrite(2)` answers (`ENOSPC`: the disk is full), or the pool. What was written of `data` then does not count.
+    /// The error of `pwrite(2)` (`ENOSPC`: the disk is full), or of the pool. The part of `data` that was written then
+    /// does not count.
     pub async fn append<D>(&mut self, data: D, via: Via<'_>) -> Result<(), FileError>
     where
         D: AsRef<[u8]> + Send + 'static,
@@ -222,19 +225,19 @@ impl TempFile {
         Ok(())
     }
 
-    /// Its path, if it has a name.
+    /// The file's path, if it has a name.
     pub fn path(&self) -> Option<&CStr> {
         self.name.as_ref().map(|name| name.path.as_c_str())
     }
 
-    /// It is to be removed, whatever was said when it was made.
+    /// Has the file removed when this is dropped, even if it was made to be kept.
     pub fn discard(&self) {
         if let Some(name) = &self.name {
             name.keep.store(false, Relaxed);
         }
     }
 
-    /// Bytes written.
+    /// The number of bytes written.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -257,7 +260,7 @@ impl TempFile {
                 file.resized(len);
                 Arc::new(file)
             }
-            // A read of it is still going on.
+            // A read of the file is still going on.
             Err(shared) => shared,
         }
     }

@@ -1,9 +1,9 @@
-//! Which parts of which files were found to be in memory, page by page, a moment ago and again and again before.
+//! A record of the parts of files that were found in memory, page by page, a moment ago and repeatedly before.
 //!
-//! While other files of its mount miss, a file is copied ([`copy`](super::copy)), which looks at each page. One that is asked
-//! for again and again stays in memory whatever else does not: it is copied once in [`TRUST_MS`] and sent by `sendfile(2)`,
-//! with sparse probes, in between. To be found once proves nothing of the kind: what was read a moment ago, for a client,
-//! among many others that are being read, may be the next to leave.
+//! While other files of its mount miss, a file is copied ([`copy`](super::copy)), which looks at each page. A file that
+//! is asked for again and again stays in memory when others do not: it is copied once in [`TRUST_MS`] and sent by
+//! `sendfile(2)`, with sparse probes, in between. A single look does not prove that: a file that was read a moment ago,
+//! among many others, may be the next to leave.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::probe::{HOT_TIMES, WHOLE_MS};
 use super::types::Meta;
 
-/// How long a page-by-page look is trusted, in milliseconds.
+/// How long the result of a page-by-page look is trusted, in milliseconds.
 pub(super) const TRUST_MS: u64 = 1000;
-/// What lies longer apart, in milliseconds, is not in a row.
+/// Looks that are further apart than this, in milliseconds, are not in a row.
 const ROW_MS: u32 = 2 * TRUST_MS as u32;
-/// The part of a file that is trusted or not, in bytes.
+/// The size of the parts of a file that are trusted or not, in bytes.
 pub(super) const REGION: u64 = 1 << 20;
-/// Regions remembered; the latest takes the place of another one.
+/// The number of regions that are remembered; a new one replaces another.
 const SLOTS: usize = 16_384;
 
 /// The parts of a slot: a fingerprint, how often in a row, the last time in milliseconds.
@@ -53,13 +53,13 @@ impl Trust {
         value & FINGERPRINT == fingerprint && times(value) >= u64::from(HOT_TIMES) && u64::from(age) < TRUST_MS
     }
 
-    /// The region was found in memory as a whole. Loops that find it at the same moment are one time.
+    /// Notes that the region was found in memory as a whole. Loops that find it at the same moment count once.
     pub(super) fn give(&self, meta: &Meta, region: u64, now_ms: u64) {
         let (slot, fingerprint) = self.place(meta, region);
         let value = slot.load(Relaxed);
         let known = value & FINGERPRINT == fingerprint && times(value) > 0;
         let gap = (now_ms as u32).wrapping_sub(value as u32);
-        // Another loop may have found it since this one looked at its beginning.
+        // Another loop may have found the region since this one looked at its beginning.
         if known && (u64::from(gap) < WHOLE_MS || gap > u32::MAX / 2) {
             return;
         }
@@ -68,7 +68,7 @@ impl Trust {
         slot.store(fingerprint | times << TIMES_SHIFT | u64::from(now_ms as u32), Relaxed);
     }
 
-    /// Something of the region was missing.
+    /// Notes that a part of the region was missing.
     pub(super) fn take(&self, meta: &Meta, region: u64) {
         let (slot, fingerprint) = self.place(meta, region);
         if slot.load(Relaxed) & FINGERPRINT == fingerprint {

@@ -1,4 +1,4 @@
-//! What callers hold: how to do it ([`Via`]), an open file, its attributes, what went wrong.
+//! The types that callers use: the way to do an operation ([`Via`]), an open file, its attributes, errors.
 
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,13 +17,13 @@ use crate::pool::{PoolError, Tag, ThreadPool};
 /// How operations that may wait are done (the directive `aio`).
 #[derive(Debug, Clone)]
 pub enum Aio {
-    /// Probe; what could wait goes to the pool `default`.
+    /// Operations are probed; those that might wait go to the pool `default`.
     Auto(Arc<ThreadPool>),
-    /// Probe; what could wait goes to the named pool.
+    /// Operations are probed; those that might wait go to the named pool.
     Threads(Arc<ThreadPool>),
     /// No probing: everything goes to the pool, as nginx's `aio threads` does with reads.
     Always(Arc<ThreadPool>),
-    /// Everything at once on the loop, which waits, as nginx does by default.
+    /// Everything is done at once on the loop, which waits, as nginx does by default.
     Off,
 }
 
@@ -37,9 +37,9 @@ impl Aio {
     }
 }
 
-/// Tells when the client that work is done for went away.
+/// Reports when the client that work is done for has gone away.
 pub trait Gone {
-    /// Resolves when nobody waits for the answer any more.
+    /// Resolves when the client no longer waits for the answer.
     fn gone(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
 }
 
@@ -49,12 +49,12 @@ impl Gone for crate::net::Socket {
     }
 }
 
-/// How, and for whom, an operation is done.
+/// The way in which an operation is done, and the client that it is done for.
 #[derive(Clone, Copy)]
 pub struct Via<'a> {
     /// Whether and where it may wait.
     pub aio: &'a Aio,
-    /// A number for the client's address: clients are served in turn.
+    /// A number for the client's address; clients are served in turn.
     pub client: u64,
     /// Frees the place in the queue when the client goes away.
     pub gone: Option<&'a dyn Gone>,
@@ -69,15 +69,15 @@ impl std::fmt::Debug for Via<'_> {
 /// Why a file operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// The system refused.
+    /// The system's error.
     #[error("{call} failed ({errno}: {})", error_text(*.errno))]
     System {
-        /// The call as nginx's log names it, e.g. `open()`.
+        /// The call as in nginx's log, e.g. `open()`.
         call: &'static str,
         /// The error number.
         errno: i32,
     },
-    /// The pool did not do it.
+    /// The pool did not run the operation.
     #[error(transparent)]
     Pool(#[from] PoolError),
 }
@@ -102,7 +102,7 @@ impl FileError {
         self.errno().is_some_and(|errno| PEER.iter().any(|peer| peer.raw_os_error() == errno))
     }
 
-    /// Whether there is no room for what was to be written.
+    /// Whether the disk is full.
     pub fn is_full_disk(&self) -> bool {
         self.errno().is_some_and(|errno| [Errno::NOSPC, Errno::DQUOT].iter().any(|full| full.raw_os_error() == errno))
     }
@@ -193,29 +193,29 @@ impl Meta {
         FileType::from_raw_mode(self.mode)
     }
 
-    /// Whether it is a regular file.
+    /// Whether this is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type() == FileType::RegularFile
     }
 
-    /// Whether it is a directory.
+    /// Whether this is a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type() == FileType::Directory
     }
 }
 
-/// What was wrong with a file that was read or sent.
+/// The trouble with a file that was read or sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble<'a> {
-    /// The system refused.
+    /// The system's error.
     Failed(&'a FileError),
-    /// It ends before the length that it had when it was opened.
+    /// The file ends before the length that it had when it was opened.
     Short,
 }
 
 type Told = Box<dyn Fn(Trouble<'_>) + Send + Sync>;
 
-/// Who is told of trouble.
+/// The function that is called in case of trouble.
 #[derive(Default)]
 struct Watch(OnceLock<Told>);
 
@@ -238,12 +238,12 @@ pub struct OpenFile {
     pub(crate) mincore: AtomicU8,
     /// When one response last found the whole file in memory, in milliseconds; 0 for never.
     pub(crate) whole_ms: AtomicU64,
-    /// How often that was so in a row, at different moments, and the last of these.
+    /// How often that was so in a row, at different moments, and the last of these moments.
     pub(crate) whole_times: AtomicU32,
     pub(crate) whole_counted_ms: AtomicU64,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
-    /// From when on a read writes its access time, in milliseconds; `u64::MAX` for never.
+    /// The time from which on a read writes the file's access time, in milliseconds; `u64::MAX` for never.
     pub(crate) atime_due_ms: AtomicU64,
     watch: Watch,
     closer: Arc<Closer>,
@@ -267,38 +267,39 @@ impl OpenFile {
         }
     }
 
-    /// Its attributes when it was opened.
+    /// The file's attributes when it was opened.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Its size in bytes: when it was opened, or of a file of our own what has been written to it since.
+    /// The file's size in bytes: that of the moment when it was opened, or, for a file that the server writes, the
+    /// bytes written to it since.
     pub fn size(&self) -> u64 {
         self.size.load(Relaxed)
     }
 
-    /// So much has been written to it.
+    /// Sets the number of bytes that have been written to the file.
     pub(crate) fn grown(&self, size: u64) {
         self.size.store(size, Relaxed);
     }
 
-    /// Whether it is a regular file.
+    /// Whether this is a regular file.
     pub fn is_file(&self) -> bool {
         self.meta.is_file()
     }
 
-    /// Whether it is a directory.
+    /// Whether this is a directory.
     pub fn is_dir(&self) -> bool {
         self.meta.is_dir()
     }
 
-    /// The mount it is on.
+    /// The mount that the file is on.
     pub fn mount(&self) -> &Arc<Mount> {
         &self.mount
     }
 
-    /// Has `tell` told, on whichever thread notices it, when the file cannot be read or sent: for the one whose file it is, who
-    /// does not read it himself. The first one counts. It must not wait.
+    /// Has `tell` called, on the thread that notices it, when the file cannot be read or sent: for an owner of the file
+    /// who does not read it himself. Only the first call counts. `tell` must not wait.
     pub fn watch(&self, tell: impl Fn(Trouble<'_>) + Send + Sync + 'static) {
         let _ = self.watch.0.set(Box::new(tell));
     }
@@ -309,7 +310,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether reads of it ever write its access time.
+    /// Whether reads of the file ever write its access time.
     pub(crate) fn keeps_atime(&self) -> bool {
         self.atime_due_ms.load(Relaxed) != u64::MAX
     }
@@ -350,8 +351,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// Closes files whose closing may wait, in the pool. What the pool refuses is offered again with the next one; the
-/// limit on open descriptors bounds how many can lie here.
+/// Closes files whose closing may wait, in the pool. A close that the pool refuses is offered again with the next one;
+/// the limit on open descriptors bounds their number.
 #[derive(Debug)]
 pub(crate) struct Closer {
     pool: Arc<ThreadPool>,
@@ -363,14 +364,14 @@ impl Closer {
         Closer { pool, refused: SegQueue::new() }
     }
 
-    /// Does something that nobody waits for. When the pool is full, it is not done.
+    /// Runs work whose end is not waited for. If the pool is full, it is not done.
     pub(crate) fn run(&self, tag: Tag, work: impl FnOnce() + Send + 'static) {
         drop(self.pool.spawn(tag, work));
     }
 
     fn close(&self, tag: Tag, fd: OwnedFd) {
         self.refused.push((tag, fd));
-        // Two of them, so that a backlog shrinks.
+        // It takes two of them, so that a backlog shrinks.
         for _ in 0..2 {
             let Some((tag, fd)) = self.refused.pop() else { return };
             let holder = Arc::new(std::sync::Mutex::new(Some(fd)));

@@ -1,7 +1,7 @@
-//! Files that get their name when they are whole, for what must never be seen half-written.
+//! Files that get their name when they are whole, for content that must never be seen half-written.
 //!
-//! These calls wait for the disk: they are for pool threads ([`FileSystem::offload`]). Usually no name leads to such a file
-//! until it has its own, so that nothing is left of it when the process dies; where the file system has no files without
+//! These calls wait for the disk: they are for pool threads ([`FileSystem::offload`]). Usually such a file has no name
+//! until then, so that nothing is left of it when the process ends; if the file system does not support files without
 //! names (`O_TMPFILE`), it has one of [`change::is_temporary`](super::change::is_temporary) until then.
 
 use std::ffi::{CStr, CString};
@@ -26,7 +26,7 @@ const RENAME: &str = "rename()";
 /// The most pieces of one write; `pwritev(2)` takes 1024.
 const MAX_PIECES: usize = 256;
 
-/// A file without a name. It is gone when it is dropped, or when the process dies.
+/// A file without a name. It is gone when this is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct Unnamed {
     file: Arc<OpenFile>,
@@ -36,11 +36,11 @@ pub struct Unnamed {
 }
 
 impl FileSystem {
-    /// Makes a file in the folder where `target` is to be, with these rights; what `umask(2)` takes away stays away. Folders
-    /// that are missing are made with the rights `folders`.
+    /// Makes a file in the folder where `target` is to be, with these permissions, reduced by the `umask(2)`. Missing
+    /// folders are made with the permissions `folders`.
     ///
     /// # Errors
-    /// What `open(2)` and `mkdir(2)` answer.
+    /// The error of `open(2)` or `mkdir(2)`.
     pub fn make_unnamed(
         self: &Arc<Self>,
         target: &CStr,
@@ -85,10 +85,10 @@ impl Unnamed {
     /// Writes all the pieces, one behind the other, from `offset` on.
     ///
     /// # Errors
-    /// What `pwritev(2)` answers (`ENOSPC`: the disk is full); a part may be written then.
+    /// The error of `pwritev(2)` (`ENOSPC`: the disk is full); a part may be written then.
     pub fn write(&self, pieces: &[Bytes], mut offset: u64) -> Result<(), FileError> {
         let mut first = 0;
-        // Bytes of the first piece that are written already.
+        // The bytes of the first piece that are written already.
         let mut done = 0;
         while let Some(piece) = pieces.get(first) {
             if done == piece.len() {
@@ -120,7 +120,7 @@ impl Unnamed {
     /// Fills the buffer from `offset` on.
     ///
     /// # Errors
-    /// What `pread(2)` answers, and `EIO` where the file ends before.
+    /// The error of `pread(2)`, and `EIO` if the file ends before.
     pub fn read(&self, mut offset: u64, mut buffer: &mut [u8]) -> Result<(), FileError> {
         while !buffer.is_empty() {
             let read = retried(|| self.files.kernel.read(self.file.as_fd(), buffer, offset));
@@ -135,10 +135,10 @@ impl Unnamed {
         Ok(())
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until the written bytes are on the disk.
     ///
     /// # Errors
-    /// What `fdatasync(2)` answers.
+    /// The error of `fdatasync(2)`.
     pub fn sync(&self) -> Result<(), FileError> {
         retried(|| rustix::fs::fdatasync(&self.file)).map_err(|error| FileError::new("fdatasync()", error))
     }
@@ -148,15 +148,16 @@ impl Unnamed {
         &self.file
     }
 
-    /// Whether it has a name already, another one than it is to have: if the process dies, it stays.
+    /// Whether the file has a name already, other than its final one: if the process ends, it stays.
     pub fn has_name(&self) -> bool {
         self.name.is_some()
     }
 
-    /// Gives it its name, in the folder that it was made for: what has that name is replaced at once. `len` is its length.
+    /// Gives the file its name, in the folder that it was made for: a file that has that name is replaced atomically.
+    /// `len` is the file's length.
     ///
     /// # Errors
-    /// What `link(2)` and `rename(2)` answer; nothing has changed then.
+    /// The error of `link(2)` or `rename(2)`; nothing has changed then.
     pub fn name_it(self, target: &CStr, len: u64) -> Result<Arc<OpenFile>, FileError> {
         self.files.kernel.admit(LINK).map_err(|error| FileError::new(LINK, error))?;
         match &self.name {
@@ -171,7 +172,7 @@ impl Unnamed {
                 file.resized(len);
                 Arc::new(file)
             }
-            // Somebody reads it.
+            // The file is being read.
             Err(shared) => shared,
         })
     }
@@ -180,7 +181,7 @@ impl Unnamed {
         let from = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
         let link = |to: &CStr| rustix::fs::linkat(CWD, from.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW);
         match link(target) {
-            // A link does not replace: a name of its own does.
+            // `link(2)` does not replace a file; renaming a temporary name does.
             Err(Errno::EXIST) => {}
             outcome => return outcome.map_err(|error| FileError::new(LINK, error)),
         }

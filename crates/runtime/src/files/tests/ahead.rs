@@ -1,4 +1,4 @@
-//! What a pool thread asks for before it sends: whole blocks, or advice.
+//! Tests of the advice that a pool thread gives before it sends: whole blocks, or ranges.
 
 use freerun_sys::populate::BLOCK;
 use rustix::io::Errno;
@@ -6,10 +6,11 @@ use rustix::io::Errno;
 use super::fake::*;
 
 const MB: u64 = 1 << 20;
-/// Where a block that is longer is looked at once more.
+/// The place at which a longer block is looked at once more.
 const AGAIN: u64 = 256 << 10;
 
-/// Where blocks were read, and what was advised, for a chunk of a response that needs `wanted` bytes.
+/// The places at which blocks were read, and the ranges that were advised, for a chunk of a response that needs
+/// `wanted` bytes.
 fn asked(bench: &Bench, len: usize, offset: u64, chunk: u64, wanted: u64) -> (Vec<u64>, Vec<(u64, u64)>) {
     let file = bench.file(len);
     bench.fs.read_ahead(&file, offset, chunk, wanted);
@@ -29,9 +30,9 @@ fn what_is_sent_whole_is_read_in_blocks() {
     assert_eq!(asked(&bench, len, 0, MB, 5 * MB), (vec![0, AGAIN], vec![]));
     assert_eq!(asked(&bench, len, 2 * BLOCK, MB, MB), (vec![2 * BLOCK, 2 * BLOCK + AGAIN], vec![]));
     assert_eq!(asked(&bench, 100_000, 0, 100_000, 100_000), (vec![0], vec![]));
-    // What a cache stores begins behind a head of its own.
+    // The body of a stored object begins behind a head.
     assert_eq!(asked(&bench, len, 300, MB, 5 * MB - 300), (vec![0, AGAIN], vec![]));
-    // The second half of the first block, and the next.
+    // These are the second half of the first block, and the next block.
     assert_eq!(
         asked(&bench, len, BLOCK - 4096, MB, 5 * MB - BLOCK + 4096),
         (vec![BLOCK, BLOCK + AGAIN], advice(BLOCK - 4096, BLOCK))
@@ -42,7 +43,7 @@ fn what_is_sent_whole_is_read_in_blocks() {
 fn what_is_not_sent_whole_is_only_advised() {
     let bench = Bench::new("ext4");
     let len = 5 * MB as usize;
-    // A range that ends before the block does, and one that begins behind its beginning.
+    // One range ends before the block does, and one begins behind its beginning.
     assert_eq!(asked(&bench, len, 0, MB, BLOCK - 1), (vec![], advice(0, MB)));
     assert_eq!(asked(&bench, len, MB, MB, 4 * MB), (vec![], advice(MB, 2 * MB)));
     assert_eq!(asked(&bench, 20_000, 0, 20_000, 20_000), (vec![], vec![(0, 20_000)]));

@@ -1,4 +1,4 @@
-//! Reads that write the access time of a file are the pool's.
+//! Tests: reads that write the access time of a file are left to the pool.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn now() -> i64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// A mount with these options, on which nobody has read any file since it was written, until somebody does.
+/// A mount with these options, on which no file has been read since it was written.
 fn bench(options: &str) -> Bench {
     Bench::mounted("ext4", options, "", |plan| {
         plan.atime = Some(LONG_AGO);
@@ -57,7 +57,7 @@ fn the_first_read_is_the_pools_and_touches_nothing_before() {
     assert!(reads_at_once(&bench, &file) && sends_at_once(&bench, &file));
     read_pooled(&bench, &file);
     assert_eq!(bench.pool.status().served, 1);
-    // As the next one who opens it sees.
+    // This is what the next caller that opens the file sees.
     assert!(reads_at_once(&bench, &open(&bench, &path)));
 }
 
@@ -129,7 +129,7 @@ fn a_mount_that_does_not_write_what_is_due_is_left_alone_for_a_minute() {
 fn a_time_that_the_clock_of_files_has_not_left_proves_nothing() {
     let bench = bench("rw,relatime");
     let path = bench.dir.write("a", &pattern(LEN));
-    // Written this moment, and read before the clock has gone on.
+    // The file is written at this moment, and read before the clock has moved on.
     let written = rustix::fs::stat(&path).unwrap().st_mtime;
     bench.fake.change(|plan| (plan.atime, plan.atime_after) = (Some(written), None));
     let file = open(&bench, &path);

@@ -1,4 +1,4 @@
-//! A kernel in which tests put errors in the place of answers, and what every test needs.
+//! A kernel in which tests replace answers by errors, and helpers that every test needs.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -20,7 +20,7 @@ use super::super::types::Meta;
 use super::super::*;
 use crate::pool::PoolSpec;
 
-/// What the kernel is to do wrong. Everything else is done by the one that runs, with the clock standing still.
+/// The faults of the kernel. The running kernel does everything else, with the clock standing still.
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) open_cached: Option<Errno>,
@@ -31,20 +31,20 @@ pub(super) struct Plan {
     pub(super) missing: HashSet<u64>,
     pub(super) resident: Option<Errno>,
     pub(super) mincore_lies: bool,
-    /// What `cachestat` says; by default that it is not allowed.
+    /// The answer of `cachestat`; by default that it is not allowed.
     pub(super) cached: Option<u64>,
-    /// What reading a block answers.
+    /// The error of reading a block.
     pub(super) block: Option<Errno>,
     pub(super) read: Option<Errno>,
     pub(super) write: Option<Errno>,
     /// The time of the last access of each file, in seconds since 1970.
     pub(super) atime: Option<i64>,
-    /// What a read makes of it.
+    /// The time of the last access after a read.
     pub(super) atime_after: Option<i64>,
     pub(super) sendfile: Option<Errno>,
-    /// How long each sending takes by the clock.
+    /// How long each sending takes on the clock.
     pub(super) sending_takes: Duration,
-    /// Whether it waits meanwhile.
+    /// Whether sending counts as waiting.
     pub(super) sending_waits: bool,
     /// How often the thread has waited.
     pub(super) waits: u64,
@@ -58,13 +58,13 @@ pub(super) struct Calls {
     pub(super) name_cached: AtomicU64,
     pub(super) open: AtomicU64,
     pub(super) nowait: AtomicU64,
-    /// Bytes that came from such reads of more than one.
+    /// The bytes that came from such reads of more than one byte.
     pub(super) copied: AtomicU64,
     pub(super) resident: AtomicU64,
     pub(super) cached: AtomicU64,
-    /// Where blocks were read.
+    /// The places at which blocks were read.
     pub(super) blocks: Mutex<Vec<u64>>,
-    /// What was advised: offset and length.
+    /// The advice that was given: offset and length.
     pub(super) advice: Mutex<Vec<(u64, u64)>>,
     pub(super) sendfile: AtomicU64,
 }
@@ -113,7 +113,7 @@ impl Kernel for Fake {
     fn open_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
         self.calls.open_cached.fetch_add(1, SeqCst);
         failing(self.ask(|plan| plan.open_cached))?;
-        // A path just made is in the cache; asking the way that may wait keeps the tests from depending on that.
+        // A path that was just made is in the cache; the call that may wait keeps the tests from depending on that.
         Linux.open(path)
     }
 
@@ -166,7 +166,7 @@ impl Kernel for Fake {
 
     fn write(&self, fd: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<usize, Errno> {
         failing(self.ask(|plan| plan.write))?;
-        // Small steps: callers have to go on where a write ended.
+        // Writes are small: callers have to go on where one ended.
         Linux.write(fd, &data[..data.len().min(1000)], offset)
     }
 
@@ -222,7 +222,7 @@ impl Kernel for Fake {
     }
 }
 
-/// A directory that is removed with everything in it.
+/// A directory that is removed with everything in it when this is dropped.
 pub(super) struct Dir(pub(super) PathBuf);
 
 impl Dir {
@@ -251,7 +251,7 @@ impl Dir {
         rustix::fs::stat(&self.0).unwrap().st_dev
     }
 
-    /// A mount table that has this directory's device as `/` of a type of the test's choice, and `more`.
+    /// A mount table that has this directory's device as `/`, of a type of the test's choice, and `more`.
     pub(super) fn mounts(&self, fs_type: &str, options: &str, more: &str) -> Arc<Mounts> {
         let dev = self.dev();
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -270,7 +270,7 @@ pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 251 + at % 251) as u8).collect()
 }
 
-/// All that a test of file operations needs.
+/// The state that a test of file operations needs.
 pub(super) struct Bench {
     pub(super) dir: Dir,
     pub(super) fake: Fake,
@@ -280,7 +280,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// With the files on a mount of this type.
+    /// A bench with its files on a mount of this type.
     pub(super) fn new(fs_type: &str) -> Bench {
         Bench::with(fs_type, "", |_| {})
     }

@@ -1,4 +1,4 @@
-//! Every rung of the ladder of probes, how densely they look, and what they come to trust.
+//! Tests of every rung of the ladder of probes, of their density, and of the trust that builds up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,7 +21,7 @@ fn ready(bench: &Bench, file: &OpenFile, offset: u64, len: u64) -> u64 {
     ready_with(bench, file, &mut Cursor::default(), offset, len)
 }
 
-/// How much of `len` could be sent at once, by whichever way.
+/// How many of `len` bytes could be sent at once, in any way.
 fn ready_with(bench: &Bench, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64) -> u64 {
     let now = bench.fs.now_ms();
     match bench.fs.ahead(file, cursor, offset, len, now) {
@@ -78,7 +78,7 @@ fn probes_that_do_not_exist_lead_to_the_next_rung_and_stay_given_up() {
         let bench = Bench::with("ext4", "", |plan| plan.nowait = Some(errno));
         let file = bench.file(pages(8) as usize);
         bench.fake.change(|plan| plan.missing = [5].into());
-        // The operation that finds it out goes to the pool.
+        // The operation that finds this out goes to the pool.
         assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
         assert_eq!(bench.mount().rung, Rung::Mincore);
         assert_eq!(bench.fake.probes(), 1);
@@ -98,7 +98,7 @@ fn mincore_is_not_believed_for_files_of_others() {
     let theirs = bench.file(pages(8) as usize);
     assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
     assert_eq!(bench.fake.calls.resident.load(SeqCst), 0);
-    // Other files of the mount may be ours.
+    // Other files of the mount may be owned by this process.
     assert_eq!(bench.mount().rung, Rung::Mincore);
     assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
     assert_eq!(bench.fake.calls.resident.load(SeqCst), 0);
@@ -150,14 +150,14 @@ fn where_cachestat_is_allowed_a_cold_file_is_found_out_without_starting_to_read_
     let file = bench.file(pages(8) as usize);
     assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
     assert_eq!((bench.fake.probes(), bench.mount().misses), (0, 1));
-    // That something is in the cache proves nothing: it may still be on its way.
+    // That a page is in the cache proves nothing: it may still be being read.
     bench.fake.change(|plan| {
         plan.cached = Some(1);
         plan.missing = [0].into();
     });
     assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
     assert_eq!(bench.fake.probes(), 1);
-    // On an overlay it always says that nothing is there.
+    // On an overlay the answer is always that nothing is there.
     let bench = Bench::with("overlay", "", |plan| plan.cached = Some(0));
     let file = bench.file(pages(8) as usize);
     assert_eq!(ready(&bench, &file, 0, pages(8)), pages(8));
@@ -175,12 +175,12 @@ fn a_file_for_which_cachestat_is_forbidden_is_asked_about_once() {
     assert_eq!(bench.fake.calls.cached.load(SeqCst), 1);
 }
 
-/// How a file was looked at while it was served.
+/// How a file was examined while it was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looked {
     /// All of it was copied.
     Copied,
-    /// With so many probes.
+    /// It was probed this many times.
     Probed(u64),
     Not,
 }
@@ -192,14 +192,14 @@ fn serve(bench: &Bench, file: &OpenFile) -> Looked {
     serve_from(bench, file, 0)
 }
 
-/// Serves `file` from `begin` on, without time that passes.
+/// Serves `file` from `begin` on, while the clock stands still.
 fn serve_from(bench: &Bench, file: &OpenFile, begin: u64) -> Looked {
     bench.fake.probes();
     bench.fake.copied();
     let mut offset = begin;
     let mut cursor = Cursor::default();
     while offset < file.size() {
-        // As connections do: pieces of a bounded length, and of each as much as the socket takes.
+        // Connections do it this way: pieces of a bounded length, and of each as much as the socket takes.
         let n = ready_with(bench, file, &mut cursor, offset, (file.size() - offset).min(MIB));
         assert!(n > 0);
         offset += n.min(300_000);
@@ -246,7 +246,7 @@ fn only_a_hot_file_is_sent_without_a_look_at_each_page_while_its_mount_misses_an
     miss(&bench);
     assert_eq!(serve(&bench, &file), Copied);
     assert!(matches!(serve(&bench, &file), Probed(1..40)));
-    // It is forgotten that it was hot.
+    // The file is no longer known to be hot.
     bench.pass(Duration::from_millis(2100));
     heat(&bench, &file);
 }
@@ -263,7 +263,7 @@ fn loops_that_find_a_file_at_the_same_moment_do_not_make_it_hot() {
 
 #[test]
 fn a_file_just_found_in_memory_is_not_looked_at_again_unless_its_mount_has_just_missed() {
-    // As a cache stores it: the body stands behind a head.
+    // A stored object is like this: the body stands behind a head.
     for begin in [0, 500, pages(1) - 1] {
         let bench = Bench::new("ext4");
         let file = bench.file(3 * MIB as usize + 100);
@@ -292,10 +292,10 @@ fn a_file_that_many_ask_for_is_not_looked_at_again_even_right_after_a_miss() {
     };
     assert_eq!(again(3, WHOLE), Copied);
     assert_eq!(again(1, WHOLE), Not);
-    // What lies apart does not count.
+    // Looks that lie apart do not count.
     assert_ne!(again(5, Duration::from_millis(500)), Not);
     assert_eq!(again(3, WHOLE), Not);
-    // Neither does what was there before something was missing.
+    // Looks before something was missing do not count, either.
     bench.pass(WHOLE);
     bench.fake.change(|plan| plan.missing = [0].into());
     assert_eq!(ready(&bench, &file, 0, MIB), 0);
@@ -312,7 +312,7 @@ fn a_part_of_a_file_does_not_vouch_for_the_rest() {
     assert_eq!(ready_with(&bench, &file, &mut cursor, 0, MIB / 2), MIB / 2);
     assert_eq!(serve_from(&bench, &file, pages(1)), Copied);
     assert_eq!(serve_from(&bench, &file, 0), Copied);
-    // Neither does one that was looked at long ago, for a client that takes its time.
+    // A look long ago, for a slow client, does not count, either.
     let file = bench.file(MIB as usize);
     let mut cursor = Cursor::default();
     assert_eq!(ready_with(&bench, &file, &mut cursor, 0, MIB / 2), MIB / 2);
@@ -363,7 +363,7 @@ fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
     assert_eq!(serve(&bench, &file), Copied);
     let mut seen = vec![bench.mount().density];
     for _ in 0..100 {
-        // Trust runs out, so that what is counted was looked at.
+        // Trust runs out, so that counted pages are probed.
         bench.pass(Duration::from_millis(1100));
         serve(&bench, &file);
         if seen.last() != Some(&bench.mount().density) {
@@ -375,7 +375,7 @@ fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
     assert!(matches!(serve(&bench, &file), Probed(..=12)), "about one probe in 512 KiB");
     miss(&bench);
     assert_eq!(bench.mount().density, Density::Dense);
-    // Right after a miss nothing is taken for warm, however much of it there is.
+    // Right after a miss nothing is taken for warm, whatever its size.
     for _ in 0..100 {
         serve_from(&bench, &bench.file(MIB as usize), 0);
     }
@@ -458,7 +458,7 @@ fn while_a_mount_misses_little_is_probed_ahead_and_that_counts_for_a_moment() {
     bench.pass(Duration::from_millis(4));
     assert_eq!(ready_with(&bench, &file, &mut cursor, 100, MIB / 4), MIB / 4);
     assert_eq!(bench.fake.probes(), 0);
-    // It may have left since.
+    // The file may have left the cache since.
     bench.pass(Duration::from_millis(1));
     bench.fake.change(|plan| plan.missing = [0].into());
     assert_eq!(ready_with(&bench, &file, &mut cursor, 100, MIB / 4), 0);

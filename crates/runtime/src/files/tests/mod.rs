@@ -1,4 +1,4 @@
-//! The file operations: with a kernel whose answers the tests decide, and with the one that runs.
+//! Tests of the file operations: with a kernel whose answers the tests decide, and with the running one.
 
 mod ahead;
 mod atime;

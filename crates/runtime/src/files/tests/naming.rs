@@ -1,4 +1,4 @@
-//! Files that get their names when they are whole.
+//! Tests of files that get their names when they are whole.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;

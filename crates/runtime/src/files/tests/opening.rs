@@ -1,4 +1,4 @@
-//! Opening files and asking for attributes.
+//! Tests of opening files and asking for attributes.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -132,7 +132,7 @@ fn a_link_into_a_remote_mount_is_found_out_before_the_open() {
     bench.fake.change(|plan| plan.stat_known = Some(Ok(meta)));
     assert!(bench.fs.try_open_now(&path, &bench.aio).is_none());
     assert_eq!(bench.fake.calls.open_cached.load(SeqCst), 0);
-    // Where attributes cannot be had without asking, nothing is assumed.
+    // If attributes cannot be had without asking, nothing is assumed.
     bench.fake.change(|plan| plan.stat_known = Some(Err(Errno::NOSYS)));
     assert!(bench.fs.try_open_now(&path, &bench.aio).is_none());
 }

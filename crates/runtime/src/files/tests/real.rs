@@ -1,4 +1,4 @@
-//! With the kernel that runs, on the file systems that are there.
+//! Tests with the running kernel, on the file systems that are there.
 
 use std::os::fd::AsFd;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reading, sending, writing: what comes out, and what is said when it does not.
+//! Tests of reading, sending and writing: the bytes that come out, and the errors if they do not.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -86,13 +86,13 @@ fn what_is_in_memory_is_sent_and_the_rest_needs_the_pool() {
     assert_eq!(block_on(pooled), Ok(Sent::Bytes(2 * page() as u64)));
     assert_eq!(receive(&mut to, 2 * page()), pattern(4 * page())[2 * page()..]);
     let status = bench.mount();
-    // Once at the end of what was there, once when the caller came back.
+    // One miss was at the end of the bytes in memory, one when the caller came back.
     assert_eq!((status.hits, status.misses), (1, 2));
 }
 
 #[test]
 fn what_may_leave_the_memory_between_look_and_use_is_not_sent_by_a_call_that_waits() {
-    // In memory while it is looked at, and a moment later not: other files of its mount miss.
+    // The page is in memory while it is probed, and gone a moment later: other files of its mount miss.
     let bench = Bench::new("ext4");
     let len = MIB + 1234;
     let file = bench.file(len);
@@ -100,7 +100,7 @@ fn what_may_leave_the_memory_between_look_and_use_is_not_sent_by_a_call_that_wai
     let (bytes, cut) = send_all(&bench, &bench.aio, &file, len as u64);
     assert!(bytes == pattern(len) && !cut);
     assert_eq!(bench.fake.calls.sendfile.load(SeqCst), 0);
-    // Copying costs more than sending where nothing is missing, and for a file that many ask for.
+    // Copying costs more than sending if nothing is missing, and for a file that many clients ask for.
     file.mount.set_density(Density::Medium);
     send_all(&bench, &bench.aio, &file, len as u64);
     assert_ne!(bench.fake.calls.sendfile.swap(0, SeqCst), 0);
@@ -286,7 +286,7 @@ fn names_that_are_taken_are_passed_over_however_many_they_are() {
             path.rsplit('/').next().unwrap().parse::<u64>().unwrap()
         };
         let first = number(&make().await.unwrap());
-        // As a process before this one has left them.
+        // A process before this one has left such files.
         for left in first + 1..first + 3000 {
             std::fs::write(bench.dir.0.join(format!("{left:010}")), "").unwrap();
         }
