@@ -1,4 +1,5 @@
-//! How other threads reach a loop: what they have woken, and what wakes the loop itself while it waits for events.
+//! The way for other threads to reach a loop: a queue of the tasks that they have woken, and an eventfd that wakes the
+//! loop itself while it waits for events.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,47 +8,49 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crossbeam_queue::SegQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-/// What the epoll instance says of [`Mailbox::bell`]: no place of a table has this number.
+/// The data of epoll events of [`Mailbox::bell`]: no place of a table has this number.
 pub(crate) const BELL: u64 = u64::MAX;
 
-/// Which table of the loop a task is in.
+/// The table of the loop that a task is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What the loop itself waits for.
+    /// The future that the loop itself runs.
     Root,
-    /// Tasks of all kinds.
+    /// The table of tasks of all kinds.
     Single,
-    /// Those of one kind.
+    /// The table of tasks of one kind.
     Own,
 }
 
-/// A task that was woken: the place that it has.
+/// The place of a task that was woken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Woken {
-    /// The table that it is in.
+    /// The table that the task is in.
     pub(crate) kind: Kind,
-    /// Its place there.
+    /// The task's place there.
     pub(crate) index: u32,
 }
 
-/// One for each loop. It outlives the loop where somebody may still want to wake one of its tasks.
+/// The mailbox of a loop. It outlives the loop if a thread may still wake one of its tasks.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    /// Of the loop; from 1.
+    /// The number of the loop, from 1.
     pub(crate) id: u64,
     /// The loop's epoll instance.
     pub(crate) epoll: OwnedFd,
-    /// An eventfd(2) in it.
+    /// An eventfd(2) in the epoll instance.
     bell: OwnedFd,
     /// The loop waits for events, or is about to.
     asleep: AtomicBool,
-    /// Tasks that other threads have woken: each once at most.
+    /// Tasks that other threads have woken, each at most once.
     pub(crate) woken: SegQueue<Woken>,
     /// Places of the table of descriptors that other threads have left.
     pub(crate) left: SegQueue<u32>,
 }
 
 impl Mailbox {
+    /// Makes a mailbox with its epoll instance.
+    ///
     /// # Errors
     /// There are no descriptors left.
     pub(crate) fn new() -> io::Result<Mailbox> {
@@ -63,16 +66,16 @@ impl Mailbox {
     /// Has the loop poll a task. For other threads.
     pub(crate) fn post(&self, woken: Woken) {
         self.woken.push(woken);
-        // Either this sees that the loop sleeps, or the loop sees what was pushed before it does.
+        // Either this sees that the loop sleeps, or the loop sees the pushed task before it sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::Relaxed) {
-            // Its count is never read, and 2^64 calls do not come.
+            // The count is never read, and it takes 2^64 calls to overflow it.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
 
-    /// To be called before the loop waits: from here on it is woken for what is posted. Whether it may wait: nothing was posted
-    /// before.
+    /// To be called before the loop waits: from here on it is woken for posted tasks. Returns whether it may wait,
+    /// because no task was posted before.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

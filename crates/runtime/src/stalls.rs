@@ -1,5 +1,5 @@
-//! Every poll of a task is timed; one that holds the loop for too long is a stall, which is counted and reported with what
-//! ran.
+//! Every poll of a task is timed; one that holds the loop for too long is a stall, which is counted and reported with
+//! the task that ran.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::clock::{self, epoch};
 use crate::stats::{Counter, Histogram};
 
-/// A poll of a task that takes longer than this is a stall: counted, and logged with what ran.
+/// A poll of a task that takes longer than this is a stall: counted, and logged with the task that ran.
 pub const STALL: Duration = Duration::from_millis(10);
 
-/// Figures of one loop. The loop writes them, anyone may read them; no lock is involved.
+/// Figures of one loop. The loop writes them, any thread may read them; no lock is involved.
 #[derive(Debug, Default)]
 pub struct LoopStats {
     /// Connections accepted since the start.
@@ -24,7 +24,7 @@ pub struct LoopStats {
     pub idle: Counter,
     /// Of these, connections that have sent nothing yet.
     pub fresh: Counter,
-    /// Of these, connections of whose next request's head a part has come.
+    /// Of these, connections that have sent a part of their next request's head.
     pub reading: Counter,
     /// Requests begun since the start.
     pub requests: Counter,
@@ -34,12 +34,12 @@ pub struct LoopStats {
     pub polls: Histogram,
     /// Polls longer than [`STALL`].
     pub stalls: Counter,
-    /// When the poll that is going on began, in nanoseconds since [`epoch`] plus one; 0 between polls.
+    /// When the current poll began, in nanoseconds since [`epoch`] plus one; 0 between polls.
     poll_started: AtomicU64,
 }
 
 impl LoopStats {
-    /// For how long the loop has been in one and the same poll; zero between polls.
+    /// For how long the loop has been in its current poll; zero between polls.
     pub fn in_poll_for(&self) -> Duration {
         match self.poll_started.load(Relaxed) {
             0 => Duration::ZERO,
@@ -48,7 +48,7 @@ impl LoopStats {
     }
 }
 
-/// What runs in a poll, for the line that reports a stall.
+/// The activity in a poll, for the line that reports a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
     /// The connection's number, 0 for none.
@@ -57,10 +57,10 @@ pub struct Activity {
     pub step: &'static str,
 }
 
-/// Called on the loop's thread after a stall.
+/// A function that is called on the loop's thread after a stall.
 pub type StallReport = Box<dyn Fn(Duration, Activity)>;
 
-/// What a loop keeps to time its polls with.
+/// The state of a loop for the timing of its polls.
 pub(crate) struct Local {
     stats: Arc<LoopStats>,
     report: RefCell<Option<StallReport>>,
@@ -68,18 +68,18 @@ pub(crate) struct Local {
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
-    /// What runs in the poll that is going on.
+    /// The activity of the current poll.
     static ACTIVITY: Cell<Activity> = const { Cell::new(Activity { connection: 0, step: "start" }) };
 }
 
-/// A loop begins on this thread, whose figures these are.
+/// Sets this thread up for a loop that has these figures.
 pub(crate) fn set_up(stats: Arc<LoopStats>) -> Rc<Local> {
     let local = Rc::new(Local { stats, report: RefCell::new(None) });
     LOCAL.set(Some(local.clone()));
     local
 }
 
-/// The loop of this thread has ended.
+/// Ends the timing of this thread's loop.
 pub(crate) fn tear_down() {
     LOCAL.set(None);
 }
@@ -93,20 +93,20 @@ pub fn stats() -> Option<Arc<LoopStats>> {
     local().map(|local| local.stats.clone())
 }
 
-/// Notes what the current poll is doing, for stall reports.
+/// Notes the activity of the current poll, for stall reports.
 pub fn note(connection: u64, step: &'static str) {
     ACTIVITY.set(Activity { connection, step });
 }
 
-/// Sets what is called on this loop after a stall.
+/// Sets the function that is called on this loop after a stall.
 pub fn set_stall_report(report: StallReport) {
     if let Some(local) = local() {
         *local.report.borrow_mut() = Some(report);
     }
 }
 
-/// Polls one after the other with nothing in between: the end of one is the start of the next, so that each costs one look
-/// at the clock.
+/// Polls one after the other with nothing in between: the end of one is the start of the next, so that each costs one
+/// reading of the clock.
 pub(crate) struct Row<'l> {
     local: &'l Local,
     /// End of the last poll, in nanoseconds since [`epoch`].
@@ -124,12 +124,12 @@ impl<'l> Row<'l> {
         self.last
     }
 
-    /// Something else has happened since the last poll.
+    /// Reads the clock, because other work was done since the last poll.
     pub(crate) fn look(&mut self) {
         self.last = clock::look();
     }
 
-    /// One poll of a task.
+    /// Times one poll of a task.
     pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
         let Row { local, last: start } = *self;
         ACTIVITY.set(activity);

@@ -17,12 +17,12 @@ impl Counter {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// The same, for a counter that no other thread writes: nothing has to be locked then.
+    /// Adds one to a counter that no other thread writes, which needs no locked instruction.
     pub fn add_alone(&self) {
         self.0.store(self.get().wrapping_add(1), Relaxed);
     }
 
-    /// Takes one away again from such a counter.
+    /// Subtracts one from a counter that no other thread writes.
     pub fn sub_alone(&self) {
         self.0.store(self.get().wrapping_sub(1), Relaxed);
     }
@@ -32,12 +32,12 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// Takes one away (for gauges such as open connections).
+    /// Subtracts one (for gauges such as open connections).
     pub fn sub(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
 
-    /// The value now.
+    /// The present value.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -73,7 +73,7 @@ impl Histogram {
         }
     }
 
-    /// The same, for a histogram that no other thread adds to: nothing has to be locked then.
+    /// Counts one duration in a histogram that no other thread adds to, which needs no locked instruction.
     pub fn record_alone(&self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
@@ -96,7 +96,7 @@ impl Histogram {
     }
 }
 
-/// What a [`Histogram`] held at one moment.
+/// The content of a [`Histogram`] at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramSnapshot {
     /// Count of each bucket, see [`BUCKETS`].
@@ -108,7 +108,7 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Adds what another histogram held.
+    /// Adds the content of another histogram.
     pub fn add(&mut self, other: &HistogramSnapshot) {
         for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
             *bucket = bucket.wrapping_add(more);
@@ -117,7 +117,7 @@ impl HistogramSnapshot {
         self.max_us = self.max_us.max(other.max_us);
     }
 
-    /// How many durations were recorded.
+    /// The number of recorded durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

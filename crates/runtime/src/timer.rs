@@ -1,4 +1,4 @@
-//! Waiting for a time: for one connection, cheap to set again for every request, or once.
+//! Waiting for a time: with a timer for one connection, which is cheap to set again for every request, or once.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,8 @@ use crate::{loops, tasks};
 
 /// A moment that is waited for.
 ///
-/// Elsewhere than on a loop it is a timer of the tokio runtime there: of the thread that looks up names, and of tests.
+/// On other threads than a loop's it is a timer of the tokio runtime there: for the thread that looks up names, and for
+/// tests.
 #[derive(Debug, Default)]
 struct Wait {
     deadline: Deadline,
@@ -30,7 +31,7 @@ impl Wait {
     }
 }
 
-/// Now, as [`Wait`] counts it.
+/// The present time on the clock of [`Wait`].
 fn now() -> Instant {
     match tasks::on_a_loop() {
         true => Instant::now(),
@@ -38,13 +39,14 @@ fn now() -> Instant {
     }
 }
 
-/// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is it entered anew among
-/// the loop's. From one [`Timer::set`] to the next one task polls it. A keep-alive connection so enters one once a minute, not once a request.
+/// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is it entered
+/// anew among the loop's deadlines. So a keep-alive connection enters one once a minute, not once a request. Between
+/// two calls of [`Timer::set`] only one task polls it.
 #[derive(Debug, Default)]
 pub struct Timer {
     wait: Wait,
     deadline: Option<Instant>,
-    /// It was set since it was polled, perhaps for another task.
+    /// The timer was set since it was last polled, perhaps for another task.
     is_new: bool,
 }
 
@@ -56,7 +58,7 @@ impl Timer {
         self.is_new = true;
     }
 
-    /// No deadline: the timer never expires.
+    /// Removes the deadline: the timer never expires.
     pub fn clear(&mut self) {
         self.deadline = None;
     }
@@ -91,7 +93,7 @@ impl Timer {
     }
 }
 
-/// Waits for so long.
+/// Waits for this time.
 pub fn sleep(time: Duration) -> Sleep {
     Sleep { wait: Wait::default(), until: now().checked_add(time) }
 }
@@ -105,7 +107,7 @@ pub fn sleep_until(moment: Instant) -> Sleep {
 #[derive(Debug)]
 pub struct Sleep {
     wait: Wait,
-    /// `None`: beyond what can be counted.
+    /// `None`: the moment is too far away to be counted.
     until: Option<Instant>,
 }
 
@@ -118,7 +120,7 @@ impl Future for Sleep {
     }
 }
 
-/// A future did not end in the time that it had.
+/// The error that a future did not end in the given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]
 pub struct Elapsed;
@@ -126,7 +128,7 @@ pub struct Elapsed;
 /// Runs `future` until it ends or so much time has passed.
 ///
 /// # Errors
-/// It has not ended.
+/// The future has not ended.
 pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
     Timer::default().within(time, future).await.ok_or(Elapsed)
 }
@@ -143,7 +145,7 @@ mod tests {
             let never = std::future::pending::<()>;
             assert_eq!(timer.within(Duration::from_secs(3600), std::future::ready(1)).await, Some(1));
             for ms in [20, 5, 10] {
-                // Of the loop: its clock stands still while a task runs.
+                // This is the loop's clock, which stands still while a task runs.
                 let start = loops::now();
                 assert_eq!(timer.within(Duration::from_millis(ms), never()).await, None);
                 assert!(start.elapsed() >= Duration::from_millis(ms));

@@ -28,11 +28,11 @@ pub fn now() -> Moment {
     Moment { secs: since.as_secs() as i64, millis: since.subsec_millis() as u16 }
 }
 
-/// The second that it is. On a loop it is asked for once a second and otherwise known by the loop's own clock, so that it may
-/// begin as late as the poll that is going on.
+/// The current second. A loop asks for it once a second and otherwise computes it from its own clock, so it may begin
+/// as late as the current poll.
 pub fn second() -> i64 {
     thread_local! {
-        /// Until when it is this second, in nanoseconds of [`nanos_here`].
+        /// The end of the current second, in nanoseconds of [`nanos_here`], and the second.
         static SECOND: Cell<(u64, i64)> = const { Cell::new((0, 0)) };
     }
     let Some(nanos) = nanos_here() else { return now().secs };
@@ -50,13 +50,13 @@ pub fn utc_offset() -> i32 {
     OFFSET.load(Ordering::Relaxed)
 }
 
-/// Asks the C library for the local offset and caches it. May wait for a disk: call it at start, before loops exist;
-/// the log thread calls it each minute.
+/// Asks the C library for the local offset and caches it. This may wait for a disk: call it at start, before loops
+/// exist; the log thread calls it each minute.
 pub fn refresh_offset() {
     OFFSET.store(freerun_sys::time::local_offset(now().secs), Ordering::Relaxed);
 }
 
-/// Year, month (1..=12), day (1..=31), hour, minute, second.
+/// A calendar date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// Year of the Gregorian calendar.
@@ -96,7 +96,8 @@ pub fn civil(secs: i64) -> Civil {
     }
 }
 
-/// The formats themselves, which take the offset from UTC; those below know it and keep the text for a second.
+/// The functions that format, and take the offset from UTC as an argument; those below know the offset and keep the
+/// text for a second.
 pub use freerun_proto::date::{
     error_log_time as format_error_time, syslog_time as format_syslog_time, time_iso8601 as format_iso8601,
     time_local as format_time_local,

@@ -8,7 +8,7 @@ use super::file::LogFile;
 use super::level::Level;
 use super::syslog::Header;
 
-/// Longest error line in bytes, its newline included; the rest is cut off, as in nginx.
+/// The longest error line in bytes, its newline included; the rest is cut off, as in nginx.
 pub const MAX_LINE: usize = 2048;
 
 /// The files of one level's `error_log` directives, each with its threshold. Cheap to clone.
@@ -24,7 +24,7 @@ pub struct Target {
     pub file: LogFile,
     /// The least important level that is written.
     pub level: Level,
-    /// What messages begin with, if this is a syslog server.
+    /// The beginning of the messages, if this is a syslog server.
     pub syslog: Option<Arc<Header>>,
 }
 
@@ -39,7 +39,7 @@ struct Targets {
     list: Vec<Target>,
     /// The widest threshold among the targets; `None` without targets.
     widest: Option<Level>,
-    /// Also print lines up to `warn` to stderr as `nginx: [level] …`: what nginx does until it is a daemon.
+    /// Also print lines up to `warn` to stderr as `nginx: [level] …`, as nginx does until it is a daemon.
     console: bool,
 }
 
@@ -56,14 +56,14 @@ impl ErrorLog {
         ErrorLog::default()
     }
 
-    /// The same log that also prints lines up to `warn` on stderr as `nginx: [emerg] …` — unless a target is stderr
+    /// This log, printing lines up to `warn` on stderr as well, as `nginx: [emerg] …` — unless a target is stderr
     /// already. For start-up and `-t`.
     pub fn with_console(&self) -> ErrorLog {
         let console = !self.shared.list.iter().any(|target| target.file.is_stderr());
         ErrorLog { shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console }) }
     }
 
-    /// Whether it prints on stderr besides.
+    /// Whether the log also prints on stderr.
     pub fn has_console(&self) -> bool {
         self.shared.console
     }
@@ -75,7 +75,7 @@ impl ErrorLog {
         }
     }
 
-    /// Whether a line of this level would go anywhere. Ask before costly formatting.
+    /// Whether a line of this level would be written to any target. Ask before costly formatting.
     #[inline]
     pub fn enabled(&self, level: Level) -> bool {
         self.shared.widest.is_some_and(|widest| level <= widest) || (self.shared.console && level <= Level::Warn)
@@ -91,7 +91,7 @@ impl ErrorLog {
         let time = clock::error_time(clock::now().secs);
         let pid = rustix::process::getpid().as_raw_nonzero();
         let tid = rustix::thread::gettid().as_raw_nonzero();
-        // Writing into a String cannot fail, and `Line` swallows what is too long.
+        // Writing into a String cannot fail, and `Line` cuts off a text that is too long.
         let _ = write!(line, "{} [{level}] {pid}#{tid}: ", std::str::from_utf8(&time).unwrap_or_default());
         if let Some(number) = connection {
             let _ = write!(line, "*{number} ");

@@ -1,4 +1,4 @@
-//! One log file: what waits to be written, and how much may.
+//! One log file: its queue of lines, and the bound of the queue.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -12,8 +12,8 @@ use super::named::Destination;
 use super::sink::{self, Output, Sink};
 use super::writer::Shared;
 
-/// Bytes that may wait for one file. Beyond them whole buffers are dropped and their lines counted. A single buffer
-/// that is larger is taken when nothing else waits.
+/// The bytes that may wait for one file. Beyond them whole buffers are dropped and their lines counted. A single buffer
+/// that is larger is taken if nothing else waits.
 pub const MAX_WAITING: usize = 1024 * 1024;
 
 /// A handle on a log file; cloning shares the file.
@@ -25,32 +25,32 @@ pub(super) struct Inner {
     pub(super) queue: SegQueue<Chunk>,
     /// Bytes in `queue` and in the writer's hands.
     pub(super) waiting: AtomicUsize,
-    /// Whether a socket's last message got lost, which is said once.
+    /// Whether a socket's last message was lost, which is reported once.
     pub(super) broken: AtomicBool,
     /// Lines dropped since the file is in use.
     pub(super) lost_in_all: AtomicU64,
-    /// How many of them have been reported.
+    /// The number of dropped lines that have been reported.
     pub(super) reported: AtomicU64,
-    /// A thread has been writing it for long, and others go on with the other logs.
+    /// A thread has been writing the file for long, and others go on with the other logs.
     pub(super) held_up: AtomicBool,
     /// The file is in the writer's list of files with work (or in its list of files that failed).
     pub(super) scheduled: AtomicBool,
-    /// `None`: no thread, write where called.
+    /// `None`: there is no thread, and lines are written where they are logged.
     pub(super) shared: Option<Arc<Shared>>,
 }
 
 impl Inner {
-    /// Counts lines that nobody will see.
+    /// Counts lines that are lost.
     pub(super) fn lost(&self, lines: u64) {
         self.lost_in_all.fetch_add(lines, Ordering::AcqRel);
     }
 }
 
-/// What waits for a file.
+/// An item of a file's queue.
 pub(super) enum Chunk {
     /// Whole lines, or one message.
     Lines(Bytes),
-    /// Lines to be packed with gzip at this level.
+    /// Lines to be compressed with gzip at this level.
     Packed(Bytes, u8),
     /// Lines for a file that has to be opened.
     Named(Box<Destination>, Bytes),
@@ -81,18 +81,20 @@ impl LogFile {
         self.0.output.name == "stderr"
     }
 
-    /// Hands over one or more whole lines, each with its newline. Never blocks on a threaded writer. `false`: the
-    /// file's bound was reached and the lines were dropped and counted.
+    /// Queues one or more whole lines, each with its newline. Never blocks on a threaded writer. `false`: the file's
+    /// bound was reached and the lines were dropped and counted.
     pub fn write(&self, lines: impl Into<Bytes>) -> bool {
         self.push(Chunk::Lines(lines.into()))
     }
 
-    /// The same for lines that are to be packed with gzip, at a level from 1 to 9, into a member of their own.
+    /// Queues lines that are to be compressed with gzip, at a level from 1 to 9, into a member of their own. `false`:
+    /// they were dropped and counted.
     pub fn write_packed(&self, lines: impl Into<Bytes>, level: u8) -> bool {
         self.push(Chunk::Packed(lines.into(), level))
     }
 
-    /// The same for messages to a syslog server, which stand one after the other in `messages`; each ends where `ends` says.
+    /// Queues messages to a syslog server, which stand one after the other in `messages`; each ends at its place in
+    /// `ends`.
     pub fn write_messages(&self, messages: impl Into<Bytes>, ends: &[usize]) {
         let messages = messages.into();
         let mut start = 0;
@@ -104,12 +106,13 @@ impl LogFile {
         }
     }
 
-    /// The same for lines that go to a file that they name; only the log called [`NAMED`](super::NAMED) takes them.
+    /// Queues lines for a file whose path they bring; only the log called [`NAMED`](super::NAMED) takes them. `false`:
+    /// they were dropped and counted.
     pub fn write_named(&self, to: Destination, lines: impl Into<Bytes>) -> bool {
         self.push(Chunk::Named(Box::new(to), lines.into()))
     }
 
-    /// Whether it sends messages to a syslog server.
+    /// Whether this log is sent to a syslog server.
     pub fn is_syslog(&self) -> bool {
         matches!(self.0.output.sink, Sink::Socket(_))
     }
@@ -134,7 +137,7 @@ impl LogFile {
         true
     }
 
-    /// Has the thread look at it.
+    /// Has the thread look at this file.
     fn schedule(&self) {
         if let Some(shared) = &self.0.shared
             && !self.0.scheduled.swap(true, Ordering::AcqRel)
@@ -143,14 +146,14 @@ impl LogFile {
         }
     }
 
-    /// Lines go to `fd` from now on (log reopening). Lines that wait go there too. The old descriptor is closed when
+    /// Has lines written to `fd` from now on, also those that wait (log reopening). The old descriptor is closed when
     /// the write that uses it ends.
     pub fn reopen(&self, fd: OwnedFd) {
         self.0.output.fd.store(Arc::new(fd));
     }
 
-    /// Whether so many bytes would be taken now, and not be dropped. Lines that nobody takes need not be made, but must be
-    /// [counted](LogFile::lose).
+    /// Whether so many bytes would be taken now, and not be dropped. Lines that would be dropped need not be made, but
+    /// have to be [counted](LogFile::lose).
     #[inline]
     pub fn has_room(&self, size: usize) -> bool {
         let waiting = self.0.waiting.load(Ordering::Relaxed);
@@ -169,27 +172,28 @@ impl LogFile {
         self.lost_in_all().saturating_sub(reported)
     }
 
-    /// Whether a write to it takes long, so that its lines wait while another thread goes on with the other logs.
+    /// Whether a write to this file takes long, so that its lines wait while another thread goes on with the other
+    /// logs.
     pub fn is_held_up(&self) -> bool {
         self.0.held_up.load(Ordering::Relaxed)
     }
 
-    /// Bytes that wait to be written.
+    /// The bytes that wait to be written.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many threads write logs, or are held up doing so, the one that stands by included.
+    /// The number of threads that write logs, or are held up doing so, including the one that stands by.
     pub fn threads(&self) -> usize {
         self.0.shared.as_ref().map_or(0, |shared| shared.threads())
     }
 
-    /// Whether both write to the same file.
+    /// Whether both handles are on the same file.
     pub(super) fn is(&self, other: &LogFile) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What to call it in an error log.
+    /// The file's name in an error log.
     pub(super) fn shown(&self) -> &str {
         if self.0.output.sink == Sink::Named { "files with variables in their paths" } else { &self.0.output.name }
     }
@@ -200,7 +204,7 @@ impl LogFile {
     }
 }
 
-/// Best effort: a process whose stderr is gone has nobody to tell.
+/// Writes to stderr as far as possible: if a process's stderr is gone, there is no other place to report that.
 pub(super) fn write_stderr(bytes: &[u8]) {
     use std::io::Write as _;
     let _ = std::io::stderr().lock().write_all(bytes);

@@ -1,4 +1,4 @@
-//! What the log thread knows and does: a turn for each log that has lines, again and again.
+//! The state and the work of the log thread: each log that has lines gets its turn, again and again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::named::{Destination, Failure, OpenFiles};
 use super::sink::{self, BATCH, Memories, SYSLOG, Sink, Written};
 use super::writer::{Command, Shared};
 
-/// How often at most it is said that files which lines name cannot be written.
+/// The shortest interval between two reports that files which lines name cannot be written.
 const NAMED_REPORT: Duration = Duration::from_secs(1);
 
-/// A log whose turn it is, with what was taken from its queue.
+/// A log that has its turn, with the items that were taken from its queue.
 pub(super) struct Job {
     file: LogFile,
     chunks: VecDeque<Bytes>,
     /// Its last write failed.
     retried: bool,
-    /// How many bytes more it may write before it is another log's turn.
+    /// How many bytes more the log may write before the next log gets its turn.
     budget: usize,
 }
 
@@ -34,43 +34,44 @@ struct Failed {
     retry: Instant,
 }
 
-/// What came of a call during which another thread has taken over.
+/// The result of a call during which another thread has taken over.
 pub(super) enum HandedIn {
-    /// Of writing.
+    /// The result of writing.
     Written(Job, Written),
-    /// Of writing lines that name their file.
+    /// The result of writing lines that name their file.
     Named(Job, OpenFiles, Named),
-    /// Of closing files that lines have named: when to come back for the next ones, and who waits for it.
+    /// The result of closing files that lines have named: when to come back for the next ones, and the caller that
+    /// waits for it.
     Closed(OpenFiles, Option<Instant>, Option<SyncSender<()>>),
 }
 
-/// Lines that name their file, and what came of writing them.
+/// Lines that name their file, and the result of writing them.
 pub(super) struct Named {
     to: Box<Destination>,
     lines: Bytes,
     result: Result<(), Failure>,
 }
 
-/// What one thread at a time has; the thread that takes over goes on with it.
+/// The state that one thread at a time has; a thread that takes over continues with it.
 pub(super) struct Keeper {
     failed: Vec<Failed>,
     /// Logs that other threads are held up with.
     held_up: Vec<LogFile>,
     memories: Memories,
-    /// Files that lines name. `None`: another thread is held up with one of them.
+    /// Files that lines name. `None`: another thread has them, and is held up with one of them.
     open: Option<OpenFiles>,
-    /// Logs whose turn comes when the files that lines name are there again.
+    /// Logs that get their turn when the files that lines name are available again.
     put_off: Vec<LogFile>,
     /// When files that are open but unused are to be closed.
     purge: Option<Instant>,
-    /// Who waits until these are closed, as soon as they are there again.
+    /// The callers that wait until these are closed, which happens when they are available again.
     close: Vec<SyncSender<()>>,
-    /// Who waits until all is written.
+    /// The callers that wait until everything is written.
     flush: Vec<SyncSender<()>>,
     stop: Option<SyncSender<()>>,
-    /// When it was last said that a named file cannot be written.
+    /// When it was last reported that a named file cannot be written.
     named_reported: Option<Instant>,
-    /// The minute in which it was last asked what the local time is.
+    /// The minute in which the local time was last asked for.
     minute: i64,
 }
 
@@ -92,11 +93,11 @@ impl Default for Keeper {
     }
 }
 
-/// What a call that may wait gave, and the keeper, unless another thread has it.
+/// The result of a call that may wait, and the keeper, unless another thread has it.
 type Lent<R> = (Option<Box<Keeper>>, R);
 
 impl Keeper {
-    /// One round over all that has something to do. `None`: another thread has the keeper, or all is over.
+    /// Does one round over all logs that have work. `None`: another thread has the keeper, or the writer has ended.
     pub(super) fn round(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<Keeper>> {
         let now = clock::now();
         if now.secs.div_euclid(60) != self.minute {
@@ -106,10 +107,10 @@ impl Keeper {
         while let Some(what) = shared.handed_in.pop() {
             self = self.take_back(shared, what)?;
         }
-        // Taken before the files are: whoever asked for a flush pushed their lines first.
+        // The command is taken before the files: a caller that asked for a flush has pushed its lines before.
         let command = shared.commands.pop();
-        // One round over what was dirty when it began, so that a file that is written without end does not keep
-        // the others (or a flush) waiting.
+        // The round covers only the files that had work when it began, so that a file that is written without end does
+        // not keep the others (or a flush) waiting.
         for _ in 0..shared.dirty.len() {
             let Some(file) = shared.dirty.pop() else { break };
             let has_its_turn = self.failed.iter().map(|failed| &failed.job.file).chain(&self.held_up);
@@ -144,7 +145,7 @@ impl Keeper {
         if hurry && self.is_done() { self.answer(shared) } else { Some(self) }
     }
 
-    /// Whether somebody waits until all is written, and it is.
+    /// Whether a caller waits until everything is written, and it is.
     fn is_done(&self) -> bool {
         self.held_up.is_empty() && self.put_off.is_empty() && (!self.flush.is_empty() || self.stop.is_some())
     }
@@ -166,7 +167,8 @@ impl Keeper {
         (shared.baton.take_up(ticket), result)
     }
 
-    /// A thread is held up with this log (`None`: with closing files that lines have named): the others go on.
+    /// Leaves out a log that a thread is held up with (`None`: with closing files that lines have named), so that the
+    /// others go on.
     pub(super) fn leave_out(&mut self, shared: &Shared, file: Option<LogFile>) {
         let Some(file) = file else { return };
         file.0.held_up.store(true, Ordering::Relaxed);
@@ -174,7 +176,7 @@ impl Keeper {
         self.held_up.push(file);
     }
 
-    /// The thread that was held up is done.
+    /// Takes back the result of a thread that was held up.
     fn take_back(mut self: Box<Self>, shared: &Arc<Shared>, what: HandedIn) -> Option<Box<Keeper>> {
         let mut back = |job: &Job| {
             let file = &job.file;
@@ -205,7 +207,7 @@ impl Keeper {
         }
     }
 
-    /// What had to wait for the files that lines name.
+    /// Does the work that had to wait for the files that lines name.
     fn open_is_back(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<Keeper>> {
         for done in std::mem::take(&mut self.close) {
             self = self.close_files(shared, Some(done))?;
@@ -216,7 +218,7 @@ impl Keeper {
         Some(self)
     }
 
-    /// Closes all files that lines have named if somebody waits for it, else those that are not used.
+    /// Closes all files that lines have named if a caller waits for that, else those that are not used.
     fn close_files(mut self: Box<Self>, shared: &Arc<Shared>, done: Option<SyncSender<()>>) -> Option<Box<Keeper>> {
         let Some(mut open) = self.open.take() else {
             self.close.extend(done);
@@ -243,7 +245,7 @@ impl Keeper {
         Some(keeper)
     }
 
-    /// Writes what waits for one log, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
+    /// Writes the items that wait for one log, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
     fn turn(mut self: Box<Self>, shared: &Arc<Shared>, mut job: Job) -> Option<Box<Keeper>> {
         let file = job.file.clone();
         let inner = &*file.0;
@@ -251,7 +253,7 @@ impl Keeper {
             self.put_off.push(file);
             return Some(self);
         }
-        // Cleared before the queue is looked at: a line pushed from now on schedules the file again.
+        // This is cleared before the queue is looked at: a line pushed from now on schedules the file again.
         inner.scheduled.swap(false, Ordering::AcqRel);
         loop {
             while job.chunks.len() < BATCH
@@ -261,7 +263,7 @@ impl Keeper {
                     Chunk::Lines(lines) => job.chunks.push_back(lines),
                     Chunk::Packed(lines, level) => {
                         let packed = pack(&lines, level);
-                        // What waits from here on are the packed ones; they may be longer, if there are few.
+                        // From here on the compressed bytes are the waiting ones; they may be longer, if there are few.
                         inner.waiting.fetch_add(packed.len(), Ordering::AcqRel);
                         inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
                         job.chunks.push_back(packed);
@@ -286,7 +288,7 @@ impl Keeper {
             }
             if !job.chunks.is_empty() {
                 let written = match inner.output.sink {
-                    // These never wait.
+                    // These sinks never wait.
                     Sink::Memory(_) | Sink::Socket(_) => {
                         sink::write_some(&inner.output, &mut job.chunks, &mut self.memories)
                     }
@@ -313,7 +315,7 @@ impl Keeper {
                 break;
             }
         }
-        // Nobody is told of a server that is gone, again and again, perhaps through that very server.
+        // An absent server is reported once, not again and again, perhaps through that very server.
         if inner.broken.load(Ordering::Relaxed) {
             return Some(self);
         }
@@ -329,7 +331,8 @@ impl Keeper {
         Some(self)
     }
 
-    /// Accounts for what was written. `None`: the log is to rest. The caller has so many handles on the log.
+    /// Accounts for bytes that were written. `None`: the log has to rest. `handles` is the number of handles on the log
+    /// that the caller has.
     fn settle(&mut self, shared: &Shared, mut job: Job, written: Written, handles: usize) -> Option<Job> {
         let inner = &*job.file.0;
         match written {
@@ -391,7 +394,8 @@ impl Job {
     }
 }
 
-/// One member of gzip (RFC 1952). Members stand one after the other in a file, and unpack as one text.
+/// Compresses lines to one member of gzip (RFC 1952). Members stand one after the other in a file, and unpack as one
+/// text.
 fn pack(lines: &[u8], level: u8) -> Bytes {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level.into()));

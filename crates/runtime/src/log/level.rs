@@ -1,26 +1,26 @@
-//! How important a line is, and how an error of the operating system is printed in it.
+//! Levels of importance of log lines, and the form in which they print an error of the operating system.
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Importance of a line; nginx's levels. A smaller number is more important.
+/// The importance of a line; nginx's levels. A smaller number is more important.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
-    /// The process cannot go on.
+    /// The process cannot continue.
     Emerg = 1,
-    /// Something that must not happen happened; an administrator should look.
+    /// An impossible event happened; an administrator should look.
     Alert,
     /// A serious condition.
     Crit,
-    /// A request failed through our side's or the system's fault. The default threshold of `error_log`.
+    /// A request failed because of this server or the system. The default threshold of `error_log`.
     Error,
     /// Something is suspicious but works.
     Warn,
     /// An event of normal operation worth knowing.
     Notice,
-    /// What clients did wrong, and other small talk.
+    /// Errors of clients, and other minor events.
     Info,
     /// Everything is logged.
     Debug,

@@ -1,10 +1,11 @@
 //! Logs that never stop an event loop.
 //!
 //! A [`LogFile`] takes finished lines (or whole buffers of lines) and returns at once. One thread of the process, the
-//! [`Writer`]'s, gathers what waits and writes it with `writev`. If a write takes long, another thread goes on with the other logs
-//! (at most [`MAX_LOG_THREADS`] in all). What waits for one file is bounded by [`MAX_WAITING`]
-//! bytes: beyond that lines are dropped and counted, and one line in the error log says how many once the file takes
-//! writes again. A full disk, an I/O error or a blocked pipe therefore costs lines, never a request.
+//! [`Writer`]'s, gathers the waiting lines and writes them with `writev`. If a write takes long, another thread goes on
+//! with the other logs (at most [`MAX_LOG_THREADS`] in all). The lines that wait for one file are bounded by
+//! [`MAX_WAITING`] bytes: beyond that, lines are dropped and counted, and one line in the error log reports their
+//! number once the file takes writes again. A full disk, an I/O error or a blocked pipe therefore costs lines, never a
+//! request.
 //!
 //! The master and `-t` have no loops to protect and want their lines on disk before they exit: a [`Writer`] made with
 //! [`Writer::direct`] has no thread and writes each line where it is called.

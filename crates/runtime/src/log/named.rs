@@ -1,5 +1,5 @@
-//! Files whose paths come with the lines, because they are made of variables. The log thread opens them, and keeps some of
-//! them open where it is told to.
+//! Files whose paths come with the lines, because they are made of variables. The log thread opens them, and keeps some
+//! of them open if that is configured.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -12,34 +12,34 @@ use rustix::fs::{Mode, OFlags};
 use super::level::Level;
 use super::sink::write_all;
 
-/// The most files that are kept open, whatever `max=` says: descriptors are limited too.
+/// The most files that are kept open, whatever the value of `max=`: descriptors are limited too.
 const MAX_OPEN: usize = 4096;
 
-/// `open_log_file_cache`: which files stay open.
+/// `open_log_file_cache`: the rule for files that stay open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Keep {
-    /// How many. What was used least recently is closed.
+    /// The number of files. The least recently used one is closed.
     pub max: usize,
-    /// Files that were not used for so long are closed.
+    /// A file that was not used for this long is closed.
     pub inactive: Duration,
-    /// Only files that were used so often within that time stay open longer.
+    /// Only files that were used this often within that time stay open longer.
     pub min_uses: u64,
-    /// How often it is looked whether the path still leads to the open file.
+    /// How often the path is checked for whether it still leads to the open file.
     pub valid: Duration,
 }
 
-/// Where lines go.
+/// The file that lines go to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     /// The file's path.
     pub path: Vec<u8>,
-    /// A folder without which the file is not made: the document root of the request.
+    /// A folder that has to exist for the file to be made: the document root of the request.
     pub root: Option<Vec<u8>>,
     /// Whether the file stays open.
     pub keep: Option<Keep>,
 }
 
-/// Why lines could not be written: the words for the error log.
+/// The reason why lines could not be written, in the words of the error log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("open() \"{0}\" failed ({err})", err = super::level::Errno(.1))]
@@ -51,7 +51,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// How serious it is to nginx.
+    /// The level that nginx gives this failure.
     pub(super) fn level(&self) -> Level {
         match self {
             Failure::Open(..) => Level::Crit,
@@ -108,13 +108,13 @@ impl OpenFiles {
         write_all(&file.fd, lines).map_err(failed)
     }
 
-    /// Closes what has not been used for long. Says when to come back, if anything is open.
+    /// Closes files that have not been used for long. Returns when to come back, if any file is open.
     pub(super) fn purge(&mut self, now: Instant) -> Option<Instant> {
         self.0.retain(|_, file| file.stays(now));
         self.0.values().map(|file| file.used.max(file.since) + file.keep.inactive).min()
     }
 
-    /// Closes all: logs are opened anew.
+    /// Closes all files: logs are reopened.
     pub(super) fn close_all(&mut self) {
         self.0.clear();
     }
@@ -140,7 +140,7 @@ impl Open {
         if now.saturating_duration_since(self.used) >= self.keep.inactive {
             return false;
         }
-        // It was used since, but not as often as it takes.
+        // The file was used since, but not often enough.
         let judged = now.saturating_duration_since(self.since) >= self.keep.inactive;
         !judged || self.uses >= self.keep.min_uses
     }

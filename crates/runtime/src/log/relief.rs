@@ -1,9 +1,10 @@
 //! Relief for the log thread: while a write takes long, another thread goes on with the other logs.
 //!
-//! Whoever writes the logs holds what there is to know about them, the [`Baton`]'s load. Before a call that may wait the thread lays
-//! it down, and takes it up again afterwards. A thread that stands by looks at it, once a second while logs are written and not
-//! at all otherwise; if it has been lying there for [`PATIENCE`], it takes it up and is the log thread from then on. The one that
-//! was held up hands in what came of its call when that ends, and stands by or ends in its turn.
+//! The log thread holds the state of all logs, the [`Baton`]'s load. Before a call that may wait the thread lays it
+//! down, and takes it up again afterwards. Another thread stands by and looks at it, once a second while logs are
+//! written and not at all otherwise; if the load has been lying there for [`PATIENCE`], that thread takes it up and is
+//! the log thread from then on. The thread that was held up hands in the result of its call when that ends, and then
+//! stands by or ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,20 +16,20 @@ use super::file::LogFile;
 /// How long a write may take before another thread goes on with the other logs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Threads for logs at most, those that are held up included. If all are, all logs wait.
+/// The most threads for logs, including those that are held up. If all of them are held up, all logs wait.
 pub const MAX_LOG_THREADS: usize = 8;
 
-/// What one thread at a time holds.
+/// The state that one thread at a time holds.
 pub(super) struct Baton<L> {
     inner: Mutex<Inner<L>>,
-    /// Threads there are, the one that stands by included. Changed by who has the lock; loops read it.
+    /// The number of threads, including the one that stands by. It is changed under the lock; loops read it.
     threads: AtomicUsize,
 }
 
 struct Inner<L> {
-    /// What was laid down, since when, and which log is written meanwhile.
+    /// The load that was laid down, since when, and the log that is being written meanwhile.
     lying: Option<(L, Instant, Option<LogFile>)>,
-    /// Counts how often it was laid down, so that nobody takes up what another one has laid down.
+    /// Counts how often the load was laid down, so that no thread takes up a load that another one has laid down.
     ticket: u64,
     standby: Standby,
     ended: bool,
@@ -36,29 +37,29 @@ struct Inner<L> {
 
 /// The thread that stands by.
 enum Standby {
-    /// There is none.
+    /// There is no such thread.
     Missing,
-    /// It sleeps until something is laid down.
+    /// It sleeps until the load is laid down.
     Asleep(Thread),
     /// It looks again after a while.
     Awake,
 }
 
-/// What the thread that stands by is to do.
+/// The next step of the thread that stands by.
 pub(super) enum Look<L> {
     /// Look again after so long.
     After(Duration),
-    /// Sleep until something is laid down.
+    /// Sleep until the load is laid down.
     Sleep,
-    /// Go on with this, while the thread that laid it down is held up with the log. With `true` another thread is to be started,
-    /// which stands by.
+    /// Continue with this load, while the thread that laid it down is held up with the log. With `true` another thread
+    /// has to be started, which stands by.
     TakeOver(L, Option<LogFile>, bool),
     /// The thread ends.
     End,
 }
 
 impl<L> Baton<L> {
-    /// One that the calling thread holds, or a thread that it starts.
+    /// A baton that is held by the calling thread, or by a thread that it starts.
     pub(super) fn new() -> Baton<L> {
         let inner = Inner { lying: None, ticket: 0, standby: Standby::Missing, ended: false };
         Baton { inner: Mutex::new(inner), threads: AtomicUsize::new(1) }
@@ -68,7 +69,7 @@ impl<L> Baton<L> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays it down for the time of a call that may wait.
+    /// Lays the load down for the time of a call that may wait.
     pub(super) fn lay_down(&self, load: L, file: Option<&LogFile>, now: Instant) -> u64 {
         let mut inner = self.inner();
         inner.lying = Some((load, now, file.cloned()));
@@ -80,7 +81,7 @@ impl<L> Baton<L> {
         inner.ticket
     }
 
-    /// Takes it up again, unless another thread has it.
+    /// Takes the load up again, unless another thread has it.
     pub(super) fn take_up(&self, ticket: u64) -> Option<L> {
         let mut inner = self.inner();
         if inner.ticket != ticket {
@@ -89,7 +90,7 @@ impl<L> Baton<L> {
         inner.lying.take().map(|(load, ..)| load)
     }
 
-    /// Asked by the thread that stands by.
+    /// Returns the next step of the thread that stands by.
     pub(super) fn look(&self, patience: Duration, now: Instant) -> Look<L> {
         let mut inner = self.inner();
         if inner.ended {
@@ -104,7 +105,7 @@ impl<L> Baton<L> {
             }
             Some(left) if !left.is_zero() => Look::After(left),
             Some(_) => {
-                // Nobody takes up this one.
+                // The ticket of the thread that is held up is no longer valid.
                 inner.ticket += 1;
                 let more = self.threads() < MAX_LOG_THREADS;
                 inner.standby = if more { Standby::Awake } else { Standby::Missing };
@@ -117,7 +118,8 @@ impl<L> Baton<L> {
         }
     }
 
-    /// A thread that is not needed any more asks whether it is to stand by; otherwise it ends, and is not counted from here on.
+    /// Whether a thread that is not needed any more has to stand by; otherwise it ends, and is not counted from here
+    /// on.
     pub(super) fn is_vacant(&self) -> bool {
         let mut inner = self.inner();
         let vacant = matches!(inner.standby, Standby::Missing) && !inner.ended;
@@ -130,14 +132,14 @@ impl<L> Baton<L> {
         vacant
     }
 
-    /// A thread that was to be started could not be.
+    /// Notes that a thread could not be started.
     pub(super) fn not_started(&self) {
         let mut inner = self.inner();
         self.threads.fetch_sub(1, Ordering::Relaxed);
         inner.standby = Standby::Missing;
     }
 
-    /// Whoever stands by ends.
+    /// Ends the thread that stands by.
     pub(super) fn end(&self) {
         let mut inner = self.inner();
         inner.ended = true;
@@ -153,7 +155,7 @@ impl<L> Baton<L> {
         inner.standby = Standby::Awake;
     }
 
-    /// How many threads there are.
+    /// The number of threads.
     pub(super) fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed)
     }

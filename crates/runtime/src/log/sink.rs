@@ -1,4 +1,4 @@
-//! Where the lines of a log go: what its name says, and how they are written there.
+//! The destinations of logs: their names, and how lines are written to them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -16,32 +16,32 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::level::Level;
 
-/// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next try.
+/// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long a socket whose reader is behind rests before the next try.
+/// How long a socket whose reader is behind rests before the next attempt.
 const SOCKET_RETRY: Duration = Duration::from_millis(10);
-/// Buffers given to one `writev`; well below IOV_MAX.
+/// The most buffers of one `writev`; well below IOV_MAX.
 pub(super) const BATCH: usize = 128;
 
-/// Names of logs that are sent to syslog begin with it: `syslog:unix:PATH` or `syslog:HOST:PORT`.
+/// The beginning of the names of logs that are sent to syslog: `syslog:unix:PATH` or `syslog:HOST:PORT`.
 pub const SYSLOG: &str = "syslog:";
-/// Names of logs that are kept in memory begin with it: `memory:BYTES`.
+/// The beginning of the names of logs that are kept in memory: `memory:BYTES`.
 pub const MEMORY: &str = "memory:";
 /// The name of the log that stands for all files whose paths have variables.
 pub const NAMED: &str = "variables:";
-/// What the memory of a log begins with, so that it is found in a core dump.
+/// The beginning of a log's memory, by which it is found in a core dump.
 const MARKER: &[u8] = b"freerun memory log: ";
-/// The largest log in memory.
+/// The largest log in memory, in bytes.
 pub const MAX_MEMORY: usize = 1 << 30;
 
-/// What sort of log a name stands for.
+/// The kind of log that a name stands for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sink {
     /// A file, a terminal or a pipe.
     File,
-    /// A socket that takes one message at a time; with the path of a Unix one, which can be connected anew.
+    /// A socket that takes one message at a time; a Unix socket, which can be connected anew, with its path.
     Socket(Option<PathBuf>),
-    /// The last so many bytes, kept in memory.
+    /// The last bytes, up to this number, kept in memory.
     Memory(usize),
     /// Files that are opened by name when a line comes for them.
     Named,
@@ -61,17 +61,17 @@ impl Sink {
     }
 }
 
-/// Where a log goes now.
+/// The present destination of a log.
 pub(super) struct Output {
     pub(super) name: String,
     pub(super) sink: Sink,
     pub(super) fd: ArcSwap<OwnedFd>,
 }
 
-/// A socket for the syslog server at this path. Where nobody listens it is not connected yet.
+/// A socket for the syslog server at this path. It is not connected yet if no server listens there.
 ///
 /// # Errors
-/// The system gives no socket.
+/// The system's error: no socket can be made.
 pub fn syslog_socket(path: &Path) -> io::Result<OwnedFd> {
     let socket = unconnected()?;
     // Sending tries again.
@@ -88,7 +88,7 @@ fn connect(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
     rustix::net::connect(socket, &SocketAddrUnix::new(path.as_os_str().as_bytes())?)
 }
 
-/// Why a message was not sent: the words for the error log.
+/// The reason why a message was not sent, in the words of the error log.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum Unsent {
     #[error("connect() failed ({err})", err = super::level::Errno(&(*.0).into()))]
@@ -98,7 +98,7 @@ pub(super) enum Unsent {
 }
 
 impl Unsent {
-    /// How serious it is to nginx.
+    /// The level that nginx gives this failure.
     pub(super) fn level(self) -> Level {
         match self {
             Unsent::Connect(_) => Level::Alert,
@@ -107,20 +107,20 @@ impl Unsent {
     }
 }
 
-/// What came of an attempt to write.
+/// The result of an attempt to write.
 pub(super) enum Written {
-    /// So many bytes of what was waiting have been dealt with.
+    /// So many of the waiting bytes have been dealt with.
     Some(usize),
-    /// Nobody took these; they are lost, and are for the caller to count.
+    /// These messages were not taken; they are lost, and the caller has to count them.
     Dropped {
-        /// How many bytes they have.
+        /// The number of their bytes.
         bytes: usize,
-        /// How many messages there are.
+        /// The number of messages.
         messages: usize,
-        /// Why nobody took them.
+        /// The reason why they were not taken.
         error: Unsent,
     },
-    /// Nothing at the moment: try again after so long.
+    /// Nothing can be written at the moment: try again after this time.
     Later(io::Error, Duration),
 }
 
@@ -153,7 +153,7 @@ impl Ring {
     }
 }
 
-/// Writes some of `chunks`, which are not empty, and takes it off their front.
+/// Writes some of `chunks`, which are not empty, and removes it from their front.
 pub(super) fn write_some(output: &Output, chunks: &mut VecDeque<Bytes>, memories: &mut Memories) -> Written {
     match &output.sink {
         Sink::File | Sink::Named => write_waiting(output, chunks),
@@ -170,7 +170,7 @@ pub(super) fn write_some(output: &Output, chunks: &mut VecDeque<Bytes>, memories
     }
 }
 
-/// Writes some of `chunks` to a file, which may have to wait, and takes it off their front.
+/// Writes some of `chunks` to a file, which may have to wait, and removes it from their front.
 pub(super) fn write_waiting(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
     match write_file(output, chunks) {
         Ok(written) => Written::Some(written),
@@ -178,7 +178,7 @@ pub(super) fn write_waiting(output: &Output, chunks: &mut VecDeque<Bytes>) -> Wr
     }
 }
 
-/// One `writev`.
+/// Writes chunks to a file with one `writev`.
 fn write_file(output: &Output, chunks: &mut VecDeque<Bytes>) -> io::Result<usize> {
     let fd = output.fd.load();
     let slices: Vec<IoSlice<'_>> = chunks.iter().take(BATCH).map(|chunk| IoSlice::new(chunk)).collect();
@@ -188,7 +188,7 @@ fn write_file(output: &Output, chunks: &mut VecDeque<Bytes>) -> io::Result<usize
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => break written,
             Err(Errno::INTR) => {}
-            // Somebody else's end of a pipe may have made it non-blocking.
+            // Another process that has the pipe may have made it non-blocking.
             Err(Errno::AGAIN) if !waited => {
                 waited = true;
                 let mut poll = [PollFd::new(&**fd, PollFlags::OUT)];
@@ -212,7 +212,8 @@ fn write_file(output: &Output, chunks: &mut VecDeque<Bytes>) -> io::Result<usize
     Ok(written)
 }
 
-/// A message for each chunk. What the server does not take because it is not there is dropped: it would be old news.
+/// Sends a message for each chunk. Messages that are not taken because the server is absent are dropped: later they
+/// would be out of date.
 fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
     let mut sent = 0;
     while let Some(message) = chunks.front() {
@@ -226,7 +227,7 @@ fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
                 return Written::Later(error.into(), SOCKET_RETRY);
             }
             Err(_) if sent > 0 => break,
-            // Too long for one message: the next one may be shorter.
+            // The message is too long; the next one may be shorter.
             Err(error @ Unsent::Send(Errno::MSGSIZE)) => {
                 let bytes = message.len();
                 chunks.pop_front();
@@ -253,7 +254,7 @@ pub(super) fn send(output: &Output, message: &[u8]) -> Result<(), Unsent> {
     match once(&output.fd.load()) {
         Ok(()) => Ok(()),
         Err(error @ (Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE)) => Err(Unsent::Send(error)),
-        // A datagram before this one was refused, or the server is another one now.
+        // An earlier datagram was refused, or another server is there now.
         Err(error) => {
             if let Sink::Socket(Some(path)) = &output.sink {
                 let socket = unconnected().map_err(|_| Unsent::Send(error))?;
@@ -268,7 +269,7 @@ pub(super) fn send(output: &Output, message: &[u8]) -> Result<(), Unsent> {
     }
 }
 
-/// Writes everything, waiting where it has to.
+/// Writes all bytes, and waits if necessary.
 pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
@@ -281,12 +282,12 @@ pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes at once, where there is no thread.
+/// Writes at once, if there is no thread.
 pub(super) fn write_now(output: &Output, bytes: &[u8]) -> bool {
     match &output.sink {
         Sink::File => write_all(&output.fd.load(), bytes).is_ok(),
         Sink::Socket(_) => send(output, bytes).is_ok(),
-        // A process without loops has nothing to remember.
+        // A process without loops keeps no log in memory.
         Sink::Memory(_) | Sink::Named => true,
     }
 }

@@ -11,14 +11,14 @@ pub const FACILITIES: [&str; 24] = [
     "audit", "alert", "cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
-/// What all messages of a log begin with.
+/// The beginning of all messages of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Number of the facility, an index of [`FACILITIES`].
     pub facility: u8,
     /// The program's name in the message.
     pub tag: String,
-    /// Whether the host's name is in it.
+    /// Whether the message has the host's name.
     pub hostname: bool,
 }
 

@@ -24,16 +24,16 @@ use super::sink::{Output, Sink};
 /// [`Writer::shutdown`] or the end of the process.
 #[derive(Clone)]
 pub struct Writer {
-    /// `None`: direct.
+    /// `None`: a writer without a thread.
     shared: Option<Arc<Shared>>,
     files: Arc<Mutex<HashMap<String, Weak<Inner>>>>,
 }
 
-/// What producers and the thread share. Loops touch only lock-free parts of it.
+/// The state that producers and the thread share. Loops touch only lock-free parts of it.
 pub(super) struct Shared {
     pub(super) dirty: SegQueue<LogFile>,
     pub(super) commands: SegQueue<Command>,
-    /// What threads that were held up have to tell; as many as there are threads at most.
+    /// The results of threads that were held up; as many as there are threads at most.
     pub(super) handed_in: SegQueue<HandedIn>,
     sleeping: AtomicBool,
     thread: ArcSwapOption<Thread>,
@@ -53,12 +53,12 @@ pub(super) enum Command {
 }
 
 impl Shared {
-    /// How many threads write logs, or are held up doing so, the one that stands by included.
+    /// The number of threads that write logs, or are held up doing so, including the one that stands by.
     pub(super) fn threads(&self) -> usize {
         self.baton.threads()
     }
 
-    /// Tells what came of a call whose end another thread did not wait for.
+    /// Hands in the result of a call whose end another thread did not wait for.
     pub(super) fn hand_in(&self, what: HandedIn) {
         self.handed_in.push(what);
         self.wake();
@@ -70,7 +70,8 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // Pairs with the fence in `idle`: either the thread sees what was pushed, or we see that it sleeps.
+        // This pairs with the fence in `idle`: either the thread sees the pushed item, or this sees that the thread
+        // sleeps.
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed)
             && self.sleeping.swap(false, Ordering::AcqRel)
@@ -82,7 +83,7 @@ impl Shared {
 }
 
 impl Writer {
-    /// Starts the writing thread, and one that stands by. An error only if the system gives no thread.
+    /// Starts the writing thread, and one that stands by. Fails only if no thread can be made.
     pub fn start() -> io::Result<Writer> {
         Writer::start_with(PATIENCE)
     }
@@ -114,7 +115,7 @@ impl Writer {
         Writer { shared: None, files: Arc::default() }
     }
 
-    /// The file called `name`, writing to `fd`. If a file of that name is in use already, it is that one and its
+    /// The file called `name`, writing to `fd`. If a file of that name is in use already, that one is returned and its
     /// descriptor is replaced: all generations write to the same place.
     pub fn file(&self, name: &str, fd: OwnedFd) -> LogFile {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,29 +151,30 @@ impl Writer {
         files.get(name).and_then(Weak::upgrade).map(LogFile)
     }
 
-    /// How many threads write logs, or are held up doing so, the one that stands by included.
+    /// The number of threads that write logs, or are held up doing so, including the one that stands by.
     pub fn threads(&self) -> usize {
         self.shared.as_ref().map_or(0, |shared| shared.threads())
     }
 
-    /// Where the writer reports its own troubles: failed writes, dropped lines.
+    /// Sets the log to which the writer reports its own errors: failed writes, dropped lines.
     pub fn report_to(&self, log: ErrorLog) {
         if let Some(shared) = &self.shared {
             shared.report.store(Some(Arc::new(log)));
         }
     }
 
-    /// Waits until what was queued before is written, at most `limit`. `false`: time ran out. Not for loops.
+    /// Waits until the lines that were queued before are written, at most for `limit`. `false`: time ran out. Not for
+    /// loops.
     pub fn flush(&self, limit: Duration) -> bool {
         self.ask(Command::Flush, limit)
     }
 
-    /// Writes what waits, at most for `limit`, and ends the thread. Lines logged later are lost.
+    /// Writes the waiting lines, at most for `limit`, and ends the thread. Lines that are logged later are lost.
     pub fn shutdown(&self, limit: Duration) -> bool {
         self.ask(Command::Stop, limit)
     }
 
-    /// Closes the files that lines have named, so that they are opened anew. Waits as [`Writer::flush`] does.
+    /// Closes the files that lines have named, so that they are opened anew. Waits like [`Writer::flush`].
     pub fn close_named(&self, limit: Duration) -> bool {
         self.ask(Command::CloseNamed, limit)
     }
@@ -194,7 +196,7 @@ fn relieve(shared: &Arc<Shared>) {
     }
 }
 
-/// What the threads do: write logs or stand by, until they are not needed any more.
+/// The body of the threads: write logs or stand by, until the thread is not needed any more.
 fn work(shared: &Arc<Shared>, mut keeper: Option<Box<Keeper>>) {
     loop {
         let Some(mut kept) = keeper.take().or_else(|| stand_by(shared)) else { return };
@@ -208,14 +210,14 @@ fn work(shared: &Arc<Shared>, mut keeper: Option<Box<Keeper>>) {
     }
 }
 
-/// Stands by until a write takes too long. `None`: it is over.
+/// Stands by until a write takes too long. `None`: the writer has ended.
 fn stand_by(shared: &Arc<Shared>) -> Option<Box<Keeper>> {
     loop {
         match shared.baton.look(shared.patience, Instant::now()) {
             Look::After(time) => std::thread::sleep(time),
             Look::Sleep => {
                 std::thread::park();
-                // What was laid down just now has all the time it may have.
+                // A load that was laid down just now gets all of its time.
                 std::thread::sleep(shared.patience);
             }
             Look::TakeOver(mut keeper, file, more) => {

@@ -1,7 +1,7 @@
 //! Event loops: one thread each, with tasks of its own that never leave it, every poll of a task timed.
 //!
-//! A loop polls what is ready ([`tasks`]), asks the kernel for events ([`events`](crate::events)), and looks whose time
-//! has come ([`deadline`](crate::deadline)): `loops/run.rs`.
+//! A loop polls the tasks that are ready ([`tasks`]), asks the kernel for events ([`events`](crate::events)), and wakes
+//! the tasks whose deadlines have passed ([`deadline`](crate::deadline)): `loops/run.rs`.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ use crate::{tasks, turn};
 
 mod run;
 
-/// What a loop is told from outside. Jobs run on the loop's thread, in order.
+/// A job for a loop from outside. Jobs run on the loop's thread, in order.
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// One more than the highest number of a loop.
@@ -39,7 +39,7 @@ pub fn index() -> Option<usize> {
     INDEX.get()
 }
 
-/// How many loops there are: those started in this process, one that has ended included.
+/// The number of loops that were started in this process, including those that have ended.
 pub fn count() -> usize {
     COUNT.load(Relaxed)
 }
@@ -66,13 +66,13 @@ pub async fn yield_now() {
     .await;
 }
 
-/// For what could go on without end, such as reading from a peer that is as fast as this loop: after so much of it that others
-/// have waited long enough, they have their turn.
+/// Limits work that could go on without end, such as reading from a peer that is as fast as this loop: when this task
+/// has done so much that the others have waited long enough, they get their turn.
 pub async fn consume_budget() {
     poll_fn(poll_budget).await;
 }
 
-/// As [`consume_budget`], in a poll.
+/// Polls the budget of [`consume_budget`]: pending when other tasks are to get their turn.
 pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     if !turn::has_budget() && tasks::on_a_loop() {
         context.waker().wake_by_ref();
@@ -87,7 +87,7 @@ pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
 pub struct LoopHandle {
     /// Number of the loop, from 0.
     pub index: usize,
-    /// Its figures.
+    /// The loop's figures.
     pub stats: Arc<LoopStats>,
     jobs: mpsc::UnboundedSender<Message>,
     thread: Option<JoinHandle<()>>,
@@ -112,7 +112,8 @@ impl LoopHandle {
         let (made, is_made) = oneshot::channel();
         let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
             if let Some(cpus) = cpus {
-                // A mask without a usable processor leaves the thread where it was, as with nginx; the master warned.
+                // With a mask without a usable processor the thread stays as it was, as with nginx; the master has
+                // warned.
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
             }
             let running = match Running::new(thread_stats) {
@@ -130,7 +131,7 @@ impl LoopHandle {
     /// Has the loop run `job` on its thread. `false` when the loop has ended.
     ///
     /// The queue has no bound of its own: only the control thread (reloads) and the rescue of connections use it, and
-    /// both are bounded themselves.
+    /// both bound their jobs.
     pub fn tell(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.jobs.send(Message::Job(Box::new(job))).is_ok()
     }
@@ -156,7 +157,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// As [`LoopHandle::tell`].
+    /// Has the loop run `job` on its thread, like [`LoopHandle::tell`].
     pub fn tell(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.jobs.send(Message::Job(Box::new(job))).is_ok()
     }
@@ -187,7 +188,7 @@ mod tests {
         handle.tell(move || {
             spawn(9, "first step", async move {
                 note(9, "hog");
-                // A task that holds the loop, as a blocking call would.
+                // This task holds the loop, as a blocking call would.
                 let start = Instant::now();
                 while start.elapsed() <= STALL {
                     std::hint::spin_loop();
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(activity, Activity { connection: 9, step: "hog" });
         let stats = handle.stats.clone();
         handle.stop();
-        // A machine that is busy with something else may make one of the second poll; each is told once.
+        // On a busy machine the second poll may be a stall, too; each is reported once.
         assert_eq!(stats.stalls.get(), 1 + reports.try_iter().count() as u64);
         assert_eq!(stats.polls.snapshot().count(), 2);
         assert_eq!(stats.in_poll_for(), Duration::ZERO);
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn reads_that_bring_much_work_are_fewer_in_a_turn() {
-        // How many reads in a row there are before others have their turn.
+        // The number of reads in a row before other tasks get their turn.
         let in_a_row = |framing: usize| {
             block_on(async move {
                 yield_now().await;
@@ -249,7 +250,7 @@ mod tests {
         });
         for number in 0..CALLS {
             ask.send(number).unwrap();
-            // The loop sleeps, or is about to, or has not yet begun to.
+            // The loop sleeps, is about to sleep, or has not yet begun to.
             if number % 3 > 0 {
                 assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(number - u32::from(number % 3 == 1)));
             }

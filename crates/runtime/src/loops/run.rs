@@ -1,6 +1,7 @@
-//! A loop's course: tasks that are ready are polled, the kernel is asked for events, and what waited for them is woken.
+//! The course of a loop: it polls the tasks that are ready, asks the kernel for events, and wakes the tasks that waited
+//! for them.
 //!
-//! When nobody is ready it waits in epoll_wait(2): for an event, the next deadline, or a call from another thread.
+//! If no task is ready, it waits in epoll_wait(2): for an event, the next deadline, or a call from another thread.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -24,8 +25,9 @@ thread_local! {
     static AFTER_EVENTS: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How long tasks are polled before the kernel is asked for events, in nanoseconds: with a thousand connections that all have
-/// something to do, a new request has to be seen. While only tasks at long work are ready it is asked after each turn of them.
+/// How long tasks are polled before the kernel is asked for events, in nanoseconds: a new request has to be noticed
+/// even if a thousand connections have work. While only tasks at long work are ready, the kernel is asked after each
+/// turn of them.
 pub const UNASKED: u64 = 1_000_000;
 
 /// The loop of this thread, which ends with it.
@@ -84,7 +86,7 @@ impl Running {
     /// Asks the kernel for events, and waits for one until a moment comes, in nanoseconds since [`epoch`](super::epoch); `None`: without end.
     fn ask(&self, told: &mut Vec<epoll::Event>, until: Option<u64>) {
         let timeout = until.map(|until| {
-            // Whole milliseconds, and never too few: deadlines that are close together come at once.
+            // The time is in whole milliseconds, rounded up: deadlines that are close together come at once.
             let millis = until.saturating_sub(nanos()).div_ceil(1_000_000).min(LONGEST);
             Timespec { tv_sec: (millis / 1000) as i64, tv_nsec: (millis % 1000 * 1_000_000) as i64 }
         });
@@ -97,7 +99,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // What they wait for is taken away when they have gone.
+        // The objects that tasks wait for are torn down after the tasks.
         tasks::tear_down();
         AFTER_EVENTS.with_borrow_mut(Vec::clear);
         events::set_up(None);
@@ -106,7 +108,7 @@ impl Drop for Running {
     }
 }
 
-/// Longest wait, in milliseconds: what fits the timeout of epoll_wait(2).
+/// The longest wait in milliseconds, which fits the timeout of epoll_wait(2).
 const LONGEST: u64 = 1 << 30;
 
 /// Runs a future on a loop of this thread that ends with it: for tests and examples, which have no [`LoopHandle`](super::LoopHandle).
@@ -117,7 +119,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
     Ok(Running::new(Arc::default())?.run(future))
 }
 
-/// Lets the others have their turn until the kernel was asked for events; nobody waits for one then.
+/// Lets the other tasks have their turn until the kernel was asked for events, which does not wait for one then.
 pub async fn after_events() {
     let mut asked = false;
     poll_fn(|context| {
@@ -130,7 +132,8 @@ pub async fn after_events() {
     .await;
 }
 
-/// Wakes the task when the kernel was asked for events; nobody waits for one then. Elsewhere than on a loop, at once.
+/// Wakes the task when the kernel was asked for events, which does not wait for one then. On other threads than a
+/// loop's, wakes it at once.
 pub fn wake_after_events(context: &Context<'_>) {
     match tasks::on_a_loop() {
         true => AFTER_EVENTS.with_borrow_mut(|after| after.push(context.waker().clone())),

@@ -1,4 +1,4 @@
-//! The mounts of the namespace, and what has been learned of each: which probe it answers, how it has behaved.
+//! The mounts of the namespace, and the record of each: the probe that it supports, and its behaviour so far.
 //!
 //! The table comes from `/proc/self/mountinfo` (proc_pid_mountinfo(5)) and is read again by a thread of its own when
 //! the kernel says that it changed. Loops read it without a lock.
@@ -21,7 +21,7 @@ pub use state::{Density, Mount, MountStatus, Rung, STALL};
 pub use table::{MAX_LEARNED, MAX_MOUNTS, Table};
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
-/// What is read of the mount table at most; [`MAX_MOUNTS`] lines of usual length fit well.
+/// How many bytes of the mount table are read at most; [`MAX_MOUNTS`] lines of usual length fit well.
 const MAX_MOUNTINFO: usize = 4 << 20;
 /// How often the watching thread looks whether it is still needed, in seconds.
 const WATCH_TICK: i64 = 2;
@@ -33,8 +33,8 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Reads the table and starts the thread that watches it. Without `/proc` the table stays empty, and what is asked
-    /// of it is learned file by file.
+    /// Reads the table and starts the thread that watches it. Without `/proc` the table stays empty, and mounts are
+    /// learned file by file.
     ///
     /// # Errors
     /// The thread cannot be made.
@@ -74,7 +74,7 @@ impl Mounts {
         self.get(dev).unwrap_or(mount)
     }
 
-    /// Takes over a changed mount table; mounts that stay keep what was learned of them.
+    /// Takes over a changed mount table; mounts that stay keep their record.
     pub fn replace(&self, mountinfo: &[u8]) {
         let fresh = Table::parse(mountinfo);
         self.table.rcu(|old| fresh.inheriting(old));
@@ -105,7 +105,7 @@ fn watch(mounts: &Weak<Mounts>) {
     freerun_sys::signals::block_all();
     let Ok(file) = rustix::fs::open(MOUNTINFO, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return };
     let tick = Timespec { tv_sec: WATCH_TICK, tv_nsec: 0 };
-    // What changed between the first reading and the opening of this descriptor is seen now.
+    // Changes between the first reading and the opening of this descriptor are noticed now.
     let mut changed = true;
     loop {
         let Some(mounts) = mounts.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! What is known of one mount: the probe that it answers, how densely its files must be probed, how it behaved.
+//! The record of one mount: the probe that it supports, how densely its files must be probed, how it behaved.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -10,22 +10,22 @@ use crate::stats::Counter;
 /// An inline operation that took longer than this has waited after all.
 pub const STALL: Duration = Duration::from_millis(20);
 /// Stalls are counted in windows of this length: [`MANY_STALLS`] in one demote a mount, or two if that is one in
-/// [`HITS_A_STALL`] of its inline operations. A probe that lies is found out by either; a page that was evicted between
-/// the probe and the use (once in tens of thousands of operations on a machine short of memory) must not send all
-/// cached files of the mount to the pool.
+/// [`HITS_A_STALL`] of its inline operations. Either of these finds out an unreliable probe; a page that was evicted
+/// between the probe and the use (once in tens of thousands of operations on a machine short of memory) must not send
+/// all cached files of the mount to the pool.
 pub const STALL_WINDOW: Duration = Duration::from_secs(10);
 /// See [`STALL_WINDOW`].
 pub const MANY_STALLS: u64 = 20;
 /// See [`STALL_WINDOW`].
 pub const HITS_A_STALL: u64 = 100;
-/// How long a demoted mount goes to the pool every time.
+/// How long all operations on a demoted mount go to the pool.
 pub const DEMOTION: Duration = Duration::from_secs(60);
 
-/// How long nobody waits for access times where one was not written.
+/// How long access times are taken for unchanging after a read has not written one.
 const NO_ATIME: Duration = Duration::from_secs(60);
 
-/// Bytes (or [`WARM_PROBES`]) found warm without a miss after which a mount is probed less densely; the last step needs
-/// as much again.
+/// The bytes (or [`WARM_PROBES`]) found warm without a miss after which a mount is probed less densely; the last step
+/// needs as much again.
 pub const WARM_BYTES: u64 = 64 << 20;
 /// See [`WARM_BYTES`].
 pub const WARM_PROBES: u64 = 4096;
@@ -33,22 +33,22 @@ pub const WARM_PROBES: u64 = 4096;
 /// After a miss, a mount is probed densely for at least this time, in milliseconds, however much is found warm.
 pub const COOL_MS: u64 = 1000;
 
-/// How it can be found out whether file data is in memory, best first.
+/// The ways to find out whether file data is in memory, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rung {
-    /// Needs no probe: the file system is memory.
+    /// No probe is needed: the file system is memory.
     Memory,
-    /// `preadv2(2)` with `RWF_NOWAIT`: exact, asks for no rights.
+    /// `preadv2(2)` with `RWF_NOWAIT`: exact, and needs no permissions.
     Nowait,
-    /// `mincore(2)` of a mapping: exact for files the process owns or may write, the pool for others.
+    /// `mincore(2)` of a mapping: exact for files that the process owns or may write; other files go to the pool.
     Mincore,
-    /// No probe works: always the pool.
+    /// No probe works: everything goes to the pool.
     Pool,
 }
 
 impl Rung {
-    /// Its name in the status.
+    /// The rung's name in the status.
     pub fn name(self) -> &'static str {
         match self {
             Rung::Memory => "memory",
@@ -68,21 +68,21 @@ impl Rung {
     }
 }
 
-/// How far apart the pages probed may lie.
+/// The density of the probed pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Density {
-    /// Each page: there was a miss not long ago.
+    /// Every page is probed: there was a miss not long ago.
     Dense,
-    /// Each 64 KiB.
+    /// One page in 64 KiB is probed.
     Medium,
-    /// Each 512 KiB: the mount is warm. A probe costs 0.7 µs, so that 4 MB, which take 170 µs or more to send, are
-    /// probed for 3 % of that.
+    /// One page in 512 KiB is probed: the mount is warm. A probe costs 0.7 µs, so that 4 MB, which take 170 µs or more
+    /// to send, are probed for 3 % of that.
     Sparse,
 }
 
 impl Density {
-    /// Distance of the probes in bytes, for a page size.
+    /// The distance of the probes in bytes, for a page size.
     pub fn step(self, page: u64) -> u64 {
         match self {
             Density::Dense => page,
@@ -91,7 +91,7 @@ impl Density {
         }
     }
 
-    /// Its name in the status.
+    /// The density's name in the status.
     pub fn name(self) -> &'static str {
         match self {
             Density::Dense => "dense",
@@ -119,7 +119,7 @@ pub struct Mount {
     window_stalls: AtomicU64,
     window_hits: AtomicU64,
     demoted_until: AtomicU64,
-    /// Whether a read writes the access time of a file when that is due, and when to believe it again.
+    /// Whether a read writes the access time of a file when that is due, and when to assume it again.
     relatime: AtomicBool,
     no_atime_until: AtomicU64,
     pub(crate) hits: Counter,
@@ -167,12 +167,12 @@ impl Mount {
         Mount::new(dev, String::new(), name.to_owned(), class)
     }
 
-    /// Its device number, as `st_dev` shows it.
+    /// The device number, as in `st_dev`.
     pub fn dev(&self) -> u64 {
         self.dev
     }
 
-    /// Where it is mounted; of several places the last one; empty for one that is not in the mount table.
+    /// The place where it is mounted; of several places the last one; empty for a mount that is not in the mount table.
     pub fn point(&self) -> &str {
         &self.point
     }
@@ -187,7 +187,7 @@ impl Mount {
         self.class
     }
 
-    /// Its options are these now.
+    /// Sets whether the mount has the option `relatime`.
     pub(super) fn set_relatime(&self, relatime: bool) {
         self.relatime.store(relatime, Relaxed);
     }
@@ -201,7 +201,7 @@ impl Mount {
         self.class == Class::Local && self.is_relatime() && now_ms >= self.no_atime_until.load(Relaxed)
     }
 
-    /// An access time was due, and a read has not written it: that is not expected again for a while.
+    /// Notes that an access time was due, and a read has not written it: for a while that is not expected again.
     pub(crate) fn atime_stood_still(&self, now_ms: u64) {
         self.no_atime_until.store(now_ms + NO_ATIME.as_millis() as u64, Relaxed);
     }
@@ -215,13 +215,13 @@ impl Mount {
         now_ms < self.demoted_until.load(Relaxed)
     }
 
-    /// A probe turned out not to exist here: from now on the next one is used.
+    /// Steps down from a probe that turned out not to exist here: from now on the next one is used.
     pub(crate) fn step_down(&self, failed: Rung) {
         let next = match failed {
             Rung::Memory | Rung::Mincore | Rung::Pool => Rung::Pool,
             Rung::Nowait => Rung::Mincore,
         };
-        // A rung only goes down; another thread may have found out more meanwhile.
+        // The rung only goes down; another thread may have found out more meanwhile.
         self.rung.fetch_max(next as u8, Relaxed);
     }
 
@@ -234,13 +234,13 @@ impl Mount {
         }
     }
 
-    /// As if so much had been found warm.
+    /// Sets the density, as if the bytes for it had been found warm.
     #[cfg(test)]
     pub(crate) fn set_density(&self, density: Density) {
         self.density.store(density as u8, Relaxed);
     }
 
-    /// A probe found something missing.
+    /// Notes that a probe found a page missing.
     pub(crate) fn missed(&self, now_ms: u64) {
         self.misses.add();
         self.cooled(now_ms);
@@ -253,7 +253,7 @@ impl Mount {
         self.density.store(Density::Dense as u8, Relaxed);
     }
 
-    /// `probes` probes found `bytes` bytes warm.
+    /// Notes that `probes` probes found `bytes` bytes warm.
     pub(crate) fn found_warm(&self, bytes: u64, probes: u64, now_ms: u64) {
         let density = self.density.load(Relaxed);
         if density >= Density::Sparse as u8 || now_ms.saturating_sub(self.last_miss.load(Relaxed)) < COOL_MS {
@@ -264,19 +264,19 @@ impl Mount {
         if bytes >= WARM_BYTES || probes >= WARM_PROBES {
             self.clean_bytes.store(0, Relaxed);
             self.clean_probes.store(0, Relaxed);
-            // Fails if a miss (or another thread's step) came between: then that counts.
+            // This fails if a miss (or another thread's step) came between: then that counts.
             let _ = self.density.compare_exchange(density, density + 1, Relaxed, Relaxed);
         }
     }
 
-    /// Whether it has stalled not long ago, so that the next stall is to be looked at closely.
+    /// Whether the mount has stalled not long ago, so that the next stall is examined closely.
     pub(crate) fn is_suspect(&self, now_ms: u64) -> bool {
         let began = self.window_ms.load(Relaxed);
         began != 0 && now_ms.saturating_sub(began) <= STALL_WINDOW.as_millis() as u64
     }
 
-    /// An inline operation took longer than [`STALL`]. `waited` says whether the thread has waited, or was only not let
-    /// run, if that is known. Returns whether this counts as a stall.
+    /// Notes that an inline operation took longer than [`STALL`]. `waited` says whether the thread has waited, or was
+    /// only not scheduled, if that is known. Returns whether this counts as a stall.
     pub(crate) fn stalled(&self, now_ms: u64, waited: Option<bool>) -> bool {
         if waited == Some(false) {
             return false;
@@ -304,7 +304,7 @@ impl Mount {
         self.hits.get() + self.misses.get() + self.pooled.get() + self.stalls.get() > 0
     }
 
-    /// Its figures.
+    /// The figures of the mount.
     pub fn status(&self, now_ms: u64) -> MountStatus {
         MountStatus {
             point: self.point.clone(),
@@ -325,26 +325,26 @@ impl Mount {
 /// Figures of a mount, read one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountStatus {
-    /// Where it is mounted; empty if it is not in the mount table.
+    /// The place where it is mounted; empty if it is not in the mount table.
     pub point: String,
-    /// The type of its file system.
+    /// The type of the file system.
     pub fs_type: String,
-    /// Its device number.
+    /// The device number.
     pub dev: u64,
-    /// The probe in use; [`Rung::Pool`] while it is demoted.
+    /// The probe in use; [`Rung::Pool`] while the mount is demoted.
     pub rung: Rung,
-    /// Whether it goes to the pool because inline operations stalled.
+    /// Whether the mount is demoted to the pool because inline operations stalled.
     pub demoted: bool,
-    /// How densely it is probed.
+    /// The density of the probes.
     pub density: Density,
-    /// Operations done inline after a probe.
+    /// Operations that were done inline after a probe.
     pub hits: u64,
-    /// Probes that found something missing.
+    /// Probes that found a page missing.
     pub misses: u64,
-    /// Operations done by a pool.
+    /// Operations that were done by a pool.
     pub pooled: u64,
     /// Inline operations that took longer than [`STALL`].
     pub stalls: u64,
-    /// How often it was demoted.
+    /// How often the mount was demoted.
     pub demotions: u64,
 }

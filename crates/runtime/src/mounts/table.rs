@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::{Class, Mount};
 
-/// Mounts that are remembered; files of the others go to the pool.
+/// The number of mounts that are remembered; files of other mounts go to the pool.
 pub const MAX_MOUNTS: usize = 4096;
-/// Devices remembered that are not in the mount table (subvolumes); files of the others go to the pool.
+/// The number of devices that are remembered though they are not in the mount table (subvolumes); files of others go to
+/// the pool.
 pub const MAX_LEARNED: usize = 1024;
 
 /// The mounts at one moment.
@@ -21,14 +22,15 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads the text; lines that are not understood are left out.
+    /// Reads the text; lines that cannot be read are left out.
     pub fn parse(mountinfo: &[u8]) -> Table {
         let mut table = Table::default();
         let mut points: HashMap<Vec<u8>, Arc<Mount>> = HashMap::new();
         for line in mountinfo.split(|&byte| byte == b'\n') {
             let Some(line) = Line::parse(line) else { continue };
             let class = Class::of(&line.fs_type);
-            // Also for those beyond the bound: a path must not be taken for local because its mount was not remembered.
+            // This also covers mounts beyond the bound: a path must not be taken for local because its mount was not
+            // remembered.
             table.watchful |= !class.opens_inline();
             if points.len() >= MAX_MOUNTS {
                 table.watchful = true;
@@ -38,19 +40,20 @@ impl Table {
                 let point = String::from_utf8_lossy(&line.point).into_owned();
                 Arc::new(Mount::new(line.dev, point, line.fs_type, class))
             });
-            // Of several mounts of a device, one is enough.
+            // If a device has several mounts, one with the option is enough.
             mount.set_relatime(mount.is_relatime() || line.relatime);
             // A later mount hides an earlier one at the same place.
             points.insert(line.point, mount.clone());
         }
-        // Without a mount table nothing is known of any path.
+        // Without a mount table no mount of any path is known.
         table.watchful |= points.is_empty();
         table.by_path = points.into_iter().collect();
         table.by_path.sort_unstable_by_key(|(point, _)| std::cmp::Reverse(point.len()));
         table
     }
 
-    /// This table with what `old` knows of the mounts that are in both, and with what was learned besides.
+    /// This table with the records of `old` for the mounts that are in both, and with the devices that were learned in
+    /// addition.
     pub(super) fn inheriting(&self, old: &Table) -> Table {
         let mut table = self.clone();
         for (dev, mount) in &mut table.by_dev {
@@ -91,7 +94,7 @@ impl Table {
         self.by_dev.get(&dev)
     }
 
-    /// The mount with the longest mount point above an absolute path. Links on the way are not followed.
+    /// The mount with the longest mount point above an absolute path. Symbolic links on the way are not followed.
     pub fn of_path(&self, path: &[u8]) -> Option<&Arc<Mount>> {
         let above = |point: &[u8]| {
             path.strip_prefix(point)
@@ -100,7 +103,7 @@ impl Table {
         self.by_path.iter().find(|(point, _)| above(point)).map(|(_, mount)| mount)
     }
 
-    /// Whether there is any mount where opening a file may wait although its path is in the lookup cache.
+    /// Whether there is a mount on which opening a file may wait although its path is in the lookup cache.
     pub fn watchful(&self) -> bool {
         self.watchful
     }
@@ -119,7 +122,7 @@ struct Line {
 }
 
 impl Line {
-    /// `36 35 98:0 /root /point rw,noatime shared:1 … - ext4 /dev/root rw`
+    /// Parses a line such as `36 35 98:0 /root /point rw,noatime shared:1 … - ext4 /dev/root rw`.
     fn parse(line: &[u8]) -> Option<Line> {
         let mut fields = line.split(|&byte| byte == b' ').skip(2);
         let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;

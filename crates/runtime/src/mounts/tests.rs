@@ -1,4 +1,4 @@
-//! The mount table from text, and what a mount remembers.
+//! Tests of the mount table from text, and of the records of mounts.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn only_mounts_that_may_wait_make_the_table_watchful() {
     assert!(!Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - tmpfs t rw\n").watchful());
     assert!(Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - autofs t rw\n").watchful());
     assert!(Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - unheard_of t rw\n").watchful());
-    // Nothing is known at all.
+    // Nothing is known here.
     assert!(Table::parse(b"").watchful());
 }
 
@@ -197,7 +197,7 @@ fn stalls_demote_only_when_two_come_close_together() {
     assert!(mount.stalled(1, None));
     assert!(mount.is_suspect(1 + window) && !mount.is_suspect(2 + window));
     assert!(mount.stalled(2 + window, None));
-    // Slow, but only for want of a processor; and slow, but nobody knows why.
+    // The first is slow only for lack of a processor; the second is slow for an unknown reason.
     assert!(!mount.stalled(3 + window, Some(false)));
     assert!(mount.stalled(3 + window, None));
     assert_eq!(mount.rung(3 + window), Rung::Nowait);

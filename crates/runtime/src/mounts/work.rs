@@ -1,4 +1,4 @@
-//! Whether operations on a mount come to their end: a disk that hangs does not say so.
+//! Whether operations on a mount end: a disk that hangs does not report it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -7,14 +7,15 @@ use std::time::Duration;
 use super::Mount;
 use crate::loops;
 
-/// Operations at work, and when one last came to its end (or began, with none at work), in milliseconds of the process.
+/// The number of operations at work, and when one last ended (or began, with none at work), in milliseconds of the
+/// process.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     running: AtomicU64,
     moved: AtomicU64,
 }
 
-/// An operation on a pool's thread; it has ended when this is dropped.
+/// An operation on a pool's thread; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct AtWork<'a>(&'a Work);
 
@@ -23,7 +24,7 @@ fn clock() -> u64 {
 }
 
 impl AtWork<'_> {
-    /// A part of it has come to its end.
+    /// Notes that a part of the operation has ended.
     pub(crate) fn moved(&self) {
         self.0.moved.store(clock(), Release);
     }
@@ -53,13 +54,13 @@ impl Work {
 }
 
 impl Mount {
-    /// A pool's thread begins to read or to send a file of it.
+    /// Notes that a pool's thread begins to read or to send a file of this mount.
     pub(crate) fn begin(&self) -> AtWork<'_> {
         self.work.begin()
     }
 
-    /// For how long files of it have been read or sent by pools without any of these operations, or a part of one, coming to
-    /// its end; zero while there are none.
+    /// For how long pools have been reading or sending files of this mount without any of these operations, or a part
+    /// of one, ending; zero while there are none.
     pub fn stuck_for(&self) -> Duration {
         self.work.stuck_for(clock())
     }

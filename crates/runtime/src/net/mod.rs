@@ -1,6 +1,6 @@
 //! Client sockets: non-blocking, and registered with the loop only when they first have to wait.
 //!
-//! A connection whose request is there at once and whose answer fits the socket buffer never costs an `epoll_ctl`.
+//! A connection whose request is there at once and whose response fits the socket buffer never costs an `epoll_ctl`.
 
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
@@ -17,8 +17,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::events::{Ready, Registration, Side};
 use crate::{loops, timer};
 
-/// How long a peer that has only shut down its sending side is still taken for interested in the answer, while its
-/// work waits in a queue: a half-closing client gets its response, one that went away frees its place soon.
+/// How long a peer that has only shut down its sending side is assumed to wait for the response, while its work waits
+/// in a queue: a half-closing client gets its response, and one that went away frees its place soon.
 pub const GONE_GRACE: Duration = Duration::from_secs(1);
 
 /// A connected stream socket of one event loop.
@@ -28,9 +28,11 @@ pub const GONE_GRACE: Duration = Duration::from_secs(1);
 pub struct Socket {
     fd: Arc<OwnedFd>,
     registered: OnceCell<Registration>,
-    /// Set when the readable state of the registration was cleared although bytes may wait: the next read tries first.
+    /// Set when the readable state of the registration was cleared although bytes may wait: the next read tries the
+    /// socket first.
     read_first: Cell<bool>,
-    /// Set when a read had no room to find out that nothing is left: the registration may say "readable" from before.
+    /// Set when a read filled its buffer and could not find out whether anything is left: the "readable" of the
+    /// registration may be out of date.
     was_filled: Cell<bool>,
     /// See [`Socket::reset_on_close`].
     resets: Cell<bool>,
@@ -52,12 +54,12 @@ impl Socket {
         }
     }
 
-    /// The descriptor, for handing to a pool thread; it stays open as long as the longest holder keeps it.
+    /// The descriptor, for a pool thread; it stays open until the last holder drops it.
     pub fn shared_fd(&self) -> Arc<OwnedFd> {
         self.fd.clone()
     }
 
-    /// For who is about to wait on this side.
+    /// The registration, for a task that is about to wait on this side.
     fn registration(&self, side: Side) -> io::Result<&Registration> {
         if let Some(registered) = self.registered.get() {
             return Ok(registered);
@@ -69,36 +71,38 @@ impl Socket {
     /// Reads without waiting into the spare capacity of `buffer`; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there, else what `recv(2)` answers.
+    /// `WouldBlock` if there is nothing to read, else the error of `recv(2)`.
     pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         Ok(rustix::net::recv(&*self.fd, rustix::buffer::spare_capacity(buffer), RecvFlags::empty())?.0)
     }
 
-    /// Waits until bytes (or the end) are there and reads them into the spare capacity of `buffer`, of which there has
-    /// to be some. Only one task reads from a socket at a time.
+    /// Waits until there are bytes (or the end) and reads them into the spare capacity of `buffer`, which must not be
+    /// zero. Only one task reads from a socket at a time.
     ///
     /// # Errors
-    /// What `recv(2)` answers, except `WouldBlock`.
+    /// The error of `recv(2)`, except `WouldBlock`.
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        // A peer that is as fast as this loop always has bytes there: after some of them, others have their turn.
+        // A peer that is as fast as this loop always has bytes ready: after some of them, other tasks get their turn.
         loops::consume_budget().await;
         let room = buffer.capacity() - buffer.len();
         poll_fn(|context| self.poll_read_by(context, || Ok((self.try_read(buffer)?, room)))).await
     }
 
-    /// As [`Socket::read`], at most `most` bytes, into a buffer of which pieces can be handed out without copying.
+    /// Reads like [`Socket::read`], at most `most` bytes, into a buffer of which pieces can be handed out without
+    /// copying.
     ///
     /// # Errors
-    /// As there.
+    /// The error of `recv(2)`, except `WouldBlock`.
     pub async fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         loops::consume_budget().await;
         poll_fn(|context| self.poll_read_bytes(context, buffer, most)).await
     }
 
-    /// As [`Socket::read_bytes`], for a task that waits for other things too, and lets others have their turn itself.
+    /// Reads like [`Socket::read_bytes`], for a task that waits for other things too, and lets others have their turn
+    /// itself.
     ///
     /// # Errors
-    /// As there.
+    /// The error of `recv(2)`, except `WouldBlock`.
     pub fn poll_read_bytes(
         &self,
         context: &mut Context<'_>,
@@ -109,22 +113,23 @@ impl Socket {
         self.poll_read_by(context, || Ok((self.try_read_bytes(buffer, most)?, room)))
     }
 
-    /// As [`Socket::try_read`], at most `most` bytes, into such a buffer.
+    /// Reads like [`Socket::try_read`], at most `most` bytes, into a buffer of which pieces can be handed out without
+    /// copying.
     ///
     /// # Errors
-    /// As there.
+    /// `WouldBlock` if there is nothing to read, else the error of `recv(2)`.
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         freerun_sys::receive::receive(&*self.fd, buffer, most)
     }
 
-    /// As [`Socket::try_read`], where something is there as far as the loop's events have told. `None`: ask [`Socket::read`].
-    /// For who does not have to be woken, it costs less than that.
+    /// Reads like [`Socket::try_read`], if there is something to read as far as the loop's events have told. `None`:
+    /// call [`Socket::read`]. It costs less than that, for a caller that does not have to be woken.
     pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
         let room = buffer.capacity() - buffer.len();
         let mut got = None;
         let mut read = || match self.try_read(buffer) {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Err(error),
-            // A short read has emptied the socket: what is said to the registration is that nothing is left.
+            // A short read has emptied the socket: the registration is told that nothing is left.
             Ok(n) if n > 0 && n < room => {
                 got = Some(Ok(n));
                 Err(io::ErrorKind::WouldBlock.into())
@@ -151,11 +156,11 @@ impl Socket {
         got
     }
 
-    /// Reads by `read`, which is called only when there may be something: so that who waits holds no buffer. `read` says
-    /// how many bytes it got, of how many it had room for.
+    /// Reads by `read`, which is called only when there may be something to read, so that a waiting task holds no
+    /// buffer. `read` returns how many bytes it got, and for how many it had room.
     ///
     /// # Errors
-    /// What `read` answers, except `WouldBlock`.
+    /// The error of `read`, except `WouldBlock`.
     pub fn poll_read_by(
         &self,
         context: &mut Context<'_>,
@@ -175,8 +180,8 @@ impl Socket {
             ready!(registered.poll(&self.fd, Side::Read, context))?;
             match read() {
                 Ok((n, room)) => {
-                    // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
-                    // What says "closed" stays through this, so an end of stream is not missed.
+                    // A short read has emptied the socket: the next event comes with the next bytes (epoll,
+                    // edge-triggered). The "closed" flags stay, so an end of stream is not missed.
                     if n > 0 && n < room {
                         registered.clear(Side::Read);
                     }
@@ -190,10 +195,10 @@ impl Socket {
         }
     }
 
-    /// Writes what fits of `bytes`.
+    /// Writes as many of `bytes` as fit.
     ///
     /// # Errors
-    /// What `send(2)` answers, except `WouldBlock`.
+    /// The error of `send(2)`, except `WouldBlock`.
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let registered = self.registration(Side::Read)?;
         loop {
@@ -206,7 +211,7 @@ impl Socket {
         }
     }
 
-    /// Waits until a read would not wait, without reading: what an idle connection does, so that it holds no buffer.
+    /// Waits until a read would not wait, without reading: for an idle connection, which thereby holds no buffer.
     ///
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
@@ -214,10 +219,10 @@ impl Socket {
         poll_fn(|context| self.poll_readable(context)).await
     }
 
-    /// As [`Socket::readable`], for a task that waits for other things too.
+    /// Waits like [`Socket::readable`], for a task that waits for other things too.
     ///
     /// # Errors
-    /// As there.
+    /// Registration with the loop failed, or the loop is going away.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(registered) = self.registered.get()
             && !self.read_first.get()
@@ -227,7 +232,7 @@ impl Socket {
             return Poll::Ready(Ok(()));
         }
         if self.registered.get().is_none() {
-            // Entering the epoll reports what is there already.
+            // Entering the descriptor reports the state that exists already.
             self.read_first.set(false);
         } else if self.read_first.get() {
             if !self.has_nothing() {
@@ -252,12 +257,12 @@ impl Socket {
         matches!(peeked, Err(rustix::io::Errno::AGAIN))
     }
 
-    /// Writes what fits without waiting.
+    /// Writes as many bytes as fit without waiting.
     ///
-    /// With `more`, the kernel holds a last partial segment back for what follows at once (`MSG_MORE`).
+    /// With `more`, the kernel holds a last partial segment back for bytes that follow at once (`MSG_MORE`).
     ///
     /// # Errors
-    /// `WouldBlock` when the socket buffer is full, else what `sendmsg(2)` answers.
+    /// `WouldBlock` when the socket buffer is full, else the error of `sendmsg(2)`.
     pub fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
         if let [only] = parts {
@@ -266,19 +271,20 @@ impl Socket {
         Ok(rustix::net::sendmsg(&*self.fd, parts, &mut Default::default(), flags)?)
     }
 
-    /// How many bytes a write would certainly take now; 0 where that is not known.
+    /// How many bytes a write would certainly take now; 0 if that is not known.
     pub fn certain_room(&self) -> usize {
         let memory = freerun_sys::socket::send_room(&*self.fd).unwrap_or(0);
-        // What the kernel notes of them counts too: some hundred bytes for each 64 KiB, and more for small segments.
+        // The kernel's own data about the bytes counts too: some hundred bytes for each 64 KiB, and more for small
+        // segments.
         memory - memory / 8
     }
 
-    /// Waits until a write would not wait. To be called right after a write of this thread has filled the socket, with no
-    /// `await` in between.
+    /// Waits until a write would not wait. To be called right after a write of this thread has filled the socket, with
+    /// no `await` in between.
     ///
-    /// Writes are tried without asking the registration, which may therefore still say "writable" from before. Its state
-    /// changes only when this loop looks at its events; nothing did since the write, so what it says now is old, and the
-    /// event of the next room is still to come.
+    /// Writes are tried without asking the registration, which may therefore still say "writable" from before. Its
+    /// state changes only when this loop looks at its events, which it has not done since the write. So the present
+    /// state is out of date, and the event for the next room is still to come.
     ///
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
@@ -288,7 +294,8 @@ impl Socket {
         poll_fn(|context| registered.poll(&self.fd, Side::Write, context)).await
     }
 
-    /// Waits until a write would not wait, whoever filled the socket and whenever (a pool thread, for example).
+    /// Waits until a write would not wait, whichever thread filled the socket and whenever (a pool thread, for
+    /// example).
     ///
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
@@ -303,7 +310,7 @@ impl Socket {
         }
     }
 
-    /// Resolves when the peer has gone: at once on a reset or a full close, [`GONE_GRACE`] after a mere end of its
+    /// Resolves when the peer has gone: at once on a reset or a full close, and [`GONE_GRACE`] after a mere end of its
     /// sending side.
     pub async fn gone(&self) {
         let Ok(registered) = self.registration(Side::Read) else { return };
@@ -326,27 +333,29 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::gone`], for the task that otherwise reads from the socket: others are not woken, and waiting costs less.
+    /// Resolves when the peer has gone, like [`Socket::gone`], for the task that otherwise reads from the socket: other
+    /// tasks are not woken, and waiting costs less.
     pub async fn gone_for_reader(&self) {
         let Ok(registered) = self.registration(Side::Read) else { return };
         if poll_fn(|context| registered.poll(&self.fd, Side::Read, context)).await.is_ok() {
-            // Few come here, and the others need not have room for it.
+            // Few tasks come here; in a box the future takes no room in the others.
             Box::pin(self.gone()).await;
         }
     }
 
-    /// Whether the peer has sent nothing that was not read, neither bytes nor the end: what a connection that is kept for
-    /// another request has to be.
+    /// Whether the peer has sent nothing that was not read, neither bytes nor the end. This has to hold for a
+    /// connection that is kept for another request.
     ///
-    /// A socket that is registered knows it as of the loop's last look at its events and asks the kernel only to be
-    /// told what it has; with `surely`, and on another thread than its loop's, the kernel is asked in any case.
+    /// For a registered socket the answer is that of the loop's last look at its events, and the kernel is asked only
+    /// if they reported something; with `surely`, and on another thread than its loop's, the kernel is asked in any
+    /// case.
     pub fn is_quiet(&self, surely: bool) -> bool {
-        // On the thread of another loop, what is known is not to be had.
+        // On the thread of another loop, the registration cannot be read.
         let Some((registered, ready)) = self.registered.get().and_then(|one| Some((one, one.ready()?))) else {
             return self.has_nothing();
         };
         if ready.has(Ready::READ) {
-            // From before, perhaps.
+            // The report may be out of date.
             if !self.has_nothing() {
                 return false;
             }
@@ -362,31 +371,32 @@ impl Socket {
         quiet
     }
 
-    /// Registers with the loop of this thread now, instead of when it first has to wait, so that
-    /// [`Socket::is_quiet`] learns from the loop's events.
+    /// Registers with the loop of this thread now, instead of when it first has to wait, so that [`Socket::is_quiet`]
+    /// learns from the loop's events.
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers.
+    /// The error of `epoll_ctl(2)`.
     pub fn watch(&self) -> io::Result<()> {
         self.registration(Side::Read).map(drop)
     }
 
-    /// Whether it may be used on this thread: no other loop has it in its epoll.
+    /// Whether the socket may be used on this thread: no other loop has it in its epoll instance.
     pub fn is_here(&self) -> bool {
         self.registered.get().is_none_or(|registered| registered.ready().is_some())
     }
 
-    /// Takes the socket out of the epoll of the loop it was used on, whichever thread calls it: it may be used on another
-    /// loop then.
+    /// Takes the socket out of the epoll instance of the loop that it was used on, on any thread: then it may be used
+    /// on another loop.
     #[must_use]
     pub fn moved(self) -> Socket {
         Socket::unregistered(self.fd.clone())
     }
 
-    /// Waits until a connection that was begun (`connect(2)` said `EINPROGRESS`) is there. Asks once before it registers.
+    /// Waits until a connection that was begun (`connect(2)` returned `EINPROGRESS`) is established. Asks once before
+    /// it registers.
     ///
     /// # Errors
-    /// Why it failed (`SO_ERROR`), or that registration with the loop failed.
+    /// The reason why it failed (`SO_ERROR`), or the failure of the registration with the loop.
     pub async fn connected(&self) -> io::Result<()> {
         if self.has_room()? {
             return self.failure();
@@ -402,7 +412,7 @@ impl Socket {
         }
     }
 
-    /// The error that the kernel has noted for the socket, which it forgets with that.
+    /// The error that the kernel has noted for the socket; reading it clears it.
     fn failure(&self) -> io::Result<()> {
         Ok(rustix::net::sockopt::socket_error(&*self.fd)??)
     }
@@ -410,37 +420,38 @@ impl Socket {
     /// Whether a write would not wait, or would fail.
     ///
     /// # Errors
-    /// What `poll(2)` answers.
+    /// The error of `poll(2)`.
     pub fn has_room(&self) -> io::Result<bool> {
         let mut poll = [rustix::event::PollFd::new(&*self.fd, rustix::event::PollFlags::OUT)];
         Ok(rustix::event::poll(&mut poll, Some(&Default::default()))? > 0)
     }
 
-    /// Ends the receiving side (`shutdown(2)`): a task that waits for bytes finds the end of the stream, after what has
-    /// come already. An error means that the peer is gone already.
+    /// Ends the receiving side (`shutdown(2)`): a task that waits for bytes finds the end of the stream, after the
+    /// bytes that have come already. An error means that the peer is gone already.
     pub fn shutdown_read(&self) {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Read);
     }
 
-    /// Has closing, or [`Socket::end`], send a reset instead of an orderly end, for a response whose end is the end of the
-    /// connection and that could not be completed: the client must not take it for whole. A Unix socket knows no reset.
+    /// Makes closing, or [`Socket::end`], send a reset instead of an orderly end, for a response that ends with the
+    /// connection and could not be completed: the client must not take it for whole. A Unix socket has no reset.
     pub fn reset_on_close(&self) {
         self.resets.set(true);
-        // A failure means that there is no connection any more.
+        // A failure means that the connection no longer exists.
         let _ = rustix::net::sockopt::set_socket_linger(&*self.fd, Some(Duration::ZERO));
     }
 
-    /// Has the peer find the end now, where somebody else may hold the socket for long yet: as if it was closed, with the reset
-    /// that may be wanted. Who reads or writes after that finds an error; after an orderly end, reading goes on.
+    /// Lets the peer find the end now, while other holders may keep the socket for long: as if it was closed, with a
+    /// reset if [`Socket::reset_on_close`] was called. Later reads and writes fail then; after an orderly end, reading
+    /// goes on.
     pub fn end(&self) {
-        // A TCP socket that is dissolved (AF_UNSPEC of connect(2)) resets its connection, what stands in its buffer goes.
+        // A TCP socket that is dissolved (AF_UNSPEC of connect(2)) resets its connection and drops its buffers.
         if self.resets.get() && rustix::net::connect_unspec(&*self.fd).is_ok() {
             return;
         }
         self.shutdown_write();
     }
 
-    /// Ends the sending side (`shutdown(2)`); an error means that the peer is gone already, which is no news.
+    /// Ends the sending side (`shutdown(2)`); an error means that the peer is gone already.
     pub fn shutdown_write(&self) {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);
     }
@@ -460,7 +471,7 @@ impl AsFd for Socket {
     }
 }
 
-/// A listening socket that one loop accepts from; others may have it too.
+/// A listening socket that one loop accepts from; other loops may have it too.
 #[derive(Debug)]
 pub struct Listening {
     fd: Arc<OwnedFd>,
@@ -468,26 +479,27 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Registers it with the loop of this thread, which is told of what waits whenever it asks for events ([`Registration::level`]).
+    /// Registers the socket with the loop of this thread, which is notified of waiting connections whenever it asks for
+    /// events ([`Registration::level`]).
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers.
+    /// The error of `epoll_ctl(2)`.
     pub fn new(fd: Arc<OwnedFd>) -> io::Result<Listening> {
         Ok(Listening { registered: Some(Registration::level(&fd)?), fd })
     }
 
-    /// Has the loop not be told while it does not accept.
+    /// Stops notifications while the loop does not accept.
     pub fn rest(&self) {
         if let Some(registered) = &self.registered {
-            // It is there, and nothing else can fail.
+            // The descriptor is registered, and nothing else can fail.
             let _ = registered.rest(&self.fd, true);
         }
     }
 
-    /// Has the loop be told again, if it rested; of those that sleep, as the last one.
+    /// Starts notifications again, if they were stopped. Of the loops that sleep, this one is then woken last.
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers.
+    /// The error of `epoll_ctl(2)`.
     pub fn go_on(&self) -> io::Result<()> {
         self.registered.as_ref().map_or(Ok(()), |registered| registered.rest(&self.fd, false))
     }
@@ -504,7 +516,7 @@ impl Listening {
         .await
     }
 
-    /// To be called when there was none, or may be none: the next event tells of one.
+    /// To be called when there was no connection to accept, or may be none: the next event reports one.
     pub fn clear(&self) {
         if let Some(registered) = &self.registered {
             registered.clear(Side::Read);
@@ -526,17 +538,19 @@ impl Drop for Listening {
     }
 }
 
-/// The congestion control that every kernel has and lets everybody use (`net.ipv4.tcp_allowed_congestion_control`, tcp(7)).
+/// The congestion control that every kernel has and every process may use (`net.ipv4.tcp_allowed_congestion_control`,
+/// tcp(7)).
 const RENO: &str = "reno";
 
 /// Chooses the congestion control of a TCP socket whose peer has this address, or which listens there.
 ///
-/// Between two sockets of one machine there is no path whose rate or queue could be found out: what BBR or CUBIC keep count of,
-/// and BBR's pacing, is paid for with each segment and brings nothing. For an address of the loopback Reno is taken, which does
-/// least. Others keep what the system is set to. A route may say what is to be used (`ip route … congctl lock`); that holds.
+/// Between two sockets of one machine there is no path whose rate or queue could be measured: the accounts of BBR or
+/// CUBIC, and BBR's pacing, cost time with each segment and bring nothing. For a loopback address Reno is taken, which
+/// does least. Other addresses keep the system's setting. A route may prescribe one (`ip route … congctl lock`), which
+/// takes precedence.
 pub fn choose_congestion_control(socket: impl AsFd, address: IpAddr) {
     if address.to_canonical().is_loopback() {
-        // Without it the connection works as well.
+        // The connection works without it, too.
         let _ = rustix::net::sockopt::set_tcp_congestion(socket, RENO);
     }
 }

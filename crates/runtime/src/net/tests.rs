@@ -122,11 +122,11 @@ fn a_kept_socket_is_quiet_until_bytes_or_the_end_come_and_may_change_its_loop() 
         peer.write_all(b"abc").unwrap();
         let mut exactly = Vec::with_capacity(3);
         assert_eq!(socket.read(&mut exactly).await.unwrap(), 3);
-        // The registration still says "readable": the read had no room to find out that this was all.
+        // The registration still says "readable": the read had no room to find out that nothing is left.
         assert!(socket.is_quiet(false) && socket.is_quiet(true));
         socket
     });
-    // Its loop is gone, and this is another thread.
+    // The socket's loop is gone, and this is another thread.
     std::thread::spawn(move || {
         let socket = socket.moved();
         run(async {
@@ -203,7 +203,7 @@ fn a_wanted_reset_comes_at_the_end_whoever_holds_the_socket_and_holders_find_err
         socket.end();
         let mut got = Vec::new();
         assert_eq!(peer.read_to_end(&mut got).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-        // Nobody waits without end, and nobody is told that there is something to do: each finds that it is over.
+        // No task waits without end, and none is notified of work: each finds that the loop is over.
         socket.gone().await;
         assert!(!socket.is_quiet(true));
         for _ in 0..3 {
@@ -228,7 +228,7 @@ fn an_end_without_a_reset_is_orderly_as_that_of_a_unix_socket() {
         }
         let mut got = Vec::new();
         assert_eq!((peer.read_to_end(&mut got).unwrap(), other.read_to_end(&mut got).unwrap()), (3, 3));
-        // What the peer sends is still read.
+        // Bytes from the peer are still read.
         peer.write_all(b"late").unwrap();
         assert_eq!(socket.read(&mut Vec::with_capacity(9)).await.unwrap(), 4);
     });

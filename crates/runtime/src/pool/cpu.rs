@@ -2,8 +2,8 @@
 //!
 //! It is built in: every generation has it, with as many threads as there are processors, and it is not one of those
 //! that `thread_pool` names, because work that waits for a disk and work that needs a processor must not wait for each
-//! other. What is given to it should be a *piece* of at most a few milliseconds, so that the clients waiting for it are
-//! served in turn; a large body is many pieces, each handed over when the one before is done.
+//! other. A task for it should be a *piece* of at most a few milliseconds, so that the clients waiting for it are
+//! served in turn; a large body is many pieces, each queued when the one before is done.
 //!
 //! ```
 //! # let pools = freerun_runtime::pool::Pools::new().generation(&[]).unwrap();
@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use super::{MAX_THREADS, PoolError, PoolSpec, Tag, ThreadPool};
 
-/// Its name in figures and logs. `thread_pool` refuses it.
+/// The pool's name in figures and logs. `thread_pool` refuses it.
 pub const CPU_NAME: &str = "(cpu)";
-/// How many pieces may wait for a thread of it.
+/// How many pieces may wait for a thread of this pool.
 pub const CPU_MAX_QUEUE: usize = 1024;
-/// How long one waits before looking again whether a full queue has room: a full queue is seconds of work.
+/// How long a task waits before it looks again whether a full queue has room: a full queue is seconds of work.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The built-in pool for steps that need a processor. Cheap to clone.
@@ -33,11 +33,11 @@ const FULL_PAUSE: Duration = Duration::from_millis(20);
 pub struct CpuPool(Arc<ThreadPool>);
 
 impl CpuPool {
-    /// As many threads as there are processors for the process.
+    /// A pool with as many threads as the process has processors.
     pub(super) fn start() -> io::Result<CpuPool> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let spec = PoolSpec { name: CPU_NAME.to_owned(), threads, max_queue: CPU_MAX_QUEUE };
-        // Without caps: what runs here ends by itself, so no client can take the threads for good, and with two threads
+        // There are no caps: pieces end by themselves, so no client can take the threads for good, and with two threads
         // a cap would leave one of them idle.
         ThreadPool::start_uncapped(&spec).map(CpuPool)
     }
@@ -45,11 +45,11 @@ impl CpuPool {
     /// Runs `f` on a thread of the pool; waiting pieces of different clients are served in turn. `client` is
     /// [`Tag::client`]'s number.
     ///
-    /// Dropping the future withdraws a piece that still waits; one that runs goes on, and its result is dropped.
+    /// Dropping the future withdraws a piece that still waits; a piece that runs goes on, and its result is dropped.
     ///
     /// # Errors
-    /// `Overflow` when the queue is full: for work that must not be done on a loop (a slow hash), answered with 503.
-    /// See [`PoolError`] for the others.
+    /// `Overflow` if the queue is full: the answer is 503 for work that must not be done on a loop (a slow hash). See
+    /// [`PoolError`] for the others.
     pub async fn run<T, F>(&self, client: u64, f: F) -> Result<T, PoolError>
     where
         T: Send + 'static,
@@ -58,8 +58,8 @@ impl CpuPool {
         self.0.run(Tag::client(client), f).await
     }
 
-    /// As [`run`](Self::run), but when the queue is full the caller waits for room in it, without holding up its loop: for
-    /// pieces of something that is half-way through, which cannot be refused any more. Those who wait are as many as there
+    /// Runs `f` like [`run`](Self::run), but waits for room if the queue is full, without holding up its loop: for
+    /// pieces of work that is half-way through, which cannot be refused any more. At most as many callers wait as there
     /// are connections, and each has one piece.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl CpuPool {
         self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await
     }
 
-    /// The threads behind it, for its figures.
+    /// The thread pool behind it, for its figures.
     pub fn threads(&self) -> &Arc<ThreadPool> {
         &self.0
     }
@@ -121,7 +121,7 @@ mod tests {
                 open
             })
             .collect();
-        // Both run at once, though they are one client's.
+        // Both pieces run at once, though they are from one client.
         for _ in 0..2 {
             started.recv().unwrap();
         }

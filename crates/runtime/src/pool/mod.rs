@@ -1,9 +1,9 @@
 //! Named, bounded pools of threads for work that may wait (nginx's `thread_pool`), shared by all loops of the worker.
 //!
-//! A loop never waits for a lock here: it hands work over through a lock-free inbox and wakes a sleeping thread with a
-//! futex. Only pool threads take the lock of the [`schedule`], which decides whose turn it is.
+//! A loop never waits for a lock here: it queues work in a lock-free inbox and wakes a sleeping thread with a futex.
+//! Only pool threads take the lock of the [`schedule`], which decides which task is next.
 //!
-//! A pool starts with one thread and keeps one more than is busy, up to its number, so that the loops never have to
+//! A pool starts with one thread and keeps one more than are busy, up to its limit, so that the loops never have to
 //! start one; threads beyond that end when they were idle for [`IDLE_TIME`].
 
 mod cpu;
@@ -30,23 +30,23 @@ use threads::{Inner, Job, Work};
 
 /// The pool that exists without being declared.
 pub const DEFAULT_NAME: &str = "default";
-/// Threads of a pool that does not say how many (nginx's `thread_pool` default).
+/// Threads of a pool without `threads=` (nginx's `thread_pool` default).
 pub const DEFAULT_THREADS: usize = 32;
-/// Queue length of a pool that does not say how long (nginx's `thread_pool` default).
+/// Queue length of a pool without `max_queue=` (nginx's `thread_pool` default).
 pub const DEFAULT_MAX_QUEUE: usize = 65_536;
 /// The most threads one pool may have.
 pub const MAX_THREADS: usize = 1024;
-/// How long a thread beyond the ones needed waits for work before it ends.
+/// How long a thread beyond those needed waits for work before it ends.
 pub const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// What a pool is to be, as the directive `thread_pool name threads=N max_queue=N` says.
+/// The parameters of a pool, as the directive `thread_pool name threads=N max_queue=N` gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// The most threads it may have, 1 to [`MAX_THREADS`].
+    /// The most threads that the pool may have, 1 to [`MAX_THREADS`].
     pub threads: usize,
-    /// How many tasks may wait for a thread; 0: none, what no thread can take at once is refused.
+    /// How many tasks may wait for a thread; 0: none, and a task that no thread can take at once is refused.
     pub max_queue: usize,
 }
 
@@ -57,26 +57,26 @@ impl PoolSpec {
     }
 }
 
-/// Whose work a task is. Waiting tasks are served in turn by mount, client and file, and none of them may keep more
-/// than three quarters of the threads busy.
+/// The owner of a task. Waiting tasks are served in turn by mount, client and file, and none of them may keep more than
+/// three quarters of the threads busy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Tag {
-    /// What may hang together: the device number of a mount.
+    /// The mount, as its device number: its tasks may all hang together.
     pub mount: u64,
-    /// Who asked: one number for all connections of a client's address.
+    /// The client: one number for all connections of a client's address.
     pub client: u64,
-    /// What it is about: an inode number, or a hash.
+    /// The file: an inode number, or a hash.
     pub file: u64,
 }
 
 impl Tag {
-    /// Work that belongs to no file.
+    /// The tag of work that belongs to no file.
     pub fn client(client: u64) -> Tag {
         Tag { client, ..Tag::default() }
     }
 }
 
-/// Why a task did not come to its end.
+/// Why a task did not end properly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// The queue is full. The text is nginx's, for the log; the request gets 503.
@@ -90,7 +90,7 @@ pub enum PoolError {
     /// The client went away while the task was waiting.
     #[error("client went away while its task was waiting for a thread")]
     ClientGone,
-    /// The pool ends and takes no more tasks.
+    /// The pool is ending and takes no more tasks.
     #[error("thread pool is shut down")]
     ShutDown,
     /// The task panicked.
@@ -101,17 +101,17 @@ pub enum PoolError {
 /// Figures of a pool, read one after the other while it works.
 #[derive(Debug, Clone)]
 pub struct PoolStatus {
-    /// Name of the pool.
+    /// The pool's name.
     pub name: Arc<str>,
-    /// The most threads it may have.
+    /// The most threads that the pool may have.
     pub limit: usize,
     /// The most tasks that may wait.
     pub max_queue: usize,
-    /// Threads that exist now.
+    /// The number of threads.
     pub threads: usize,
-    /// Tasks that run now.
+    /// The number of running tasks.
     pub active: usize,
-    /// Tasks that wait now.
+    /// The number of waiting tasks.
     pub waiting: usize,
     /// Tasks refused because the queue was full.
     pub refused: u64,
@@ -121,9 +121,9 @@ pub struct PoolStatus {
     pub cancelled: u64,
     /// Tasks that panicked.
     pub panicked: u64,
-    /// Time from the hand-over to the start.
+    /// The time that tasks waited for a thread.
     pub wait: HistogramSnapshot,
-    /// Time from the start to the end.
+    /// The time that tasks ran.
     pub service: HistogramSnapshot,
 }
 
@@ -153,7 +153,7 @@ impl ThreadPool {
         ThreadPool::start_with(spec, Caps::of)
     }
 
-    /// The same, where one client, file or mount may use all threads: for tasks that wait for nothing.
+    /// Makes a pool in which one client, file or mount may use all threads, for tasks that do not wait.
     fn start_uncapped(spec: &PoolSpec) -> io::Result<Arc<ThreadPool>> {
         ThreadPool::start_with(spec, Caps::none)
     }
@@ -165,7 +165,7 @@ impl ThreadPool {
         Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME, caps)? }))
     }
 
-    /// Its name.
+    /// The pool's name.
     pub fn name(&self) -> &Arc<str> {
         &self.inner.name
     }
@@ -184,7 +184,7 @@ impl ThreadPool {
         self.run_unless(tag, None::<std::future::Pending<()>>, f).await
     }
 
-    /// As [`run`](Self::run), but withdraws the task when `gone` resolves while it still waits.
+    /// Runs `f` like [`run`](Self::run), but withdraws the task when `gone` resolves while the task still waits.
     ///
     /// # Errors
     /// See [`PoolError`].
@@ -198,7 +198,7 @@ impl ThreadPool {
         self.run_admitted(tag, gone, f).await
     }
 
-    /// The rest of [`run_unless`](Self::run_unless) for a task that is counted in.
+    /// The rest of [`run_unless`](Self::run_unless), for a task that is already counted.
     async fn run_admitted<T, F, G>(&self, tag: Tag, gone: Option<G>, f: F) -> Result<T, PoolError>
     where
         T: Send + 'static,
@@ -231,7 +231,7 @@ impl ThreadPool {
         }
     }
 
-    /// Hands over a task whose result nobody waits for.
+    /// Queues a task whose result is not waited for.
     ///
     /// # Errors
     /// `Overflow` or `ShutDown`, with `f` given back.
@@ -241,7 +241,7 @@ impl ThreadPool {
         }
         match self.admit() {
             Err(error) => Err((error, f)),
-            // Closed between the two looks: the task is dropped, which is what the end of the pool means for it.
+            // The pool was closed between the two looks: the task is dropped, as at any end of the pool.
             Ok(()) => {
                 let _ = self.inner.submit(tag, Box::new(Detached(Some(f))));
                 Ok(())
@@ -253,7 +253,7 @@ impl ThreadPool {
         self.inner.admit().map_err(|waiting| PoolError::Overflow { name: self.inner.name.clone(), waiting })
     }
 
-    /// Takes over a new number of threads and length of the queue; tasks that wait or run are not touched.
+    /// Takes over a new number of threads and length of the queue; waiting and running tasks are not touched.
     pub fn resize(&self, threads: usize, max_queue: usize) {
         self.inner.resize(threads.clamp(1, MAX_THREADS), max_queue);
     }
@@ -275,7 +275,7 @@ impl ThreadPool {
         }
     }
 
-    /// Its figures. Takes no lock.
+    /// The figures of the pool. Takes no lock.
     pub fn status(&self) -> PoolStatus {
         let Inner { name, limit, max_queue, accepted, figures, .. } = &*self.inner;
         let active = figures.active.load(Relaxed);
@@ -308,7 +308,7 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// A task with somebody waiting for its result; the outcome is `None` if it panicked.
+/// A task whose result is waited for; the outcome is `None` if it panicked.
 struct Task<F, T> {
     work: Option<F>,
     outcome: Option<T>,
@@ -317,13 +317,13 @@ struct Task<F, T> {
 
 impl<T: Send, F: FnOnce() -> T + Send> Work for Task<F, T> {
     fn execute(&mut self) -> bool {
-        // What the task left half-done belongs to the task alone; its owner gets an error instead of it.
+        // Values that the task left half-done belong to the task alone; its owner gets an error instead of them.
         self.outcome = self.work.take().and_then(|work| catch_unwind(AssertUnwindSafe(work)).ok());
         self.outcome.is_some()
     }
 
     fn deliver(self: Box<Self>) {
-        // Nobody there any more: the result is dropped here, on the pool's thread.
+        // If the receiver is gone, the result is dropped here, on the pool's thread.
         let _ = self.reply.send(self.outcome);
     }
 }

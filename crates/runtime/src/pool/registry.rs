@@ -14,16 +14,16 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// No pools yet.
+    /// A registry without pools.
     pub fn new() -> Pools {
         Pools::default()
     }
 
     /// The pools of one generation. Those that exist already are kept and take over the new sizes; those that no
-    /// generation uses any more finish their tasks and end. The pool `default` is always there.
+    /// generation uses any more finish their tasks and end. The pool `default` always exists.
     ///
     /// # Errors
-    /// As [`ThreadPool::start`].
+    /// See [`ThreadPool::start`].
     pub fn generation(&self, specs: &[PoolSpec]) -> io::Result<PoolSet> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, pool| pool.strong_count() > 0);
@@ -83,7 +83,7 @@ impl PoolSet {
         &self.0.cpu
     }
 
-    /// All of them, in no order, the built-in one included.
+    /// All pools, in no particular order, including the built-in one.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ThreadPool>> {
         self.0.pools.values().chain([self.0.cpu.threads()])
     }

@@ -1,24 +1,24 @@
-//! Whose turn it is: waiting tasks are served in turn by mount, within a mount by client, within a client by file,
-//! and within a file in the order they came.
+//! The order of waiting tasks: they are served in turn by mount, within a mount by client, within a client by file, and
+//! within a file in the order they came.
 //!
 //! No mount, client or file may keep more than its cap ([`Caps`]) of threads busy at once, so that the pool always has
 //! threads left for the others, even when one of them hangs.
 //!
-//! Every operation is O(log n). What stands at its cap is taken out of its ring when a pick meets it (*parked*), and
-//! each thread that becomes free brings back as many parked entries as could use it, so that a pick never walks past
-//! the same blocked entry twice.
+//! Every operation is O(log n). An entry at its cap is taken out of its ring when a pick meets it (*parked*), and each
+//! thread that becomes free brings back as many parked entries as could use it, so that a pick never walks past the
+//! same blocked entry twice.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::Tag;
 
-/// How many threads one of anything may use at once.
+/// The most threads that one mount, client or file may use at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Caps {
-    /// One mount: three quarters of the threads.
+    /// The cap of one mount: three quarters of the threads.
     pub(super) mount: usize,
-    /// One client on one mount, or one file: three quarters of what a mount may use, or it would take its mount's whole
-    /// share.
+    /// The cap of one client on one mount, or of one file: three quarters of the mount's cap, or it would take the
+    /// mount's whole share.
     pub(super) single: usize,
 }
 
@@ -28,34 +28,34 @@ impl Caps {
         Caps { mount: part(threads), single: part(part(threads)) }
     }
 
-    /// None: everything may use all threads.
+    /// No caps: everything may use all threads.
     pub(super) fn none(threads: usize) -> Caps {
         Caps { mount: threads, single: threads }
     }
 }
 
 /// Parked entries brought back beyond those that the free threads could use. While a thread is free, no more clients
-/// than this can stand at their cap, so no more of the entries counted on can be out of reach.
+/// than this can be at their cap, so no more of these entries can be unusable.
 const SPARE_ENTRIES: usize = 2;
 
 type Turn = u64;
 
-/// Where an entry stands.
+/// Where an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In no ring: nothing under it can run.
+    /// In no ring: no task under it can run.
     Out,
     Ring(Turn),
     Parked(Turn),
 }
 
-/// What one client (or one file) uses of the pool, and where its entries wait.
+/// One client's (or one file's) use of the pool, and the places where its entries wait.
 #[derive(Debug, Default)]
 struct Use {
     running: usize,
-    /// Entries, in whatever place.
+    /// The number of entries, in any place.
     entries: usize,
-    /// Entries that stand in a ring.
+    /// The number of entries in a ring.
     active: usize,
     /// Entries taken out of their ring because of the cap; the value is the mount of a client's entry, the client of
     /// a file's entry.
@@ -67,7 +67,7 @@ impl Use {
         self.running == 0 && self.entries == 0
     }
 
-    /// Takes back one parked entry if a free thread could come to it.
+    /// Takes back one parked entry if a free thread could use it.
     fn unpark(&mut self, cap: usize) -> Option<(Turn, u64)> {
         if self.running < cap && self.running + self.active < cap + SPARE_ENTRIES {
             self.parked.pop_first()
@@ -94,7 +94,7 @@ struct ClientQueue<T> {
 #[derive(Debug)]
 struct MountQueue<T> {
     running: usize,
-    /// Its place in the ring of mounts.
+    /// The mount's place in the ring of mounts.
     at: Option<Turn>,
     ring: BTreeMap<Turn, u64>,
     clients: HashMap<u64, ClientQueue<T>>,
@@ -115,7 +115,7 @@ pub(super) struct Schedule<T> {
     turn: Turn,
     ring: BTreeMap<Turn, u64>,
     mounts: HashMap<u64, MountQueue<T>>,
-    /// By mount and client: what a client waits for on one mount must not keep it from the others.
+    /// By mount and client: a client's tasks on one mount must not keep it from the others.
     clients: HashMap<(u64, u64), Use>,
     waiting: usize,
 }
@@ -147,7 +147,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Whether a pick may find a task. It may also find that all that is left stands at its cap.
+    /// Whether a pick may find a task. It may also find that all remaining tasks are at a cap.
     pub(super) fn has_ready(&self) -> bool {
         !self.ring.is_empty()
     }
@@ -158,7 +158,7 @@ impl<T> Schedule<T> {
         self.waiting
     }
 
-    /// Whether nothing waits, nothing runs and nothing is remembered.
+    /// Whether no task waits, none runs and no entry is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0 && self.ring.is_empty() && self.mounts.is_empty() && self.clients.is_empty()
@@ -188,7 +188,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Puts a file's entry into its client's ring, and what is above it where it belongs.
+    /// Puts a file's entry into its client's ring, and the entries above it into theirs.
     fn enter_file(&mut self, tag: Tag, turn: Turn) {
         let Some(mount) = self.mounts.get_mut(&tag.mount) else { return };
         let Some(client) = mount.clients.get_mut(&tag.client) else { return };
@@ -214,7 +214,7 @@ impl<T> Schedule<T> {
         self.enter_mount(mount_id);
     }
 
-    /// Puts a mount into the ring unless it stands there, has nothing to run, or is at its cap.
+    /// Puts a mount into the ring unless it is there, has no task to run, or is at its cap.
     fn enter_mount(&mut self, mount_id: u64) {
         let turn = self.next_turn();
         let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
@@ -229,7 +229,7 @@ impl<T> Schedule<T> {
     pub(super) fn pick(&mut self) -> Option<(Tag, T)> {
         while let Some((&turn, &mount_id)) = self.ring.first_key_value() {
             if let Some(found) = self.pick_in(mount_id) {
-                // The mount goes to the end of its ring, if it still has what may run.
+                // The mount goes to the end of its ring, if it still has tasks that may run.
                 self.leave_mount(mount_id);
                 self.enter_mount(mount_id);
                 return Some(found);
@@ -271,8 +271,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Takes the next task of a client whose entry stands in its mount's ring; that entry moves to the end of the
-    /// ring, or leaves it when nothing under it can run.
+    /// Takes the next task of a client whose entry is in its mount's ring; that entry moves to the end of the ring, or
+    /// leaves it when no task under it can run.
     fn pick_of(&mut self, mount_id: u64, client_id: u64) -> Option<(u64, T)> {
         let cap = self.caps.single;
         let again = self.next_turn();
@@ -345,7 +345,7 @@ impl<T> Schedule<T> {
         self.refill_client(mount_id, client_id);
     }
 
-    /// Says that a picked task has ended, or never ran.
+    /// Notes that a picked task has ended, or never ran.
     pub(super) fn complete(&mut self, tag: Tag) {
         if let Some(mount) = self.mounts.get_mut(&tag.mount) {
             mount.running = mount.running.saturating_sub(1);
@@ -398,7 +398,7 @@ impl<T> Schedule<T> {
         loop {
             let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
             let Some(usage) = mount.files.get_mut(&file_id) else { return };
-            // With the turn it had: waiting parked does not cost it its place.
+            // The entry returns with its old turn: being parked does not cost it its place.
             let Some((turn, client)) = usage.unpark(self.caps.single) else {
                 if usage.is_unused() {
                     mount.files.remove(&file_id);

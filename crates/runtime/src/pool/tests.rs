@@ -1,4 +1,4 @@
-//! Pools with tasks that wait at gates, so that nothing depends on time.
+//! Tests of pools with tasks that wait at gates, so that nothing depends on time.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -28,7 +28,7 @@ async fn begin<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// Tasks that say that they run and then wait to be let go.
+/// Tasks that report that they run and then wait to be released.
 struct Gate {
     started: Receiver<u64>,
     start: Sender<u64>,
@@ -40,7 +40,7 @@ impl Gate {
         Gate { started, start }
     }
 
-    /// Hands over a task that waits for the returned sender (or its end).
+    /// Queues a task that waits for the returned sender (or its end).
     fn hold(&self, pool: &ThreadPool, tag: Tag, number: u64) -> Sender<()> {
         let (open, opened) = channel::<()>();
         let start = self.start.clone();
@@ -57,7 +57,7 @@ impl Gate {
         self.started.recv().unwrap()
     }
 
-    /// Whether no task has begun (only meaningful where none can).
+    /// Whether no task has begun (only meaningful if none can).
     fn is_quiet(&self) -> bool {
         self.started.try_recv().is_err()
     }
@@ -120,7 +120,7 @@ fn without_a_queue_a_task_runs_at_once_or_is_refused() {
     assert_eq!(error.to_string(), "thread pool \"test\" queue overflow: 0 tasks waiting");
     drop(held);
     block_on(async {
-        // The place is free when the result is there.
+        // The place is free when the result has arrived.
         while pool.status().active > 0 {
             tokio::task::yield_now().await;
         }
@@ -144,7 +144,7 @@ fn a_dropped_future_frees_its_place_and_its_task_never_runs() {
             assert_eq!(pool.status().waiting, 1);
             assert!(matches!(pool.run(tag(1, 3, 1), || ()).await, Err(PoolError::Overflow { .. })));
         }
-        // The task was dropped with the future, not when its turn would have come.
+        // The task was dropped with the future, not when it would have been its turn.
         assert_eq!(never.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
         assert_eq!((pool.status().waiting, pool.status().cancelled), (0, 1));
         let mut next = pin!(pool.run(tag(1, 3, 1), || 3));
@@ -257,7 +257,7 @@ fn one_thread_is_woken_for_many_tasks_and_wakes_the_others() {
     }
     let open: Vec<_> = (0..3).map(|n| gate.hold(&pool, tag(n, n, n), n)).collect();
     drop(held_up);
-    // None of them ends, so each has a thread of its own.
+    // None of these ends, so each has a thread of its own.
     for _ in &open {
         gate.next();
     }
@@ -323,7 +323,7 @@ fn waiting_clients_are_served_in_turn() {
     let gate = Gate::new();
     let first = gate.hold(&pool, tag(1, 0, 0), 0);
     gate.next();
-    // Client 1 has asked for ten things before clients 2 and 3 ask for one each.
+    // Client 1 has queued ten tasks before clients 2 and 3 queue one each.
     let mut held: Vec<_> = (0..10).map(|n| gate.hold(&pool, tag(1, 1, n), 100 + n)).collect();
     held.push(gate.hold(&pool, tag(1, 2, 50), 200));
     held.push(gate.hold(&pool, tag(1, 3, 51), 300));
@@ -440,7 +440,7 @@ fn a_generation_keeps_pools_of_the_same_name_and_resizes_them() {
     assert_eq!((disk.status().limit, disk.status().served), (2, 1));
     assert!(Arc::ptr_eq(first.default(), second.default()));
     assert_eq!(second.default().status().limit, 3);
-    // With the one for processors.
+    // The built-in pool counts, too.
     assert_eq!(second.iter().count(), 3);
 
     let third = pools.generation(&[]).unwrap();
@@ -461,7 +461,7 @@ fn a_mount_may_use_three_quarters_of_the_threads_and_a_client_three_quarters_of_
     assert_eq!(caps.map(|caps| caps.single), [1, 1, 1, 2, 5, 18]);
 }
 
-/// A model of the schedule: what runs and what waits, in plain lists.
+/// A model of the schedule: running and waiting tasks, in plain lists.
 #[derive(Default)]
 struct Model {
     waiting: Vec<(Tag, u64)>,
@@ -550,11 +550,11 @@ fn a_thousand_blocked_clients_are_walked_past_once_only() {
     for _ in 0..2 {
         schedule.pick().unwrap();
     }
-    // The file stands at its cap: a pick parks the other clients, and finds the one that came last.
+    // The file is at its cap: a pick parks the other clients, and finds the one that came last.
     schedule.push(tag(1, 5000, 8), 5000, ());
     assert_eq!(schedule.pick().unwrap().0, tag(1, 5000, 8));
     assert!(!schedule.has_ready(), "nothing is left to walk past");
-    // One that ends lets one in.
+    // When one task ends, another may run.
     schedule.complete(tag(1, 5000, 8));
     assert!(schedule.pick().is_none());
     schedule.complete(tag(1, 0, 7));

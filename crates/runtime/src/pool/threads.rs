@@ -1,4 +1,4 @@
-//! The threads of a pool: how work reaches them without the loops taking a lock, how they sleep, start and end.
+//! The threads of a pool: how they receive work without locks for the loops, how they sleep, start and end.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -19,7 +19,7 @@ use crate::stats::{Counter, Histogram};
 /// gets the lock at once): without this, a pool whose threads all hang would collect them without end.
 const INBOX_TIDY: usize = 256;
 
-/// How many letters a loop sorts at a time: what tasks have come while all threads hang may be as long as the queue.
+/// How many letters a loop sorts at a time: while all threads hang, the inbox may become as long as the queue.
 const SORTED_BY_LOOP: usize = 1024;
 
 const WORDS: usize = MAX_THREADS / 64;
@@ -28,7 +28,8 @@ const QUEUED: u8 = 0;
 const RUNNING: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// What a task does. `execute` runs on a pool thread; `deliver` follows after the pool's figures were brought up to date.
+/// The work of a task. `execute` runs on a pool thread; `deliver` follows after the pool's figures were brought up to
+/// date.
 pub(super) trait Work: Send {
     /// Runs the task; false if it panicked.
     fn execute(&mut self) -> bool;
@@ -40,7 +41,7 @@ pub(super) struct Job {
     sequence: u64,
     state: AtomicU8,
     since: Instant,
-    /// Never contended: whoever moves `state` away from `QUEUED` is the only one to lock it.
+    /// Never contended: only the thread that moves `state` away from `QUEUED` locks it.
     work: Mutex<Option<Box<dyn Work>>>,
 }
 
@@ -87,17 +88,17 @@ pub(super) struct Inner {
     closed: AtomicBool,
     inbox: SegQueue<Letter>,
     cancels: AtomicUsize,
-    /// A thread was woken for what came, and has not looked into the inbox since.
+    /// A thread was woken for new work, and has not looked into the inbox since.
     waking: AtomicBool,
     state: Mutex<State>,
-    /// One bit for each sleeping thread. Whoever clears it must hand that thread its token.
+    /// One bit for each sleeping thread. A thread that clears a bit must give the sleeper its token.
     idle: [AtomicU64; WORDS],
     tokens: Box<[AtomicU32]>,
     pub(super) drained: tokio::sync::Notify,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these locks half-way through a change; tasks run outside.
+    // A panic while one of these locks is held does not leave a half-way change; tasks run outside.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -142,13 +143,13 @@ impl Inner {
         self.figures.threads.load(SeqCst)
     }
 
-    /// How many threads sleep and were not woken.
+    /// The number of threads that sleep and were not woken.
     #[cfg(test)]
     pub(super) fn sleeping(&self) -> u32 {
         self.idle.iter().map(|word| word.load(SeqCst).count_ones()).sum()
     }
 
-    /// As long as the answer is held, threads that are woken come no further.
+    /// Holds a lock that keeps woken threads from going on, as long as the returned value exists.
     #[cfg(test)]
     pub(super) fn hold_up(&self) -> impl Sized + '_ {
         lock(&self.state)
@@ -159,7 +160,7 @@ impl Inner {
         self.inbox.len()
     }
 
-    /// Counts a task in, or says how many wait when the pool takes no more.
+    /// Counts a task in, or returns how many tasks wait if the pool takes no more.
     pub(super) fn admit(&self) -> Result<(), usize> {
         let threads = self.limit.load(Relaxed);
         let bound = threads.saturating_add(self.max_queue.load(Relaxed));
@@ -170,14 +171,14 @@ impl Inner {
         })
     }
 
-    /// Counts a task out, and lets the threads of a closed pool see when it was the last.
+    /// Counts a task out, and wakes the threads of a closed pool when it was the last.
     fn release(&self) {
         if self.accepted.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
             self.wake_all();
         }
     }
 
-    /// Takes an admitted task; `Err` when the pool is shut down.
+    /// Takes an admitted task; `Err` if the pool is shut down.
     pub(super) fn submit(&self, tag: Tag, work: Box<dyn Work>) -> Result<Arc<Job>, Box<dyn Work>> {
         // The threads of a closed pool end only when nothing is accepted any more, and this task was counted before.
         if self.is_closed() {
@@ -196,7 +197,7 @@ impl Inner {
         Ok(job)
     }
 
-    /// Withdraws a task that no thread has begun; false when one has. Its place in the queue is free at once.
+    /// Withdraws a task that no thread has begun; false if one has. Its place in the queue is free at once.
     pub(super) fn cancel(&self, job: &Arc<Job>) -> bool {
         let Some(work) = job.take(CANCELLED) else { return false };
         drop(work);
@@ -207,7 +208,7 @@ impl Inner {
             match self.state.try_lock() {
                 Ok(mut state) => self.sort(&mut state, SORTED_BY_LOOP),
                 Err(TryLockError::Poisoned(poisoned)) => self.sort(&mut poisoned.into_inner(), SORTED_BY_LOOP),
-                // A thread is at it.
+                // A thread is working on it.
                 Err(TryLockError::WouldBlock) => {}
             }
             self.wake_one();
@@ -215,7 +216,7 @@ impl Inner {
         true
     }
 
-    /// Moves the inbox into the schedule, as far as so many letters go.
+    /// Moves letters from the inbox into the schedule, at most so many.
     fn sort(&self, state: &mut State, most: usize) {
         for _ in 0..most {
             let Some(letter) = self.inbox.pop() else {
@@ -234,16 +235,16 @@ impl Inner {
         }
     }
 
-    /// Has a thread look into the inbox, unless one is about to. Who hands over several tasks wakes one thread, and that one the next when
-    /// it sees that there is more than it takes: on a processor that they share with the loop, the first often does all of them, and
-    /// others would have been woken in vain.
+    /// Has a thread look into the inbox, unless one is about to. A caller that queues several tasks wakes one thread,
+    /// and that thread wakes the next one when it sees more tasks than it takes: on a processor that they share with
+    /// the loop, the first often does all of them, and others would have been woken in vain.
     pub(super) fn announce(&self) {
         while !self.waking.swap(true, SeqCst) {
             if self.wake_one() {
                 return;
             }
-            // All are at work, and look into the inbox before they sleep. One may have done so before something came from a loop
-            // that found the mark: then it is woken here.
+            // All threads are at work, and look into the inbox before they sleep. One may have looked before a task
+            // came from a loop that found the mark: then it is woken here.
             self.waking.store(false, SeqCst);
             fence(SeqCst);
             if self.inbox.is_empty() || !self.any_idle() {
@@ -254,7 +255,8 @@ impl Inner {
 
     /// Wakes the sleeping thread with the lowest number, so that the others may sleep until they end.
     fn wake_one(&self) -> bool {
-        // Pairs with the fence in `sleep`: either the thread that falls asleep sees the letter, or its bit is seen here.
+        // This pairs with the fence in `sleep`: either the thread that falls asleep sees the letter, or its bit is seen
+        // here.
         fence(SeqCst);
         for (index, word) in self.idle.iter().enumerate() {
             let mut bits = word.load(SeqCst);
@@ -276,7 +278,7 @@ impl Inner {
 
     fn hand_token(&self, slot: usize) {
         self.tokens[slot].store(1, SeqCst);
-        // Waking can only fail for a bad address.
+        // Waking can fail only for a bad address.
         let _ = futex::wake(&self.tokens[slot], futex::Flags::PRIVATE, 1);
     }
 
@@ -293,7 +295,7 @@ impl Inner {
         self.idle.iter().any(|word| word.load(SeqCst) != 0)
     }
 
-    /// Takes a slot for one more thread if none sleeps and the number allows it.
+    /// Takes a slot for one more thread if none sleeps and the limit allows it.
     fn reserve(&self, state: &mut State) -> Option<usize> {
         let limit = self.limit.load(SeqCst);
         if state.live >= limit || self.any_idle() {
@@ -324,9 +326,9 @@ impl Inner {
         }
     }
 
-    /// What a thread does from its start to its end.
+    /// The body of a thread, from its start to its end.
     fn work(self: Arc<Self>, slot: usize) {
-        // Signals are the main thread's business.
+        // Signals are for the main thread.
         freerun_sys::signals::block_all();
         let mut ended = None;
         while let Some((job, work)) = self.next(slot, ended.take()) {
@@ -335,11 +337,12 @@ impl Inner {
         }
     }
 
-    /// Gives back the place of the task that ended and waits for the next one; `None` when the thread is to end.
+    /// Gives back the place of the task that ended and waits for the next one; `None` if the thread has to end.
     fn next(self: &Arc<Self>, slot: usize, mut ended: Option<Tag>) -> Option<(Arc<Job>, Box<dyn Work>)> {
         loop {
             let mut state = lock(&self.state);
-            // Not a mere store: whoever has found it set has put in before what is found here.
+            // This is not a mere store: a caller that has found the mark set has queued its task before the tasks that
+            // are found here.
             self.waking.swap(false, SeqCst);
             if let Some(tag) = ended.take() {
                 state.schedule.complete(tag);
@@ -354,7 +357,7 @@ impl Inner {
                 let more = state.schedule.has_ready();
                 drop(state);
                 if let Some(slot) = spare {
-                    // If no thread can be had, those that run must do.
+                    // If no further thread can be made, the existing ones have to do.
                     let _ = self.spawn_thread(slot);
                 }
                 if more {
@@ -384,14 +387,14 @@ impl Inner {
         work.deliver();
     }
 
-    /// Whether the thread of this slot has to end once it has nothing in hand.
+    /// Whether the thread of this slot has to end once it has no task.
     fn is_over(&self, slot: usize) -> bool {
         slot >= self.limit.load(SeqCst) || (self.is_closed() && self.accepted.load(SeqCst) == 0)
     }
 
     fn end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, slot: usize) {
         self.vacate(&mut state, slot);
-        // A wake-up may have come to this thread: somebody else has to look after the work.
+        // A wake-up may have come to this thread: another one has to look after the work.
         let spare = if self.is_closed() { None } else { self.reserve(&mut state) };
         let more = state.schedule.has_ready();
         drop(state);
@@ -403,12 +406,12 @@ impl Inner {
         }
     }
 
-    /// Sleeps until there may be work. False when the thread was not needed for long and is gone from the books.
+    /// Sleeps until there may be work. False if the thread was not needed for long and is no longer counted.
     fn sleep(&self, state: MutexGuard<'_, State>, slot: usize) -> bool {
         self.set_idle(slot);
         drop(state);
         loop {
-            // Pairs with the fence in `wake_one`.
+            // This pairs with the fence in `wake_one`.
             fence(SeqCst);
             if !self.inbox.is_empty() || self.is_over(slot) {
                 if !self.clear_idle(slot) {
@@ -425,7 +428,7 @@ impl Inner {
                 self.take_token(slot, None);
                 return true;
             }
-            // One sleeper stays: only pool threads start pool threads, so one must be there to answer.
+            // One sleeper stays: only pool threads start pool threads, so one has to exist to be woken.
             if self.any_idle() {
                 self.vacate(&mut state, slot);
                 return false;
@@ -434,7 +437,7 @@ impl Inner {
         }
     }
 
-    /// Waits for the token that comes with a wake-up; false when it did not come in time.
+    /// Waits for the token that comes with a wake-up; false if it did not come in time.
     fn take_token(&self, slot: usize, patience: Option<Duration>) -> bool {
         let token = &self.tokens[slot];
         let deadline = patience.map(|patience| Instant::now() + patience);
@@ -450,7 +453,7 @@ impl Inner {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),
             });
-            // Interrupted, timed out, changed meanwhile: the loop looks again in each case.
+            // The wait was interrupted, timed out, or the value changed: the loop looks again in each case.
             let _ = futex::wait(token, futex::Flags::PRIVATE, 0, timeout.as_ref());
         }
     }
@@ -478,13 +481,13 @@ impl Inner {
     }
 }
 
-/// The next task that nobody has withdrawn.
+/// The next task that was not withdrawn.
 fn pick(state: &mut State) -> Option<(Arc<Job>, Box<dyn Work>)> {
     while let Some((tag, job)) = state.schedule.pick() {
         if let Some(work) = job.take(RUNNING) {
             return Some((job, work));
         }
-        // Withdrawn, and the letter that says so is still to be read.
+        // The task was withdrawn, and the letter about that is still to be read.
         state.schedule.complete(tag);
     }
     None

@@ -1,8 +1,9 @@
-//! The tasks of a loop: a task is a place in a table, used again by the next one, and what is ready is polled in a row.
+//! The tasks of a loop: a task is a place in a table, used again by the next one, and the tasks that are ready are
+//! polled in a row.
 //!
-//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of one kind of which a loop has
-//! thousands: its connections. They come after the others, first what is short, then what is [`LongWork`], of which each row has a part
-//! all the same.
+//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of one kind of which a
+//! loop has thousands: its connections. They come after the others, first the short tasks, then those at [`LongWork`],
+//! of which each row has a part all the same.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,17 +18,20 @@ use crate::mailbox::{Kind, Mailbox, Woken};
 use crate::stalls::{self, Activity, Row};
 use crate::turn;
 
-/// How many tasks of the one kind are polled before others of the loop, such as the one that accepts, have their turn.
+/// How many tasks of the one kind are polled before other tasks of the loop, such as the one that accepts, get their
+/// turn.
 const TURN: usize = 16;
 
-/// How many of them are tasks at long work, if so many are ready: however many short ones there are, these go on. No more
-/// than that before the kernel is asked for events: what has come meanwhile may be short.
+/// How many of these are tasks at long work, if so many are ready: they go on however many short ones there are. There
+/// are no more of them before the kernel is asked for events, because short work may have come meanwhile.
 const LONG_PART: usize = 4;
 
-/// How many of the others are polled before: each of them is there for many connections, but for mirrored requests and the like.
+/// How many single tasks are polled before: each of them serves many connections, except for mirrored requests and the
+/// like.
 const SINGLES: usize = 64;
 
-/// How often tasks of a loop that ends are dropped: those of the loop, those that they start with that, and so on.
+/// How often the tasks of a loop that ends are dropped: those of the loop, those that they start while they are
+/// dropped, and so on.
 const ENDS: usize = 4;
 
 /// The tasks of one kind on a loop; at most one kind on each thread.
@@ -49,7 +53,7 @@ struct Inner<F> {
     step: &'static str,
 }
 
-/// Bounded by whoever starts tasks: connections by `worker_connections`.
+/// A table of tasks. The code that starts tasks bounds it: connections by `worker_connections`.
 struct Table<F> {
     places: Vec<Place<F>>,
     free: Vec<u32>,
@@ -58,26 +62,26 @@ struct Table<F> {
 struct Place<F> {
     /// Taken out while it is polled.
     future: Option<F>,
-    /// For stall reports.
+    /// The activity for stall reports.
     activity: Activity,
     bell: Arc<Bell>,
-    /// Of the bell; taken out while it is used, which spares counting it.
+    /// The waker of the bell; taken out while it is used, which saves counting references.
     waker: Option<Waker>,
 }
 
-/// What wakes the task in one place. It stays with the place: a late call wakes the next task there for nothing.
+/// The state that wakes the task in one place. It stays with the place: a late call wakes the next task there in vain.
 struct Bell {
     mailbox: Arc<Mailbox>,
     woken: Woken,
     /// The place is in one of the queues.
     rung: AtomicBool,
-    /// The task there is at long work, as it was at the end of its last poll.
+    /// The task is at long work, as of the end of its last poll.
     long: AtomicBool,
 }
 
 /// The places woken on this thread.
 struct Ready {
-    /// Whose they are: [`Mailbox::id`]; 0 where no loop runs.
+    /// The loop that they belong to: [`Mailbox::id`]; 0 if no loop runs.
     id: Cell<u64>,
     root: Cell<bool>,
     single: RefCell<VecDeque<u32>>,
@@ -87,11 +91,11 @@ struct Ready {
     at_long: Cell<bool>,
 }
 
-/// What the loop of this thread does with tasks of its own kind.
+/// The operations of this thread's loop on tasks of its own kind.
 trait Polls {
     fn is_long(&self, index: u32) -> bool;
     fn poll_one(&self, index: u32, row: &mut Row<'_>);
-    /// The loop is ending.
+    /// Notes that the loop is ending.
     fn end(&self);
 }
 
@@ -122,7 +126,7 @@ impl Ready {
         queue.borrow_mut().push_back(woken.index);
     }
 
-    /// Whose poll is next in a turn of which so many are left, and so many of these for long work.
+    /// The task that is polled next, in a turn of which `left` polls are left, `long_left` of them for long work.
     fn pop(&self, left: usize, long_left: &mut usize) -> Option<u32> {
         let short = || self.short.borrow_mut().pop_front();
         let mut long = || {
@@ -140,14 +144,14 @@ impl Ready {
     }
 }
 
-/// What a task holds while it does what takes long anyway, such as sending to a client that has to be waited for: others are
-/// polled before it, so that thousands of such tasks that are ready at once hold up no new request. To be made and dropped in
-/// polls of the same task; elsewhere it does nothing.
+/// A guard that a task holds while it does work that takes long anyway, such as sending to a slow client: others are
+/// polled before it, so that thousands of such tasks that are ready at once hold up no new request. To be made and
+/// dropped in polls of the same task; elsewhere it does nothing.
 #[derive(Debug)]
 pub struct LongWork(());
 
 impl LongWork {
-    /// From the end of this poll on.
+    /// Begins long work, which counts from the end of this poll on.
     pub fn begin() -> LongWork {
         READY.with(|ready| ready.at_long.set(true));
         LongWork(())
@@ -167,10 +171,11 @@ impl Bell {
         Arc::new(Bell { mailbox: mailbox.clone(), woken: Woken { kind, index }, rung: no(), long: no() })
     }
 
-    /// To be called before the task is polled: what wakes it from here on wakes it again.
+    /// To be called before the task is polled: later wake-ups then count again.
     fn answer(&self) {
-        // Not a mere store: the poll could look at what another thread is about to change before that thread sees it, and the
-        // thread would take the bell for rung still (a store may pass the loads that follow it).
+        // This is not a mere store: the poll could read a value that another thread is about to change before that
+        // thread sees the store, and that thread would assume that the bell is still rung (a store may be reordered
+        // after the loads that follow it).
         self.rung.swap(false, Ordering::AcqRel);
     }
 }
@@ -191,7 +196,7 @@ impl Wake for Bell {
             }
             own
         });
-        // Another thread, or one that is ending.
+        // This is another thread, or one that is ending.
         if here != Ok(true) {
             self.mailbox.post(self.woken);
         }
@@ -207,9 +212,9 @@ pub(crate) fn set_up(mailbox: &Arc<Mailbox>) {
     SINGLE.set(Some(Tasks(Inner::new(mailbox.clone(), Kind::Single, "task"))));
 }
 
-/// The loop of this thread is ending: its tasks are dropped.
+/// Drops the tasks of this thread's loop, which is ending.
 pub(crate) fn tear_down() {
-    // Each may start others to the last; those are never polled.
+    // Each task may start others to the last; those are never polled.
     let (own, single) = (OWN.with_borrow(Clone::clone), SINGLE.with_borrow(Clone::clone));
     if let Some(own) = own {
         own.end();
@@ -239,23 +244,23 @@ pub(crate) fn spawn(activity: Activity, future: Single) {
     single.0.ring(index);
 }
 
-/// What the loop itself waits for.
+/// The future that the loop itself runs.
 pub(crate) struct Root(Arc<Bell>);
 
 impl Root {
-    /// It is to be polled first of all.
+    /// Makes the root, which is polled first of all.
     pub(crate) fn new(mailbox: &Arc<Mailbox>) -> Root {
         let bell = Bell::new(mailbox, Kind::Root, 0);
         bell.wake_by_ref();
         Root(bell)
     }
 
-    /// What wakes it.
+    /// The root's waker.
     pub(crate) fn waker(&self) -> Waker {
         self.0.clone().into()
     }
 
-    /// Whether it was woken since this was asked.
+    /// Whether the root was woken since the last call.
     pub(crate) fn is_woken(&self) -> bool {
         let woken = READY.with(|ready| ready.root.take());
         if woken {
@@ -265,7 +270,7 @@ impl Root {
     }
 }
 
-/// Takes what other threads have woken.
+/// Takes the tasks that other threads have woken.
 pub(crate) fn take_from_others(mailbox: &Mailbox) {
     while let Some(woken) = mailbox.woken.pop() {
         let long =
@@ -274,18 +279,18 @@ pub(crate) fn take_from_others(mailbox: &Mailbox) {
     }
 }
 
-/// Who waits to be polled.
+/// The kinds of tasks that wait to be polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// Nobody.
+    /// No tasks.
     Nobody,
     /// Only tasks at long work.
     LongWork,
-    /// Others, or others too.
+    /// Other tasks, or both kinds.
     Others,
 }
 
-/// Who waits to be polled.
+/// The kinds of tasks that wait to be polled.
 pub(crate) fn waiting() -> Waiting {
     READY.with(|ready| {
         let others = [&ready.single, &ready.short];
@@ -329,7 +334,7 @@ pub(crate) fn turn(row: &mut Row<'_>) {
 }
 
 impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
-    /// Prepares this loop for tasks of this kind, which stall reports call `step`. What panics in one of them ends that
+    /// Prepares this loop for tasks of this kind, which stall reports call `step`. A panic in one of them ends that
     /// task alone.
     ///
     /// # Panics
@@ -347,8 +352,8 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         self.0.ring(index);
     }
 
-    /// Starts a task and polls it within the poll that is going on, as a part of it: to be called as its last step, or several
-    /// times one after the other.
+    /// Starts a task and polls it within the current poll, as a part of it: to be called as the last step of that poll,
+    /// or several times one after the other.
     pub fn start_now(&self, number: u64, future: F) {
         let index = self.0.put(self.0.activity(number), future);
         stalls::note(number, self.0.step);
@@ -391,7 +396,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         }
     }
 
-    /// What is to be polled in this place. [`Inner::poll`] puts it back, or gives the place back.
+    /// Takes the future in this place out to be polled. [`Inner::poll`] puts it back, or frees the place.
     fn take(&self, index: u32) -> Option<Taken<F>> {
         let mut table = self.table.borrow_mut();
         let place = table.places.get_mut(index as usize)?;
@@ -409,7 +414,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         let rest = if let Ok(Poll::Pending) = poll {
             Some(future)
         } else {
-            // The panic hook has told of a panic; the other tasks go on.
+            // The panic hook has reported a panic; the other tasks go on.
             drop(catch_unwind(AssertUnwindSafe(|| drop(future))));
             None
         };
@@ -438,7 +443,7 @@ impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
     }
 
     fn end(&self) {
-        // The tasks may hold on to what holds on to this table, and each may start another one to the last.
+        // The tasks may own values that own this table, and each may start another one to the last.
         for _ in 0..ENDS {
             let places = std::mem::take(&mut self.table.borrow_mut().places);
             if places.is_empty() {

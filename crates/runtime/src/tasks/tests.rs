@@ -66,7 +66,7 @@ fn tasks_are_woken_by_other_threads_and_more_often_than_they_need() {
     let mut all: Vec<u64> = finished.iter().take(TASKS as usize).collect();
     all.sort_unstable();
     assert_eq!(all, (0..TASKS).collect::<Vec<_>>());
-    // The tasks are over: nothing happens.
+    // The tasks have ended: nothing happens.
     wakers.iter().for_each(Waker::wake_by_ref);
     handle.stop();
     wakers.iter().for_each(Waker::wake_by_ref);
@@ -104,7 +104,7 @@ fn a_place_is_used_again_and_a_panic_ends_one_task_alone() {
     });
     assert_eq!(receive.recv().unwrap(), 2);
     handle.stop();
-    // What was not over was dropped with the loop.
+    // Tasks that had not ended were dropped with the loop.
     assert!(finished.recv().is_err());
 }
 
@@ -141,7 +141,7 @@ fn polls_before_an_event<S: Steps + 'static>(hog: fn(Rc<Cell<u32>>) -> S) -> u32
 
 #[test]
 fn events_are_seen_while_others_always_go_on() {
-    /// As long as a connection that has much to send.
+    /// A task like a connection that has much to send.
     struct Hog(Rc<Cell<u32>>);
     impl Steps for Hog {
         fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -160,7 +160,7 @@ fn events_are_seen_while_others_always_go_on() {
 
 #[test]
 fn events_are_seen_after_the_long_part_of_a_turn() {
-    /// At long work that is never done.
+    /// A task at long work that never ends.
     struct Hog(Rc<Cell<u32>>, Option<LongWork>);
     impl Steps for Hog {
         fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -174,7 +174,7 @@ fn events_are_seen_after_the_long_part_of_a_turn() {
     assert!(polls <= 2 * LONG_PART as u32, "{polls} polls before the event was seen");
 }
 
-/// A task that is polled twice, at long work in between or not, and then says its number.
+/// A task that is polled twice, at long work in between or not, and then sends its number.
 struct Twice {
     number: u64,
     is_long: bool,
@@ -199,13 +199,13 @@ impl Steps for Twice {
     }
 }
 
-/// In which order as many long tasks as short ones are polled, which are woken at once: first all of the long ones.
+/// The order in which as many long tasks as short ones are polled that are woken at once, all of the long ones first.
 fn order(each: u64, by_another_thread: bool) -> Vec<u64> {
     let (done, finished) = channel();
     let handle = on_a_loop(move |tasks| {
         let (wakers, order) = (Rc::<RefCell<Vec<Waker>>>::default(), Rc::<RefCell<Vec<u64>>>::default());
         crate::loops::spawn(0, "waking", async move {
-            // The second time in the places of the first one.
+            // The second time the tasks are in the places of the first ones.
             for _ in 0..2 {
                 order.borrow_mut().clear();
                 for number in 0..2 * each {
@@ -273,7 +273,7 @@ fn one_that_always_goes_on_does_not_keep_others_waiting() {
 
 #[test]
 fn what_tasks_start_while_their_loop_ends_is_dropped_with_it() {
-    /// Starts another one when it is dropped.
+    /// A future that starts another one when it is dropped.
     struct Starts(u32, Sender<u32>);
     impl Drop for Starts {
         fn drop(&mut self) {

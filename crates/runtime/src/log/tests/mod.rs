@@ -116,7 +116,7 @@ fn lines_that_were_not_made_for_want_of_room_are_reported() {
     file.reopen(dir.open("access"));
     assert!(writer.flush(LONG) && writer.flush(LONG));
     assert!(dir.read("error").contains("7 lines for \"access\" were dropped"), "{}", dir.read("error"));
-    // The last of them may have been told of when all was written.
+    // The last of them may have been reported when all was written.
     file.lose(3);
     assert!(writer.flush(LONG) && writer.flush(LONG));
     assert!(dir.read("error").contains(" 3 lines for \"access\" were dropped"), "{}", dir.read("error"));
@@ -129,7 +129,7 @@ fn a_blocked_pipe_does_not_block_the_caller() {
     let writer = Writer::start().unwrap();
     let file = writer.file("pipe", end.into());
     let line = [b"y".repeat(65_535), b"\n".to_vec()].concat();
-    // Nobody reads: the pipe takes 64 KiB, the thread blocks in it, and the bound ends the rest.
+    // The pipe is not read: it takes 64 KiB, the thread blocks in it, and the bound stops the rest.
     let taken = (0..64).filter(|_| file.write(line.clone())).count();
     assert!((16..64).contains(&taken), "{taken}");
     assert!(file.lost() > 0);
@@ -257,7 +257,7 @@ fn a_unix_server_may_come_late_and_go() {
     let path = dir.0.join("log");
     let writer = Writer::start().unwrap();
     let file = writer.file(&format!("syslog:unix:{}", path.display()), syslog_socket(&path).unwrap());
-    // Its own troubles go to the same server: that must not go round in circles.
+    // The writer's own errors go to the same server: that must not go round in circles.
     writer.report_to(ErrorLog::new(vec![Target {
         file: file.clone(),
         level: Level::Debug,
@@ -295,7 +295,7 @@ fn a_server_that_is_behind_costs_messages_and_no_waiting() {
     assert!(other.write("not held up\n"));
     assert!(writer.flush(LONG));
     assert_eq!(dir.read("other"), "not held up\n");
-    // What was taken arrives once the server reads.
+    // The messages that were taken arrive once the server reads.
     let mut buffer = [0; 2000];
     let mut received = 0;
     while received < MAX_WAITING / 1000 {
@@ -339,7 +339,7 @@ fn lines_may_name_their_files() {
 #[test]
 fn what_a_log_suffers_is_told_in_nginx_s_words_and_levels() {
     let dir = Scratch::new("words");
-    // What is logged to, and what is told of it.
+    // The pairs are a log to write to, and its report.
     let told = |log: &dyn Fn(&Writer)| {
         let writer = Writer::start().unwrap();
         let errors = writer.file("errors", dir.open("errors"));

@@ -1,4 +1,4 @@
-//! Logs that hang, and the others.
+//! Tests of logs that hang while others go on.
 
 use std::io::{PipeReader, Read as _, pipe};
 use std::os::fd::OwnedFd;
@@ -33,14 +33,14 @@ impl Stuck {
         Stuck { reader, file, taken }
     }
 
-    /// Waits until a thread is held up with it.
+    /// Waits until a thread is held up with this log.
     fn is_held_up(&self) {
         while !self.file.is_held_up() {
             std::thread::yield_now();
         }
     }
 
-    /// Reads all that was taken.
+    /// Reads all lines that were taken.
     fn read(&mut self) {
         let mut text = vec![0; LINE];
         for _ in 0..self.taken {
@@ -61,18 +61,19 @@ fn a_log_that_hangs_does_not_hold_up_the_others() {
     let mut stuck = Stuck::new(&writer, "stuck");
     let mut text = [0; 6];
     for _ in 0..3 {
-        // It comes, whatever the other one does.
+        // The line arrives, whatever the other log does.
         assert!(other.write("other\n"));
         reader.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"other\n");
         stuck.is_held_up();
     }
     assert!(!writer.flush(Duration::from_millis(1)), "not all is written");
-    // One is held up, one writes, one stands by. On a busy machine others that wrote were late, too: they end.
+    // One thread is held up, one writes, one stands by. On a busy machine other writing threads may have been late,
+    // too: they end.
     while writer.threads() != 3 {
         std::thread::yield_now();
     }
-    // What comes meanwhile is in its queue.
+    // Lines that come meanwhile are in its queue.
     assert!(stuck.file.write("more\n"));
     stuck.read();
     stuck.reader.read_exact(&mut text[..5]).unwrap();
@@ -94,7 +95,7 @@ fn a_log_that_hangs_does_not_hold_up_the_others() {
 fn with_all_threads_held_up_logs_wait_and_go_on() {
     let writer = Writer::start_with(SHORT).unwrap();
     let mut stuck: Vec<Stuck> = Vec::new();
-    // Nobody takes over from the last thread.
+    // No thread takes over from the last one.
     for number in 0..MAX_LOG_THREADS - 1 {
         let new = Stuck::new(&writer, &format!("stuck {number}"));
         new.is_held_up();
@@ -131,7 +132,7 @@ fn a_named_file_that_hangs_holds_up_named_files_only() {
         let keep = keep.then_some(Keep { max: 8, inactive: LONG, min_uses: 1, valid: LONG });
         Destination { path: dir.0.join(name).to_str().unwrap().into(), root: None, keep }
     };
-    // Opening it waits for a reader.
+    // Opening the FIFO waits for a reader.
     assert!(named.write_named(to("fifo", true), "line\n"));
     assert!(named.write_named(to("plain", false), "line\n"));
     let (mut reader, end) = pipe().unwrap();
@@ -148,7 +149,7 @@ fn a_named_file_that_hangs_holds_up_named_files_only() {
     opened.read_exact(&mut text).unwrap();
     assert!(writer.close_named(LONG) && writer.flush(LONG));
     assert_eq!(dir.read("plain"), "line\n");
-    // Nobody has it open any more.
+    // The file is no longer open anywhere.
     assert_eq!(opened.read(&mut text).unwrap(), 0);
     assert!(writer.shutdown(LONG));
 }
