@@ -1,4 +1,4 @@
-//! What master and worker say to each other.
+//! The messages between master and worker.
 
 use freerun_serve::listen::ListenKey;
 use serde::{Deserialize, Serialize};
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 use crate::loader::Recorded;
 use crate::settings::user::Identity;
 
-/// How a configuration is to be read; the same on both sides.
+/// The parameters for reading a configuration; they are the same in master and worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// The main file.
     pub conf: String,
     /// The directives of the option `-g`.
     pub globals: Option<String>,
-    /// What relative paths begin at; ends with `/`.
+    /// The folder that relative paths start from; ends with `/`.
     pub prefix: String,
-    /// What the paths of `include` begin at; ends with `/`, or is empty.
+    /// The folder that the paths of `include` start from; ends with `/`, or is empty.
     pub conf_prefix: String,
-    /// The error log where the configuration names none: a path, or `stderr`.
+    /// The error log if the configuration names none: a path, or `stderr`.
     pub error_log: String,
     /// Whether the master has the rights of root, which decides the default port.
     pub privileged: bool,
 }
 
-/// A listening address and how many of the bundle's descriptors are its sockets: one, or one for each loop.
+/// A listening address, and how many of the bundle's descriptors are its sockets: one, or one for each loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// As `ListenSpec::key`.
+    /// The key of the address, see `ListenSpec::key`.
     pub key: ListenKey,
-    /// How many.
+    /// The number of its sockets.
     pub sockets: u32,
 }
 
@@ -37,54 +37,55 @@ pub struct Listener {
 pub struct Bundle {
     /// Number of the configuration, counted by the master from 1.
     pub number: u64,
-    /// How to read it.
+    /// How to read the configuration.
     pub input: Input,
-    /// What to read.
+    /// The texts to read.
     pub recorded: Recorded,
-    /// The sockets.
+    /// The listening addresses.
     pub listeners: Vec<Listener>,
-    /// The names of the logs; `stderr` for that.
+    /// The names of the logs; stderr has the name `stderr`.
     pub logs: Vec<String>,
-    /// Who the worker is to be. Only its first bundle counts: afterwards it has no right to change.
+    /// The user and groups of the worker. Only its first bundle counts: afterwards it has no permission to change them.
     pub identity: Option<Identity>,
-    /// How many event loops. Only the first bundle counts.
+    /// The number of event loops. Only the first bundle counts.
     pub loops: u32,
 }
 
 impl Bundle {
-    /// How many descriptors belong to it; `None` if the sum makes no sense.
+    /// The number of descriptors that belong to the bundle; `None` if the sum overflows.
     pub fn descriptors(&self) -> Option<usize> {
         let sockets = self.listeners.iter().try_fold(0_u32, |sum, listener| sum.checked_add(listener.sockets))?;
         (sockets as usize).checked_add(self.logs.len())
     }
 }
 
-/// From the master.
+/// A message from the master.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// Serve this. Answered with [`FromWorker::Applied`].
+    /// Use this configuration. The answer is [`FromWorker::Applied`].
     Bundle(Box<Bundle>),
-    /// The logs of these names have new descriptors, which follow.
+    /// The logs of these names have new descriptors, which follow the message.
     Reopen(Vec<String>),
     /// Accept no more connections, finish the requests, end.
     Quit,
-    /// End at once.
+    /// End immediately.
     Stop,
 }
 
-/// From the worker.
+/// A message from the worker.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// The bundle of that number is in use, or cannot be and nothing has changed.
+    /// The bundle of that number is in use, or it cannot be used and nothing has changed.
     Applied {
         /// The number of the bundle: [`Bundle::number`].
         number: u64,
-        /// Why not.
+        /// The reason if it cannot be used.
         result: Result<(), String>,
     },
 }
 
-/// Longest error text a worker sends; the rest is cut, so that the frame stays within the master's limit.
+/// The longest error text that a worker sends, in bytes; the rest is cut, so that the frame stays within the master's
+/// limit.
 pub const MAX_ERROR: usize = 16 * 1024;
 
 impl FromWorker {

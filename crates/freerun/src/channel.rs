@@ -1,8 +1,9 @@
 //! Messages with descriptors over the socket between master and worker.
 //!
-//! A frame is eight bytes of lengths (body, number of descriptors; little-endian `u32`), the body in postcard's
-//! format, and the descriptors with SCM_RIGHTS (unix(7)), [`FDS_A_MESSAGE`] to each single byte. Sizes are checked
-//! before anything is allocated for them. A side that stops in the middle of a frame is given up after [`PATIENCE`].
+//! A frame is eight bytes of lengths (body, number of descriptors; little-endian `u32`), the body in postcard's format,
+//! and the descriptors with SCM_RIGHTS (unix(7)), [`FDS_A_MESSAGE`] to each single byte. Sizes are checked before
+//! anything is allocated for them. If a side stops in the middle of a frame, the other side gives up after
+//! [`PATIENCE`].
 
 use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -19,33 +20,34 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
-/// Descriptors sent along with one byte; the kernel takes at most 253 (SCM_MAX_FD).
+/// The number of descriptors that are sent with one byte; the kernel takes at most 253 (SCM_MAX_FD).
 const FDS_A_MESSAGE: usize = 200;
 
-/// How long one read or write may stand still.
+/// How long one read or write may make no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes added to the body's buffer at a time, so that memory follows what has come, not what was announced.
+/// How many bytes are added to the body's buffer at a time, so that memory grows with the bytes that have come, not
+/// with the announced length.
 const STEP: usize = 1024 * 1024;
 
-/// What a side is willing to receive.
+/// The limits of a received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a body.
+    /// The most bytes of a body.
     pub body: usize,
-    /// How many descriptors come with it.
+    /// The most descriptors that come with it.
     pub fds: usize,
 }
 
 impl Limits {
-    /// What the worker takes from the master: a configuration at its largest (see `freerun_conf::tree::MAX_TOTAL`)
+    /// The limits for messages from the master: a configuration at its largest (see `freerun_conf::tree::MAX_TOTAL`)
     /// and as many descriptors as a process can reasonably hold.
     pub const FROM_MASTER: Limits = Limits { body: 300 * 1024 * 1024, fds: 65_536 };
-    /// What the master takes from the worker, which is less trusted: answers with one error text.
+    /// The limits for messages from the worker, which is less trusted: answers with one error text.
     pub const FROM_WORKER: Limits = Limits { body: 64 * 1024, fds: 0 };
 }
 
-/// One end.
+/// One end of the connection between master and worker.
 #[derive(Debug)]
 pub struct Channel {
     socket: UnixStream,
@@ -59,7 +61,7 @@ impl Channel {
         Ok((Channel::new(mine, limits)?, theirs.into()))
     }
 
-    /// An end that was handed over.
+    /// An end that another process has handed over.
     pub fn new(socket: UnixStream, limits: Limits) -> io::Result<Channel> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -136,7 +138,7 @@ impl Channel {
         if got.bytes == 0 {
             return Err(Error::Gone);
         }
-        // MSG_CTRUNC: the kernel dropped some, because this process may not open more.
+        // MSG_CTRUNC: the kernel dropped some descriptors, because this process may not open more.
         if got.flags.contains(ReturnFlags::CTRUNC) || into.len() - before != wanted || byte != *b"F" {
             let got = into.len() - before;
             return Err(Error::Message(format!(

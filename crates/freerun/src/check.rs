@@ -1,4 +1,4 @@
-//! `-t` and `-T`: is the configuration good?
+//! `-t` and `-T`: the test of the configuration.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::logs::{self, Logs};
 use crate::master::listeners;
 use crate::{console, pidfile, start, temp_folders};
 
-/// Tests, tells, and with `-T` prints every file.
+/// Tests the configuration, reports the result, and with `-T` prints every file.
 pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     let tell = |what: &str| {
         if !options.quiet {
@@ -48,21 +48,22 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     }
     tell(&format!("configuration file {} test is successful", input.conf));
     if options.dump {
-        // A reader that has seen enough, such as head, is no failure of the test.
+        // A reader that closes its end early, such as head, does not make the test fail.
         let _ = std::io::stdout().lock().write_all(&freerun_conf::dump(&configuration.sources));
     }
     ExitCode::SUCCESS
 }
 
-/// Servers and name servers whose names lead nowhere. nginx would not start; here they are missing until they are found.
+/// Servers and name servers whose names have no address. nginx would not start; here they are left out until they have
+/// one.
 fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
     let upstreams = configuration.blueprint.parts.get::<Upstreams>().unwrap_or_default();
     let unknown = upstream::unknown(&upstreams).into_iter();
     unknown.map(|(message, written)| Problem::warning(message).at(written)).collect()
 }
 
-/// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user, addresses that
-/// can be bound.
+/// Checks the things outside that the configuration needs: logs that can be opened, a pid file that can be written, a
+/// user, addresses that can be bound.
 fn surroundings(input: &Input, configuration: &Configuration) -> Result<(), Error> {
     logs::open_all(&configuration.logs, &Logs::new())?;
     let identity = configuration.identity().map_err(Error::Configuration)?;

@@ -1,14 +1,14 @@
 //! The command line: nginx's options, and `freerun serve`.
 //!
 //! nginx reads its options in its own way (`-tc FILE`, `-cFILE`, no `--long` ones, help that goes on reading), and
-//! scripts rely on it, so they are read by hand; `serve` is ours and uses lexopt.
+//! scripts rely on it, so they are parsed by hand; `serve` is freerun's own and uses lexopt.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
 
-/// What the command line asks for.
+/// The command that the command line gives.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// Run, test or signal a server with a configuration file.
@@ -19,20 +19,20 @@ pub enum Command {
     Reference(Reference),
 }
 
-/// nginx's options.
+/// The options that nginx has, too.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `-?`, `-h`
+    /// Whether `-?` or `-h` was given.
     pub help: bool,
-    /// `-v`, `-V`, `-h`
+    /// Whether `-v`, `-V` or `-h` was given.
     pub version: bool,
     /// Whether `-V` was given: print how the binary was built.
     pub build: bool,
-    /// `-t`, `-T`
+    /// Whether `-t` or `-T` was given.
     pub test: bool,
     /// Whether `-T` was given: print the configuration.
     pub dump: bool,
-    /// Whether `-q` was given: tell errors only.
+    /// Whether `-q` was given: print errors only.
     pub quiet: bool,
     /// The signal to send: `-s`.
     pub signal: Option<Order>,
@@ -46,10 +46,10 @@ pub struct Options {
     pub globals: Option<String>,
 }
 
-/// What `-s` tells the master.
+/// The order that `-s` gives to the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// End at once.
+    /// End immediately.
     Stop,
     /// End when the requests under way are done.
     Quit,
@@ -71,45 +71,45 @@ impl Order {
     }
 }
 
-/// `freerun serve [DIR] [--listen ADDR]`
+/// The options of `freerun serve [DIR] [--listen ADDR]`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Serve {
-    /// The folder; `.` if not given.
+    /// The folder; `.` by default.
     pub dir: OsString,
-    /// Where to listen; [`SERVE_ADDRESS`] if not given.
+    /// The listening address; [`SERVE_ADDRESS`] by default.
     pub listen: SocketAddr,
     /// Whether `--help` was given.
     pub help: bool,
 }
 
-/// `freerun reference [--check] DIR`
+/// The options of `freerun reference [--check] DIR`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The folder of the pages.
+    /// The folder for the pages.
     pub dir: OsString,
-    /// Only see whether the pages are current.
+    /// Only check whether the pages are current.
     pub check: bool,
 }
 
-/// Where `freerun serve` listens without `--listen`.
+/// The address of `freerun serve` without `--listen`.
 pub const SERVE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// A command line that makes no sense, in nginx's words where the options are nginx's.
+/// An invalid command line; the messages are nginx's for nginx's options.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum UsageError {
-    /// An unknown option, or an argument that is none.
+    /// An unknown option, or an argument that is not an option.
     #[error("invalid option: \"{0}\"")]
     InvalidOption(String),
-    /// An option at the end of the line that wants something after it.
+    /// An option at the end of the line that needs an argument.
     #[error("option \"-{0}\" requires {1}")]
     Requires(char, &'static str),
-    /// After `freerun serve` or `freerun reference`.
+    /// An error in the arguments of `freerun serve` or `freerun reference`.
     #[error("{0}: {1}")]
     Own(&'static str, String),
 }
 
 impl UsageError {
-    /// Whose message it is: what stands before it. Tools look for nginx's.
+    /// The name in front of the message. Tools look for nginx's.
     pub fn speaker(&self) -> &'static str {
         match self {
             UsageError::InvalidOption(_) | UsageError::Requires(..) => "nginx",
@@ -131,7 +131,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
 
 fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
     let mut options = Options::default();
-    // A configuration is UTF-8 text, and so are the paths in it; an argument that is not cannot name anything there.
+    // A configuration is UTF-8 text, and so are the paths in it; an argument that is not UTF-8 cannot be a name there.
     let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
         let Some(letters) = arg.strip_prefix('-') else {
@@ -220,7 +220,7 @@ fn parse_reference(args: &[OsString]) -> Result<Reference, UsageError> {
     Ok(Reference { dir, check })
 }
 
-/// `ADDR:PORT`, `ADDR` or `PORT`.
+/// Parses `ADDR:PORT`, `ADDR` or `PORT`.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     text.parse()

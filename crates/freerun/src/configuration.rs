@@ -1,4 +1,4 @@
-//! From texts to a configuration: what master and worker both do with the same bytes.
+//! From texts to a configuration: the steps that master and worker both do with the same bytes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,47 +26,47 @@ use crate::settings::main::MainSettings;
 use crate::settings::user::{Identity, NoLookup, default_identity};
 use crate::state_files;
 
-/// Which side reads.
+/// The process that reads the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// May look up users and say warnings.
+    /// The master, which may look up users and report warnings.
     Master,
-    /// Replays what the master has read.
+    /// The worker, which reads the texts that the master has read.
     Worker,
 }
 
-/// A configuration that was found good.
+/// A valid configuration.
 pub struct Configuration {
     /// The texts.
     pub sources: Sources,
     /// The settings of the main level and of `events`.
     pub settings: SettingsSet,
     /// Every log file, in the order in which settings refer to them by index; the default error log, if it is used,
-    /// comes last, unless it is among them anyway.
+    /// comes last, unless it is listed anyway.
     pub logs: Vec<String>,
-    /// The name of the error log that is used where none is configured.
+    /// The name of the error log that is used if none is configured.
     default_log: String,
     /// The `http` block.
     pub blueprint: Blueprint,
     /// The pools that `thread_pool` defines.
     pub pools: Vec<PoolSpec>,
-    /// What relative paths begin at.
+    /// The folder that relative paths start from.
     pub prefix: String,
-    /// The addresses of the hosts that it names where they are needed at once.
+    /// The addresses of the hosts in the configuration that are needed at once.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
-    /// What is odd.
+    /// The warnings.
     pub warnings: Vec<Problem>,
 }
 
-/// Why there is no configuration.
+/// The result of reading an invalid configuration.
 pub struct Failure {
     /// The texts, as far as they were read.
     pub sources: Sources,
-    /// Warnings that came before.
+    /// The warnings before the problems.
     pub warnings: Vec<Problem>,
-    /// The problems, nginx's first one first.
+    /// The problems, the one that nginx would report first.
     pub problems: Diagnostics,
-    /// Whether the text itself was fine, so that `-t` says so before the problem.
+    /// Whether the syntax is valid, so that `-t` reports that before the problem.
     pub syntax_ok: bool,
 }
 
@@ -89,13 +89,13 @@ pub fn modules() -> &'static [&'static Module] {
     freerun_modules::MODULES
 }
 
-/// Reads a configuration and builds everything of it that needs no sockets, files or threads.
+/// Reads a configuration and builds all parts of it that need no sockets, files or threads.
 pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Configuration, Box<Failure>> {
     read_after(input, loader, side, BTreeMap::new(), Zones::default())
 }
 
-/// The same, with the addresses of hosts that are `known`, after a configuration that has these zones: those that stay go
-/// on with their state.
+/// Reads a configuration like [`read`], with the `known` addresses of hosts, after a configuration that has these
+/// zones: zones in both keep their state.
 pub fn read_after(
     input: &Input,
     loader: &mut dyn Loader,
@@ -128,7 +128,7 @@ pub fn read_after(
     match concluded {
         Ok(Built { settings, blueprint, pools }) => {
             let mut logs = blueprint.log_paths.clone();
-            // Not opened where nobody writes to it: a daemon must let go of its caller's stderr.
+            // The default log is not opened if it is not used: a daemon must release its caller's stderr.
             let default_used = settings.get::<ErrorLogSettings>().error_log.is_empty();
             if default_used && !logs.contains(&input.error_log) {
                 logs.push(input.error_log.clone());
@@ -180,7 +180,7 @@ fn pool_spec(pool: &crate::settings::main::Pool) -> PoolSpec {
 }
 
 impl Configuration {
-    /// The main level's settings.
+    /// The settings of the main level.
     pub fn main(&self) -> &MainSettings {
         self.settings.get()
     }
@@ -190,7 +190,7 @@ impl Configuration {
         self.settings.get()
     }
 
-    /// Who the worker is to be; `None`: whoever the master is.
+    /// The user and groups of the worker; `None`: those of the master.
     pub fn identity(&self) -> Result<Option<Identity>, String> {
         match &self.main().user {
             Some(user) => Ok(user.identity.clone()),
@@ -210,7 +210,7 @@ impl Configuration {
         ErrorLog::new(written.iter().filter_map(|target| target.open(files)).collect())
     }
 
-    /// The names of that log's files.
+    /// The names of the files of the main level's error log.
     pub fn error_log_names(&self) -> Vec<String> {
         let written = &self.settings.get::<ErrorLogSettings>().error_log;
         match written.is_empty() {

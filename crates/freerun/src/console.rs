@@ -1,4 +1,4 @@
-//! What is told before, and besides, the error log: stderr as nginx uses it.
+//! Messages before, and in addition to, the error log: stderr as nginx uses it.
 
 use freerun_conf::{Level as Severity, Problem, Sources};
 use freerun_runtime::log::{ErrorLog, Level, Writer};
@@ -10,7 +10,7 @@ use crate::paths::Paths;
 
 /// The log that exists before the configuration is read: the file of `-e`, and stderr.
 ///
-/// Where that file is stderr itself, lines there have the short form `nginx: [emerg] …` that tools look for.
+/// If that file is stderr itself, lines there have the short form `nginx: [emerg] …` that tools look for.
 pub fn initial_log(paths: &Paths) -> Result<ErrorLog, Error> {
     if paths.error_log == STDERR {
         return Ok(ErrorLog::none().with_console());
@@ -35,20 +35,20 @@ fn line(problem: &Problem, sources: &Sources) -> String {
     line.strip_prefix(&format!("[{}] ", problem.level.name())).map(str::to_owned).unwrap_or(line)
 }
 
-/// One line in the log.
+/// Writes a problem to the log, as one line.
 pub fn log_problem(log: &ErrorLog, problem: &Problem, sources: &Sources) {
     log.write(level(problem.level), None, format_args!("{}", line(problem, sources)));
 }
 
-/// Tells a person at a terminal: warnings, then the first problem with its line, a caret and help. The log without
-/// the console gets the lines alone.
+/// Reports a failure to a person at a terminal: warnings, then the first problem with its line, a caret and help. The
+/// log without the console gets the lines alone.
 pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
     tell_warnings(log, &failure.warnings, &failure.sources);
     eprint!("{}", failure.problems.render(&failure.sources, "nginx: "));
     log_failure(&log.without_console(), failure);
 }
 
-/// Tells the log alone, where nobody looks at stderr: a reload.
+/// Reports a failure to the log alone, for a reload, when stderr is not read.
 pub fn log_failure(log: &ErrorLog, failure: &Failure) {
     if let Some(problem) = failure.problems.first() {
         let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
@@ -57,7 +57,7 @@ pub fn log_failure(log: &ErrorLog, failure: &Failure) {
     }
 }
 
-/// Each warning in the log, and on the console while there is one.
+/// Writes each warning to the log, and to the console while there is one.
 pub fn tell_warnings(log: &ErrorLog, warnings: &[Problem], sources: &Sources) {
     for warning in warnings {
         log_problem(log, warning, sources);

@@ -1,5 +1,5 @@
-//! Real configurations of other people, read without their machines: what nginx accepts and what names no directive that
-//! freerun lacks has to be accepted.
+//! Real configurations of other people, read without their machines: a file that nginx accepts has to be accepted,
+//! unless it has directives that freerun lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -10,14 +10,14 @@ use freerun_conf::{Loader, Node, known};
 use crate::bundle::Input;
 use crate::configuration::{Side, read, registry};
 
-/// The corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
+/// The folder of the corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
 fn folder() -> Option<PathBuf> {
     let given = std::env::var_os("FREERUN_CORPUS").map(PathBuf::from);
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     given.or(Some(beside)).filter(|path| path.join("index.tsv").is_file())
 }
 
-/// One file of the corpus in the block it belongs into. Whatever it includes is there, and empty.
+/// One file of the corpus in the block that it belongs to. Every file that it includes exists, and is empty.
 struct Stubs {
     main: String,
     file: PathBuf,
@@ -39,7 +39,7 @@ impl Loader for Stubs {
     }
 }
 
-/// The main file. `before` is put into `http`, where it can be.
+/// The text of the main file. `before` is put into `http`, if that is possible.
 fn wrap(context: &str, file: &Path, before: &str) -> String {
     let include = format!("include \"{}\";", file.display());
     match context {
@@ -50,7 +50,7 @@ fn wrap(context: &str, file: &Path, before: &str) -> String {
     }
 }
 
-/// The names in a file that only nginx has directives for.
+/// Collects the names in a file that only nginx has directives for.
 fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
     for node in nodes {
         let name = node.name.as_str();
@@ -61,10 +61,10 @@ fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
     }
 }
 
-/// How many things of its surroundings a file may lack.
+/// The most definitions of its surroundings that a file may lack.
 const MAX_STUBS: usize = 20;
 
-/// What the message about a file lacks that the file's surroundings define, as a directive.
+/// The directive that defines the name which a message reports as missing.
 fn stub_for(message: &str, text: &str) -> Option<String> {
     let quoted = message.split('"').nth(1)?;
     if message.contains(" variable in ") {
@@ -85,7 +85,7 @@ fn stub_for(message: &str, text: &str) -> Option<String> {
     }
 }
 
-/// What freerun has no part of yet, though it has the directive.
+/// The part that freerun does not have yet, though it has the directive.
 fn lacking_part(message: &str) -> Option<&'static str> {
     if message.contains("parameter is not supported yet") {
         Some("listen … ssl, http2 or quic")
@@ -96,7 +96,7 @@ fn lacking_part(message: &str) -> Option<&'static str> {
     }
 }
 
-/// The first problem of a file, if it is not what its author defines elsewhere.
+/// The first problem of a file, unless it is about a name that its author defines elsewhere.
 fn refusal(context: &str, file: &Path) -> Option<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut before = String::new();
@@ -156,7 +156,8 @@ fn what_nginx_accepts_and_freerun_has_is_accepted() {
     }
     let mut lacks: Vec<(usize, String)> = lacks.into_iter().map(|(name, count)| (count, name)).collect();
     lacks.sort_by(|a, b| b.cmp(a));
-    // To the stream itself, which the test runner does not capture: the figures are wanted when all is well, too.
+    // This is written to the stream itself, which the test runner does not capture: the figures are wanted when the
+    // test passes, too.
     let mut out = std::io::stdout();
     let _ =
         writeln!(out, "corpus: {accepted} files accepted as nginx does, {lacking} name directives that are missing:");

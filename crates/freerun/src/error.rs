@@ -5,18 +5,18 @@ use std::io;
 use freerun_runtime::log::Errno;
 use thiserror::Error;
 
-/// Why a process could not start, take a bundle, or go on. The messages are nginx's where nginx has one, without the
+/// Why a process could not start, take a bundle, or continue. The messages are nginx's if nginx has one, without the
 /// level.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A system call on something with a name failed: `open() "/x" failed (2: No such file or directory)`.
+    /// A system call on a named object failed: `open() "/x" failed (2: No such file or directory)`.
     #[error("{call}() \"{name}\" failed ({})", Errno(.error))]
     Named {
         /// The call.
         call: &'static str,
         /// The path.
         name: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A system call failed: `fork() failed (11: …)`. The text holds everything before `failed`.
@@ -24,27 +24,27 @@ pub enum Error {
     Call {
         /// The call with its arguments.
         call: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The peer on the socket between master and worker sent what makes no sense, or too much of it.
+    /// The peer on the socket between master and worker sent an invalid message, or one that is too long.
     #[error("bad message between master and worker: {0}")]
     Message(String),
-    /// The other process is gone.
+    /// The other process has ended.
     #[error("the other process is gone")]
     Gone,
-    /// The configuration is not usable; the problems have been told, or this is what the worker said.
+    /// The configuration is not usable; the problems have been reported, or this is the worker's message.
     #[error("{0}")]
     Configuration(String),
 }
 
 impl Error {
-    /// For `map_err` after a call on a path.
+    /// Makes an error of a failed call on a path, for `map_err`.
     pub fn named<'a, E: Into<io::Error>>(call: &'static str, name: &'a str) -> impl FnOnce(E) -> Error + use<'a, E> {
         move |error| Error::Named { call, name: name.to_owned(), error: error.into() }
     }
 
-    /// For `map_err` after a call without a path.
+    /// Makes an error of a failed call without a path, for `map_err`.
     pub fn call<E: Into<io::Error>>(call: &str) -> impl FnOnce(E) -> Error + use<'_, E> {
         move |error| Error::Call { call: call.to_owned(), error: error.into() }
     }

@@ -1,4 +1,5 @@
-//! Where configuration texts come from: the disk in the master, which notes what it read; the notes in the worker.
+//! The sources of configuration texts: the disk in the master, which records the texts that it read; the record in the
+//! worker.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -7,29 +8,29 @@ use std::net::IpAddr;
 use freerun_conf::{Loader, MAX_FILE};
 use serde::{Deserialize, Serialize};
 
-/// Everything a configuration was read from. A worker that replays it sees the very same bytes, without needing the
-/// right, or the time, to read the files itself.
+/// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
+/// the permission, or the time, to read the files itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     /// Contents by path.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// What each pattern of an `include` matched.
+    /// The paths that each pattern of an `include` matched.
     pub globs: BTreeMap<String, Vec<String>>,
-    /// The addresses of the hosts that it names where they are needed at once.
+    /// The addresses of the hosts in the configuration that are needed at once.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
 }
 
-/// Reads from the disk and notes it.
+/// A loader that reads from the disk and records the texts.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// The notes.
+    /// The record.
     pub recorded: Recorded,
 }
 
 impl Loader for Recorder {
     fn load(&mut self, path: &str) -> io::Result<Vec<u8>> {
         if let Some(bytes) = self.recorded.files.get(path) {
-            // The second use of a file sees what the first one saw, as the worker will.
+            // The second use of a file sees the same bytes as the first one, as the worker will.
             return Ok(bytes.clone());
         }
         let mut bytes = Vec::new();
@@ -46,15 +47,16 @@ impl Loader for Recorder {
     }
 }
 
-/// Most paths of one pattern.
+/// The most paths of one pattern.
 const MAX_MATCHES: usize = 65_536;
 
 fn is_wild(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// glob(3): what is not a wildcard stays as it was written (`./a//b*` finds `./a//bc`), names that begin with a dot
-/// need one in the pattern, and what cannot be looked into is passed over. `base` is a path that was found already.
+/// Expands a pattern as glob(3) does: text without wildcards stays as it was written (`./a//b*` finds `./a//bc`), names
+/// that begin with a dot need one in the pattern, and folders that cannot be read are passed over. `base` is a path
+/// that was found already.
 fn expand(base: &str, pattern: &str, paths: &mut Vec<String>) -> io::Result<()> {
     let mut start = 0;
     let (segment, rest) = loop {
@@ -88,13 +90,13 @@ fn expand(base: &str, pattern: &str, paths: &mut Vec<String>) -> io::Result<()> 
 /// One segment of a pattern.
 enum Matcher {
     Pattern(glob::Pattern),
-    /// As glob(3) has it, a pattern that is none, such as `a[`, means itself.
+    /// A segment without wildcards; as in glob(3), an invalid pattern, such as `a[`, matches itself.
     Literal(String),
 }
 
 impl Matcher {
     fn new(segment: &str) -> Matcher {
-        // glob(3) knows `[^a]` for `[!a]`, and nothing special in several stars.
+        // glob(3) accepts `[^a]` for `[!a]`, and several stars mean the same as one.
         let mut text = segment.replace("[^", "[!");
         while text.contains("**") {
             text = text.replace("**", "*");
@@ -115,7 +117,7 @@ impl Matcher {
     }
 }
 
-/// Answers from the notes alone.
+/// A loader that answers from the record alone.
 #[derive(Debug)]
 pub struct Replay<'a>(pub &'a Recorded);
 

@@ -11,13 +11,13 @@ use freerun_runtime::log::{MEMORY, NAMED, SYSLOG, syslog_socket};
 
 use crate::error::Error;
 
-/// The name that stands for the process's stderr.
+/// The name of the process's stderr.
 pub const STDERR: &str = "stderr";
 
 /// Open log files by name.
 pub type Logs = BTreeMap<String, Arc<OwnedFd>>;
 
-/// Opens one log for appending, making the file if need be.
+/// Opens one log for appending, making the file if necessary.
 pub fn open(name: &str) -> Result<OwnedFd, Error> {
     if name == STDERR {
         return rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).map_err(Error::named("dup", name));
@@ -26,7 +26,7 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
         return open_syslog(server);
     }
     if name.starts_with(MEMORY) || name == NAMED {
-        // The worker keeps these lines, or opens files as they come.
+        // The worker keeps these lines in memory, or opens the files when lines come.
         return Ok(OpenOptions::new().write(true).open("/dev/null").map_err(Error::named("open", "/dev/null"))?.into());
     }
     let file = OpenOptions::new().append(true).create(true).mode(0o644).open(name);
@@ -49,13 +49,13 @@ fn open_syslog(server: &str) -> Result<OwnedFd, Error> {
     Ok(socket.into())
 }
 
-/// Whether the name is a path, where another file may stand by now.
+/// Whether the name is a path, at which another file may be by now.
 fn is_path(name: &str) -> bool {
     name != STDERR && name != NAMED && !name.starts_with(SYSLOG) && !name.starts_with(MEMORY)
 }
 
-/// Opens all files, and of the others those that `known` lacks: a new configuration finds the files that are there now, as in
-/// nginx, whose logs may be rotated with a reload.
+/// Opens all files, and of the other logs those that `known` lacks: a new configuration uses the files that exist now,
+/// as in nginx, so that logs may be rotated with a reload.
 pub fn open_all(names: &[String], known: &Logs) -> Result<Logs, Error> {
     let mut logs = Logs::new();
     for name in names {

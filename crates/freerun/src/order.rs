@@ -1,4 +1,4 @@
-//! `-s`: tells a running master what to do.
+//! `-s`: sends an order to a running master.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::loader::Recorder;
 use crate::{console, pidfile};
 
-/// Reads the configuration for the pid file's place, as nginx does, and sends the signal.
+/// Reads the configuration for the path of the pid file, as nginx does, and sends the signal.
 pub fn run(order: Order, input: &Input, log: &ErrorLog) -> ExitCode {
     let configuration = match configuration::read(input, &mut Recorder::default(), Side::Master) {
         Ok(configuration) => configuration,
@@ -47,7 +47,7 @@ fn send(order: Order, pid: i32) -> Result<(), (Level, Error)> {
         Order::Reload => Signal::HUP,
     };
     let call = format!("kill({pid}, {})", signal.as_raw());
-    // The pid file's reader lets positive numbers through only: no group and no "everybody".
+    // The reader of the pid file accepts only positive numbers: neither a group nor "all processes".
     let pid = Pid::from_raw(pid).ok_or((Level::Error, Error::Gone))?;
     kill_process(pid, signal).map_err(|error| (Level::Alert, Error::call(&call)(error)))
 }

@@ -1,4 +1,4 @@
-//! Where things are: compiled-in defaults, and how the command line changes them.
+//! Paths: compiled-in defaults, and the changes that the command line makes to them.
 
 use crate::cli::Options;
 
@@ -16,11 +16,11 @@ macro_rules! compiled {
 
 // The defaults are those of Debian's nginx, so that freerun takes over an installed configuration as it stands.
 compiled! {
-    /// What relative paths of the configuration are relative to.
+    /// The folder that relative paths of the configuration are relative to.
     PREFIX = "FREERUN_PREFIX" or "/usr/share/nginx";
-    /// The program itself; only `-V` tells it.
+    /// The path of the program itself; only `-V` prints it.
     SBIN_PATH = "FREERUN_SBIN_PATH" or "/usr/sbin/freerun";
-    /// The configuration file without `-c`.
+    /// The configuration file if there is no `-c`.
     CONF_PATH = "FREERUN_CONF_PATH" or "/etc/nginx/nginx.conf";
     /// The error log until (and unless) the configuration names one; `stderr` is not a file.
     ERROR_LOG_PATH = "FREERUN_ERROR_LOG_PATH" or "stderr";
@@ -30,20 +30,20 @@ compiled! {
     PID_PATH = "FREERUN_PID_PATH" or "/run/nginx.pid";
     /// The lock file unless the configuration names one. freerun never makes one.
     LOCK_PATH = "FREERUN_LOCK_PATH" or "/var/lock/nginx.lock";
-    /// Where request bodies that do not fit into memory go, unless the configuration names another place.
+    /// The folder for request bodies that do not fit into memory, unless the configuration names another one.
     CLIENT_BODY_TEMP_PATH = "FREERUN_HTTP_CLIENT_BODY_TEMP_PATH" or "/var/lib/nginx/body";
-    /// The user the worker runs as, unless the configuration names one.
+    /// The user that the worker runs as, unless the configuration names one.
     USER = "FREERUN_USER" or "nobody";
 }
 
 /// The paths of one invocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// Ends with `/`, as all prefixes here.
+    /// The prefix of relative paths, which ends with `/`, as all prefixes here.
     pub prefix: String,
     /// The configuration file.
     pub conf: String,
-    /// The folder of the configuration file: what `include` is relative to.
+    /// The folder of the configuration file, which the paths of `include` are relative to.
     pub conf_prefix: String,
     /// The error log that is open before the configuration is read.
     pub error_log: String,
@@ -52,7 +52,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// By nginx's rules: `-p` may be relative to the current folder; `-c` and `-e` are relative to the prefix.
+    /// The paths by nginx's rules: `-p` may be relative to the current folder; `-c` and `-e` are relative to the
+    /// prefix.
     pub fn new(options: &Options) -> Paths {
         let mut prefix = options.prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
         if !prefix.ends_with('/') {

@@ -1,4 +1,4 @@
-//! The file that holds the master's process id.
+//! The file with the master's process id.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -7,11 +7,12 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Longest content that is looked at when a pid is read.
+/// The longest content that is read from a pid file, in bytes.
 const MAX_CONTENT: usize = 64;
 
-/// Writes this process's id. The file appears complete: it is written under another name and renamed, where the folder
-/// allows that; a pid file that is a device or a link, or stands in a folder we may not write, is written in place.
+/// Writes this process's id. The file appears complete: it is written under another name and renamed, if the folder
+/// allows that; a pid file that is a device or a link, or that is in a folder without write permission, is written in
+/// place.
 pub fn write(path: &str) -> Result<(), Error> {
     let content = format!("{}\n", std::process::id());
     let plain = fs::symlink_metadata(path).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |meta| meta.is_file());
@@ -41,7 +42,7 @@ fn write_renamed(path: &str, content: &str) -> io::Result<()> {
     done
 }
 
-/// Removes the file at the end, if it still is ours.
+/// Removes the file at the end, if it still has this process's id.
 pub fn remove(path: &str) -> Result<(), Error> {
     match read(path) {
         Ok(pid) if pid != std::process::id() as i32 => Ok(()),
@@ -68,7 +69,7 @@ pub fn read(path: &str) -> Result<i32, Error> {
     let content = fs::read(path).map_err(Error::named("open", path))?;
     let content = &content[..content.len().min(MAX_CONTENT)];
     let text = String::from_utf8_lossy(content);
-    // nginx takes the number up to the line's end.
+    // nginx takes the number up to the end of the line.
     let number = text.trim_end_matches(['\r', '\n']);
     match number.parse::<i32>() {
         Ok(pid) if pid > 0 && number.bytes().all(|b| b.is_ascii_digit()) => Ok(pid),

@@ -10,7 +10,7 @@ use freerun_runtime::log::Errno;
 use crate::cli::Reference;
 use crate::configuration;
 
-/// Writes the pages, removing those that are not among them any more, or says which are not current.
+/// Writes the pages, and removes pages that no longer exist; or reports which pages are not current.
 pub fn run(options: &Reference) -> ExitCode {
     let dir = Path::new(&options.dir);
     let pages = freerun_conf::reference(configuration::registry());
@@ -31,7 +31,7 @@ pub fn run(options: &Reference) -> ExitCode {
     }
 }
 
-/// The pages in the folder that are none of ours.
+/// The pages in the folder that freerun does not write.
 fn others(dir: &Path, pages: &[(String, String)]) -> std::io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(dir)? {

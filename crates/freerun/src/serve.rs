@@ -1,4 +1,4 @@
-//! `freerun serve`: a folder, without configuration, rights or files of our own.
+//! `freerun serve`: serves a folder without a configuration, special permissions or files of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::master::{self, Start};
 use crate::settings::user::privileged;
 use crate::version;
 
-/// The configuration. The folder is its prefix, so that no character of the folder's name can mean anything in it.
+/// The configuration. The folder is its prefix, so that no character of the folder's name has a meaning in it.
 const CONFIGURATION: &str = include_str!("../assets/serve.conf");
 
 /// The types of files, by their names' endings.
@@ -45,7 +45,7 @@ pub fn run(options: &Serve) -> ExitCode {
     let prefix = if prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") };
 
     let log = ErrorLog::none().with_console();
-    // Bound here, so that `--listen 127.0.0.1:0` can tell the port it got.
+    // The address is bound here, so that `--listen 127.0.0.1:0` can report the port that it got.
     let (adopted, address) = match listeners::bind_plain(options.listen, &log) {
         Ok(bound) => bound,
         Err(error) => return told(error.to_string()),
@@ -63,7 +63,7 @@ pub fn run(options: &Serve) -> ExitCode {
         adopted: Some(adopted),
         log,
         on_ready: Some(Box::new(move || {
-            // Whoever started us may not read stdout.
+            // The process that started this one may not read stdout.
             let _ = writeln!(
                 std::io::stdout(),
                 "freerun: serving {} at http://{address}/ (status: http://{address}/status)",

@@ -1,4 +1,4 @@
-//! From the command line to what it asks for.
+//! Starts the command that the command line gives.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ fn server(options: &Options) -> ExitCode {
             let names: Vec<&str> = configuration::modules().iter().map(|module| module.name).collect();
             eprint!("{}", version::build(&names));
         }
-        // nginx goes on where a test is asked for as well.
+        // nginx continues if a test is asked for as well.
         if !options.test {
             return ExitCode::SUCCESS;
         }
@@ -70,14 +70,14 @@ fn server(options: &Options) -> ExitCode {
     }
 }
 
-/// For somebody who just tries the program and has no configuration.
+/// A text for a user who just tries the program and has no configuration.
 const WAYS_ON: &str = "\
 there is no configuration at the default place; either
   freerun serve DIR   serves a folder without one, or
   freerun -c FILE     reads another one
 ";
 
-/// Says what can be done where no `-c` was given and there is no file at the default place.
+/// Prints possible next steps, if no `-c` was given and there is no file at the default path.
 pub fn tell_ways_on(options: &Options, input: &Input) {
     eprint!("{}", ways_on(options, input));
 }

@@ -1,15 +1,15 @@
-//! `state` inside `upstream`: a file with the group's servers, read with the configuration and sent along with it.
+//! `state` inside `upstream`: a file with the group's servers, which is read with the configuration and sent with it.
 
 use std::io;
 
 use freerun_conf::{Cx, Loader, Node, Place, Problem, Setting, parse, reason};
 use freerun_proxy::upstream::Servers;
 
-/// Puts the servers of state files where the directive stands, as if they were written there. A file that is not there is
-/// an empty one.
+/// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
+/// counts as an empty one.
 ///
 /// # Errors
-/// More problems than are collected.
+/// There are more problems than are collected.
 pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mut Cx) -> Result<(), Problem> {
     let http = nodes.iter_mut().filter(|node| node.name.text == "http");
     let inside = http.filter_map(|node| node.block.as_mut()).flatten();
@@ -42,7 +42,7 @@ fn servers(path: &str, state: &Node, loader: &mut dyn Loader, cx: &mut Cx) -> Re
         }
     }
     let tree = parse(path, None, "", loader);
-    // The line of the configuration that is named is the directive's.
+    // The line in a message is the directive's line in the configuration.
     let wrong = |message: &str, place: Option<Place>| {
         let inside = place.and_then(|place| tree.sources.location(place)).unwrap_or_else(|| path.to_owned());
         Problem::new(format!("{message} in {inside}")).at_node(state).at(state.args[0].place)
@@ -62,7 +62,7 @@ fn servers(path: &str, state: &Node, loader: &mut dyn Loader, cx: &mut Cx) -> Re
             (_, Some(_)) => Err(Problem::new("directive \"server\" is not terminated by \";\"")),
         };
         checked.map_err(|problem| wrong(&problem.message, Some(node.end)))?;
-        // Problems name the directive that the file belongs to.
+        // Messages name the directive that the file belongs to.
         (node.order, node.end, node.close) = (state.order, state.end, state.close);
         node.name.place = state.name.place;
         node.args.iter_mut().for_each(|word| word.place = state.args[0].place);

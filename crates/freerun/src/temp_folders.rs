@@ -5,13 +5,13 @@ use rustix::fs::Mode;
 use crate::error::Error;
 use crate::settings::user::Identity;
 
-/// Rights of a folder that is made, and the least of one that is there.
+/// The permissions of a folder that is made, and the least permissions of an existing one.
 const RIGHTS: u32 = 0o700;
 
-/// Makes those that are missing, and gives them to the worker's user.
+/// Makes missing folders, and gives them to the worker's user.
 ///
 /// # Errors
-/// What the system answers, in nginx's words.
+/// The system's error, in nginx's words.
 pub fn make(paths: &[String], identity: Option<&Identity>) -> Result<(), Error> {
     for path in paths {
         match rustix::fs::mkdir(path, Mode::from_raw_mode(RIGHTS)) {

@@ -1,20 +1,20 @@
-//! What `-v`, `-V` and `-h` print.
+//! The text that `-v`, `-V` and `-h` print.
 
 use crate::paths;
 
 /// The version of freerun.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The nginx whose documented behaviour freerun follows.
+/// The version of nginx whose documented behaviour freerun follows.
 pub const NGINX_VERSION: &str = "1.31.5";
 
-/// `-v`: ours first, then the line that tools look for.
+/// The text of `-v`: freerun's line first, then the line that tools look for.
 pub fn versions() -> String {
     format!("freerun version: freerun/{VERSION}\nnginx version: nginx/{NGINX_VERSION}\n")
 }
 
-/// What follows the versions for `-V`. Of the names of the `modules`, those that nginx's configure has as an option
-/// (`http_…_module`) are told: the others are always in.
+/// The text after the versions for `-V`. Of the names of the `modules`, those that nginx's configure has as an option
+/// (`http_…_module`) are printed: the others are always built in.
 pub fn build(modules: &[&str]) -> String {
     let mut line = String::from("configure arguments:");
     for (option, value) in [
@@ -36,7 +36,7 @@ pub fn build(modules: &[&str]) -> String {
     }
     format!(
         "built with Rust, {}{} build for {}-{}\n{line}\n",
-        // `cargo xtask release` says so.
+        // `cargo xtask release` sets this.
         option_env!("FREERUN_PROFILE_GUIDED").map_or("", |_| "profile-guided "),
         if cfg!(debug_assertions) { "debug" } else { "release" },
         std::env::consts::ARCH,
@@ -74,7 +74,7 @@ Options:
     )
 }
 
-/// `freerun serve --help`
+/// The text of `freerun serve --help`.
 pub fn serve_help() -> String {
     format!(
         "\

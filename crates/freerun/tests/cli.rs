@@ -1,4 +1,4 @@
-//! The command line beside nginx's own: the same words on the same stream, the same exit codes.
+//! The command line compared with nginx's own: the same words on the same stream, the same exit codes.
 
 // clippy.toml allows it in tests; helper functions of an integration test are not seen as such.
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,7 @@ fn freerun(dir: &Path, args: &[&str]) -> Output {
     run(Path::new(env!("CARGO_BIN_EXE_freerun")), dir, args)
 }
 
-/// Lines without the time and process that a log on stderr puts in front, which Debian's nginx has there.
+/// The lines without the time and the process, which a log on stderr of Debian's nginx has in front.
 fn lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     text.lines()
@@ -32,7 +32,7 @@ fn lines(bytes: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Each file's name and text.
+/// The name and the text of each file.
 const FILES: &[(&str, &str)] = &[
     (
         "good.conf",
@@ -68,7 +68,7 @@ fn folder() -> TempDir {
     dir
 }
 
-/// For each command line nginx's lines must be among ours, in order, and the exit codes the same.
+/// For each command line nginx's lines must be among freerun's, in order, and the exit codes must be equal.
 #[test]
 fn messages_and_exit_codes_are_those_of_nginx() {
     if !require::nginx() {

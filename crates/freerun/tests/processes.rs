@@ -1,4 +1,4 @@
-//! Starting and ending, as a shell sees it.
+//! Tests of starting and ending, as a shell sees it.
 
 // clippy.toml allows it in tests; helper functions of an integration test are not seen as such.
 #![allow(clippy::unwrap_used)]
@@ -27,7 +27,7 @@ fn get(address: &str, path: &str) -> String {
 fn serve_tells_its_address_serves_and_ends_with_the_terminal() {
     for signal in [Signal::INT, Signal::HUP] {
         let dir = TempDir::new("serve");
-        // Nothing in the folder's name may mean anything to the configuration.
+        // No character of the folder's name may have a meaning in the configuration.
         let folder = dir.path().join("a $b \"c\" {d};");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("index.html"), "here").unwrap();
@@ -67,7 +67,7 @@ fn the_command_that_starts_a_daemon_returns_when_it_serves() {
     let master = pid(&dir.path().join("run.pid")).expect("the pid file is there when the command returns");
     std::os::unix::net::UnixStream::connect(&socket).expect("and so is the socket");
 
-    // Whoever reads the command's output sees its end: no process of the daemon holds on to it.
+    // A process that reads the command's output sees its end: no process of the daemon keeps it open.
     let (told, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();

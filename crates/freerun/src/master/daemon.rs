@@ -10,29 +10,29 @@ use rustix::fs::Mode;
 use crate::error::Error;
 use crate::logs::STDERR;
 
-/// Which process one is after [`detach`].
+/// The process that continues after [`detach`].
 pub enum Side {
-    /// The one that was called: it waits for the daemon and ends.
+    /// The process that was started: it waits for the daemon and ends.
     Caller(Wait),
     /// The daemon.
     Daemon(Ready),
 }
 
-/// The caller's end.
+/// The caller's end of the pipe.
 pub struct Wait(PipeReader);
 
 impl Wait {
-    /// Waits until the daemon serves (`true`) or has given up; it has said why itself.
+    /// Waits until the daemon serves (`true`) or has given up; it has reported the reason itself.
     pub fn wait(mut self) -> bool {
         self.0.read(&mut [0]).is_ok_and(|count| count == 1)
     }
 }
 
-/// The daemon's end.
+/// The daemon's end of the pipe.
 pub struct Ready(PipeWriter);
 
 impl Ready {
-    /// Tells the caller that all is well, and lets go of its terminal: stderr goes to the error log, or nowhere.
+    /// Tells the caller that the daemon serves, and releases its terminal: stderr goes to the error log, or nowhere.
     pub fn tell(mut self, error_log: Option<&str>) {
         if let Some(file) = stderr(error_log) {
             let _ = rustix::stdio::dup2_stderr(file.as_fd());
@@ -41,7 +41,7 @@ impl Ready {
     }
 }
 
-/// What a daemon's stderr is to be: its error log, or nothing; `None`: what it is, as that is the error log.
+/// The file for a daemon's stderr: its error log, or `/dev/null`; `None`: the present stderr, which is the error log.
 pub fn stderr(error_log: Option<&str>) -> Option<OwnedFd> {
     if error_log == Some(STDERR) {
         return None;
@@ -50,7 +50,7 @@ pub fn stderr(error_log: Option<&str>) -> Option<OwnedFd> {
     file.or_else(|| OpenOptions::new().write(true).open("/dev/null").ok()).map(OwnedFd::from)
 }
 
-/// Forks; the child leaves the session, and stdin and stdout are gone for it. Needs a process with one thread.
+/// Forks; the child starts a session of its own, and has no stdin and stdout. Needs a process with one thread.
 pub fn detach() -> Result<Side, Error> {
     let (reader, writer) = std::io::pipe().map_err(Error::call("pipe()"))?;
     match fork().map_err(Error::call("fork()"))? {
@@ -58,7 +58,7 @@ pub fn detach() -> Result<Side, Error> {
         Fork::Child => {
             drop(reader);
             rustix::process::setsid().map_err(Error::call("setsid()"))?;
-            // As nginx: the modes of the files we make are given in full where they are made.
+            // As in nginx: files are made with explicit modes.
             rustix::process::umask(Mode::empty());
             let null = File::options().read(true).write(true).open("/dev/null");
             let null = null.map_err(Error::named("open", "/dev/null"))?;

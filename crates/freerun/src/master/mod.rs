@@ -1,4 +1,4 @@
-//! The master: reads and checks configurations, owns sockets and logs, keeps a worker alive, follows signals.
+//! The master: reads and checks configurations, owns sockets and logs, keeps a worker alive, handles signals.
 
 mod daemon;
 pub mod listeners;
@@ -24,7 +24,7 @@ use signals::Signals;
 use state::{Opening, State};
 use supervise::{Backoff, Process, describe};
 
-/// How long a worker that was told to stop may take, before it is killed: longer than it waits for its logs.
+/// How long a worker that was told to stop may take before it is killed: longer than it waits for its logs.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 const _: () = assert!(STOP_PATIENCE.as_millis() > LOG_PATIENCE.as_millis());
@@ -32,34 +32,34 @@ const _: () = assert!(STOP_PATIENCE.as_millis() > LOG_PATIENCE.as_millis());
 /// How long a worker may take to build a configuration.
 const BUILD_PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a master begins with.
+/// The parameters that a master starts with.
 pub struct Start {
     /// How to read the configuration.
     pub input: Input,
     /// The texts themselves, if they are not on the disk.
     pub embedded: Option<Recorded>,
-    /// Sockets that are bound already.
+    /// Sockets that are already bound.
     pub adopted: Option<Listeners>,
     /// The log until the configuration has one.
     pub log: ErrorLog,
-    /// Called when requests are answered.
+    /// Called when the server answers requests.
     pub on_ready: Option<Box<dyn FnOnce()>>,
 }
 
-/// Who serves.
+/// The worker that serves.
 enum Serving {
-    /// `master_process off`
+    /// A worker in this process: `master_process off`.
     Here(Box<Worker>),
     /// A worker process.
     Process(Box<Process>),
-    /// None at the moment; the next one starts then.
+    /// There is none at the moment; the next one starts at this time.
     Nobody(Instant),
 }
 
-/// How the end was ordered.
+/// The kind of end that was ordered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// TERM, INT: with the time at which patience ends.
+    /// TERM, INT: the worker is killed at this time.
     Stop(Instant),
     /// QUIT: requests are finished, however long they take.
     Quit,
@@ -70,22 +70,22 @@ struct Master {
     embedded: Option<Recorded>,
     writer: Writer,
     current: State,
-    /// A configuration the worker is building, and when patience with it ends.
+    /// A configuration that the worker is building, and the time at which the master stops waiting for it.
     pending: Option<(State, Instant)>,
-    /// Another HUP came meanwhile.
+    /// Another HUP has come meanwhile.
     reload_again: bool,
     serving: Serving,
     backoff: Backoff,
     number: u64,
     ending: Option<Ending>,
-    /// The first worker has not said yet that it serves.
+    /// The first worker has not reported yet that it serves.
     starting: bool,
     written_pid: Option<String>,
     on_ready: Option<Box<dyn FnOnce()>>,
     daemon: Option<Ready>,
 }
 
-/// Runs until the end was ordered. `Err`: it could not begin, or not go on; everything has been told.
+/// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, adopted, log, on_ready } = start;
     let draft = state::read(&input, embedded.as_ref(), |failure| console::tell_failure(&log, failure))?;
@@ -106,7 +106,7 @@ pub fn run(start: Start) -> Result<(), ()> {
     let current = draft.open(opening)?;
     let serving = match own_process {
         true => {
-            // The caller's stderr is ours until we serve; the worker outlives that.
+            // The caller's stderr is used until the server serves; the worker lives longer than that.
             let stderr = daemon.as_ref().and_then(|_| daemon::stderr(current.log_name.as_deref()));
             Process::spawn(&current.environment, stderr).map(|process| Serving::Process(Box::new(process)))
         }
@@ -139,7 +139,7 @@ impl Master {
         self.current.log.write(level, None, message);
     }
 
-    /// Hands the first configuration to whoever serves.
+    /// Gives the first configuration to the worker.
     fn begin(&mut self) -> Result<(), Error> {
         let version = (crate::version::VERSION, crate::version::NGINX_VERSION);
         self.log(Level::Notice, format_args!("freerun/{} (nginx/{})", version.0, version.1));
@@ -163,7 +163,7 @@ impl Master {
         }
     }
 
-    /// Requests are answered: the world may know.
+    /// Does the work that follows when requests are answered: the pid file, and the report to the caller.
     fn begun(&mut self) -> Result<(), Error> {
         self.starting = false;
         self.update_pid_file()?;
@@ -176,7 +176,7 @@ impl Master {
         Ok(())
     }
 
-    /// Has the pid where the current configuration wants it.
+    /// Puts the pid file where the current configuration wants it.
     fn update_pid_file(&mut self) -> Result<(), Error> {
         if self.written_pid == self.current.pid_path {
             return Ok(());
@@ -195,7 +195,7 @@ impl Master {
         }
     }
 
-    /// Follows signals and the worker until the end.
+    /// Handles signals and the worker until the end.
     fn follow(&mut self, mut signals: Signals) -> Result<(), Error> {
         loop {
             let heard = {
@@ -227,7 +227,7 @@ impl Master {
         }
     }
 
-    /// Until the next thing that has a time.
+    /// The time until the next deadline.
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
         let mut times: Vec<Instant> = Vec::new();
@@ -255,7 +255,7 @@ impl Master {
         let level = if matches!(signal, SIGUSR2 | SIGWINCH) { Level::Warn } else { Level::Notice };
         self.log(level, format_args!("signal {signal} ({name}) received{note}"));
         match signal {
-            // `freerun serve` has nothing to read again; its terminal is gone.
+            // `freerun serve` has no files to read again; its terminal is gone.
             SIGHUP if self.embedded.is_some() => self.stop(),
             SIGHUP if self.ending.is_none() => self.reload_again = true,
             SIGUSR1 => self.reopen(),
@@ -298,7 +298,7 @@ impl Master {
                 return;
             }
             Serving::Process(process) => process.send_bundle(&state.bundle, &state.descriptors()),
-            // The master has checked it; the next worker starts with it.
+            // The master has checked the configuration; the next worker starts with it.
             Serving::Nobody(_) => {
                 self.settle(state, Ok(()));
                 return;
@@ -310,7 +310,7 @@ impl Master {
         }
     }
 
-    /// A configuration is in use from now on, or is not.
+    /// Notes that a configuration is in use from now on, or that it failed.
     fn settle(&mut self, state: State, result: Result<(), String>) {
         if let Err(error) = result {
             self.log(Level::Emerg, format_args!("the new configuration is not used: {error}"));
@@ -318,7 +318,8 @@ impl Master {
             return;
         }
         let old = std::mem::replace(&mut self.current, state);
-        // Dropping the old one closes the sockets that are not needed any more: the worker has let go of them.
+        // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
+        // already.
         old.listeners.unlink(Some(&self.current.listeners), &self.current.log);
         if let Err(error) = self.update_pid_file() {
             self.log(Level::Emerg, format_args!("{error}"));
@@ -330,7 +331,7 @@ impl Master {
         self.log(Level::Notice, format_args!("reopening logs"));
         self.current.reopen(&self.writer);
         if let Some((pending, _)) = &mut self.pending {
-            // They share the logs that both have.
+            // The two configurations share the logs that both have.
             pending.reopen(&self.writer);
         }
         let names = self.current.bundle.logs.clone();
@@ -357,7 +358,7 @@ impl Master {
         }
         self.ending = Some(Ending::Stop(Instant::now() + STOP_PATIENCE));
         if let Serving::Process(process) = &self.serving {
-            // One that cannot be told is killed when patience ends.
+            // A worker that does not get the message is killed when its time is over.
             let _ = process.channel.send(&ToWorker::Stop, &[]);
         }
     }
@@ -374,7 +375,8 @@ impl Master {
             }
             Serving::Nobody(_) => {}
         }
-        // New connections are refused from here on, not left to wait for somebody: by what the worker is about to use, too.
+        // New connections are refused from here on, and do not wait; this includes the sockets that the worker is about
+        // to use.
         if let Some((pending, _)) = &mut self.pending {
             pending.listeners.unlink(Some(&self.current.listeners), &self.current.log);
             pending.listeners = Listeners::default();
@@ -383,7 +385,7 @@ impl Master {
         self.current.listeners = Listeners::default();
     }
 
-    /// What the worker says.
+    /// Handles a message from the worker.
     fn hear(&mut self) -> Result<(), Error> {
         let Serving::Process(process) = &self.serving else { return Ok(()) };
         let worker = process.id();
@@ -400,7 +402,7 @@ impl Master {
                 }
                 Ok(())
             }
-            // Its end of the socket closes when it dies; SIGCHLD may be a moment later.
+            // The worker's end of the socket closes when it dies; SIGCHLD may come a moment later.
             Err(Error::Gone) => self.worker_ended(),
             Err(error) => {
                 self.log(Level::Alert, format_args!("worker process {worker}: {error}"));
@@ -409,7 +411,7 @@ impl Master {
         }
     }
 
-    /// Deadlines and deaths.
+    /// Handles deadlines and the end of the worker.
     fn look_after_worker(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         if let Serving::Process(process) = &mut self.serving
@@ -428,10 +430,10 @@ impl Master {
         }
     }
 
-    /// Makes sure that the worker is gone, and notes its end.
+    /// Makes sure that the worker has ended, and logs it.
     fn worker_ended(&mut self) -> Result<(), Error> {
         let Serving::Process(process) = &mut self.serving else { return Ok(()) };
-        // A worker that ends in order closes its socket on the way; give it the time to say with which code.
+        // A worker that ends in order closes its socket before; it gets the time to exit with its code.
         let deadline = Instant::now() + Duration::from_millis(200);
         let mut status = process.exited();
         while status.is_none() && Instant::now() < deadline {
@@ -476,7 +478,7 @@ impl Master {
         Ok(())
     }
 
-    /// Whether the ordered end has come.
+    /// Whether the ordered end is complete.
     fn ended(&mut self) -> bool {
         match (&self.serving, self.ending) {
             (_, None) => false,
@@ -486,7 +488,7 @@ impl Master {
         }
     }
 
-    /// Leaves nothing behind.
+    /// Removes the pid file and the files of sockets.
     fn finish(&mut self) {
         match std::mem::replace(&mut self.serving, Serving::Nobody(Instant::now())) {
             Serving::Here(worker) => worker.stop(),

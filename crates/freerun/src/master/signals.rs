@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The signals registered with it. A process needs one at most.
+/// The signals that are handled here. A process needs one such value at most.
 pub struct Signals {
     flags: Vec<(i32, Arc<AtomicBool>)>,
     pipe: UnixStream,
 }
 
 impl Signals {
-    /// Takes over these signals for good.
+    /// Handles these signals from now on.
     pub fn new(signals: &[i32]) -> io::Result<Signals> {
         let (pipe, end) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
@@ -21,7 +21,7 @@ impl Signals {
         let mut flags = Vec::new();
         for &signal in signals {
             let flag = Arc::new(AtomicBool::new(false));
-            // In this order: when the pipe wakes somebody, the flag is up.
+            // The order matters: when the pipe wakes a thread, the flag is set.
             signal_hook::flag::register(signal, flag.clone())?;
             signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
             flags.push((signal, flag));

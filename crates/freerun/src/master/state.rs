@@ -1,4 +1,4 @@
-//! What the master keeps of a configuration: everything a worker is given, ready to be given again.
+//! The master's state of a configuration: everything that a worker is given, kept so that it can be given again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,30 +16,30 @@ use super::listeners::Listeners;
 
 /// One configuration with its sockets and logs.
 pub struct State {
-    /// For the worker.
+    /// The bundle for the worker.
     pub bundle: Bundle,
     /// The sockets of [`Bundle::listeners`], in the same order.
     pub listeners: Listeners,
     /// The files of [`Bundle::logs`].
     pub logs: Logs,
-    /// The master's own log by this configuration.
+    /// The master's own log in this configuration.
     pub log: ErrorLog,
     /// The first file of that log, for a daemon's stderr.
     pub log_name: Option<String>,
-    /// Where the pid goes.
+    /// The path of the pid file.
     pub pid_path: Option<String>,
     /// The worker's environment.
     pub environment: Vec<(String, String)>,
 }
 
-/// What has been read, before anything is opened for it.
+/// A configuration that was read, before anything is opened for it.
 pub struct Draft {
     /// The configuration.
     pub configuration: Configuration,
     recorded: Recorded,
 }
 
-/// Reads the configuration; problems are told by `tell`.
+/// Reads the configuration; `tell` reports the problems.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
@@ -63,26 +63,26 @@ pub fn read(
     }
 }
 
-/// What a draft is opened with.
+/// The parameters for opening a draft.
 pub struct Opening<'a> {
-    /// Number of the configuration.
+    /// The number of the configuration.
     pub number: u64,
-    /// How it was read.
+    /// How the configuration was read.
     pub input: &'a Input,
-    /// The one in use: what both have stays open.
+    /// The configuration in use: logs and sockets that both have stay open.
     pub before: Option<&'a State>,
-    /// Sockets that are there without one being in use.
+    /// Sockets that exist though there is no configuration in use.
     pub adopted: Option<Listeners>,
-    /// How many event loops, where that is settled already.
+    /// The number of event loops, if it is already fixed.
     pub loops: Option<u32>,
     /// The master's writer.
     pub writer: &'a Writer,
-    /// Where it is logged what goes wrong; on the console too, if it has one.
+    /// The log for errors, and the console, if the log has one.
     pub log: &'a ErrorLog,
 }
 
 impl Draft {
-    /// Opens logs and sockets. Errors have been told.
+    /// Opens logs and sockets. Errors have been reported when this returns.
     pub fn open(self, opening: Opening<'_>) -> Result<State, ()> {
         let Opening { number, input, before, adopted, loops, writer, log } = opening;
         let told = |error: &dyn std::fmt::Display| log.write(Level::Emerg, None, format_args!("{error}"));
@@ -126,13 +126,13 @@ impl Draft {
     }
 }
 
-/// The master's own handle on a log. It gets the very descriptor that workers get.
+/// The master's own handle on a log. It uses the same descriptor as workers.
 fn own_file(writer: &Writer, name: &str, logs: &Logs) -> Result<LogFile, Error> {
     let fd = logs.get(name).ok_or_else(|| Error::Message(format!("no log {name}")))?;
     Ok(writer.file(name, fd.try_clone().map_err(Error::named("dup", name))?))
 }
 
-/// nginx removes every variable but TZ and those that `env` keeps or sets.
+/// The worker's environment: nginx removes every variable but TZ and those that `env` keeps or sets.
 fn environment(settings: &[Variable]) -> Vec<(String, String)> {
     let mut environment = Vec::new();
     let tz = Variable { name: "TZ".to_owned(), value: None };
@@ -147,23 +147,23 @@ fn environment(settings: &[Variable]) -> Vec<(String, String)> {
 }
 
 impl State {
-    /// The bundle's descriptors, in its order.
+    /// The bundle's descriptors, in their order.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sockets = self.listeners.iter().flat_map(|(_, sockets)| sockets.iter().map(|socket| socket.as_fd()));
         sockets.chain(self.log_descriptors()).collect()
     }
 
-    /// Those of the logs alone, in the order of [`Bundle::logs`].
+    /// The descriptors of the logs alone, in the order of [`Bundle::logs`].
     pub fn log_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.logs.values().map(|fd| fd.as_fd())
     }
 
-    /// Copies of these, for a worker in this process.
+    /// Copies of the bundle's descriptors, for a worker in this process.
     pub fn duplicates(&self) -> Result<Vec<OwnedFd>, Error> {
         self.descriptors().into_iter().map(|fd| fd.try_clone_to_owned().map_err(Error::call("dup()"))).collect()
     }
 
-    /// Opens every log anew; one that cannot be opened goes on where it was, and the log says why.
+    /// Opens every log anew; a log that cannot be opened keeps its old file, and the reason is logged.
     pub fn reopen(&mut self, writer: &Writer) {
         for (name, fd) in &mut self.logs {
             match logs::open(name) {
@@ -172,7 +172,7 @@ impl State {
             }
         }
         for name in self.logs.keys() {
-            // Same name, same file object: the master's log has the new descriptor from here on.
+            // The name is the same, and so is the file object: the master's log has the new descriptor from here on.
             let _ = own_file(writer, name, &self.logs);
         }
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_worker_keeps_tz_and_what_env_names() {
-        // PATH is in every environment a test runs in.
+        // PATH is in the environment of every test.
         let set = |name: &str, value: Option<&str>| Variable { name: name.into(), value: value.map(str::to_owned) };
         let variables =
             environment(&[set("PATH", None), set("TZ", Some("UTC")), set("A", Some("1")), set("A", Some("2"))]);

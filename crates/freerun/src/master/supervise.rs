@@ -10,12 +10,12 @@ use crate::channel::{Channel, Limits};
 use crate::error::Error;
 use crate::worker::MARKER;
 
-/// A worker that dies sooner than this after its start is started again with a delay.
+/// A worker that ends sooner than this after its start is started again with a delay.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// How the worker's malloc is set (glibc's manual, "Memory Allocation Tunables"): a thread keeps up to so many freed pieces of
-/// each small size for its next requests, instead of 7: [0007](../../../../docs/design/0007-allocator.md). Unless `env` says
-/// something else.
+/// The settings of the worker's malloc (glibc's manual, "Memory Allocation Tunables"): a thread keeps up to this many
+/// freed pieces of each small size for its next requests, instead of 7:
+/// [0007](../../../../docs/design/0007-allocator.md). Unless `env` says something else.
 const TUNABLES: &str = "glibc.malloc.tcache_count=64";
 
 /// The first delay; it doubles with each short life.
@@ -27,14 +27,14 @@ const LONGEST_DELAY: Duration = Duration::from_secs(5);
 /// A worker process.
 pub struct Process {
     child: Child,
-    /// The way to talk to it.
+    /// The channel to the worker.
     pub channel: Channel,
     started: Instant,
 }
 
 impl Process {
-    /// Executes this very program afresh, also when its file has been replaced or removed. The worker gets these
-    /// environment variables and no others, and `stderr` if it must not have the master's.
+    /// Executes this program again, even if its file has been replaced or removed. The worker gets these environment
+    /// variables and no others, and `stderr` if it must not have the master's.
     pub fn spawn(environment: &[(String, String)], stderr: Option<OwnedFd>) -> Result<Process, Error> {
         let (channel, theirs) = Channel::pair(Limits::FROM_WORKER).map_err(Error::call("socketpair()"))?;
         let child = Command::new("/proc/self/exe")
@@ -50,7 +50,7 @@ impl Process {
         Ok(Process { child, channel, started: Instant::now() })
     }
 
-    /// Its process id.
+    /// The worker's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -60,19 +60,19 @@ impl Process {
         self.channel.send(&ToWorker::Bundle(Box::new(bundle.clone())), fds)
     }
 
-    /// How it ended, if it has.
+    /// The worker's exit status, if it has ended.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Kills it and waits for its end, which SIGKILL makes sure of.
+    /// Kills the worker and waits for its end, which SIGKILL guarantees.
     pub fn kill(&mut self) -> Option<ExitStatus> {
         let _ = self.child.kill();
         self.child.wait().ok()
     }
 }
 
-/// `exited with code 1`, `exited on signal 9`, `… (core dumped)`: nginx's words.
+/// The end of a worker in nginx's words: `exited with code 1`, `exited on signal 9`, `… (core dumped)`.
 pub fn describe(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => {
@@ -83,14 +83,15 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// When to start the next worker.
+/// The delay before the next worker is started.
 #[derive(Debug, Default)]
 pub struct Backoff {
     short_lives: u32,
 }
 
 impl Backoff {
-    /// The pause before the next start, after a worker that lived this long: none, unless workers keep dying young.
+    /// The pause before the next start, after a worker that lived this long: none, unless workers repeatedly live for a
+    /// short time.
     pub fn after(&mut self, lived: Duration) -> Duration {
         if lived >= SHORT_LIFE {
             self.short_lives = 0;
@@ -103,7 +104,7 @@ impl Backoff {
         }
     }
 
-    /// The pause before the next start, after this process.
+    /// The pause before the next start, after this worker process.
     pub fn after_process(&mut self, process: &Process) -> Duration {
         self.after(process.started.elapsed())
     }

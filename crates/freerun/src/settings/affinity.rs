@@ -1,4 +1,4 @@
-//! `worker_cpu_affinity`.
+//! The directive `worker_cpu_affinity`.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word};
 use rustix::thread::CpuSet;
@@ -8,7 +8,7 @@ use rustix::thread::CpuSet;
 pub enum Affinity {
     /// Each loop gets one processor of those allowed (`None`: of all), in turn.
     Auto(Option<Vec<usize>>),
-    /// The processors of each loop; loops beyond the list take the last one's.
+    /// The processors of each loop; loops beyond the list use the last entry.
     Masks(Vec<Vec<usize>>),
 }
 
@@ -27,7 +27,7 @@ impl Value for Affinity {
     }
 }
 
-/// The set bits; the last character is processor 0. Spaces count for nothing.
+/// The numbers of the set bits; the last character is processor 0. Spaces are ignored.
 fn mask(word: &Word) -> Result<Vec<usize>, Problem> {
     let mut cpus = Vec::new();
     for (number, bit) in word.text.chars().rev().filter(|c| *c != ' ').enumerate() {
@@ -49,7 +49,7 @@ fn mask(word: &Word) -> Result<Vec<usize>, Problem> {
 }
 
 impl Affinity {
-    /// The processors for a loop, of the `available` ones; all of them where the setting names none.
+    /// The processors for a loop, among the `available` ones; all of these if the setting names none.
     pub fn cpus(&self, index: usize, available: &[usize]) -> Vec<usize> {
         let chosen: Vec<usize> = match self {
             Affinity::Auto(allowed) => {
@@ -65,7 +65,7 @@ impl Affinity {
     }
 }
 
-/// The processors this process may use.
+/// The processors that this process may use.
 pub fn available() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),

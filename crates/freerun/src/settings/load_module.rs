@@ -1,4 +1,5 @@
-//! `load_module`: freerun loads no code of others, but takes the lines that distributions write for what it has built in.
+//! `load_module`: freerun loads no foreign code, but accepts the lines that distributions write for functions that are
+//! built in.
 
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
 
@@ -11,7 +12,7 @@ const BUILT_IN: &[&str] = &[
     "ngx_http_zstd_static_module",
 ];
 
-/// Modules that do nothing until a directive of theirs is written, and that distributions load as soon as they are
+/// Modules that do nothing until one of their directives is used, and that distributions load as soon as they are
 /// installed. freerun does not have them: their directives are unknown.
 const INERT: &[&str] = &[
     "ndk_http_module",
@@ -45,15 +46,15 @@ const INERT: &[&str] = &[
 pub struct LoadModule {
     /// The module's name.
     pub name: String,
-    /// Where it is written.
+    /// The place of the directive's beginning.
     pub place: Place,
-    /// Where the directive ends.
+    /// The place of the directive's end.
     pub end: Place,
-    /// Its place in the order of reading.
+    /// The directive's place in the order of reading.
     pub order: u32,
 }
 
-/// The names so far, for nginx's message about the second one.
+/// The names of the modules so far, for nginx's message about a second one.
 #[derive(Default)]
 struct Loaded(Vec<String>);
 

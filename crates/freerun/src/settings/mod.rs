@@ -1,4 +1,4 @@
-//! The directives of the main and `events` levels: what the processes themselves read.
+//! The directives of the main and `events` levels: the settings of the processes themselves.
 
 pub mod affinity;
 pub mod events;

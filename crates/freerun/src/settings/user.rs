@@ -1,4 +1,4 @@
-//! `user`.
+//! The directive `user`.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 use freerun_sys::process::{self, c_name};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::paths;
 
-/// Ids for a worker, resolved by the master.
+/// The ids of a worker, resolved by the master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// User id.
+    /// The user id.
     pub uid: u32,
-    /// Group id.
+    /// The group id.
     pub gid: u32,
-    /// Supplementary groups, the group among them.
+    /// The supplementary groups, including the group.
     pub groups: Vec<u32>,
 }
 
@@ -23,7 +23,7 @@ pub struct NoLookup;
 /// One `user` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSetting {
-    /// Who; `None` where the master cannot change it, or must not look it up.
+    /// The ids; `None` if the master cannot change them, or must not look them up.
     pub identity: Option<Identity>,
 }
 
@@ -45,7 +45,7 @@ impl Value for UserSetting {
             return Ok(UserSetting { identity: None });
         }
         let user = &node.args[0];
-        // Without a group: the one of the user's name.
+        // Without a group, the group with the user's name is taken.
         let group = node.args.get(1).unwrap_or(user);
         let failed = |call: &str, name: &str| format!("{call}(\"{name}\") failed");
         let found = c_name(&user.text).and_then(|name| Some((process::user(&name).ok()??, name)));
@@ -58,13 +58,13 @@ impl Value for UserSetting {
     }
 }
 
-/// Whether this process may become somebody else.
+/// Whether this process may change its user.
 pub fn privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Who the worker is without a `user` directive: [`paths::USER`] with the primary group, if we may choose. `Err`: there
-/// is no such user.
+/// The ids of the worker without a `user` directive: [`paths::USER`] with the primary group, if this process may change
+/// its user. `Err`: there is no such user.
 pub fn default_identity() -> Result<Option<Identity>, String> {
     if !privileged() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The seam between the processes and what serves HTTP.
+//! The connection between the processes and the crates that serve HTTP.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::settings::affinity;
 use crate::worker::retired::Retired;
 
-/// What serves connections on each loop.
+/// The services that handle connections on each loop.
 const SERVICES: &[MakeService] = &[HttpService::make];
 
-/// The loops and what outlives a generation.
+/// The loops, and the state that outlives a generation.
 pub struct Engine {
     loops: usize,
     pools: Pools,
@@ -33,7 +33,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// One that will have this many loops. They start with the first configuration.
+    /// An engine that will have this many loops. They start with the first configuration.
     pub fn new(loops: usize) -> Engine {
         Engine {
             loops,
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` the open
+    /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` are the open
     /// [`Configuration::logs`].
     pub fn install(
         &mut self,
@@ -91,7 +91,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes down configurations that nobody uses any more. `Some`: again after this time, for there are others.
+    /// Takes down configurations that are not used any more. `Some`: there are others; call again after this time.
     pub fn sweep(&self) -> Option<Duration> {
         self.retired.sweep()
     }
@@ -116,26 +116,26 @@ impl Engine {
         }
     }
 
-    /// Has the loops hand over the log lines they have gathered; they do so soon, not before this returns.
+    /// Has the loops queue the log lines that they have gathered; they do so soon, not before this returns.
     pub fn hand_over(&self) {
         if let Some((worker, _)) = &self.started {
             worker.hand_over();
         }
     }
 
-    /// Accepts no more connections; those without a request are closed.
+    /// Stops accepting connections; those without a request are closed.
     pub fn drain(&mut self) {
         if let Some((worker, _)) = &mut self.started {
             worker.drain();
         }
     }
 
-    /// Whether there is something that a graceful end waits for.
+    /// Whether there is work that a graceful end waits for.
     pub fn is_busy(&self) -> bool {
         self.started.as_ref().is_some_and(|(worker, _)| worker.background() > 0 || worker.active() > 0)
     }
 
-    /// Ends the loops at once, and what the modules have beside them.
+    /// Ends the loops immediately, and the other threads of the modules.
     pub fn stop(self) {
         if let Some((worker, _)) = self.started {
             worker.stop();

@@ -23,21 +23,22 @@ use crate::loader::Replay;
 use crate::master::signals::Signals;
 use engine::Engine;
 
-/// The environment variable that tells a fresh process that it is a worker and that its stdin is the master.
+/// The environment variable that tells a new process that it is a worker and that its stdin is the socket to the
+/// master.
 pub const MARKER: &str = "FREERUN_WORKER_OF_MASTER";
 
 /// How long the end of the process waits for logs to be written.
 pub const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long reopening waits for lines on their way to the old files.
+/// How long reopening waits for lines that are on their way to the old files.
 const REOPEN_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often a draining worker looks whether it is done.
+/// How often a draining worker checks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
-/// What serves: in a process of its own, or (`master_process off`) in the master's.
+/// The worker, which serves: in a process of its own, or (`master_process off`) in the master's.
 pub struct Worker {
-    /// Whether it may change its process: rights, limits, priority.
+    /// Whether it may change its process: user, limits, priority.
     own_process: bool,
     running: Option<Running>,
     draining: Option<Draining>,
@@ -55,7 +56,7 @@ struct Draining {
 }
 
 impl Worker {
-    /// One that has no configuration yet.
+    /// A worker that has no configuration yet.
     pub fn new(own_process: bool) -> Worker {
         Worker { own_process, running: None, draining: None }
     }
@@ -95,10 +96,10 @@ impl Worker {
         Ok(())
     }
 
-    /// New descriptors for logs.
+    /// Takes over new descriptors for logs.
     pub fn reopen(&mut self, names: &[String], fds: Vec<OwnedFd>) {
         if let Some(running) = &self.running {
-            // What is gathered belongs into the old files, as far as it comes in time.
+            // Gathered lines belong into the old files, as far as they come in time.
             running.engine.hand_over();
             running.writer.flush(REOPEN_PATIENCE);
             running.writer.close_named(REOPEN_PATIENCE);
@@ -110,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Stops accepting; [`Worker::drained`] tells the end.
+    /// Stops accepting; [`Worker::drained`] reports the end.
     pub fn drain(&mut self) {
         if self.draining.is_some() {
             return;
@@ -124,21 +125,21 @@ impl Worker {
         self.draining = Some(Draining { deadline });
     }
 
-    /// Takes down old configurations that nobody uses any more. How long to wait before asking this, and
-    /// [`Worker::drained`], again; `None` while it makes no sense to ask.
+    /// Takes down old configurations that are not used any more. Returns how long to wait before asking this, and
+    /// [`Worker::drained`], again; `None` while that is not necessary.
     pub fn step(&self) -> Option<Duration> {
         let sweep = self.running.as_ref().and_then(|running| running.engine.sweep());
         self.draining.as_ref().map(|_| DRAIN_STEP).or(sweep)
     }
 
-    /// Whether the last connection is gone and nothing goes on for one that is, or the time is up.
+    /// Whether the last connection is closed and no work for an earlier one goes on, or the time is up.
     pub fn drained(&self) -> bool {
         let Some(draining) = &self.draining else { return false };
         let late = draining.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         late || self.running.as_ref().is_none_or(|running| !running.engine.is_busy())
     }
 
-    /// Ends the loops and writes what the logs still hold.
+    /// Ends the loops and writes the lines that are still in the logs.
     pub fn stop(self) {
         if let Some(running) = self.running {
             running.engine.stop();
@@ -169,7 +170,7 @@ impl Running {
         sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         log_fds: impl Iterator<Item = OwnedFd>,
     ) -> Result<(), Error> {
-        // A log that is in use already goes on in the same file object, with the descriptor that came now.
+        // A log that is in use already keeps its file object, with the new descriptor.
         let named: Vec<LogFile> =
             bundle.logs.iter().zip(log_fds).map(|(name, fd)| self.writer.file(name, fd)).collect();
         let files: Vec<LogFile> = configuration
@@ -189,7 +190,7 @@ impl Running {
     }
 }
 
-/// The whole life of a worker process.
+/// The main function of a worker process.
 pub fn main() -> ExitCode {
     panics::install();
     // The kernel named the process after "/proc/self/exe".
@@ -205,8 +206,8 @@ pub fn main() -> ExitCode {
 
 fn serve() -> Result<(), Error> {
     let channel = inherited_channel()?;
-    // A terminal sends its signals to the whole group; what they mean for the worker is the master's business. Those
-    // sent to the worker itself end it, as they end nginx's.
+    // A terminal sends its signals to the whole group; the master decides what they mean for the worker. Signals to the
+    // worker itself end it, as in nginx.
     let mut signals = Signals::new(&[SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH])
         .map_err(Error::call("sigaction()"))?;
     let mut worker = Worker::new(true);
@@ -238,7 +239,8 @@ fn serve() -> Result<(), Error> {
                     return Ok(());
                 }
                 Err(error) => {
-                    // Nobody could restart or reload us any more: finish what is begun and end.
+                    // There is no process left that could restart this worker or reload its configuration: it finishes
+                    // its requests and ends.
                     worker.log(Level::Alert, format_args!("no master process any more ({error}), shutting down"));
                     master_lives = false;
                     worker.drain();
@@ -250,7 +252,7 @@ fn serve() -> Result<(), Error> {
     Ok(())
 }
 
-/// Follows one message; `false`: end now.
+/// Handles one message; `false`: end now.
 fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
     let (message, fds) = channel.receive::<ToWorker>()?;
     match message {
@@ -265,7 +267,8 @@ fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The master's socket came as stdin, which needs no trust in a number; a new stdin takes its place.
+/// The channel to the master, which is stdin, so that no descriptor number has to be trusted; a new stdin takes its
+/// place.
 fn inherited_channel() -> Result<Channel, Error> {
     let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(Error::call("dup()"))?;
     let null = std::fs::File::open("/dev/null").map_err(Error::named("open", "/dev/null"))?;

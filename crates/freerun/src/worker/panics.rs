@@ -1,4 +1,4 @@
-//! Where panics are told: in the error log, with their place.
+//! The report of panics: in the error log, with their place.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use freerun_runtime::log::{ErrorLog, Level};
 
 static LOG: Mutex<Option<ErrorLog>> = Mutex::new(None);
 
-/// Tells panics in this log from now on.
+/// Reports panics to this log from now on.
 pub fn report_to(log: ErrorLog) {
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
 }

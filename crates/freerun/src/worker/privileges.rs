@@ -1,4 +1,4 @@
-//! What a worker changes about its process before it starts a thread: limits, priority, folder, identity.
+//! The changes that a worker makes to its process before it starts a thread: limits, priority, folder, identity.
 
 use freerun_runtime::log::Errno;
 use freerun_sys::process::become_user;
@@ -9,17 +9,18 @@ use crate::error::Error;
 use crate::paths;
 use crate::settings::user::Identity;
 
-/// Descriptors that a worker needs besides those of connections: loops, logs, listeners, pools.
+/// The descriptors that a worker needs in addition to those of connections: for loops, logs, listeners, pools.
 const RESERVE: u64 = 512;
 
 /// Applies everything, the identity last. Must run while the process has one thread; all later ones inherit it.
 ///
-/// Answers what the system refused and can be done without: limits. nginx logs that, and serves.
+/// Returns messages about limits that the system refused to set. They are not essential: nginx logs such a refusal, and
+/// serves.
 pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Identity>) -> Result<Vec<String>, Error> {
     let main = configuration.main();
     let mut denied = Vec::new();
     match main.worker_rlimit_nofile {
-        // In nginx each of its worker processes has this many; here their successors share one process.
+        // In nginx each worker process has this limit; here one process has the loops in their place.
         Some(files) => {
             let files = u64::from(files) * u64::from(loops.max(1));
             denied.extend(set_limit("RLIMIT_NOFILE", Resource::Nofile, files).err());
@@ -34,7 +35,8 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
         rustix::process::setpriority_process(None, priority.0)
             .map_err(Error::call(&format!("setpriority({})", priority.0)))?;
     }
-    // While there may still be the right to. Where it is denied, a loop can wait for a page of the program itself.
+    // This is done while the process may still have the permission. If it is denied, a loop can wait for a page of the
+    // program itself.
     let _ = freerun_sys::program::lock();
     change_folder(configuration)?;
     if let Some(identity) = identity {
@@ -47,28 +49,28 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
     Ok(denied)
 }
 
-/// Raises the soft limit, as far as the hard one allows, so that every connection may have a file open as well.
+/// Raises the soft limit as far as the hard one allows, so that every connection may have a file open as well.
 fn raise_files(connections: u64) {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let wanted = connections.saturating_mul(2).saturating_add(RESERVE);
     let wanted = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if limit.current.is_some_and(|current| current < wanted) {
-        // It may be forbidden by a sandbox; then the limit is what it was, and running into it is handled.
+        // A sandbox may forbid this; then the limit stays as it was, and reaching it is handled.
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
     }
 }
 
-/// The most descriptors that the table is made for in advance: half a megabyte of kernel memory.
+/// The largest table of descriptors that is made in advance: half a megabyte of kernel memory.
 const TABLE: u64 = 65_536;
 
 /// Has the kernel make the table of descriptors as large as it may become.
 ///
-/// The table grows by doubling, and in a process with several threads the one that makes it grow waits in the kernel
+/// The table grows by doubling, and in a process with several threads the thread that makes it grow waits in the kernel
 /// until every processor has passed a quiet point (`synchronize_rcu`): milliseconds in which a loop would stand still.
 fn size_descriptor_table() {
     let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(TABLE).min(TABLE);
     let Ok(last) = i32::try_from(limit.saturating_sub(1)) else { return };
-    // Without it, growing costs what it costs: nothing to report.
+    // If this fails, growing costs time, and there is nothing to report.
     if let Ok(highest) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), last) {
         drop(highest);
     }
@@ -83,13 +85,14 @@ pub fn change_folder(configuration: &Configuration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets soft and hard limit. Where the hard one may not be raised, the soft one is raised up to it, and the refusal is told.
+/// Sets the soft and the hard limit. If the hard one may not be raised, the soft one is raised up to it, and the
+/// refusal is returned.
 fn set_limit(name: &str, resource: Resource, limit: u64) -> Result<(), String> {
     let both = Rlimit { current: Some(limit), maximum: Some(limit) };
     let Err(error) = rustix::process::setrlimit(resource, both) else { return Ok(()) };
     let now = rustix::process::getrlimit(resource);
     let reachable = Rlimit { current: now.maximum.map(|maximum| maximum.min(limit)), ..now };
-    // The first refusal is the one to tell.
+    // The first refusal is the one to report.
     let _ = rustix::process::setrlimit(resource, reachable);
     let error = std::io::Error::from(error);
     Err(format!("setrlimit({name}, {limit}) failed ({})", Errno(&error)))

@@ -1,30 +1,31 @@
-//! Configurations that are on their way out.
+//! Configurations that are being taken down.
 //!
-//! Whoever lets go of one last has to take it down: a map with a million entries, or a database of a gigabyte, keeps a
-//! thread busy for long. Without this it would be an event loop, at the end of the last request of an old configuration.
+//! The thread that drops the last reference to one has to take it down: a map with a million entries, or a database of
+//! a gigabyte, keeps it busy for long. Without this module that thread would be an event loop, at the end of the last
+//! request of an old configuration.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long one that nobody uses any more may stay in memory.
+/// How long a configuration that is not used any more may stay in memory.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What was replaced and may still be in use.
+/// Values that were replaced and may still be in use.
 pub struct Retired<T>(RefCell<Vec<Arc<T>>>);
 
 impl<T> Retired<T> {
-    /// None so far.
+    /// An empty list.
     pub fn new() -> Retired<T> {
         Retired(RefCell::default())
     }
 
-    /// Keeps it until nobody else does.
+    /// Keeps a value until it has no other references.
     pub fn keep(&self, old: Arc<T>) {
         self.0.borrow_mut().push(old);
     }
 
-    /// Takes down what nobody else uses. `Some`: there is more, which is to be looked at again after this time.
+    /// Takes down the values without other references. `Some`: there are more; call again after this time.
     pub fn sweep(&self) -> Option<Duration> {
         let mut retired = self.0.borrow_mut();
         retired.retain(|old| Arc::strong_count(old) > 1);

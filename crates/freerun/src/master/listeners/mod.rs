@@ -17,17 +17,17 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
 
-/// How often a busy address is tried.
+/// How often binding a busy address is tried.
 const TRIES: u32 = 5;
 
-/// Pause between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// One address: its sockets, and how they were made.
+/// One address: its sockets, and the parameters that they were made with.
 #[derive(Clone, Debug)]
 struct Bound {
     spec: ListenSpec,
-    /// One, or with `reuseport` one for each loop.
+    /// One socket, or with `reuseport` one for each loop.
     sockets: Vec<Arc<Socket>>,
 }
 
@@ -36,11 +36,11 @@ struct Bound {
 pub struct Listeners(BTreeMap<ListenKey, Bound>);
 
 impl Listeners {
-    /// Sockets for these addresses: those of `self` where it has them, new ones else. Nothing of `self` changes, but
-    /// options and backlogs of the sockets that are kept. Trouble is logged with nginx's messages.
+    /// Sockets for these addresses: those of `self` if it has them, new ones otherwise. `self` does not change, except
+    /// for the options and backlogs of the sockets that are kept. Errors are logged with nginx's messages.
     ///
     /// # Errors
-    /// When an address cannot be bound; the last message again.
+    /// An address cannot be bound; this repeats the last message.
     pub fn extend(&self, specs: &[ListenSpec], loops: usize, log: &ErrorLog) -> Result<Listeners, Error> {
         let mut new = Listeners::default();
         for attempt in 1.. {
@@ -75,8 +75,9 @@ impl Listeners {
         Ok(new)
     }
 
-    /// Only when every address is bound: with `reuseport` a socket that listens takes connections away from a server
-    /// that is there already, and a start that fails must not. A socket that listens gets a new backlog that way.
+    /// Has all sockets listen, after every address is bound: with `reuseport` a listening socket takes connections away
+    /// from a server that is there already, and a start that fails must not do that. A socket that listens already gets
+    /// a new backlog in this way.
     fn listen(&self, log: &ErrorLog) -> Result<(), Error> {
         for bound in self.0.values().filter(|bound| bound.spec.protocol == Protocol::Stream) {
             for socket in &bound.sockets {
@@ -110,12 +111,12 @@ impl Listeners {
         Ok(Bound { spec: spec.clone(), sockets })
     }
 
-    /// Each address with its sockets.
+    /// The addresses with their sockets.
     pub fn iter(&self) -> impl Iterator<Item = (&ListenKey, &[Arc<Socket>])> {
         self.0.iter().map(|(name, bound)| (name, bound.sockets.as_slice()))
     }
 
-    /// Removes the files of Unix sockets that `kept` does not have. To be called when nobody uses them any more.
+    /// Removes the files of Unix sockets that `kept` does not have. To be called when they are not used any more.
     pub fn unlink(&self, kept: Option<&Listeners>, log: &ErrorLog) {
         for bound in self.0.values() {
             let Some(path) = bound.spec.unix_path() else { continue };
@@ -129,11 +130,11 @@ impl Listeners {
     }
 }
 
-/// Whether a start could bind these addresses, for `-t`. As in nginx one that is in use is fine: mostly it is the running
-/// server that has it. Nothing listens meanwhile, and the files of Unix sockets are removed again.
+/// Checks whether a start could bind these addresses, for `-t`. As in nginx an address in use is no error: mostly it is
+/// the running server that has it. Nothing listens meanwhile, and the files of Unix sockets are removed again.
 ///
 /// # Errors
-/// That of the first address that cannot be bound.
+/// The error of the first address that cannot be bound.
 pub fn try_bind(specs: &[ListenSpec]) -> Result<(), Error> {
     for spec in specs {
         let (socket, address) = socket(spec)?;
@@ -147,7 +148,7 @@ pub fn try_bind(specs: &[ListenSpec]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A failed option is no reason not to serve; nginx says it too.
+/// Logs a failed option, as nginx does: the server can serve without it.
 fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>) {
     if let Err(error) = result {
         let message = format_args!("{what} on {} failed, ignored ({})", spec.name, Errno(&error));
@@ -186,21 +187,21 @@ fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
     match (socket.bind(&address), spec.unix_path()) {
         (Ok(()), _) => {}
         (Err(error), Some(path)) if Code::from_io_error(&error) == Some(Code::ADDRINUSE) && is_stale(path) => {
-            // Left behind by a server that was killed.
+            // A server that was killed has left it behind.
             std::fs::remove_file(path).map_err(Error::named("unlink", path))?;
             socket.bind(&address).map_err(failed("bind", spec))?;
         }
         (Err(error), _) => return Err(failed("bind", spec)(error)),
     }
     if let Some(path) = spec.unix_path() {
-        // As in nginx: who may reach the folder may connect.
+        // As in nginx: a process that may reach the folder may connect.
         let everyone = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(path, everyone).map_err(Error::named("chmod", path))?;
     }
     Ok(socket)
 }
 
-/// nginx's words: `bind() to 0.0.0.0:80`, `listen() to …, backlog 511`.
+/// Makes an error in nginx's words: `bind() to 0.0.0.0:80`, `listen() to …, backlog 511`.
 fn failed<'a>(call: &'a str, spec: &'a ListenSpec) -> impl FnOnce(io::Error) -> Error + use<'a> {
     move |error| {
         let call = match call {
@@ -213,12 +214,12 @@ fn failed<'a>(call: &'a str, spec: &'a ListenSpec) -> impl FnOnce(io::Error) -> 
     }
 }
 
-/// Nobody listens at the socket file.
+/// Whether no process listens at the socket file.
 fn is_stale(path: &str) -> bool {
     UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// The options that may change over a reload.
+/// Sets the options that may change over a reload.
 fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
     if let Some(size) = spec.rcvbuf {
         option(log, spec, "setsockopt(SO_RCVBUF)", socket.set_recv_buffer_size(size as usize));
@@ -246,7 +247,7 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
         }
     }
     if let Some(address) = spec.ip.filter(|_| spec.protocol == Protocol::Stream) {
-        // Accepted sockets have it too.
+        // Accepted sockets inherit it.
         choose_congestion_control(socket, address.ip());
         if spec.deferred {
             option(log, spec, "setsockopt(TCP_DEFER_ACCEPT)", freerun_sys::socket::set_defer_accept(socket, 1));
@@ -258,7 +259,7 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
     }
 }
 
-/// A socket at an address without options, and the address with the port it got.
+/// A socket at an address without options, and the address with the port that it got.
 pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, SocketAddr), Error> {
     let mut spec = ListenSpec::new(SERVICE, Some(address), address.to_string());
     let socket = open(&spec, log)?;

@@ -49,7 +49,7 @@ fn reuseport_makes_a_socket_for_each_loop_and_can_be_turned_on_later() {
 fn a_busy_address_is_told_as_nginx_tells_it() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = spec(holder.local_addr().unwrap());
-    // One try: the pauses of `extend` are left out.
+    // Binding is tried once: the pauses of `extend` are left out.
     let error = Listeners::default().bind(&busy, 1, &ErrorLog::none()).unwrap_err();
     assert_eq!(error.to_string(), format!("bind() to {} failed (98: Address already in use)", busy.name));
 }
@@ -73,12 +73,12 @@ fn unix_sockets_replace_dead_ones_and_are_removed() {
     let path = std::env::temp_dir().join(format!("freerun-listen-{}.sock", std::process::id()));
     let path = path.to_str().unwrap();
     let a = unix(path);
-    // A dead one: the file without a listener.
+    // This leaves the file without a listener.
     drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     let bound = Listeners::default().extend(std::slice::from_ref(&a), 1, &log).unwrap();
     UnixStream::connect(path).unwrap();
     assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o666);
-    // A living one stays.
+    // A socket file with a listener stays.
     let error = Listeners::default().bind(&a, 1, &log).unwrap_err();
     assert_eq!(error.to_string(), format!("bind() to unix:{path} failed (98: Address already in use)"));
     bound.unlink(Some(&bound), &log);
@@ -103,14 +103,14 @@ fn a_test_of_the_configuration_binds_and_leaves_nothing_behind() {
     let (free, socket) = (spec(free()), unix(path.to_str().unwrap()));
     try_bind(&[free.clone(), socket.clone()]).unwrap();
     assert!(!path.exists());
-    // What is in use stays as it is, by whomever.
+    // An address in use stays as it is, whichever process has it.
     let log = ErrorLog::none();
     let running = Listeners::default().extend(&[free.clone(), socket.clone()], 1, &log).unwrap();
     try_bind(&[free.clone(), socket.clone()]).unwrap();
     TcpStream::connect(free.ip.unwrap()).unwrap();
     UnixStream::connect(&path).unwrap();
     drop(running);
-    // An address of nobody here: RFC 5737.
+    // An address that this machine does not have: RFC 5737.
     let foreign = spec(SocketAddr::from(([192, 0, 2, 1], 80)));
     let error = try_bind(&[free, foreign]).unwrap_err();
     assert_eq!(error.to_string(), "bind() to 192.0.2.1:80 failed (99: Cannot assign requested address)");

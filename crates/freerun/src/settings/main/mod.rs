@@ -9,18 +9,18 @@ use super::load_module::LoadModule;
 use super::user::UserSetting;
 use crate::paths;
 
-/// Most event loops of a worker.
+/// The most event loops of a worker.
 pub const MAX_LOOPS: usize = 1024;
 
-/// Most threads of one pool; what the pool itself enforces.
+/// The most threads of one pool; the pool itself enforces the same limit.
 const MAX_POOL_THREADS: u32 = 1024;
 
 /// `worker_processes`: how many event loops the worker has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loops {
-    /// One for each processor this process may use.
+    /// One for each processor that this process may use.
     Auto,
-    /// This many, at least 1.
+    /// This number, at least 1.
     Number(usize),
 }
 
@@ -52,7 +52,7 @@ impl Value for Loops {
     }
 }
 
-/// `worker_priority`, as nice(1) counts.
+/// `worker_priority`, a value as for nice(1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority(pub i32);
 
@@ -69,12 +69,12 @@ impl Value for Priority {
     }
 }
 
-/// `env`: a variable that the worker keeps, or gets.
+/// `env`: a variable that the worker keeps, or is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its value; `None` to keep the one the master was started with.
+    /// The variable's value; `None` to keep the value that the master was started with.
     pub value: Option<String>,
 }
 
@@ -97,15 +97,15 @@ impl Value for Variable {
 /// One `thread_pool` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Most threads.
+    /// The most threads of the pool.
     pub threads: usize,
-    /// Most tasks that wait.
+    /// The most tasks that wait.
     pub max_queue: usize,
 }
 
-/// The names so far, for nginx's message about the second one.
+/// The names of the pools so far, for nginx's message about a second one.
 #[derive(Default)]
 struct PoolNames(Vec<String>);
 
@@ -115,7 +115,7 @@ impl Value for Pool {
     fn parse(node: &Node, cx: &mut Cx) -> Result<Pool, Problem> {
         let name = node.args[0].text.clone();
         let names = cx.extensions.get_or_default::<PoolNames>();
-        // The built-in one has its name already.
+        // The built-in pool already has this name.
         if names.0.contains(&name) || name == freerun_runtime::pool::CPU_NAME {
             return Err(Problem::new(format!("duplicate thread pool \"{name}\"")).at(node.args[0].place));
         }
@@ -145,7 +145,7 @@ impl Value for Pool {
     }
 }
 
-/// A path of the main level: as written.
+/// A path of the main level, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSetting(pub String);
 

@@ -21,7 +21,7 @@ fn registry() -> Registry {
     Registry::new(&[group::<MainSettings>(), group::<EventSettings>()], STRUCTURE).unwrap()
 }
 
-/// The settings of the text, which stands at the main level; `events { … }` too.
+/// The settings of a text at the main level, with an `events` block.
 fn read(text: &str) -> Result<SettingsSet, String> {
     let registry = registry();
     let tree = parse("x.conf", None, "", &mut Text(text.to_owned()));
