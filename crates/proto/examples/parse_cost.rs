@@ -1,5 +1,5 @@
-//! Prints what the parsers cost, in nanoseconds and allocations a call:
-//! `cargo run --release -p freerun-proto --example parse_cost`.
+//! Prints the cost of the parsers, in nanoseconds and allocations per call: `cargo run --release -p freerun-proto
+//! --example parse_cost`.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;

@@ -1,16 +1,16 @@
 //! Classes of bytes, one table look-up each.
 
-/// In a field name: letters, digits and `-`, which nginx takes without any directive's leave.
+/// In a field name: letters, digits and `-`, which nginx accepts whatever is configured.
 pub const NAME: u8 = 1;
-/// Allowed in a registered name of RFC 3986: unreserved, sub-delims; `%` and `.` are looked at by the parser.
+/// Allowed in a registered name of RFC 3986: unreserved, sub-delims; the parser handles `%` and `.`.
 pub const HOST: u8 = 2;
 /// A host byte that needs no further look: not upper-case, not `.`, not `%`.
 pub const HOST_PLAIN: u8 = 4;
 /// A control character: below 0x20, or 0x7f.
 pub const CONTROL: u8 = 8;
-/// In a method, as nginx has it: upper-case letters, `_` and `-`.
+/// In a method, as nginx allows it: upper-case letters, `_` and `-`.
 pub const METHOD: u8 = 16;
-/// Token byte of RFC 9110 section 5.6.2.
+/// In a token: RFC 9110 section 5.6.2.
 pub const TOKEN: u8 = 32;
 /// In a scheme after its first letter: RFC 3986 section 3.1.
 pub const SCHEME: u8 = 64;
@@ -66,8 +66,8 @@ static CLASSES: [u8; 256] = {
     table
 };
 
-/// The first byte below 0x10: NUL, tab and the ends of lines are among them. Eight bytes at a time to begin with, for most
-/// values are short.
+/// The place of the first byte below 0x10: NUL, tab and the ends of lines are among these. It takes eight bytes at a
+/// time at first, since most values are short.
 #[inline]
 pub fn find_control(bytes: &[u8]) -> Option<usize> {
     let (front, rest) = bytes.split_at(bytes.len().min(32));
@@ -77,10 +77,10 @@ pub fn find_control(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The first byte below 0x10 in a longer text, by blocks of 32 bytes.
+/// The place of the first byte below 0x10 in a longer text, by blocks of 32 bytes.
 fn find_control_far(bytes: &[u8]) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<32>();
-    // No early return within a block: so it takes a few instructions.
+    // There is no early return within a block, so that a block takes a few instructions.
     let without = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &b| any | (b < 0x10))).count();
     let passed = without * 32;
     first_below(&bytes[passed..], 0x10, 0).map(|at| passed + at)
@@ -92,19 +92,19 @@ pub fn has_space_or_control(bytes: &[u8]) -> bool {
     first_below(bytes, 0x21, 0).is_some() || first_below(bytes, 1, 0x7f).is_some()
 }
 
-/// The first colon. Eight bytes at a time, for names are short.
+/// The place of the first colon. It takes eight bytes at a time, since names are short.
 #[inline]
 pub fn find_colon(bytes: &[u8]) -> Option<usize> {
     first_below(bytes, 1, b':')
 }
 
-/// The first semicolon, in the same way.
+/// The place of the first semicolon. It takes eight bytes at a time.
 #[inline]
 pub fn find_semicolon(bytes: &[u8]) -> Option<usize> {
     first_below(bytes, 1, b';')
 }
 
-/// The first byte that is less than `limit` once the bits of `mask` are turned over in it.
+/// The place of the first byte that is less than `limit` once the bits of `mask` are inverted in it.
 #[inline(always)]
 fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -113,7 +113,7 @@ fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word) ^ masks;
-        // The highest bit of each byte below the limit; of bytes above the first such one perhaps, too.
+        // The highest bit of each byte below the limit; perhaps also of bytes above the first such one.
         let found = word.wrapping_sub(limits) & !word & HIGHS;
         if found != 0 {
             return Some(index * 8 + found.trailing_zeros() as usize / 8);
@@ -122,7 +122,7 @@ fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
     rest.iter().position(|&b| b ^ mask < limit).map(|at| words.len() * 8 + at)
 }
 
-/// Whether two texts are the same: without a call, for they are short.
+/// Whether two texts are equal: without a call, since they are short.
 #[inline]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
@@ -132,7 +132,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     let halves =
         |text: &[u8]| Some((u32::from_le_bytes(*text.first_chunk()?), u32::from_le_bytes(*text.last_chunk()?)));
     match (words(one), words(other)) {
-        // What lies between the first and the last eight bytes.
+        // These are the bytes between the first and the last eight.
         (Some(ends), Some(others)) => {
             ends == others
                 && one.len().checked_sub(16).is_none_or(|between| one[8..8 + between] == other[8..8 + between])
@@ -144,8 +144,8 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Comma-separated elements of a list field (RFC 9110 section 5.6.1), trimmed, empty ones skipped. Quotes are not looked
-/// at: for lists of plain tokens.
+/// Comma-separated elements of a list field (RFC 9110 section 5.6.1), trimmed, empty ones skipped. Quotes are not
+/// recognised: this is for lists of plain tokens.
 pub fn tokens(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|t| !t.is_empty())
 }

@@ -1,20 +1,20 @@
-//! The body of an HTTP/1 message, in either direction: which of the bytes that come are its own, and where it ends. RFC 9112
-//! sections 6 and 7.
+//! The body of an HTTP/1 message, in either direction: which of the received bytes belong to it, and where it ends. RFC
+//! 9112 sections 6 and 7.
 
 use crate::Error;
 use crate::chunked::{ChunkedDecoder, Step};
 
-/// Finds the bytes of a body in what comes.
+/// Finds the bytes of a body in the received bytes.
 ///
-/// Bytes go in by [`BodyDecoder::step`], places in them come out: nothing is copied, and nothing is kept but where the decoder
-/// stands (and trailers, until the body is over).
+/// [`BodyDecoder::step`] takes bytes and returns places in them: nothing is copied, and nothing is kept but the
+/// decoder's state (and trailers, until the body is complete).
 #[derive(Debug)]
 pub enum BodyDecoder {
-    /// So many bytes are still to come.
+    /// A body of which so many bytes are still to come.
     Length(u64),
-    /// The chunked coding.
+    /// A body in the chunked coding.
     Chunked(Box<ChunkedDecoder>),
-    /// Everything until the peer closes: a response alone can be delimited like that.
+    /// A body that lasts until the peer closes: only a response can be delimited in this way.
     UntilClose,
 }
 
@@ -24,11 +24,11 @@ impl BodyDecoder {
         BodyDecoder::Chunked(Box::default())
     }
 
-    /// Looks at the next piece of the body. What a step says belongs to the body is not to be given again; behind
-    /// [`Step::Done`] stands what belongs to the next message.
+    /// Decodes the next piece of the body. Bytes that a step has assigned to the body must not be given again; the
+    /// bytes behind [`Step::Done`] belong to the next message.
     ///
     /// # Errors
-    /// [`Error::Chunked`] for a coding that is violated, now and from now on: nobody knows where the body ends.
+    /// [`Error::Chunked`] if the coding is violated, now and from now on: the end of the body is then unknown.
     #[inline]
     pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
         match self {
@@ -45,7 +45,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Whether the body is complete, as far as its bytes tell: one that lasts until the peer closes never is.
+    /// Whether the body is complete, as far as its bytes tell: a body that lasts until the peer closes never is.
     #[inline]
     pub fn is_done(&self) -> bool {
         match self {
@@ -55,12 +55,13 @@ impl BodyDecoder {
         }
     }
 
-    /// Whether the body is complete now that the peer has closed, and everything it sent was looked at: RFC 9112 section 8.
+    /// Whether the body is complete now that the peer has closed, and everything that it sent was decoded: RFC 9112
+    /// section 8.
     pub fn is_done_when_closed(&self) -> bool {
         matches!(self, BodyDecoder::UntilClose) || self.is_done()
     }
 
-    /// Bytes still to come, where that is known.
+    /// The bytes that are still to come, if their number is known.
     #[inline]
     pub const fn remaining(&self) -> Option<u64> {
         match self {
@@ -69,7 +70,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Bytes that certainly belong to the body and come next: a reader may expect at least that many.
+    /// The number of bytes that certainly belong to the body and come next: a reader may expect at least that many.
     pub fn expected(&self) -> u64 {
         match self {
             BodyDecoder::Length(left) => *left,

@@ -2,7 +2,8 @@ use super::*;
 use crate::response::Framing;
 use crate::{BodyFraming, HeadRules, parse_request};
 
-/// What a decoder has found: the body, its trailers, how many bytes of the input belonged to it, and whether it is complete.
+/// The result of a decoder: the body, its trailers, how many bytes of the input belonged to it, and whether it is
+/// complete.
 #[derive(PartialEq, Eq, Debug)]
 struct Found {
     body: Vec<u8>,
@@ -80,7 +81,7 @@ fn a_body_that_comes_in_two_pieces_is_the_same_wherever_it_is_cut() {
     }
 }
 
-/// RFC 9112 section 6.3: what follows the body is not looked at.
+/// RFC 9112 section 6.3: the bytes behind the body are not decoded.
 #[test]
 fn the_body_ends_where_its_framing_says() {
     let found = |body: &[u8], used, done| Ok(Found { body: body.to_vec(), trailers: Vec::new(), used, done });
@@ -120,12 +121,12 @@ fn what_is_still_to_come_is_told() {
     assert_eq!((Framing::UntilClose.decoder().remaining(), Framing::UntilClose.decoder().expected()), (None, 0));
 }
 
-/// Behind an error nobody knows where the body ends, whatever is looked at again.
+/// After an error the end of the body is unknown, whatever is decoded again.
 #[test]
 fn a_body_that_was_wrong_is_never_complete() {
     let mut decoder = BodyDecoder::chunked();
     assert_eq!(decoder.step(b"1\r\nx"), Ok(Step::Data(3..4)));
-    // Looked at once more from its beginning, in the middle of a line, this would be a chunk and the end.
+    // If this were decoded once more from its beginning, in the middle of a line, it would be a chunk and the end.
     let wrong = b"\r\n4;a\x7f\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n";
     for _ in 0..3 {
         assert_eq!(decoder.step(wrong), Err(Error::Chunked));
@@ -134,7 +135,7 @@ fn a_body_that_was_wrong_is_never_complete() {
     }
 }
 
-/// What a head says of its body is what is decoded behind it (RFC 9112 section 6).
+/// The body behind a head is decoded as the head says (RFC 9112 section 6).
 #[test]
 fn the_framing_of_a_head_leads_to_its_decoder() {
     for (fields, behind, body) in [

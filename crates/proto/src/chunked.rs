@@ -5,20 +5,20 @@ use std::ops::Range;
 use crate::Error;
 use crate::ascii::{TOKEN, class};
 
-/// Bytes a chunk's line may have: the size with leading zeros, and extensions, which are skipped.
+/// The most bytes of a chunk's line: the size with leading zeros, and extensions, which are skipped.
 pub const MAX_LINE: u32 = 4096;
-/// Bytes all trailer fields of a body may have together.
+/// The most bytes of all trailer fields of a body together.
 pub const MAX_TRAILERS: usize = 8192;
 
 /// The largest chunk: nginx counts in signed 64 bits.
 const MAX_SIZE: u64 = i64::MAX as u64;
 
-/// What [`ChunkedDecoder::step`] found.
+/// The result of [`ChunkedDecoder::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Bytes of the body, at this place of the input (never empty). The next step takes the input from the range's end.
     Data(Range<usize>),
-    /// All of the input is used up and the body goes on.
+    /// All of the input is used up and the body continues.
     More,
     /// The body is complete; this many bytes of the input belonged to it.
     Done(usize),
@@ -52,14 +52,14 @@ enum State {
     LastLf,
     /// Behind the end.
     Done,
-    /// Behind an error: nobody knows what the bytes are.
+    /// After an error: the meaning of the bytes is unknown.
     Failed,
 }
 
-/// Decodes a chunked body that comes in pieces, giving out places in the input instead of copies.
+/// Decodes a chunked body that comes in pieces, and returns places in the input instead of copies.
 ///
-/// Strict, as nginx is since 1.29.4: every line ends in CRLF, sizes are digits alone, spaces and tabs may follow them, and
-/// trailer lines are fields.
+/// It is strict, as nginx is since 1.29.4: every line ends in CRLF, sizes are digits alone, spaces and tabs may follow
+/// them, and trailer lines are fields.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
     state: State,
@@ -67,9 +67,9 @@ pub struct ChunkedDecoder {
     left: u64,
     /// Bytes of the chunk's line so far.
     line: u32,
-    /// Trailer lines with their line ends.
+    /// The trailer lines with their line ends.
     trailers: Vec<u8>,
-    /// Where the current one starts.
+    /// The place where the current trailer line starts.
     trailer_start: usize,
 }
 
@@ -85,7 +85,7 @@ impl ChunkedDecoder {
         ChunkedDecoder { state: State::Start, left: 0, line: 0, trailers: Vec::new(), trailer_start: 0 }
     }
 
-    /// Bytes of the current chunk that are still to come: a reader may expect at least that many.
+    /// The bytes of the current chunk that are still to come: a reader may expect at least that many.
     pub fn left_in_chunk(&self) -> u64 {
         if self.state == State::Data { self.left } else { 0 }
     }
@@ -103,11 +103,12 @@ impl ChunkedDecoder {
         })
     }
 
-    /// Looks at the next piece of the body.
+    /// Decodes the next piece of the body.
     ///
     /// # Errors
-    /// [`Error::Chunked`] where the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long: now and
-    /// from now on. A caller that looked at the bytes again could otherwise find an end in the middle of what is wrong.
+    /// [`Error::Chunked`] if the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long:
+    /// now and from now on. A caller that gave the bytes again could otherwise find an end in the middle of an invalid
+    /// body.
     pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
         let mut i = 0;
         while self.state != State::Done {
@@ -138,7 +139,7 @@ impl ChunkedDecoder {
         Ok(Step::Done(i))
     }
 
-    /// Takes one byte that is not of a chunk's data.
+    /// Takes one byte that is not of a chunk's content.
     fn frame(&mut self, b: u8) -> Result<State, Error> {
         match self.state {
             State::Start => {
@@ -172,7 +173,7 @@ impl ChunkedDecoder {
                 Ok(State::Trailer)
             }
             State::LastLf => expect(b, b'\n').map(|()| State::Done),
-            // `step` does not ask for the first two.
+            // `step` does not call this in the first two states.
             State::Data | State::Done | State::Failed => Err(Error::Chunked),
         }
     }
@@ -218,12 +219,12 @@ fn check_trailer(line: &[u8]) -> Result<(), Error> {
     if good { Ok(()) } else { Err(Error::Chunked) }
 }
 
-/// What ends a chunk's bytes.
+/// The bytes behind a chunk's content.
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// The last chunk and the end of a body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The line before a chunk's bytes, without an allocation.
+/// The line before a chunk's content, without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkHead {
     bytes: [u8; 18],
@@ -231,7 +232,7 @@ pub struct ChunkHead {
 }
 
 impl ChunkHead {
-    /// The line for a chunk of `len` bytes, which must not be 0: that would end the body.
+    /// The line for a chunk of `len` bytes. `len` must not be 0, which would end the body.
     pub fn new(len: u64) -> ChunkHead {
         let mut head = ChunkHead { bytes: *b"0000000000000000\r\n", start: 16 };
         let mut n = len;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Feeds the pieces; gives the body and what is left over behind it, or `None` for an error or an unfinished body.
+/// Decodes the pieces; returns the body and the bytes behind it, or `None` for an error or an incomplete body.
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Vec<u8>, Vec<u8>, ChunkedDecoder)> {
     let mut decoder = ChunkedDecoder::new();
     let (mut body, mut rest) = (Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ fn heads_of_chunks() {
     }
 }
 
-/// A plain reference for well-formed and damaged bodies without trailers: line by line over the whole text.
+/// A simple reference for valid and damaged bodies without trailers: line by line over the whole text.
 fn reference(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {

@@ -2,7 +2,7 @@
 
 use crate::date::parse_http_date;
 
-/// Longest entity tag: two quotes, 16 hexadecimal digits for the time, a dash, 16 for the size.
+/// The longest entity tag: two quotes, 16 hexadecimal digits for the time, a dash, 16 for the size.
 const LONGEST: usize = 35;
 
 /// An entity tag without an allocation.
@@ -55,14 +55,14 @@ pub fn etag(mtime: i64, size: u64) -> ETag {
     tag
 }
 
-/// How `If-Modified-Since` is compared: nginx's `if_modified_since`.
+/// How `If-Modified-Since` is compared: the directive `if_modified_since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Modified {
     /// `off`: the answer always counts as modified.
     Off,
     /// `exact`: unmodified only at the very second.
     Exact,
-    /// `before`: unmodified when not later than the field says.
+    /// `before`: unmodified if not later than the field's time.
     Before,
 }
 
@@ -79,7 +79,7 @@ pub struct Conditions<'a> {
     pub if_unmodified_since: Option<&'a [u8]>,
 }
 
-/// What the conditions make of a 200.
+/// The effect of the conditions on a 200.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Answer as if there were no conditions.
@@ -96,7 +96,7 @@ impl Conditions<'_> {
         *self == Conditions::default()
     }
 
-    /// The conditions that count by RFC 9110 section 13.2.2: with an entity tag given, the date beside it is not looked at.
+    /// The conditions that count by RFC 9110 section 13.2.2: if there is an entity tag, the date beside it is ignored.
     pub fn by_precedence(mut self) -> Self {
         if self.if_match.is_some() {
             self.if_unmodified_since = None;
@@ -109,9 +109,9 @@ impl Conditions<'_> {
 
     /// Evaluates the conditions for an answer with this entity tag and modification time (seconds since the epoch).
     ///
-    /// As nginx does, and other than RFC 9110: `If-Unmodified-Since` counts beside `If-Match`, `If-Modified-Since` beside
-    /// `If-None-Match` (both must call the answer unmodified), and a date that cannot be read fails `If-Unmodified-Since`, as
-    /// does an answer without a modification time.
+    /// As in nginx, and unlike RFC 9110: `If-Unmodified-Since` counts beside `If-Match`, `If-Modified-Since` beside
+    /// `If-None-Match` (both must call the answer unmodified), and a date that cannot be read fails
+    /// `If-Unmodified-Since`, as does an answer without a modification time.
     pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<i64>, mode: Modified) -> Verdict {
         if let Some(text) = self.if_unmodified_since
             && last_modified.is_none_or(|modified| parse_http_date(text).is_none_or(|date| date < modified))
@@ -140,7 +140,7 @@ impl Conditions<'_> {
     }
 }
 
-/// Whether `If-Modified-Since` calls the answer unmodified.
+/// Whether the answer is unmodified by `If-Modified-Since`.
 fn unmodified(text: &[u8], last_modified: Option<i64>, mode: Modified) -> bool {
     let (Some(modified), Some(date)) = (last_modified, parse_http_date(text)) else { return false };
     match mode {
@@ -150,8 +150,8 @@ fn unmodified(text: &[u8], last_modified: Option<i64>, mode: Modified) -> bool {
     }
 }
 
-/// Whether a list of entity tags, or `*`, holds `etag`. With `weak`, `W/` on either side is overlooked (RFC 9110 section
-/// 8.8.3.2); without it a weak tag never matches. The list ends where it stops being one.
+/// Whether a list of entity tags, or `*`, contains `etag`. With `weak`, `W/` on either side is ignored (RFC 9110
+/// section 8.8.3.2); without it a weak tag never matches. The list ends at the first syntax error.
 pub fn matches(list: &[u8], etag: Option<&[u8]>, weak: bool) -> bool {
     if list == b"*" {
         return true;
@@ -182,7 +182,7 @@ pub fn matches(list: &[u8], etag: Option<&[u8]>, weak: bool) -> bool {
     }
 }
 
-/// Whether `If-Range` lets the ranges of the request be used: its entity tag is the answer's, both strong, or its date is
+/// Whether `If-Range` allows the ranges of the request: its entity tag is the answer's, both strong, or its date is
 /// exactly the modification time.
 pub fn if_range(value: &[u8], etag: Option<&[u8]>, last_modified: Option<i64>) -> bool {
     if value.ends_with(b"\"") {
@@ -221,7 +221,7 @@ mod tests {
         conditions.evaluate(etag.map(str::as_bytes), Some(TIME), mode)
     }
 
-    /// What nginx answered.
+    /// Answers of nginx.
     #[test]
     fn as_nginx() {
         use Verdict::{NotModified, PreconditionFailed, Proceed};

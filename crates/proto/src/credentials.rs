@@ -5,11 +5,11 @@
 pub struct Credentials {
     /// `name:password`, decoded.
     decoded: Vec<u8>,
-    /// Where the colon is.
+    /// The place of the colon.
     colon: usize,
 }
 
-/// Passwords do not get into logs by way of `{:?}`.
+/// The format leaves passwords out, so that `{:?}` does not put them into logs.
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Credentials({})", self.user().escape_ascii())
@@ -40,8 +40,8 @@ impl Credentials {
     }
 }
 
-/// Decodes Base64 (RFC 4648 section 4) as nginx does: up to the first `=`, whatever follows it, and without regard to
-/// bits left over. `None`: another byte, or a length that cannot be.
+/// Decodes Base64 (RFC 4648 section 4) as nginx does: up to the first `=`, whatever follows it, ignoring left-over
+/// bits. `None`: an invalid byte or length.
 pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let text = &text[..memchr::memchr(b'=', text).unwrap_or(text.len())];
     if text.len() % 4 == 1 {

@@ -3,7 +3,7 @@
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
-/// First second of the year 10000: later times print as the last one before it.
+/// The first second of the year 10000: later times are printed as the last second before it.
 const END: i64 = 253_402_300_800;
 
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -87,7 +87,7 @@ fn month_name(t: &Civil) -> &'static [u8] {
     &MONTHS[at..at + 3]
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the form of `Date` and `Last-Modified`.
+/// The form of `Date` and `Last-Modified`: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub fn imf_fixdate(unix: i64) -> [u8; 29] {
     let mut out = *b"Sun, 06 Nov 1994 08:49:37 GMT";
     let t = civil(unix);
@@ -99,7 +99,7 @@ pub fn imf_fixdate(unix: i64) -> [u8; 29] {
     out
 }
 
-/// `21/Nov/2026:07:05:00 +0000`, nginx's `$time_local`; `offset` in seconds east of UTC.
+/// nginx's `$time_local`: `21/Nov/2026:07:05:00 +0000`; `offset` in seconds east of UTC.
 pub fn time_local(unix: i64, offset: i32) -> [u8; 26] {
     let mut out = *b"21/Nov/2026:07:05:00 +0000";
     let t = civil(unix.saturating_add(i64::from(offset)));
@@ -111,7 +111,7 @@ pub fn time_local(unix: i64, offset: i32) -> [u8; 26] {
     out
 }
 
-/// `2026-11-21T07:05:00+00:00`, nginx's `$time_iso8601`; `offset` in seconds east of UTC.
+/// nginx's `$time_iso8601`: `2026-11-21T07:05:00+00:00`; `offset` in seconds east of UTC.
 pub fn time_iso8601(unix: i64, offset: i32) -> [u8; 25] {
     let mut out = *b"2026-11-21T07:05:00+00:00";
     let t = civil(unix.saturating_add(i64::from(offset)));
@@ -123,7 +123,7 @@ pub fn time_iso8601(unix: i64, offset: i32) -> [u8; 25] {
     out
 }
 
-/// `2026/11/21 07:05:00`, the start of an error log line; `offset` in seconds east of UTC.
+/// The start of an error log line: `2026/11/21 07:05:00`; `offset` in seconds east of UTC.
 pub fn error_log_time(unix: i64, offset: i32) -> [u8; 19] {
     let mut out = *b"2026/11/21 07:05:00";
     let t = civil(unix.saturating_add(i64::from(offset)));
@@ -134,7 +134,7 @@ pub fn error_log_time(unix: i64, offset: i32) -> [u8; 19] {
     out
 }
 
-/// `Nov  1 07:05:00`, the time of a syslog message (RFC 3164 section 4.1.2); `offset` in seconds east of UTC.
+/// The time of a syslog message (RFC 3164 section 4.1.2): `Nov  1 07:05:00`; `offset` in seconds east of UTC.
 pub fn syslog_time(unix: i64, offset: i32) -> [u8; 15] {
     let mut out = *b"Nov 21 07:05:00";
     let t = civil(unix.saturating_add(i64::from(offset)));
@@ -147,11 +147,11 @@ pub fn syslog_time(unix: i64, offset: i32) -> [u8; 15] {
     out
 }
 
-/// Parses the three forms of RFC 9110: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and
-/// `Sun Nov  6 08:49:37 1994`. `None` when it is none of them, or before 1970.
+/// Parses the three forms of RFC 9110: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov
+/// 6 08:49:37 1994`. `None` if it has none of these forms, or is before 1970.
 ///
-/// As in nginx the name of the day is not checked, what follows the time is not looked at, and a year of two digits below
-/// 70 is one of this century.
+/// As in nginx the name of the day is not checked, text behind the time is ignored, and a year of two digits below 70
+/// is one of this century.
 pub fn parse_http_date(text: &[u8]) -> Option<i64> {
     let mut text = text.trim_ascii_start();
     let name = text.iter().position(|&b| b == b',' || b == b' ')?;
@@ -210,7 +210,7 @@ pub fn parse_http_date(text: &[u8]) -> Option<i64> {
     Some(days_from_civil(year, month, day) * DAY + hour * 3600 + minute * 60 + second)
 }
 
-/// The number of up to four digits.
+/// The value of up to four digits.
 fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
 }
@@ -219,7 +219,7 @@ fn month_number(name: &[u8]) -> Option<i64> {
     MONTHS.chunks_exact(3).position(|m| m == name).map(|at| at as i64 + 1)
 }
 
-/// `Tue, 01-Dec-26 11:22:04 GMT`: the form that the first cookies had; years after 2037 have four digits.
+/// The form of a date in the first cookies: `Tue, 01-Dec-26 11:22:04 GMT`; years after 2037 have four digits.
 pub fn cookie_date(unix: i64) -> Vec<u8> {
     let mut date = imf_fixdate(unix).to_vec();
     (date[7], date[11]) = (b'-', b'-');

@@ -1,14 +1,14 @@
-//! The words of an HTTP/1 head as they are written: status line, fields, numbers (RFC 9112 sections 4 and 5).
+//! Writing the parts of an HTTP/1 head: status line, fields, numbers (RFC 9112 sections 4 and 5).
 
 use std::io::Write;
 
 use crate::ascii::find_control;
 use crate::status;
 
-/// The interim response that has a client send its body (RFC 9110 section 10.1.1).
+/// The interim response that makes a client send its body (RFC 9110 section 10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Appends the status line, with the registered reason where there is one.
+/// Appends the status line, with the registered reason if there is one.
 #[inline]
 pub fn status_line(status: u16, out: &mut Vec<u8>) {
     if status == 200 {
@@ -34,10 +34,10 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the value of a field. One with a line end (from a variable, say) must not become a second field.
+/// Appends the value of a field. A value with a line end (from a variable, for example) must not become a second field.
 #[inline]
 pub fn push_value(value: &[u8], out: &mut Vec<u8>) {
-    // Control characters are rare, and only some of them are bad.
+    // Control characters are rare, and only some of them are invalid.
     if find_control(value).is_some() {
         out.extend(value.iter().map(|byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { *byte }));
     } else {
@@ -60,7 +60,7 @@ pub fn push_number(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(digits(value, &mut [0; 20]));
 }
 
-/// The digits of a number, in the room of the longest one.
+/// The digits of a number, written into `digits`, which has room for the longest number.
 #[inline]
 pub fn digits(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();

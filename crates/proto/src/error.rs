@@ -1,4 +1,4 @@
-//! What can be wrong with what a peer sent.
+//! Errors in the messages that a client sends.
 
 use crate::Span;
 
@@ -12,7 +12,7 @@ pub enum Error {
     /// The method has other bytes than upper-case letters, `-` and `_`.
     #[error("client sent invalid method while reading client request line")]
     Method,
-    /// The request line has the wrong shape.
+    /// The request line is malformed.
     #[error("client sent invalid request while reading client request line")]
     RequestLine,
     /// The protocol version is not of the form `HTTP/digits.digits`, or has major version 0.
@@ -45,25 +45,25 @@ pub enum Error {
     /// The `Host` field is not a host.
     #[error("client sent invalid host header")]
     HostHeader,
-    /// An HTTP/1.1 request without a host.
+    /// An HTTP/1.1 request has no host.
     #[error("client sent HTTP/1.1 request without \"Host\" header")]
     HostMissing,
     /// `Content-Length` is not a decimal number, or too large.
     #[error("client sent invalid \"Content-Length\" header")]
     ContentLength,
-    /// Both `Content-Length` and `Transfer-Encoding`.
+    /// The head has both `Content-Length` and `Transfer-Encoding`.
     #[error("client sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time")]
     LengthAndEncoding,
-    /// `Transfer-Encoding` in a request before HTTP/1.1.
+    /// The head of a request before HTTP/1.1 has `Transfer-Encoding`.
     #[error("client sent HTTP/1.0 request with \"Transfer-Encoding\" header")]
     EncodingInOldVersion,
-    /// A transfer coding other than `chunked`.
+    /// The head has a transfer coding other than `chunked`.
     #[error("client sent unknown \"Transfer-Encoding\"")]
     TransferEncoding,
-    /// A chunked body with a bad size, line end, extension or trailer.
+    /// A chunked body has a bad size, line end, extension or trailer.
     #[error("client sent invalid chunked body")]
     Chunked,
-    /// The request target cannot be made a path: bad escapes, a NUL, or above the root.
+    /// The request target cannot be turned into a path: bad escapes, a NUL, or a `..` above the root.
     #[error("client sent invalid request while reading client request line")]
     Uri,
 }
@@ -80,7 +80,7 @@ impl Error {
         }
     }
 
-    /// Whether it shows only when all fields have been read.
+    /// Whether the error shows only when all fields have been read.
     pub const fn is_of_the_whole_head(self) -> bool {
         matches!(
             self,
@@ -92,7 +92,7 @@ impl Error {
         )
     }
 
-    /// The line of the head the error speaks of, where it speaks of one.
+    /// The line of the head that the error is about, if it is about one.
     pub const fn span(self) -> Option<Span> {
         match self {
             Error::HeaderTooLarge(s) | Error::HeaderLine(s) | Error::DuplicateHeader(s) => Some(s),

@@ -4,8 +4,8 @@ use crate::ascii;
 
 macro_rules! header_ids {
     ($($id:ident $text:literal,)*) => {
-        /// A header field name the server or its modules look for, interned so that looking one up costs an integer
-        /// comparison a field.
+        /// The name of a header field that the server or its modules look for, interned so that a look-up costs an
+        /// integer comparison per field.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u8)]
         pub enum HeaderId {
@@ -24,7 +24,7 @@ macro_rules! header_ids {
             /// The name as it is usually written; empty for [`HeaderId::Other`].
             #[inline]
             pub const fn name(self) -> &'static str {
-                // A table, where a `match` would be a jump for each.
+                // This is a table, since a `match` would be a jump for each.
                 static NAMES: &[&str] = &["", $($text,)*];
                 NAMES[self as usize]
             }
@@ -91,7 +91,7 @@ header_ids! {
 }
 
 impl HeaderId {
-    /// Bytes of the longest known name.
+    /// The length of the longest known name, in bytes.
     pub const LONGEST: usize = 30;
 
     /// The id of a field name, in any case.
@@ -100,7 +100,8 @@ impl HeaderId {
         HeaderId::look_up(name).0
     }
 
-    /// The id of a field name, in any case, and whether the name is written as usual: as [`HeaderId::name`] has it.
+    /// The id of a field name, in any case, and whether the name is written in the usual way: as [`HeaderId::name`] has
+    /// it.
     #[inline]
     pub fn look_up(name: &[u8]) -> (HeaderId, bool) {
         if name.is_empty() || name.len() > HeaderId::LONGEST {
@@ -115,11 +116,11 @@ impl HeaderId {
     }
 }
 
-/// Buckets of the table of names; a power of two.
+/// The number of buckets of the table of names; a power of two.
 const BUCKETS: usize = 256;
 
-/// The bucket of a name: a mix of its length, first, middle and last byte, blind to case. The factors are such that each
-/// known name has a bucket for itself.
+/// The bucket of a name: a mix of its length, first, middle and last byte, ignoring case. The factors are such that
+/// each known name has a bucket for itself.
 const fn bucket(name: &[u8]) -> usize {
     let n = name.len();
     let first = (name[0] | 0x20) as usize;

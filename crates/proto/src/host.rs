@@ -9,17 +9,17 @@ use crate::ascii::{HOST, HOST_PLAIN, class};
 /// A valid `host[:port]`, as offsets into the text that was parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostParts {
-    /// Length of the host at the start of the text, without a trailing dot; brackets of an IPv6 address included.
+    /// The length of the host at the start of the text, without a trailing dot; brackets of an IPv6 address included.
     pub name_len: u32,
-    /// The port, where one is written (`a:` has none).
+    /// The port, if one is written (`a:` has none).
     pub port: Option<u16>,
     /// Whether the host has no upper-case letters.
     pub lowercase: bool,
 }
 
-/// Checks `host[:port]`; `None` when it is empty or not what RFC 3986 allows there.
+/// Checks `host[:port]`; `None` if it is empty or not allowed by RFC 3986.
 ///
-/// Refused are user information, ports that are not a number up to 65535, brackets that do not hold an IPv6 address (or
+/// It refuses user information, ports that are not a number up to 65535, brackets that do not hold an IPv6 address (or
 /// an `IPvFuture`), raw bytes that are not ASCII, bad `%` escapes and, as nginx does, two dots in a row.
 pub fn parse(text: &[u8]) -> Option<HostParts> {
     if text.first() == Some(&b'[') {
@@ -59,7 +59,7 @@ pub fn parse(text: &[u8]) -> Option<HostParts> {
     Some(HostParts { name_len: u32::try_from(name.len()).ok()?, port, lowercase })
 }
 
-/// `[...]` with an optional port.
+/// Parses `[...]` with an optional port.
 fn parse_literal(text: &[u8]) -> Option<HostParts> {
     let close = memchr::memchr(b']', text)?;
     let inside = std::str::from_utf8(&text[1..close]).ok()?;
@@ -81,7 +81,7 @@ fn parse_literal(text: &[u8]) -> Option<HostParts> {
     Some(HostParts { name_len: u32::try_from(close + 1).ok()?, port, lowercase })
 }
 
-/// What follows the colon; the outer `None` says it is not a port.
+/// Parses the text behind the colon; the outer `None` means that it is not a port.
 #[allow(clippy::option_option)]
 fn parse_port(digits: Option<&[u8]>) -> Option<Option<u16>> {
     let Some(digits) = digits else { return Some(None) };
@@ -98,26 +98,26 @@ fn parse_port(digits: Option<&[u8]>) -> Option<Option<u16>> {
     Some((!digits.is_empty()).then_some(port as u16))
 }
 
-/// The host a request is for, as offsets into the head's buffer.
+/// The host of a request, as offsets into the head's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostSpan {
-    /// The host without port and trailing dot, in the case it was sent.
+    /// The host without port and trailing dot, in the case in which it was sent.
     pub span: Span,
-    /// The port, where one was sent.
+    /// The port, if one was sent.
     pub port: Option<u16>,
     /// Whether the host has no upper-case letters, so that [`HostSpan::name`] costs nothing.
     pub lowercase: bool,
 }
 
 impl HostSpan {
-    /// Places parsed parts at `start` of the buffer.
+    /// Moves parsed parts to `start` of the buffer.
     pub(crate) fn at(start: u32, parts: HostParts) -> HostSpan {
         HostSpan { span: Span::new(start, start + parts.name_len), port: parts.port, lowercase: parts.lowercase }
     }
 
     /// The host in lower case, as in nginx's `$host` and for the choice of a server.
     pub fn name(self, buf: &[u8]) -> Cow<'_, str> {
-        // The parser let ASCII through only; a foreign buffer yields an empty name rather than a panic.
+        // The parser accepts ASCII only; with another buffer the name is empty, and there is no panic.
         let text = std::str::from_utf8(self.span.of(buf)).unwrap_or_default();
         if self.lowercase { Cow::Borrowed(text) } else { Cow::Owned(text.to_ascii_lowercase()) }
     }

@@ -1,4 +1,4 @@
-//! memcached's text protocol, as far as values are read by it:
+//! memcached's text protocol, as far as it is needed to read values:
 //! <https://github.com/memcached/memcached/blob/master/doc/protocol.txt>.
 
 use std::ops::Range;
@@ -6,10 +6,10 @@ use std::ops::Range;
 use crate::response::ReplyError;
 use crate::response::shown;
 
-/// What ends a value, and the response.
+/// The bytes that end a value, and the response.
 pub const TRAILER: &[u8] = b"\r\nEND\r\n";
 
-/// A key as it is sent: what would end it, and `%`, is escaped, as nginx does.
+/// A key in the form in which it is sent: bytes that would end it, and `%`, are escaped, as nginx does.
 pub fn escape_key(key: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(key.len());
     for &byte in key {
@@ -22,7 +22,7 @@ pub fn escape_key(key: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// Appends the request for a value. The key is one of [`escape_key`].
+/// Appends the request for a value. The key has to be escaped by [`escape_key`].
 pub fn get(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"get ");
     out.extend_from_slice(key);
@@ -32,33 +32,33 @@ pub fn get(key: &[u8], out: &mut Vec<u8>) {
 /// The first line of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// A value of so many bytes follows, which was kept with these flags.
+    /// A value of so many bytes follows, which was stored with these flags.
     Value {
-        /// What the client that kept it has said of it; 0 where nobody wants to know.
+        /// The flags that the client has stored with the value; 0 if they are not wanted.
         flags: u64,
-        /// Bytes of the value.
+        /// The length of the value in bytes.
         length: u64,
     },
-    /// There is none under this key.
+    /// There is no value under this key.
     NotFound,
 }
 
-/// What [`Value::step`] found.
+/// The result of [`Value::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Piece {
     /// Bytes of the value, at this place of the input (never empty). The next step takes the input from the range's end.
     Data(Range<usize>),
-    /// All of the input is used up and the response goes on.
+    /// All of the input is used up and the response continues.
     More,
     /// The response is complete; this many bytes of the input belonged to it.
     Done(usize),
 }
 
-/// Reads the first line, which may have `max` bytes: what it says, and its length. `None`: it is not complete. As in nginx,
-/// the flags are looked at only if somebody wants to know them.
+/// Reads the first line, of at most `max` bytes: returns its meaning, and its length. `None`: it is not complete. As in
+/// nginx, the flags are parsed only if they are wanted.
 ///
 /// # Errors
-/// It is none of a value or the lack of one, or it is too long.
+/// The line is neither about a value nor about its absence, or it is too long.
 pub fn answer(input: &[u8], key: &[u8], wants_flags: bool, max: usize) -> Result<Option<(Answer, usize)>, ReplyError> {
     let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(max)]) else {
         return if input.len() < max { Ok(None) } else { Err(ReplyError::TooBig) };
@@ -98,29 +98,29 @@ fn number(digits: &[u8]) -> Option<u64> {
 /// Finds the bytes of a value behind its line.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Bytes that are still to come.
+    /// The bytes that are still to come.
     left: u64,
-    /// Bytes of the trailer that have come.
+    /// The bytes of the trailer that have come.
     trailer: usize,
 }
 
 impl Value {
-    /// Before the first byte of a value of that length.
+    /// A state before the first byte of a value of that length.
     pub const fn new(length: u64) -> Value {
         Value { left: length, trailer: 0 }
     }
 
-    /// Bytes of the value that are still to come.
+    /// The bytes of the value that are still to come.
     pub const fn left(&self) -> u64 {
         self.left
     }
 
-    /// Bytes of the response that are still to come.
+    /// The bytes of the response that are still to come.
     pub const fn to_come(&self) -> u64 {
         self.left.saturating_add((TRAILER.len() - self.trailer) as u64)
     }
 
-    /// Whether something else than the trailer stands behind the value, if so much of the response is here already.
+    /// Whether the bytes behind the value are not the trailer, as far as they have come.
     pub fn is_wrong(&self, rest: &[u8]) -> bool {
         let behind = usize::try_from(self.left).ok().and_then(|left| rest.get(left..)).unwrap_or_default();
         behind.iter().zip(&TRAILER[self.trailer..]).any(|(byte, expected)| byte != expected)
@@ -131,10 +131,10 @@ impl Value {
         self.left == 0 && self.trailer == TRAILER.len()
     }
 
-    /// Looks at the next piece of the response.
+    /// Decodes the next piece of the response.
     ///
     /// # Errors
-    /// [`ReplyError::MemcachedTrailer`]: something else follows. Must not be used further.
+    /// [`ReplyError::MemcachedTrailer`]: other bytes follow the value. This value must not be used further then.
     pub fn step(&mut self, input: &[u8]) -> Result<Piece, ReplyError> {
         if self.left > 0 {
             let take = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));

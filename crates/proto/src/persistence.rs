@@ -1,20 +1,20 @@
-//! Whether an HTTP/1 connection is kept behind a message: RFC 9112 section 9.3.
+//! Whether an HTTP/1 connection persists after a message: RFC 9112 section 9.3.
 
 use crate::Version;
 use crate::ascii::tokens;
 
-/// What the `Connection` fields of a message say of keeping the connection. Other options (RFC 9110 section 7.6.1) are not
-/// looked at.
+/// The options about persistence in the `Connection` fields of a message. Other options (RFC 9110 section 7.6.1) are
+/// ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionOptions {
-    /// `close` came.
+    /// Whether the option `close` came.
     pub close: bool,
-    /// `keep-alive` came.
+    /// Whether the option `keep-alive` came.
     pub keep_alive: bool,
 }
 
 impl ConnectionOptions {
-    /// Adds what a `Connection` field says.
+    /// Adds the options of a `Connection` field.
     #[inline]
     pub fn add(&mut self, value: &[u8]) {
         match value {
@@ -29,9 +29,9 @@ impl ConnectionOptions {
         }
     }
 
-    /// Whether the sender of a message of that version lets the connection be used again: `close` forbids it, HTTP/1.1 allows
-    /// it, and before that `keep-alive` has to. What the message's framing says comes on top: a body that ends with the
-    /// connection leaves none.
+    /// Whether the sender of a message of that version allows the connection to be used again: `close` forbids it,
+    /// HTTP/1.1 allows it, and before that `keep-alive` has to. The message's framing matters as well: a body that ends
+    /// with the connection does not let it persist.
     #[inline]
     pub const fn persists(self, version: Version) -> bool {
         !self.close && (self.keep_alive || matches!(version, Version::Http11))
@@ -46,7 +46,7 @@ mod tests {
     fn version_and_fields_decide() {
         const NO: [bool; 3] = [false; 3];
         const ALL: [bool; 3] = [true; 3];
-        // For HTTP/0.9, which has no fields but the rule all the same, HTTP/1.0 and HTTP/1.1.
+        // The versions are HTTP/0.9, which has no fields but follows the same rule, HTTP/1.0 and HTTP/1.1.
         const NEW: [bool; 3] = [false, false, true];
         let table: [(&[&str], [bool; 3]); 16] = [
             (&[], NEW),

@@ -7,25 +7,25 @@ use smallvec::SmallVec;
 /// Part of a representation, `start..end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ByteRange {
-    /// First byte.
+    /// The first byte.
     pub start: u64,
-    /// After the last byte; greater than `start`.
+    /// The byte behind the last one; greater than `start`.
     pub end: u64,
 }
 
 impl ByteRange {
-    /// Number of bytes.
+    /// The number of bytes.
     pub const fn len(self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether there are none; never so for a parsed range.
+    /// Whether there are no bytes; never true for a parsed range.
     pub const fn is_empty(self) -> bool {
         self.start >= self.end
     }
 }
 
-/// What a `Range` field asks for.
+/// The answer that a `Range` field asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ranges {
     /// Answer 200 with everything: not byte ranges, more than `max_ranges`, or together more than the whole.
@@ -36,13 +36,13 @@ pub enum Ranges {
     Unsatisfiable,
 }
 
-/// Parts that one answer may have, whatever `max_ranges` says: a bound for the memory of the parts' heads.
+/// The most parts of one answer, whatever `max_ranges` allows: a bound for the memory of the parts' heads.
 pub const MAX_PARTS: usize = 4096;
 
 /// Parses the value of a `Range` field for a representation of `size` bytes.
 ///
-/// `max_ranges` is nginx's directive, `None` without a limit: when more ranges can be satisfied than that, the field is
-/// ignored, 0 ignoring every one. As in nginx, ranges that hold no byte are passed over, bad syntax anywhere is
+/// `max_ranges` is nginx's directive, `None` without a limit: if more ranges can be satisfied than that, the field is
+/// ignored; with 0 every one is ignored. As in nginx, ranges that hold no byte are passed over, bad syntax anywhere is
 /// unsatisfiable, and an empty representation is sent whole.
 pub fn parse(value: &[u8], size: u64, max_ranges: Option<u32>) -> Ranges {
     let limit = max_ranges.map_or(MAX_PARTS, |n| (n as usize).min(MAX_PARTS));
@@ -56,7 +56,7 @@ pub fn parse(value: &[u8], size: u64, max_ranges: Option<u32>) -> Ranges {
     for spec in list.split(|&b| b == b',') {
         let Some(spec) = Spec::parse(spec) else { return Ranges::Unsatisfiable };
         if size == 0 {
-            // What is wrong behind it does not count any more.
+            // Errors behind this do not count any more.
             if spec.reaches_empty() {
                 return Ranges::Whole;
             }
@@ -84,14 +84,15 @@ pub fn parse(value: &[u8], size: u64, max_ranges: Option<u32>) -> Ranges {
 enum Spec {
     /// `first-` or `first-last`.
     From(u64, Option<u64>),
-    /// The last bytes, so many of them: `-length`.
+    /// `-length`: the last bytes, so many of them.
     Suffix(u64),
     /// `-` alone.
     Nothing,
 }
 
 impl Spec {
-    /// `None` for bad syntax. Spaces, not tabs, may stand around the numbers, though not before a suffix's.
+    /// Parses a range; `None` for bad syntax. Spaces, not tabs, may stand around the numbers, though not before a
+    /// suffix's.
     fn parse(text: &[u8]) -> Option<Spec> {
         let text = trim_spaces(text);
         let dash = memchr::memchr(b'-', text)?;
@@ -104,7 +105,7 @@ impl Spec {
         Some(Spec::From(first, if last.is_empty() { None } else { Some(number(last)?) }))
     }
 
-    /// The bytes it means; `None` when there are none.
+    /// The bytes that the range means; `None` if there are none.
     fn resolve(self, size: u64) -> Option<ByteRange> {
         let range = match self {
             Spec::From(first, last) => {
@@ -116,7 +117,7 @@ impl Spec {
         (!range.is_empty()).then_some(range)
     }
 
-    /// Whether it begins where an empty representation does, which is at its end.
+    /// Whether the range begins where an empty representation does, which is at its end.
     fn reaches_empty(&self) -> bool {
         matches!(self, Spec::From(0, _) | Spec::Suffix(_))
     }
@@ -129,17 +130,17 @@ fn trim_spaces(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Digits, up to what a file offset can be.
+/// Parses digits, up to the largest file offset.
 fn number(digits: &[u8]) -> Option<u64> {
     crate::head::parse_length(digits)
 }
 
-/// `bytes 0-4/10`, the `Content-Range` of one part.
+/// The `Content-Range` of one part: `bytes 0-4/10`.
 pub fn content_range(range: ByteRange, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1))
 }
 
-/// `bytes */10`, the `Content-Range` of a 416.
+/// The `Content-Range` of a 416: `bytes */10`.
 pub fn content_range_unsatisfied(size: u64) -> String {
     format!("bytes */{size}")
 }
@@ -150,7 +151,7 @@ pub struct Multipart {
     boundary: u64,
     /// All part heads in a row.
     heads: String,
-    /// Where each ends.
+    /// The end of each head.
     ends: Vec<usize>,
     tail: String,
     total: u64,
@@ -158,7 +159,7 @@ pub struct Multipart {
 
 impl Multipart {
     /// Frames `parts` of a representation of `size` bytes; `boundary` is any number that differs from answer to answer,
-    /// `content_type` the type of the whole, written into each part where there is one.
+    /// `content_type` is the type of the whole, which is written into each part if it is known.
     pub fn new(boundary: u64, content_type: Option<&str>, size: u64, parts: &[ByteRange]) -> Multipart {
         let mut heads = String::with_capacity(parts.len() * 128);
         let mut ends = Vec::with_capacity(parts.len());
@@ -183,7 +184,7 @@ impl Multipart {
         format!("multipart/byteranges; boundary={:020}", self.boundary)
     }
 
-    /// Number of parts.
+    /// The number of parts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -193,14 +194,14 @@ impl Multipart {
         self.ends.is_empty()
     }
 
-    /// What stands before the bytes of part `i`; empty beyond the last.
+    /// The bytes before the content of part `i`; empty beyond the last part.
     pub fn head(&self, i: usize) -> &[u8] {
         let Some(&end) = self.ends.get(i) else { return b"" };
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.heads.as_bytes()[start..end]
     }
 
-    /// What stands after the bytes of the last part.
+    /// The bytes behind the content of the last part.
     pub fn tail(&self) -> &[u8] {
         self.tail.as_bytes()
     }
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(ask(value), Ranges::Parts(expected), "{value}");
     }
 
-    /// What nginx answered for a file of ten bytes.
+    /// Answers of nginx for a file of ten bytes.
     #[test]
     fn satisfied_as_nginx() {
         parts("bytes=0-0", &[(0, 0)]);

@@ -1,21 +1,21 @@
 //! SCGI, the side of the web server: <https://python.ca/scgi/protocol.txt>.
 //!
-//! A request is a netstring of variables, each ended by a NUL, with `CONTENT_LENGTH` first, and then the body as it is. A
-//! response is that of CGI; as with nginx a status line of HTTP is understood, too
+//! A request is a netstring of variables, each ended by a NUL, with `CONTENT_LENGTH` first, and then the body as it is.
+//! A response is one of CGI; as in nginx a status line of HTTP is accepted, too
 //! ([`crate::response::HeadKind::HttpOrCgi`]).
 
-/// Digits that the netstring's length can have.
+/// The most digits of the netstring's length.
 const DIGITS: usize = 20;
 
 /// Writes the variables of a request.
 #[derive(Debug)]
 pub struct Variables {
-    /// Where in the output they begin, the room for the length before them.
+    /// The place in the output where they begin, with the room for the length before them.
     start: usize,
 }
 
 impl Variables {
-    /// Begins at the end of the output, with the length of the body, which every request has to say.
+    /// Begins a request at the end of the output, with the length of the body, which every request has to have.
     pub fn begin(content_length: u64, out: &mut Vec<u8>) -> Variables {
         let start = out.len();
         out.resize(start + DIGITS + 1, b'0');
@@ -24,7 +24,7 @@ impl Variables {
         variables
     }
 
-    /// Appends a variable. A NUL, which would end it, is where it ends.
+    /// Appends a variable. A NUL in it would end it, so it is cut off there.
     pub fn pair(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         for text in [name, value] {
             let len = memchr::memchr(0, text).unwrap_or(text.len());
@@ -38,7 +38,7 @@ impl Variables {
         let first = self.start + DIGITS + 1;
         let length = format!("{}:", out.len() - first);
         out.push(b',');
-        // The room was for the longest length there is.
+        // The room was enough for the longest possible length.
         out.splice(self.start..first, length.into_bytes());
     }
 }

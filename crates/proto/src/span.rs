@@ -1,6 +1,6 @@
 //! Ranges of a caller's buffer.
 
-/// A byte range of the buffer a head was parsed from.
+/// A byte range of the buffer that a head was parsed from.
 ///
 /// Heads hold spans instead of slices, so that the buffer may move (grow, be frozen into a shared one) without the
 /// parsed form borrowing it.
@@ -18,13 +18,13 @@ impl Span {
         Span { start, end }
     }
 
-    /// The bytes of the span in `buf`; empty when `buf` does not hold them.
+    /// The bytes of the span in `buf`; empty if `buf` does not contain them.
     #[inline]
     pub fn of(self, buf: &[u8]) -> &[u8] {
         buf.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Number of bytes.
+    /// The number of bytes.
     #[inline]
     pub const fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize

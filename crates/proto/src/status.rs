@@ -1,7 +1,7 @@
 //! Status lines and the built-in error pages, with nginx's words.
 
-/// The text of a status line after the version (`404 Not Found`) for the codes nginx has words for. Other codes are
-/// printed as the bare number and a space.
+/// The text of a status line after the version (`404 Not Found`) for the codes that nginx has words for. Other codes
+/// are printed as the bare number and a space.
 pub const fn status_text(code: u16) -> Option<&'static str> {
     Some(match code {
         200 => "200 OK",
@@ -49,7 +49,7 @@ pub fn reason(code: u16) -> &'static str {
     status_text(code).map_or("", |text| &text[4..])
 }
 
-/// The code a client sees for nginx's own codes: 494 to 497 go out as 400.
+/// The code that a client is sent for nginx's own codes: 494 to 497 become 400.
 pub const fn sent_code(code: u16) -> u16 {
     match code {
         494..=497 => 400,
@@ -60,14 +60,14 @@ pub const fn sent_code(code: u16) -> u16 {
 /// A built-in error page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// Title of the page, which is not always the status line's text.
+    /// The title of the page, which is not always the status line's text.
     pub title: &'static str,
-    /// A line between the heading and the rule, or nothing.
+    /// A line between the heading and the rule, or an empty text.
     detail: &'static str,
     heading: &'static str,
 }
 
-/// The built-in page of a code; `None` when nginx has none and answers without a body.
+/// The built-in page of a code; `None` if nginx has none and answers without a body.
 pub const fn page(code: u16) -> Option<Page> {
     let (title, heading, detail) = match code {
         302 => ("302 Found", "302 Found", ""),
@@ -89,7 +89,7 @@ pub const fn page(code: u16) -> Option<Page> {
     Some(Page { title, detail, heading })
 }
 
-/// What follows a page of status 400 or more for browsers that would show their own instead: `msie_padding`.
+/// The text after a page of status 400 or more, for browsers that would show their own page instead: `msie_padding`.
 pub const MSIE_PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
 <!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
 <!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
@@ -98,7 +98,7 @@ pub const MSIE_PADDING: &str = "<!-- a padding to disable MSIE and Chrome friend
 <!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
 
 impl Page {
-    /// The page's HTML; `server` is what stands under the rule (`freerun/1.0`, or without the version).
+    /// The page's HTML; `server` is the text under the rule (`freerun/1.0`, or without the version).
     pub fn html(&self, server: &str) -> String {
         let Page { title, heading, detail } = self;
         let detail = if detail.is_empty() { String::new() } else { format!("<center>{detail}</center>\r\n") };

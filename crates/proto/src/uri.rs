@@ -1,4 +1,4 @@
-//! Request targets made paths, and bytes made safe for URIs again.
+//! Turning request targets into paths, and escaping bytes for URIs.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,17 @@ use crate::ascii::{PATH, class};
 /// A request target, taken apart and normalised.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uri<'a> {
-    /// The path with escapes decoded, `.` and `..` resolved and, where asked for, runs of slashes merged: `$uri`. Borrowed
-    /// from the start of the target when it already was so. Begins with `/`, and holds neither a NUL nor a `..` segment.
+    /// The path with escapes decoded, `.` and `..` resolved and, if asked for, runs of slashes merged: `$uri`. Borrowed
+    /// from the start of the target if it already has this form. Begins with `/`, and contains neither a NUL nor a `..`
+    /// segment.
     pub path: Cow<'a, [u8]>,
-    /// What follows the first `?`, as sent, without the fragment: `$args`. `None` without a `?`.
+    /// The text behind the first `?`, as sent, without the fragment: `$args`. `None` without a `?`.
     pub args: Option<&'a [u8]>,
 }
 
 /// Takes a request target (path and arguments) apart and normalises the path as nginx does.
 ///
-/// An empty path, as in `http://host?args`, is `/`. Runs of slashes are merged where `merge_slashes` is on, before `..`
+/// An empty path, as in `http://host?args`, is `/`. Runs of slashes are merged if `merge_slashes` is on, before `..`
 /// takes away the last segment.
 ///
 /// # Errors
@@ -47,8 +48,8 @@ pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, Error> {
     Ok(Uri { path, args })
 }
 
-/// Where the path of a target ends, if it can stay as it is: no escape, no NUL, no segment that begins with a dot, no run
-/// of slashes to merge. What follows it is nothing or the arguments.
+/// The end of a target's path, if the path can stay as it is: no escape, no NUL, no segment that begins with a dot, no
+/// run of slashes to merge. Only the arguments can follow it.
 fn plain_path(target: &[u8], merge_slashes: bool) -> Option<usize> {
     if target.first() != Some(&b'/') {
         return None;
@@ -92,7 +93,7 @@ fn rewrite(raw: &[u8], merge_slashes: bool) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Ends the segment that `out` ends in: resolves it when it is a dot segment, and adds the slash that follows it.
+/// Ends the segment that `out` ends in: resolves it if it is a dot segment, and adds the slash that follows it.
 fn end_segment(out: &mut Vec<u8>, merge_slashes: bool) -> Result<(), Error> {
     let slash = memchr::memrchr(b'/', out);
     let segment = slash.map_or(&out[..], |at| &out[at + 1..]);
@@ -117,7 +118,7 @@ fn hex_pair(digits: &[u8]) -> Option<u8> {
     }
 }
 
-/// Decodes `%` escapes; what is not an escape stays as it is.
+/// Decodes `%` escapes; other text stays as it is.
 pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr(b'%', text) else { return Cow::Borrowed(text) };
     let mut out = Vec::with_capacity(text.len());
@@ -138,14 +139,15 @@ pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Which bytes are escaped as `%XX`. Control characters, space, `"`, `#`, `%` and all that is not ASCII are in every set.
+/// The set of bytes that are escaped as `%XX`. Control characters, space, `"`, `#`, `%` and all bytes that are not
+/// ASCII are in every set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EscapeSet {
     /// For a path: also ``<>?\^`{|}``. `Location` of a folder without its slash, a changed URI towards an upstream.
     Uri,
     /// For text put into arguments: also `&+;`. Captures in the arguments of a `rewrite`, and in one that redirects.
     Args,
-    /// For one component of a URI: everything that RFC 3986 does not call unreserved.
+    /// For one component of a URI: every byte that is not unreserved in RFC 3986.
     Component,
 }
 
@@ -186,7 +188,7 @@ static ESCAPES: [u8; 256] = {
     table
 };
 
-/// Escapes the bytes of a set; borrowed when there are none.
+/// Escapes the bytes of a set; the text is borrowed if there are none.
 pub fn escape(set: EscapeSet, text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = text.iter().position(|&b| set.contains(b)) else { return Cow::Borrowed(text) };
     let mut out = Vec::with_capacity(text.len() + 16);
@@ -207,9 +209,9 @@ pub fn escape_into(set: EscapeSet, text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The file extension of a path, by which its type is chosen: what follows the last dot of the last segment, empty where
-/// there is none. Up to three dots at the segment's beginning belong to the name, as nginx has it (two of them are no longer
-/// the parent folder as soon as something follows).
+/// The file extension of a path, by which its type is chosen: the text behind the last dot of the last segment, empty
+/// if there is none. Up to three dots at the segment's beginning belong to the name, as in nginx (two of them are no
+/// longer the parent folder as soon as something follows).
 pub fn extension(path: &[u8]) -> &[u8] {
     let Some(dot) = path.iter().rposition(|byte| matches!(byte, b'.' | b'/')).filter(|at| path[*at] == b'.') else {
         return b"";
@@ -220,7 +222,7 @@ pub fn extension(path: &[u8]) -> &[u8] {
     if dots < 3 && begins { b"" } else { &path[dot + 1..] }
 }
 
-/// The value of an argument, `$arg_NAME`: of the first `name=value` between `&`; the name in any case.
+/// The value of an argument, `$arg_NAME`: that of the first `name=value` between `&`; the name may be in any case.
 pub fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if name.is_empty() {
         return None;

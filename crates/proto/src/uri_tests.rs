@@ -8,7 +8,7 @@ fn path(target: &str, merge: bool) -> Option<String> {
     Some(uri.path.iter().map(|&b| b as char).collect())
 }
 
-/// What nginx answered for each.
+/// Answers of nginx.
 #[test]
 fn merged_as_nginx() {
     for (target, expected) in [
@@ -153,7 +153,7 @@ fn extensions() {
     }
 }
 
-/// The sets nginx was seen to use, byte by byte.
+/// The sets that nginx uses, byte by byte.
 #[test]
 fn escape_sets() {
     let escaped = |set: EscapeSet| (0x21..0x7fu8).filter(|&b| set.contains(b)).map(char::from).collect::<String>();
@@ -167,7 +167,7 @@ fn escape_sets() {
     assert_eq!(&*unescape(b"a%20b%zz%4"), b"a b%zz%4");
 }
 
-/// A plain reference: decode all, then resolve segment by segment.
+/// A simple reference: decode everything, then resolve segment by segment.
 fn reference(raw: &[u8], merge: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut rest = raw;

@@ -1,9 +1,9 @@
 //! The uwsgi protocol, the side of the web server: <https://uwsgi-docs.readthedocs.io/en/latest/Protocol.html>.
 //!
-//! A request is one packet of variables, behind which the body follows as it is. A response is that of HTTP, or of CGI
+//! A request is one packet of variables, behind which the body follows as it is. A response is one of HTTP, or of CGI
 //! ([`crate::response::HeadKind::HttpOrCgi`]).
 
-/// Bytes of a packet's head: modifier 1, length, modifier 2.
+/// The bytes of a packet's head: modifier 1, length, modifier 2.
 pub const PACKET_HEAD: usize = 4;
 
 /// The variables do not fit a packet.
@@ -14,12 +14,13 @@ pub struct TooBig(pub usize);
 /// Writes a packet of variables.
 #[derive(Debug)]
 pub struct Packet {
-    /// Where in the output its head is.
+    /// The place of the packet's head in the output.
     start: usize,
 }
 
 impl Packet {
-    /// Begins at the end of the output. Modifiers say what kind of packet it is: 0 and 0 for an application's variables.
+    /// Begins a packet at the end of the output. The modifiers are the kind of the packet: 0 and 0 for an application's
+    /// variables.
     pub fn begin(modifier1: u8, modifier2: u8, out: &mut Vec<u8>) -> Packet {
         let start = out.len();
         out.extend_from_slice(&[modifier1, 0, 0, modifier2]);
@@ -43,10 +44,10 @@ impl Packet {
         Ok(())
     }
 
-    /// Appends a text that is no variable.
+    /// Appends a text that is not a variable.
     ///
     /// # Errors
-    /// [`TooBig`], as for a variable.
+    /// [`TooBig`]: the packet would be longer than 65535 bytes.
     pub fn text(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), TooBig> {
         let len = out.len() - self.start - PACKET_HEAD + text.len();
         if len > usize::from(u16::MAX) {

@@ -1,7 +1,7 @@
 //! FastCGI, the side of the web server: the FastCGI Specification of Open Market, version 1.0.
 //!
-//! One request at a time on a connection, with the id 1, in the role of a responder. Requests are written piece by piece;
-//! what comes back is cut into its records without being copied.
+//! One request at a time on a connection, with the id 1, in the role of a responder. Requests are written piece by
+//! piece; responses are split into their records without being copied.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ pub const MAX_RECORD: usize = 65528;
 
 /// The version of the protocol.
 const VERSION: u8 = 1;
-/// The id of all our requests.
+/// The id of all requests of this side.
 const REQUEST_ID: u16 = 1;
 /// The role of [`begin`].
 const RESPONDER: u8 = 1;
 /// The flag of [`begin`] that keeps the connection.
 const KEEP_CONN: u8 = 1;
-/// The length of a name or value from which on it has four bytes, and the bit that says so.
+/// The length of a name or value from which on the length takes four bytes, and the bit that marks this.
 const LONG: usize = 128;
 const LONG_BIT: u32 = 1 << 31;
 
@@ -31,20 +31,20 @@ const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 
-/// Appends the beginning of a request. With `keep` the application leaves the connection open behind its response.
+/// Appends the beginning of a request. With `keep` the application leaves the connection open after its response.
 pub fn begin(keep: bool, out: &mut Vec<u8>) {
     record_head(BEGIN_REQUEST, 8, out);
     out.extend_from_slice(&[0, RESPONDER, if keep { KEEP_CONN } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
 fn record_head(kind: u8, len: usize, out: &mut Vec<u8>) {
-    // No caller has more than [`MAX_RECORD`].
+    // No caller passes more than [`MAX_RECORD`].
     let [high, low] = (len as u16).to_be_bytes();
     let [id_high, id_low] = REQUEST_ID.to_be_bytes();
     out.extend_from_slice(&[VERSION, kind, id_high, id_low, high, low, padding(len) as u8, 0]);
 }
 
-/// Bytes that fill a record up to a multiple of eight, as the specification recommends.
+/// The bytes that fill a record up to a multiple of eight, as the specification recommends.
 const fn padding(len: usize) -> usize {
     len.wrapping_neg() & 7
 }
@@ -53,13 +53,13 @@ fn pad(len: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + padding(len), 0);
 }
 
-/// Appends the head of a record with `len` bytes of the request's body, 1 to [`MAX_RECORD`]. They follow, and then
+/// Appends the head of a record with `len` bytes of the request's body, 1 to [`MAX_RECORD`]. The bytes follow, and then
 /// [`stdin_end`].
 pub fn stdin_begin(len: usize, out: &mut Vec<u8>) {
     record_head(STDIN, len, out);
 }
 
-/// Appends what follows the `len` bytes of such a record.
+/// Appends the end of a record with `len` bytes of the request's body.
 pub fn stdin_end(len: usize, out: &mut Vec<u8>) {
     pad(len, out);
 }
@@ -69,7 +69,7 @@ pub fn stdin_done(out: &mut Vec<u8>) {
     record_head(STDIN, 0, out);
 }
 
-/// A parameter does not fit a record.
+/// A parameter that does not fit a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("fastcgi request record is too big: {0}")]
 pub struct TooBig(pub usize);
@@ -78,7 +78,7 @@ pub struct TooBig(pub usize);
 /// applications exist (PHP) that could not put it together.
 #[derive(Debug)]
 pub struct Params {
-    /// Where in the output the current record's head is.
+    /// The place of the current record's head in the output.
     record: usize,
 }
 
@@ -93,7 +93,7 @@ impl Params {
     /// Appends a parameter.
     ///
     /// # Errors
-    /// [`TooBig`]: it is longer than a record can be.
+    /// [`TooBig`]: the parameter is longer than a record can be.
     pub fn pair(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), TooBig> {
         let len = |text: &[u8]| text.len() + if text.len() < LONG { 1 } else { 4 };
         let pair = len(name) + len(value);
@@ -114,7 +114,7 @@ impl Params {
 
     /// Appends the end of all parameters: an empty record.
     pub fn end(self, out: &mut Vec<u8>) {
-        // An empty record is that already.
+        // An empty record is already the end.
         if out.len() > self.record + RECORD_HEAD {
             self.close(out);
             record_head(PARAMS, 0, out);
@@ -131,7 +131,7 @@ impl Params {
     }
 }
 
-/// The length of a name or value: one byte, or four.
+/// Appends the length of a name or value: one byte, or four.
 fn length(len: usize, out: &mut Vec<u8>) {
     if len < LONG {
         out.push(len as u8);
@@ -140,7 +140,7 @@ fn length(len: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// What [`Records::step`] found.
+/// The result of [`Records::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Piece {
     /// Bytes of the response, at this place of the input (never empty). The next step takes the input from the range's end.
@@ -149,7 +149,7 @@ pub enum Piece {
     Stderr(Range<usize>),
     /// The application has closed its output; this many bytes of the input are used up.
     StdoutEnd(usize),
-    /// All of the input is used up and the response goes on.
+    /// All of the input is used up and the response continues.
     More,
     /// The response is complete; this many bytes of the input belonged to it.
     End(usize),
@@ -157,7 +157,7 @@ pub enum Piece {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In a record's head: so many bytes of it are there.
+    /// In a record's head, of which so many bytes have come.
     Head(u8),
     /// In its content.
     Content,
@@ -167,7 +167,7 @@ enum State {
     Done,
 }
 
-/// Cuts what an application sends into its records.
+/// Splits the output of an application into its records.
 #[derive(Clone, Debug)]
 pub struct Records {
     state: State,
@@ -185,7 +185,7 @@ impl Default for Records {
 }
 
 impl Records {
-    /// Before the first byte of a response.
+    /// A splitter before the first byte of a response.
     pub const fn new() -> Records {
         Records { state: State::Head(0), head: [0; RECORD_HEAD], left: 0, padding: 0 }
     }
@@ -200,10 +200,11 @@ impl Records {
         if self.state == State::Content { usize::from(self.left) } else { 0 }
     }
 
-    /// Looks at the next piece of the response.
+    /// Splits the next piece of the response.
     ///
     /// # Errors
-    /// A record of another version or request, or one that applications do not send. Must not be used further.
+    /// A record of another version or request, or one that applications do not send. This value must not be used
+    /// further then.
     pub fn step(&mut self, input: &[u8]) -> Result<Piece, ReplyError> {
         let mut at = 0;
         loop {
@@ -236,7 +237,7 @@ impl Records {
                     match self.head[1] {
                         STDOUT => return Ok(Piece::Stdout(range)),
                         STDERR => return Ok(Piece::Stderr(range)),
-                        // What the end says (the program's exit code) matters to nobody.
+                        // The content of the end record (the program's exit code) is not needed.
                         _ => {}
                     }
                 }
@@ -250,7 +251,7 @@ impl Records {
         }
     }
 
-    /// Goes on to what follows the content, or the padding, once it is complete.
+    /// Moves on to the next part once the content, or the padding, is complete.
     fn enter_padding(&mut self) {
         if self.left == 0 {
             self.state = match (self.padding, self.head[1]) {
@@ -261,7 +262,7 @@ impl Records {
         }
     }
 
-    /// Checks the byte of the head that has just come, so that what is not FastCGI is refused at once.
+    /// Checks the byte of the head that has just come, so that a response that is not FastCGI is refused at once.
     fn check(&self, at: usize) -> Result<(), ReplyError> {
         let byte = self.head[at];
         match at {

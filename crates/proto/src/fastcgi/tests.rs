@@ -7,8 +7,8 @@ fn record(kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a response says, with its bytes in pieces of `step`: output, error output, whether the output was closed, and how many
-/// bytes were left over (`None`: it is not complete).
+/// The content of a response, from pieces of `step` bytes: output, error output, whether the output was closed, and how
+/// many bytes were left over (`None`: it is not complete).
 type Outcome = Result<(Vec<u8>, Vec<u8>, bool, Option<usize>), ReplyError>;
 
 fn read(bytes: &[u8], step: usize) -> Outcome {

@@ -14,8 +14,8 @@ pub(super) struct Line {
     pub host: Option<HostSpan>,
 }
 
-/// Finds what already makes an unfinished line wrong, so that a client which never sends a line end (TLS spoken to a plain
-/// port) is answered at once. A CR at the very end may still belong to the line end.
+/// Finds errors in an incomplete line, so that a client which never sends a line end (TLS spoken to a plain port) is
+/// answered at once. A CR at the very end may still belong to the line end.
 pub(super) fn check_prefix(line: &[u8]) -> Result<(), Error> {
     let method = line.iter().position(|&b| class(b) & METHOD == 0).unwrap_or(line.len());
     match line.get(method) {
@@ -31,11 +31,11 @@ pub(super) fn check_prefix(line: &[u8]) -> Result<(), Error> {
 
 /// Whether any byte is a control character.
 fn has_control(bytes: &[u8]) -> bool {
-    // No early return: the loop vectorises, and bad bytes are rare.
+    // There is no early return: the loop vectorises, and bad bytes are rare.
     bytes.iter().fold(false, |bad, &b| bad | (b < 0x20) | (b == 0x7f))
 }
 
-/// A request line as nearly all are: one space on each side of a path.
+/// Parses a request line of the usual form: one space on each side of a path.
 #[inline]
 fn parse_usual(line: &[u8], start: u32) -> Option<Line> {
     let method = match line {
@@ -89,7 +89,7 @@ pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
     while version_end > version_start && line[version_end - 1] == b' ' {
         version_end -= 1;
     }
-    // The target comes first on the line, so its fault is the one that is told.
+    // The target comes first on the line, so its error is the one that is reported.
     let (target, host) = parse_target(&line[target_start..target_end], start + target_start as u32, method)?;
     let version = match &line[version_start..version_end] {
         b"HTTP/1.1" => Version::Http11,
@@ -115,10 +115,10 @@ pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
     })
 }
 
-/// `HTTP/major.minor` other than the two usual ones.
+/// Parses `HTTP/major.minor` other than the two usual versions.
 fn parse_version(text: &[u8]) -> Result<Version, Error> {
     let minor = match text.strip_prefix(b"HTTP/").ok_or(Error::RequestLine)? {
-        // A major version over 1 is told at its first digit that shows it, whatever follows.
+        // A major version over 1 is reported at the first digit that shows it, whatever follows.
         [b'2'..=b'9', ..] | [b'1', b'0'..=b'9', ..] => return Err(Error::VersionNotSupported),
         [b'1', b'.', minor @ ..] => minor,
         _ => return Err(Error::RequestLine),
@@ -129,7 +129,7 @@ fn parse_version(text: &[u8]) -> Result<Version, Error> {
     Ok(if minor.iter().all(|&b| b == b'0') { Version::Http10 } else { Version::Http11 })
 }
 
-/// The request target, which starts at `start` of the buffer.
+/// Parses the request target, which starts at `start` of the buffer.
 fn parse_target(text: &[u8], start: u32, method: Method) -> Result<(Target, Option<HostSpan>), Error> {
     let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
     match text.first() {

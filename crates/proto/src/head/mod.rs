@@ -1,6 +1,6 @@
 //! Request heads of HTTP/0.9, 1.0 and 1.1, parsed as nginx parses them.
 //!
-//! The parser is of our own, not a general one with checks around it: nginx's rules — limits that speak of lines and
+//! freerun has a parser of its own instead of a general one with checks around it: nginx's rules — limits on lines and
 //! buffers, names that are ignored instead of refused, HTTP/0.9, the place in a line that an error names — are rules
 //! about lines, and a head that comes in pieces must cost no more than one that comes whole.
 

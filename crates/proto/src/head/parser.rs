@@ -5,10 +5,10 @@ use super::types::{BodyFraming, Field, Method, RequestHead, Version};
 use crate::ascii::{self, NAME, class};
 use crate::{ConnectionOptions, Error, HeaderId, HostSpan, Span};
 
-/// The directives that rule how a head is read.
+/// The directives about reading a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeadRules {
-    /// `client_header_buffer_size`: bytes of the buffer every head starts in.
+    /// `client_header_buffer_size`: bytes of the buffer that every head starts in.
     pub first_buffer: usize,
     /// `large_client_header_buffers`, first parameter: how many more buffers a head may take.
     pub large_buffers: u32,
@@ -16,10 +16,10 @@ pub struct HeadRules {
     pub large_buffer_size: usize,
     /// `max_headers`: how many header lines a head may have, ignored ones counted; 0 sets no limit.
     pub max_headers: usize,
-    /// `ignore_invalid_headers`: drop fields whose names have other bytes than letters, digits and `-`. When off, such
+    /// `ignore_invalid_headers`: drop fields whose names have other bytes than letters, digits and `-`. If off, such
     /// fields are kept as they are.
     pub ignore_invalid_headers: bool,
-    /// `underscores_in_headers`: whether `_` belongs to the good bytes of a name.
+    /// `underscores_in_headers`: whether `_` is a valid byte of a name.
     pub underscores_in_headers: bool,
 }
 
@@ -49,16 +49,16 @@ impl HeadRules {
 pub enum Progress {
     /// More bytes are needed.
     Partial,
-    /// The head is complete: [`HeadParser::into_head`] gives it.
+    /// The head is complete: [`HeadParser::into_head`] returns it.
     Complete,
 }
 
-/// What the parser waits for, which decides how a silent or vanished client is answered.
+/// The part of a head that the parser waits for, which decides how a silent or vanished client is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadStage {
-    /// Nothing but empty lines came.
+    /// Only empty lines have come.
     Empty,
-    /// A part of the request line came.
+    /// A part of the request line has come.
     RequestLine,
     /// The request line is complete, the fields are not.
     Fields,
@@ -66,7 +66,7 @@ pub enum HeadStage {
     Done,
 }
 
-/// Fields that nginx refuses to see twice.
+/// Fields that nginx refuses if they occur twice.
 const UNIQUE: u64 = bit(HeaderId::Host)
     | bit(HeaderId::ContentLength)
     | bit(HeaderId::TransferEncoding)
@@ -87,22 +87,22 @@ const _: () = assert!(HeaderId::ALL.len() < 64, "presence of names is kept in 64
 
 /// Parses one request head out of a buffer that grows.
 ///
-/// The buffer's first byte is the head's first, and bytes already there must not change between calls. A line is looked at
+/// The buffer's first byte is the head's first, and bytes already there must not change between calls. A line is parsed
 /// once: when its end has come.
 #[derive(Debug)]
 pub struct HeadParser {
-    /// Boxed, because it goes through several hands.
+    /// The head is boxed, because it is passed on several times.
     head: Box<RequestHead>,
     stage: HeadStage,
-    /// Start of the line that is not parsed yet.
+    /// The start of the line that is not parsed yet.
     line_start: usize,
-    /// Up to here there is no further line end.
+    /// There is no further line end up to here.
     scanned: usize,
-    /// Bytes left in the buffer nginx would be filling now.
+    /// The bytes left in the buffer that nginx would be filling now.
     room: usize,
-    /// Large buffers taken so far.
+    /// The number of large buffers taken so far.
     taken: u32,
-    /// Header lines seen.
+    /// The number of header lines seen.
     lines: usize,
 }
 
@@ -118,7 +118,7 @@ impl HeadParser {
         HeadParser::with(Box::new(RequestHead::empty()))
     }
 
-    /// The same, in the memory of a head that is not needed any more.
+    /// A parser before the first byte of a head, in the memory of a head that is not needed any more.
     pub fn reusing(mut head: Box<RequestHead>) -> HeadParser {
         head.clear();
         HeadParser::with(head)
@@ -129,12 +129,12 @@ impl HeadParser {
         HeadParser { head, stage: HeadStage::Empty, line_start: 0, scanned: 0, room: 0, taken: 0, lines: 0 }
     }
 
-    /// What the parser waits for.
+    /// The part of the head that the parser waits for.
     pub fn stage(&self) -> HeadStage {
         self.stage
     }
 
-    /// The request line as far as it is known, also after an error in it: what `$request` shows.
+    /// The request line as far as it is known, also after an error in it: the value of `$request`.
     pub fn request_line(&self) -> Option<Span> {
         (!self.head.request_line.is_empty()).then_some(self.head.request_line)
     }
@@ -144,12 +144,12 @@ impl HeadParser {
         &self.head
     }
 
-    /// The head. Complete only after [`Progress::Complete`].
+    /// The head. It is complete only after [`Progress::Complete`].
     pub fn into_head(self) -> Box<RequestHead> {
         self.head
     }
 
-    /// The head as far as it came, of a request that ends here: its line is then what has come of it.
+    /// The head as far as it came, of a request that ends here: its request line then is the part that has come.
     pub fn into_cut_head(mut self, buf: &[u8]) -> Box<RequestHead> {
         if self.stage == HeadStage::RequestLine {
             let line = &buf[self.line_start..];
@@ -159,11 +159,11 @@ impl HeadParser {
         self.into_head()
     }
 
-    /// Looks at what came since the last call.
+    /// Parses the bytes that came since the last call.
     ///
     /// # Errors
-    /// The first thing in the head that is wrong or beyond a limit. The parser must not be used further, but still tells
-    /// [`HeadParser::request_line`] and [`HeadParser::head`].
+    /// The first error in the head, or the first limit that it exceeds. The parser must not be used further, but
+    /// [`HeadParser::request_line`] and [`HeadParser::head`] can still be called.
     pub fn advance(&mut self, buf: &[u8], rules: &HeadRules) -> Result<Progress, Error> {
         if self.stage == HeadStage::Done {
             return Ok(Progress::Complete);
@@ -177,7 +177,7 @@ impl HeadParser {
             return Ok(Progress::Partial);
         }
         loop {
-            // What was looked at before, and had no end, is looked for its end alone.
+            // A line that was scanned before, and had no end, is only searched for its end.
             if self.stage == HeadStage::Fields
                 && self.scanned == self.line_start
                 && buf.get(self.line_start) != Some(&b'\r')
@@ -187,7 +187,7 @@ impl HeadParser {
                 continue;
             }
             let found = match buf[self.scanned..] {
-                // Most heads end so.
+                // Most heads end like this.
                 [b'\r', b'\n', ..] => Some(1),
                 ref rest => memchr::memchr(b'\n', rest),
             };
@@ -224,7 +224,7 @@ impl HeadParser {
                 return Ok(self.done(next));
             } else {
                 let field = self.field(buf, start, start + line.len(), rules);
-                // nginx counts the lines that have the form of a field, whatever it then says to them.
+                // nginx counts all lines that have the form of a field, even if it then refuses them.
                 if !matches!(field, Err(Error::HeaderLine(_))) {
                     self.head.len = next as u32;
                 }
@@ -235,7 +235,7 @@ impl HeadParser {
         }
     }
 
-    /// Skips empty lines before the request line: RFC 9112 section 2.2. Says whether the request line has begun.
+    /// Skips empty lines before the request line: RFC 9112 section 2.2. Returns whether the request line has begun.
     fn skip_empty_lines(&mut self, buf: &[u8], rules: &HeadRules) -> Result<bool, Error> {
         let rest = &buf[self.line_start..];
         let skipped = rest.iter().position(|&b| b != b'\r' && b != b'\n').unwrap_or(rest.len());
@@ -258,8 +258,8 @@ impl HeadParser {
         Progress::Complete
     }
 
-    /// Places a line in nginx's buffers: a line that does not fit the rest of one moves to the next, whole. Says whether
-    /// there was a buffer for it.
+    /// Places a line in nginx's buffers: a line that does not fit the rest of one moves to the next, whole. Returns
+    /// whether there was a buffer for it.
     fn charge(&mut self, len: usize, rules: &HeadRules) -> bool {
         if len <= self.room {
             self.room -= len;
@@ -273,7 +273,7 @@ impl HeadParser {
         true
     }
 
-    /// Checks a line whose end has not come.
+    /// Checks a line whose end has not come yet.
     fn check_pending(&mut self, buf: &[u8], rules: &HeadRules) -> Result<(), Error> {
         let pending = &buf[self.line_start..];
         let fits = pending.len() < self.longest_line(rules);
@@ -288,12 +288,12 @@ impl HeadParser {
         if fits { Ok(()) } else { Err(Error::HeaderTooLarge(span)) }
     }
 
-    /// The length of the longest line that there is a buffer for now: what is left of the current one, or a large one.
+    /// The length of the longest line that there is a buffer for now: the rest of the current one, or a large one.
     fn longest_line(&self, rules: &HeadRules) -> usize {
         if self.taken < rules.large_buffers { self.room.max(rules.large_buffer_size) } else { self.room }
     }
 
-    /// The error of a request line that does not fit: what is wrong within the limit counts first.
+    /// The error of a request line that does not fit: an error within the limit counts first.
     fn too_long(&self, line: &[u8], rules: &HeadRules) -> Error {
         let limit = self.longest_line(rules).min(line.len());
         line::check_prefix(&line[..limit]).err().unwrap_or(Error::UriTooLong)
@@ -309,7 +309,7 @@ impl HeadParser {
         head.host = line.host;
     }
 
-    /// Takes a header line in which nothing is unusual; the next one begins at `next`.
+    /// Takes a header line of the usual form; the next one begins at `next`.
     fn take_plain(&mut self, buf: &[u8], field: Field, next: usize, rules: &HeadRules) -> Result<(), Error> {
         let start = self.line_start;
         if !self.charge(next - start, rules) {
@@ -329,7 +329,7 @@ impl HeadParser {
         if too_many { Err(Error::TooManyHeaders) } else { Ok(()) }
     }
 
-    /// One header line, `start..end` of the buffer.
+    /// Parses one header line, `start..end` of the buffer.
     fn field(&mut self, buf: &[u8], start: usize, end: usize, rules: &HeadRules) -> Result<(), Error> {
         self.count_line(rules)?;
         let line = &buf[start..end];
@@ -360,13 +360,13 @@ impl HeadParser {
         if invalid && rules.ignore_invalid_headers {
             return Ok(());
         }
-        // A longer name than 16 bits can count is no name anyone means.
+        // A name whose length does not fit 16 bits is not a meaningful one.
         let short = u16::try_from(name_len).map_err(|_| bad(name_len))?;
         let (value_start, value_end) = ((start + from) as u32, (start + to) as u32);
         self.keep(buf, Field { name_start: start as u32, value_start, value_end, name_len: short, id }, end)
     }
 
-    /// Keeps a field, if it may be there (again); its line ends at `end`.
+    /// Keeps a field, if it may occur (again); its line ends at `end`.
     fn keep(&mut self, buf: &[u8], field: Field, end: usize) -> Result<(), Error> {
         let id = field.id;
         if id != HeaderId::Other {
@@ -378,7 +378,7 @@ impl HeadParser {
             }
             if id == HeaderId::Host {
                 let parts = self.head.hosts.parse(field.value().of(buf)).ok_or(Error::HostHeader)?;
-                // The host of an absolute target wins: RFC 9112 section 3.2.2.
+                // The host of an absolute target takes precedence: RFC 9112 section 3.2.2.
                 self.head.host.get_or_insert(HostSpan::at(field.value_start, parts));
             }
         }
@@ -387,7 +387,7 @@ impl HeadParser {
         Ok(())
     }
 
-    /// The rules that speak of the head as a whole.
+    /// Applies the rules about the head as a whole.
     fn finish(&mut self, buf: &[u8]) -> Result<(), Error> {
         let head = &mut self.head;
         if head.version == Version::Http11 && !head.has(HeaderId::Host) {
@@ -420,8 +420,9 @@ impl HeadParser {
 /// The longest name that [`plain_field`] looks for.
 const PLAIN_NAME: usize = 63;
 
-/// The header line that begins at `start`, and where the next one does, if all of it is there and nothing in it is unusual:
-/// a good name, and no control character in the value. Looks at each byte once, which pays with lines as short as these.
+/// Reads the header line that begins at `start`, if it is complete and of the usual form: a good name, and no control
+/// character in the value. Also returns where the next line begins. It reads each byte once, which pays with lines as
+/// short as these.
 #[inline(always)]
 fn plain_field(buf: &[u8], start: usize) -> Option<(Field, usize)> {
     let line = &buf[start..];
@@ -448,10 +449,10 @@ fn plain_field(buf: &[u8], start: usize) -> Option<(Field, usize)> {
     Some((Field { name_start: start as u32, value_start, value_end, name_len: name_len as u16, id }, start + next))
 }
 
-/// How long a name is that none of the known ones is, and whether it is invalid.
+/// The length of an unknown name, and whether the name is invalid.
 ///
 /// # Errors
-/// Where it makes the line invalid.
+/// The place in the line, if the name makes the line invalid.
 fn other_name(line: &[u8], rules: &HeadRules) -> Result<(usize, bool), usize> {
     let mut invalid = false;
     let mut name_len = line.len();
@@ -465,7 +466,7 @@ fn other_name(line: &[u8], rules: &HeadRules) -> Result<(usize, bool), usize> {
                 break;
             }
             b'_' => invalid |= !rules.underscores_in_headers,
-            // A space or tab before the colon, a folded line, and every control character.
+            // These are a space or tab before the colon, a folded line, and every control character.
             0..=b' ' | 0x7f => return Err(i),
             _ => invalid = true,
         }
@@ -473,7 +474,7 @@ fn other_name(line: &[u8], rules: &HeadRules) -> Result<(usize, bool), usize> {
     if name_len == 0 { Err(0) } else { Ok((name_len, invalid)) }
 }
 
-/// The method of a request line that may be wrong further on: an answer to HEAD has no body then either.
+/// The method of a request line that may be invalid further on: an answer to HEAD has no body then either.
 fn method_of(line: &[u8]) -> Method {
     memchr::memchr(b' ', line).map_or(Method::Other, |end| Method::of(&line[..end]))
 }
@@ -499,10 +500,10 @@ pub fn parse_length(text: &[u8]) -> Option<u64> {
     Some(n)
 }
 
-/// Parses a head that is in `buf` from its first byte on; `None` when it is not complete.
+/// Parses a head that begins with the first byte of `buf`; `None` if it is not complete.
 ///
 /// # Errors
-/// As [`HeadParser::advance`].
+/// See [`HeadParser::advance`].
 pub fn parse_request(buf: &[u8], rules: &HeadRules) -> Result<Option<Box<RequestHead>>, Error> {
     let mut parser = HeadParser::new();
     Ok(match parser.advance(buf, rules)? {

@@ -6,7 +6,7 @@ use crate::body::BodyDecoder;
 use crate::host::{self, HostParts};
 use crate::{HeaderId, HostSpan, Span};
 
-/// Fields that a head holds without an allocation.
+/// The number of fields that a head holds without an allocation.
 pub(super) const INLINE_FIELDS: usize = 16;
 
 macro_rules! methods {
@@ -18,7 +18,7 @@ macro_rules! methods {
                 #[doc = concat!("`", $text, "`")]
                 $id,
             )*
-            /// Another one; its text is in [`RequestHead::method_text`].
+            /// Another method; its text is in [`RequestHead::method_text`].
             Other,
         }
 
@@ -64,7 +64,7 @@ methods! {
 /// The protocol version of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Version {
-    /// The simple request `GET /path`, answered by the body alone.
+    /// The simple request `GET /path`, whose answer is the body alone.
     Http09,
     /// HTTP/1.0.
     Http10,
@@ -73,7 +73,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// `HTTP/1.1` and the like.
+    /// The version as text, such as `HTTP/1.1`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Version::Http09 => "HTTP/0.9",
@@ -83,7 +83,7 @@ impl Version {
     }
 }
 
-/// Which of RFC 9112's forms the request target has. The asterisk form is refused, as nginx does.
+/// The form of a request target, by RFC 9112. The asterisk form is refused, as nginx does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TargetForm {
     /// The origin form: `/path?args`.
@@ -97,7 +97,7 @@ pub enum TargetForm {
 /// The request target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// Its form.
+    /// The target's form.
     pub form: TargetForm,
     /// Path and arguments, as sent. Empty in `http://host`, and without a leading `/` in `http://host?args`.
     pub uri: Span,
@@ -106,7 +106,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Path and arguments as sent, `$request_uri`: `/` where the absolute form has none.
+    /// Path and arguments as sent, `$request_uri`: `/` if the absolute form has none.
     pub fn uri(self, buf: &[u8]) -> &[u8] {
         if self.uri.is_empty() { b"/" } else { self.uri.of(buf) }
     }
@@ -117,9 +117,9 @@ impl Target {
 pub enum BodyFraming {
     /// There is no body.
     None,
-    /// This many bytes; 0 when the client said so.
+    /// The body has this many bytes; 0 if the client said so.
     Length(u64),
-    /// The chunked coding.
+    /// The body is in the chunked coding.
     Chunked,
 }
 
@@ -157,8 +157,8 @@ impl Field {
     }
 }
 
-/// The `Host` that was parsed last in this memory, if it is short: clients nearly always ask for the same one again. It is no
-/// part of what a head says.
+/// The `Host` that was parsed last in this memory, if it is short: a client nearly always asks for the same host again.
+/// It is not part of the head.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownHost {
     text: [u8; 32],
@@ -166,7 +166,7 @@ pub(super) struct KnownHost {
 }
 
 impl KnownHost {
-    /// What [`host::parse`] says of a text.
+    /// The result of [`host::parse`] for a text.
     pub(super) fn parse(&mut self, text: &[u8]) -> Option<HostParts> {
         if let Some((len, parts)) = self.parts
             && self.text.get(..usize::from(len)) == Some(text)
@@ -205,7 +205,7 @@ pub struct RequestHead {
     pub request_line: Span,
     /// The request target.
     pub target: Target,
-    /// The host: of the absolute target, else of the `Host` field.
+    /// The host: that of the absolute target, else that of the `Host` field.
     pub host: Option<HostSpan>,
     /// How the body is delimited.
     pub body: BodyFraming,
@@ -213,8 +213,8 @@ pub struct RequestHead {
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue` (never in HTTP/1.0).
     pub expect_continue: bool,
-    /// Bytes the head took, leading empty lines included: what follows is the body, or the next request. Of a head that is
-    /// wrong, the bytes of the lines that were understood.
+    /// The bytes of the head, leading empty lines included: the bytes behind them are the body, or the next request.
+    /// For an invalid head, the bytes of the lines that could be parsed.
     pub len: u32,
     pub(super) fields: SmallVec<[Field; INLINE_FIELDS]>,
     pub(super) present: u64,
@@ -222,7 +222,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// One of which nothing is known.
+    /// An empty head.
     pub(super) fn empty() -> RequestHead {
         let none = Span::new(0, 0);
         RequestHead {
@@ -243,7 +243,7 @@ impl RequestHead {
         }
     }
 
-    /// Makes it one of which nothing is known, without an allocation.
+    /// Empties the head, without an allocation.
     pub(super) fn clear(&mut self) {
         let none = Span::new(0, 0);
         let RequestHead { method, method_text, version, version_text, request_line, target, host, body, .. } = self;
@@ -256,17 +256,17 @@ impl RequestHead {
         fields.clear();
     }
 
-    /// The length that `$request_length` tells of the head: empty lines in front of it are no part of it.
+    /// The length of the head in `$request_length`: it does not include empty lines in front.
     pub const fn told_len(&self) -> u32 {
         self.len.saturating_sub(self.request_line.start)
     }
 
-    /// Whether its fields took an allocation of their own, being so many.
+    /// Whether there are so many fields that they took an allocation of their own.
     pub fn is_large(&self) -> bool {
         self.fields.spilled()
     }
 
-    /// Leaves the request line alone, as if nothing behind it had been read.
+    /// Removes everything but the request line, as if nothing behind it had been read.
     pub fn forget_fields(&mut self) {
         self.fields.clear();
         self.present = 0;
@@ -274,12 +274,12 @@ impl RequestHead {
         self.body = BodyFraming::None;
     }
 
-    /// The fields in the order they came, ignored ones left out.
+    /// The fields in the order in which they came, without ignored ones.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// Whether a field of this name came.
+    /// Whether there is a field of this name.
     #[inline]
     pub const fn has(&self, id: HeaderId) -> bool {
         self.present & (1 << id as u8) != 0

@@ -1,11 +1,13 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy says about the connection that it passes on, before its first byte.
+//! The PROXY protocol, versions 1 and 2: a header about the client's connection, which a proxy sends before the first
+//! byte of the connection that it passes on.
 //!
-//! After the specification of HAProxy, "The PROXY protocol". As in nginx, addresses of version 1 are not looked into (they
-//! stay text), and of version 2 only TCP over IPv4 and IPv6 is understood; for anything else the addresses are unknown.
+//! The source is HAProxy's specification, "The PROXY protocol". As in nginx, addresses of version 1 are not parsed
+//! (they stay text), and of version 2 only TCP over IPv4 and IPv6 is understood; for anything else the addresses are
+//! unknown.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest header that is taken, in bytes; nginx's.
+/// The longest header that is accepted, in bytes; nginx's limit.
 pub const MAX_HEADER: usize = 4096;
 
 /// The first twelve bytes of version 2.
@@ -13,7 +15,7 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The length of the signature with version, command, family and length, in bytes.
 const V2_HEAD: usize = 16;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProxyHeader {
     /// Both ends of the client's connection; `None` if the proxy does not know or does not say.
@@ -35,24 +37,24 @@ pub struct Ends {
     pub server_port: u16,
 }
 
-/// Why there is no header. The texts are nginx's, but for the header's bytes, which the caller has.
+/// Why a header cannot be read. The texts are nginx's, without the header's bytes, which the caller has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// It breaks the rules.
+    /// The header is malformed.
     #[error("broken header")]
     Broken,
-    /// It says another version than 2 where that of version 2 stands.
+    /// The header of version 2 has another version number.
     #[error("unknown PROXY protocol version: {0}")]
     Version(u8),
-    /// It is longer than [`MAX_HEADER`].
+    /// The header is longer than [`MAX_HEADER`].
     #[error("header is too large")]
     TooLarge,
 }
 
-/// Reads a header at the beginning of `bytes`: what it says, and its length. `None`: more bytes are needed.
+/// Reads a header at the beginning of `bytes`: returns its content, and its length. `None`: more bytes are needed.
 ///
 /// # Errors
-/// See [`ProxyError`]; told as soon as no further bytes can make it right.
+/// See [`ProxyError`]; returned as soon as no further bytes can make the header valid.
 pub fn parse(bytes: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     let start = bytes.len().min(SIGNATURE.len());
     let parsed = if bytes[..start] == SIGNATURE[..start] { version_2(bytes) } else { version_1(bytes) }?;
@@ -107,7 +109,7 @@ impl<'b> Line<'b> {
     }
 }
 
-/// Goes on if the bytes do.
+/// Continues if the bytes are complete.
 macro_rules! there {
     ($read:expr) => {
         match $read? {
@@ -122,7 +124,7 @@ fn version_1(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
     there!(line.expect(b"PROXY "));
     if line.bytes[line.at..].first() == Some(&b'U') {
         there!(line.expect(b"UNKNOWN"));
-        // Whatever else the line says is to be ignored.
+        // The rest of the line is to be ignored.
         let rest = &bytes[line.at..];
         return Ok(memchr::memmem::find(rest, b"\r\n").map(|len| (ProxyHeader::default(), line.at + len + 2)));
     }
@@ -185,14 +187,14 @@ fn version_2(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
     Ok(Some((ProxyHeader { ends: Some(ends), tlvs: tlvs.to_vec() }, len)))
 }
 
-/// The type of the field that has those about TLS inside.
+/// The type of the field that contains those about TLS.
 const SSL: u8 = 0x20;
-/// What stands before those: one byte of flags, four of the outcome of verifying.
+/// The bytes before those fields: one byte of flags, four of the result of verifying.
 const SSL_HEAD: usize = 5;
 
 impl ProxyHeader {
-    /// A field by the name that `$proxy_protocol_tlv_…` has for it: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, or
-    /// a number such as `0xe0`; with `ssl_` before it those about TLS: `ssl_version`, `ssl_cn`, `ssl_cipher`,
+    /// A field by the name that `$proxy_protocol_tlv_…` has for it: `alpn`, `authority`, `unique_id`, `ssl`, `netns`,
+    /// or a number such as `0xe0`; with `ssl_` in front the fields about TLS: `ssl_version`, `ssl_cn`, `ssl_cipher`,
     /// `ssl_sig_alg`, `ssl_key_alg`, `ssl_0x21`; and `ssl_verify`, in decimal.
     pub fn tlv(&self, name: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
         let Some(name) = name.strip_prefix("ssl_") else {
@@ -225,11 +227,11 @@ impl ProxyHeader {
 
 fn type_number(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("0x").filter(|digits| matches!(digits.len(), 1 | 2))?;
-    // `from_str_radix` takes a sign.
+    // `from_str_radix` accepts a sign.
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
-/// The first field of that type. Fields after one that is longer than what is there are not seen.
+/// The first field of that type. Fields behind one that is longer than the rest are not found.
 fn find(mut tlvs: &[u8], number: u8) -> Option<&[u8]> {
     while let [this, high, low, rest @ ..] = tlvs {
         let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;

@@ -5,20 +5,20 @@ use crate::{Method, Version};
 
 use super::parser::ResponseHead;
 
-/// What the request was, as far as it decides how the response is delimited.
+/// The kind of the request, as far as it decides how the response is delimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Asked {
     /// HEAD: no body, whatever the head says.
     Head,
     /// CONNECT: a success is a tunnel.
     Connect,
-    /// Anything else.
+    /// Any other method.
     #[default]
     Other,
 }
 
 impl Asked {
-    /// For a request of that method (the one sent to the upstream, which is not always the client's).
+    /// The kind of a request with that method (of the request to the upstream, which is not always the client's).
     pub const fn by(method: Method) -> Asked {
         match method {
             Method::Head => Asked::Head,
@@ -31,15 +31,15 @@ impl Asked {
 /// How a response's body is delimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
-    /// This many bytes.
+    /// The body has this many bytes.
     Length(u64),
-    /// The chunked coding.
+    /// The body is in the chunked coding.
     Chunked,
-    /// All bytes until the upstream closes.
+    /// The body is all bytes until the upstream closes.
     UntilClose,
-    /// None: the connection is no longer HTTP (101, or a success of CONNECT).
+    /// There is no body: the connection is no longer HTTP (101, or a success of CONNECT).
     Tunnel,
 }
 
@@ -57,8 +57,9 @@ impl Framing {
         }
     }
 
-    /// Whether the connection can serve another request once the body has ended: RFC 9112 section 9.3. A chunked response of
-    /// HTTP/1.0 is the last one, since its framing may have been made by a proxy that knows no chunks (section 6.1).
+    /// Whether the connection can serve another request once the body has ended: RFC 9112 section 9.3. A chunked
+    /// response of HTTP/1.0 is the last one, since its framing may have been made by a proxy that does not support
+    /// chunks (section 6.1).
     pub const fn keeps(self, head: &ResponseHead) -> bool {
         let persistent =
             head.connection.persists(head.version) && (matches!(head.version, Version::Http11) || !head.chunked);

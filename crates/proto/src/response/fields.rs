@@ -6,12 +6,12 @@ use crate::{HeaderId, Span};
 use super::error::{ReplyError, shown};
 use super::parser::ResponseField;
 
-/// Names longer than this are looked at closely.
+/// Names longer than this are parsed the slower way.
 const LONG_NAME: usize = 64;
 
-/// Reads the line that begins at `start` with its end, if it is as nearly all are: a name, a colon, at most one space, and a
-/// value that nothing but the line's end stops. Also where the next line begins. `None`: it has not come whole, is the empty
-/// line at a head's end, or has to be looked at closely.
+/// Reads the line that begins at `start` with its end, if it has the usual form: a name, a colon, at most one space,
+/// and a value that goes up to the line's end. Also returns where the next line begins. `None`: the line is not
+/// complete, is the empty line at a head's end, or needs [`parse`].
 #[inline(always)]
 pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> {
     let line = buf.get(start..)?;
@@ -41,11 +41,11 @@ pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> 
     Some((ResponseField { id, usual, name: span(start, start + name_len), value: span(left, right) }, right + end_len))
 }
 
-/// Reads one line without its end, which begins at `start` of the head. `None`: it is left out, as in nginx: a line that begins
-/// with `HTTP/`, which is a status line in the wrong place.
+/// Reads one line without its end, which begins at `start` of the head. `None`: the line is left out, as in nginx: it
+/// begins with `HTTP/`, and is a status line in the wrong place.
 ///
-/// Also as in nginx, a line without a colon is a name without a value, and a name may have bytes that no name has (RFC 9110
-/// section 5.1), but none that could be taken for another structure: no control characters and no space.
+/// Also as in nginx, a line without a colon is a name without a value, and a name may have invalid bytes (RFC 9110
+/// section 5.1), but none that could be mistaken for another structure: no control characters and no space.
 pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, ReplyError> {
     let token = line.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(line.len());
     let name_len = match line.get(token) {
@@ -57,7 +57,7 @@ pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, 
         },
     };
     let value = line.get(name_len + 1..).unwrap_or_default();
-    // No early return: the loop vectorises, and bad bytes are rare.
+    // There is no early return: the loop vectorises, and bad bytes are rare.
     if value.iter().fold(false, |bad, &b| bad | (b == 0) | (b == b'\r'))
         && let Some(at) = memchr::memchr2(0, b'\r', value)
     {
@@ -75,7 +75,7 @@ pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, 
     }))
 }
 
-/// Where a name ends that is no token up to a colon; `None` where the line is left out.
+/// The end of a name that is not a token up to a colon; `None` if the line is left out.
 fn odd_name(line: &[u8]) -> Result<Option<usize>, ReplyError> {
     if line.starts_with(b"HTTP/") {
         return Ok(None);
@@ -92,7 +92,7 @@ const fn is_space(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
 
-/// A head's offsets fit: its length is bounded far below 2^32.
+/// Makes a span. The offsets of a head fit: its length is bounded far below 2^32.
 pub(super) const fn span(start: usize, end: usize) -> Span {
     Span::new(start as u32, end as u32)
 }

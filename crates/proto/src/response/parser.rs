@@ -6,21 +6,21 @@ use crate::{ConnectionOptions, HeaderId, Span, Version};
 use super::error::{ReplyError, shown};
 use super::{fields, status_line};
 
-/// Fields that a response may have.
+/// The most fields of a response.
 pub const MAX_RESPONSE_FIELDS: usize = 1000;
-/// Interim (1xx) responses before the final one.
+/// The most interim (1xx) responses before the final one.
 pub const MAX_INTERIM: u32 = 64;
-/// Longest head, whatever a configuration's buffer: offsets have 32 bits.
+/// The longest head in bytes, whatever buffer is configured: offsets have 32 bits.
 const MAX_HEAD: usize = 1 << 30;
-/// Fields that a head has room for from the beginning: most have no more.
+/// The number of fields that a head has room for at first: most have no more.
 const USUAL_FIELDS: usize = 16;
 
-/// What a head begins with.
+/// The beginning of a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadKind {
     /// A status line: HTTP.
     Http,
-    /// Fields, `Status` among them where it is not 200: FastCGI.
+    /// Fields, with `Status` among them unless it is 200: FastCGI.
     Cgi,
     /// Either: uwsgi and SCGI, as in nginx.
     HttpOrCgi,
@@ -29,9 +29,9 @@ pub enum HeadKind {
 /// One field, as offsets into the buffer that the head was parsed from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponseField {
-    /// What the name is known as.
+    /// The id of the name.
     pub id: HeaderId,
-    /// Whether the name is known and written as usual, which is [`HeaderId::name`].
+    /// Whether the name is known and written in the usual way, which is [`HeaderId::name`].
     pub usual: bool,
     /// The name as sent.
     pub name: Span,
@@ -46,24 +46,25 @@ pub struct ResponseHead {
     pub version: Version,
     /// The status, from 100 to 999.
     pub status: u16,
-    /// The reason phrase, without spaces around it; empty where there is none.
+    /// The reason phrase, without spaces around it; empty if there is none.
     pub reason: Span,
-    /// The head says the status; otherwise it is what a CGI response has that does not.
+    /// Whether the head has a status; otherwise `status` is the default of a CGI response.
     pub says_status: bool,
-    /// All fields in the order they came.
+    /// All fields in the order in which they came.
     pub fields: Vec<ResponseField>,
-    /// What `Content-Length` says.
+    /// The value of `Content-Length`.
     pub content_length: Option<u64>,
-    /// `Transfer-Encoding: chunked` came. Always false of a CGI response, whose body is as the script wrote it.
+    /// Whether `Transfer-Encoding: chunked` came. Always false for a CGI response, whose body is as the script wrote
+    /// it.
     pub chunked: bool,
-    /// What `Connection` says.
+    /// The options of `Connection`.
     pub connection: ConnectionOptions,
-    /// Bytes that the head took, with its last empty line.
+    /// The bytes of the head, with its last empty line.
     pub len: usize,
 }
 
 impl ResponseHead {
-    /// Whether this is an interim response, with another one to follow (101 is none).
+    /// Whether this is an interim response, with another one to follow (101 is not).
     pub const fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)
     }
@@ -74,7 +75,7 @@ impl ResponseHead {
     }
 }
 
-/// The head that came before another one: the same server says most of it again in the same lines, whatever it answers.
+/// The head that came before another one: the same server repeats most of its lines in every response.
 #[derive(Debug, Default)]
 pub struct Before {
     text: Vec<u8>,
@@ -85,7 +86,8 @@ impl Before {
     /// Longer heads, in bytes, are not kept.
     const LONGEST: usize = 2048;
 
-    /// The line at `at`, if it is the same as the one with this number before; where the next one begins.
+    /// The line at `at`, if it equals the line with this number in the earlier head; also returns where the next line
+    /// begins.
     #[inline]
     fn line(&self, number: usize, buf: &[u8], at: usize) -> Option<(ResponseField, usize)> {
         let field = self.fields.get(number)?;
@@ -99,7 +101,7 @@ impl Before {
         Some((ResponseField { name: moved(field.name), value: moved(field.value), ..*field }, next))
     }
 
-    /// Keeps a head whose lines are all plain; up to one that ends otherwise than with CRLF.
+    /// Keeps a head whose lines are all plain; up to one that does not end with CRLF.
     #[cold]
     fn keep(&mut self, text: &[u8], fields: &[ResponseField]) {
         self.text.clear();
@@ -119,11 +121,11 @@ impl Before {
 pub struct ResponseParser {
     kind: HeadKind,
     max: usize,
-    /// Up to here there is no end of the line that begins at `line`.
+    /// There is no end of the line that begins at `line` up to here.
     scanned: usize,
     line: usize,
     interim: u32,
-    /// Whether what begins the head has been read.
+    /// Whether the beginning of the head has been read.
     begun: bool,
     length: Option<Span>,
     encoding: Option<Span>,
@@ -146,7 +148,7 @@ impl ResponseParser {
         }
     }
 
-    /// This parser, with memory that is used for the fields.
+    /// This parser, with memory to use for the fields.
     #[must_use]
     pub fn with_room(mut self, fields: Vec<ResponseField>) -> ResponseParser {
         self.head.fields = fields;
@@ -154,19 +156,21 @@ impl ResponseParser {
         self
     }
 
-    /// Looks at what has come of a head; `buf` begins with its first byte and has grown since the last call. `None`: more is
-    /// needed. After a head the parser is ready for the next one, which begins `len` bytes later.
+    /// Parses the part of a head that has come; `buf` begins with its first byte and has grown since the last call.
+    /// `None`: more bytes are needed. After a head the parser is ready for the next one, which begins `len` bytes
+    /// later.
     ///
     /// # Errors
-    /// See [`ReplyError`]; told with the first line that is wrong. The parser must not be used further.
+    /// See [`ReplyError`]; returned with the first invalid line. The parser must not be used further.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
         self.look(buf, None)
     }
 
-    /// The same, with the head that came before: what both have in common is not looked at again.
+    /// Parses like [`ResponseParser::advance`], with the head that came before: lines that both have are not parsed
+    /// again.
     ///
     /// # Errors
-    /// As [`ResponseParser::advance`].
+    /// See [`ResponseParser::advance`].
     pub fn advance_after(&mut self, buf: &[u8], before: &mut Before) -> Result<Option<ResponseHead>, ReplyError> {
         self.look(buf, Some(before))
     }
@@ -215,7 +219,7 @@ impl ResponseParser {
         if buf.len() >= self.max { Err(ReplyError::TooBig) } else { Ok(None) }
     }
 
-    /// Takes all lines up to one that has to be looked at closely. The end of the head, if that comes before.
+    /// Takes all lines up to one that is not plain. Returns the end of the head, if that comes before.
     fn plain_fields(&mut self, buf: &[u8], before: Option<&mut Before>) -> Result<Option<usize>, ReplyError> {
         let first = self.line;
         let (mut at, mut known) = (first, 0);
@@ -278,7 +282,7 @@ impl ResponseParser {
         }
     }
 
-    /// Whether a field may say something about the response as a whole. `Status`, of a script, is none of the known names.
+    /// Whether a field may be about the response as a whole. `Status`, of a script, is not one of the known names.
     const fn matters(&self, id: HeaderId) -> bool {
         match id {
             HeaderId::Connection | HeaderId::ContentLength | HeaderId::TransferEncoding => true,
@@ -296,11 +300,11 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// Looks at a field that may say something about the response as a whole.
+    /// Handles a field that may be about the response as a whole.
     #[inline(never)]
     fn note(&mut self, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
         match field.id {
-            // After a status line it says nothing more.
+            // After a status line it has no meaning.
             HeaderId::Other
                 if self.kind != HeadKind::Http
                     && self.head.status == 0
@@ -328,14 +332,14 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// `Status: 404 Not Found`: RFC 3875 section 6.3.3. What stands directly behind the digits (`401.1` of IIS) is left out:
-    /// nginx passes it on, which makes no status line that clients could read.
+    /// `Status: 404 Not Found`: RFC 3875 section 6.3.3. Text directly behind the digits (`401.1` of IIS) is left out:
+    /// nginx passes it on, which makes a status line that clients cannot read.
     fn cgi_status(&mut self, value: &[u8], span: Span) -> Result<(), ReplyError> {
         let digits =
             value.first_chunk::<3>().filter(|digits| digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0');
         let status = digits.map_or(0, |digits| digits.iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0')));
         let rest = value.get(3..).unwrap_or_default();
-        // A script has one response: there is no other behind an interim one.
+        // A script has one response: no other follows an interim one.
         if status < 200 && status != 101 || rest.first().is_some_and(u8::is_ascii_digit) {
             return Err(ReplyError::Status(shown(value)));
         }
@@ -355,7 +359,7 @@ impl ResponseParser {
         head.len = len;
         head.says_status = head.status != 0;
         if !head.says_status {
-            // RFC 3875 section 6.2.3: a Location alone is a redirect; section 6.3.3: 200 where nothing is said.
+            // RFC 3875 section 6.2.3: a Location alone is a redirect; section 6.3.3: without a status it is 200.
             head.status = if head.value(buf, b"location").is_some() { 302 } else { 200 };
         }
         if head.is_interim() {
@@ -384,7 +388,7 @@ fn empty_head() -> ResponseHead {
     }
 }
 
-/// Notes a field that may come once.
+/// Notes a field that may occur once.
 fn once(seen: &mut Option<Span>, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
     let line = |value: Span| format!("{}: {}", shown(field.name.of(buf)), shown(value.of(buf)));
     match seen.replace(field.value) {

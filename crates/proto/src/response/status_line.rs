@@ -4,14 +4,14 @@ use crate::{Span, Version, ascii};
 
 /// The beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/";
-/// Digits that a major or minor version may have.
+/// The most digits of a major or minor version.
 const VERSION_DIGITS: usize = 3;
 
-/// What a status line says.
+/// The content of a status line.
 pub(super) struct StatusLine {
     pub(super) version: Version,
     pub(super) status: u16,
-    /// Where in the line the reason begins; it goes to the line's end.
+    /// The place in the line where the reason begins; it goes to the line's end.
     pub(super) reason: usize,
 }
 
@@ -21,9 +21,9 @@ pub(super) fn may_begin(line: &[u8]) -> bool {
     line[..known] == PROTOCOL[..known]
 }
 
-/// Reads the line that `buf` begins with, if it is as nearly all are: one space on each side of the status, and a reason
-/// that nothing but the line's end stops. Also where the reason stands without spaces around it, and where the next line
-/// begins. `None`: it has not come whole, or has to be looked at closely.
+/// Reads the line that `buf` begins with, if it has the usual form: one space on each side of the status, and a reason
+/// that goes up to the line's end. Also returns the place of the reason without spaces around it, and where the next
+/// line begins. `None`: the line is not complete, or needs [`parse`].
 pub(super) fn plain(buf: &[u8]) -> Option<(StatusLine, Span, usize)> {
     let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a, b, c, b' ', rest @ ..] = buf else {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn plain(buf: &[u8]) -> Option<(StatusLine, Span, usize)> {
     Some((StatusLine { version, status, reason }, super::fields::span(reason, end), next))
 }
 
-/// Reads a line without its end. `None`: it is no status line.
+/// Reads a line without its end. `None`: it is not a status line.
 pub(super) fn parse(line: &[u8]) -> Option<StatusLine> {
     let mut at = PROTOCOL.len();
     if !line.starts_with(PROTOCOL) {

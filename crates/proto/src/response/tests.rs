@@ -5,7 +5,7 @@ fn parser(kind: HeadKind) -> ResponseParser {
     ResponseParser::new(kind, 4096)
 }
 
-/// The outcome of a head in pieces of `step` bytes, and the same for all step widths.
+/// The result of parsing a head in pieces of `step` bytes, which is the same for all widths.
 fn parse_as(kind: HeadKind, text: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
     let in_steps = |step: usize| {
         let mut parser = parser(kind);
@@ -143,7 +143,7 @@ fn lines_that_are_no_fields() {
     assert_eq!(message("A: c\r\n d"), r#"upstream sent invalid header: "\x20...""#);
     assert_eq!(message(" A: c"), r#"upstream sent invalid header: "\x20...""#);
     assert_eq!(message("A\x01: c"), r#"upstream sent invalid header: "A\x01...""#);
-    // Names that are none are passed on; without a colon there is no value.
+    // Invalid names are passed on; without a colon there is no value.
     let text = "HTTP/1.1 200 OK\r\nA(: c\r\n\u{e9}:d\r\n\r\n";
     let head = parse(text).unwrap();
     let fields: Vec<_> =
@@ -276,7 +276,7 @@ fn cgi_heads() {
     for bad in ["", "40", "abc", "099 x", "-12 x", "103 Early", "2000 OK"] {
         assert_eq!(cgi(&format!("Status: {bad}\r\n\r\n")), Err(ReplyError::Status(bad.to_owned())), "{bad}");
     }
-    // A status line is none here, and says nothing.
+    // A status line is not recognised here, and has no meaning.
     assert_eq!(cgi("HTTP/1.1 404 No\r\n\r\n").unwrap().status, 200);
 
     let either = |text: &str| parse_as(HeadKind::HttpOrCgi, text.as_bytes()).map(|head| head.expect("a whole head"));
@@ -285,7 +285,7 @@ fn cgi_heads() {
     assert_eq!(either("A: b\r\n\r\n").unwrap().status, 200);
 }
 
-/// Status lines of all kinds: what is read at once is what is found by looking closely.
+/// Status lines of all kinds: the fast way and the slower way give the same result.
 #[test]
 fn plain_status_lines_are_read_as_others() {
     let pieces: [&[u8]; 9] = [b"200", b" ", b"OK", b"Not Found", b"\t", b"\0", b"099", b".1", b"\r"];
@@ -317,7 +317,7 @@ fn plain_status_lines_are_read_as_others() {
     assert!(status_line::plain(b"HTTP/1.1 200 OK").is_none() && status_line::plain(b"HTTP/1.1 200 OK\r").is_none());
 }
 
-/// Lines of all kinds: what is read at once is what is found by looking closely.
+/// Lines of all kinds: the fast way and the slower way give the same result.
 #[test]
 fn plain_lines_are_read_as_others() {
     let pieces: [&[u8]; 11] =

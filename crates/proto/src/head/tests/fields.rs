@@ -1,4 +1,4 @@
-//! Header lines, with nginx's answers.
+//! Tests of header lines, with nginx's answers.
 
 use super::*;
 

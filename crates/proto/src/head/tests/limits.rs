@@ -1,4 +1,4 @@
-//! Limits on lines and heads, at the lengths where nginx was seen to change its answer.
+//! Tests of limits on lines and heads, at the lengths at which nginx changes its answer.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn rules(first_buffer: usize, large_buffers: u32, large_buffer_size: usize) -> H
     HeadRules { first_buffer, large_buffers, large_buffer_size, ..HeadRules::default() }
 }
 
-/// Whole and byte by byte, the answer is the same.
+/// The status of a head, which has to be the same for the whole head and for single bytes.
 fn status(text: &str, rules: &HeadRules) -> u16 {
     let whole = parse_request(text.as_bytes(), rules);
     let mut parser = HeadParser::new();
@@ -25,7 +25,7 @@ fn status(text: &str, rules: &HeadRules) -> u16 {
     }
 }
 
-/// `f(n)` is answered 200 up to `last` and with `code` from there on.
+/// Checks that `f(n)` is answered 200 up to `last` and with `code` from there on.
 #[track_caller]
 fn changes(f: impl Fn(usize) -> String, last: usize, code: u16, rules: &HeadRules) {
     assert_eq!(status(&f(last), rules), 200);
@@ -98,7 +98,7 @@ fn what_is_wrong_within_the_limit_counts_first() {
     assert_eq!(status(&long_line(200), &rules), 414);
 }
 
-/// Without large buffers the first one is the limit, and what lies behind it is not looked at.
+/// Without large buffers the first one is the limit, and bytes behind it are not parsed.
 #[test]
 fn without_large_buffers_the_first_one_is_the_limit() {
     let rules = rules(64, 0, 512);

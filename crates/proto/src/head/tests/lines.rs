@@ -1,4 +1,4 @@
-//! Request lines, with nginx's answers.
+//! Tests of request lines, with nginx's answers.
 
 use super::*;
 

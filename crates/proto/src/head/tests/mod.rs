@@ -24,7 +24,7 @@ fn bad(text: &[u8], rules: &HeadRules) -> Error {
     }
 }
 
-/// A request line with the fields that 1.1 needs.
+/// A request line with the fields that HTTP/1.1 needs.
 fn with_line(line: &str) -> String {
     format!("{line}Host: a\r\n\r\n")
 }

@@ -1,10 +1,11 @@
-//! A head that comes in pieces is the head that comes whole.
+//! Tests: a head that comes in pieces is parsed like one that comes whole.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a parse came to. Where in a line an error lies may differ: a long line is refused when it has become too long.
+/// The result of parsing. The place of an error in a line may differ: a long line is refused when it has become too
+/// long.
 #[derive(PartialEq, Debug)]
 enum Outcome {
     Head(Box<RequestHead>),
