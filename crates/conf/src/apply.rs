@@ -1,4 +1,4 @@
-//! One block's directives onto the settings of the enclosing block.
+//! Applies one block's directives on top of the settings of the enclosing block.
 
 use std::any::Any;
 
@@ -13,14 +13,14 @@ use crate::tree::Node;
 use crate::value::raw_entries;
 
 /// Applies the directives of one block: unknown names, contexts, terminators and counts are checked with nginx's
-/// wording, settings are folded over `parent`, and the structural directives (child blocks, mostly) are handed back in
-/// the order written, for a builder to walk.
+/// wording, settings are folded over `parent`, and the structural directives (mostly child blocks) are returned in the
+/// order in which they were written, for a builder to walk.
 ///
-/// Problems of directives are noted in `cx` and applying goes on, so that [`Cx::conclude`] can tell the one that comes
-/// first in reading order; a faulty structural directive is not handed back.
+/// Problems of directives are noted in `cx` and applying goes on, so that [`Cx::conclude`] can report the one that
+/// comes first in reading order; an invalid structural directive is not returned.
 ///
 /// # Errors
-/// Only when [`crate::MAX_PROBLEMS`] were noted.
+/// Only if [`crate::MAX_PROBLEMS`] were noted.
 pub fn apply_block<'n>(
     registry: &Registry,
     context: Contexts,
@@ -61,7 +61,7 @@ pub fn apply_block<'n>(
     Ok((merged(registry, levels, parent, context), structure))
 }
 
-/// Says where the other one is, of a directive that is there twice.
+/// Adds the place of the first directive to the problem of one that occurs twice.
 fn name_the_first(problem: &mut Problem, nodes: &[Node], node: &Node, cx: &Cx) {
     if problem.hint.is_some() || !problem.message.ends_with(" directive is duplicate") {
         return;
@@ -78,7 +78,7 @@ struct Level {
     locals: bool,
 }
 
-/// The new set; the parent's own where the block changes nothing.
+/// The new set; the parent's own set if the block changes nothing.
 fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet, within: Contexts) -> SettingsSet {
     let mut entries: Option<Vec<Option<Entry>>> = None;
     for (group, level) in registry.groups().iter().zip(levels) {
@@ -87,7 +87,7 @@ fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet, within:
             continue;
         }
         let value = group.merge(level.state, &old.value, &old.default, within);
-        // What an `if` took over from its location must not go further.
+        // Values that an `if` took over from its location must not be inherited further.
         let kept = old.locals && within.contains(Contexts::LOCATION_IF);
         let entry = Entry { value, default: old.default.clone(), locals: level.locals || kept };
         entries.get_or_insert_with(|| parent.0.to_vec())[group.slot()] = Some(entry);
@@ -95,7 +95,7 @@ fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet, within:
     entries.map_or_else(|| parent.clone(), |entries| SettingsSet(entries.into()))
 }
 
-/// Who handles a directive, after nginx's checks in nginx's order: name, context, terminator, number of arguments.
+/// The owner of a directive, after nginx's checks in nginx's order: name, context, terminator, number of arguments.
 fn place(registry: &Registry, context: Contexts, node: &Node) -> Result<Owner, Problem> {
     let name = &node.name.text;
     let Some((directive, owner)) = registry.find(name, context) else {

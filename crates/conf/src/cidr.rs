@@ -1,4 +1,4 @@
-//! Networks as directives write them: `192.0.2.0/24`, `2001:db8::/32`, a single address.
+//! Networks in directives: `192.0.2.0/24`, `2001:db8::/32`, a single address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,15 +9,15 @@ use crate::tree::{Node, Word};
 /// A network of IPv4 or IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cidr {
-    /// Address and mask; the address has no bits outside the mask.
+    /// Address and mask of IPv4; the address has no bits outside the mask.
     V4(u32, u32),
     /// Address and mask of IPv6; the address has no bits outside the mask.
     V6(u128, u128),
 }
 
 impl Cidr {
-    /// Reads `address` or `address/length`; says also whether the address had bits that the length makes meaningless.
-    /// `None`: it is neither.
+    /// Reads `address` or `address/length`; also returns whether the address had bits outside the mask. `None`: the
+    /// text is neither.
     pub fn parse(text: &str) -> Option<(Cidr, bool)> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -25,7 +25,7 @@ impl Cidr {
         };
         let bits = |most: u32| match length {
             None => Some(most),
-            // Leading zeros are fine, signs are not.
+            // Leading zeros are allowed, signs are not.
             Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 text.parse::<u32>().ok().filter(|bits| *bits <= most)
             }
@@ -41,7 +41,7 @@ impl Cidr {
         Some((Cidr::V6(address & mask, mask), address & !mask != 0))
     }
 
-    /// Reads a word of a directive, with nginx's warning about meaningless bits. `None`: it is no network.
+    /// Reads a word of a directive, with nginx's warning about meaningless bits. `None`: the word is not a network.
     pub fn of_word(directive: &Node, word: &Word, cx: &mut Cx) -> Option<Cidr> {
         let (cidr, meaningless) = Cidr::parse(&word.text)?;
         if meaningless {
@@ -51,7 +51,7 @@ impl Cidr {
         Some(cidr)
     }
 
-    /// Whether the address is in it. An IPv4 address written as IPv6 (`::ffff:a.b.c.d`) counts as IPv4.
+    /// Whether the network contains the address. An IPv4 address written as IPv6 (`::ffff:a.b.c.d`) counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self, address.to_canonical()) {
             (Cidr::V4(network, mask), IpAddr::V4(address)) => u32::from(address) & mask == *network,
@@ -62,7 +62,7 @@ impl Cidr {
 }
 
 /// Reads an address with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`,
-/// `[2001:db8::1]`. The port is 0 where there is none; it cannot be written as 0.
+/// `[2001:db8::1]`. The port is 0 if there is none; it cannot be written as 0.
 pub fn parse_address(text: &str) -> Option<SocketAddr> {
     if let Some(address) = parse_v4(text) {
         return Some((address, 0).into());
@@ -85,7 +85,8 @@ pub fn parse_address(text: &str) -> Option<SocketAddr> {
     (port != 0).then_some((address, port).into())
 }
 
-/// Four decimal numbers; unlike the standard library's, this takes leading zeros, which nginx reads as decimal too.
+/// Parses four decimal numbers; unlike the standard library, this accepts leading zeros, which nginx reads as decimal
+/// too.
 fn parse_v4(text: &str) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     let mut parts = text.split('.');

@@ -1,4 +1,4 @@
-//! Where a directive may stand.
+//! The contexts in which a directive may be written.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -59,7 +59,7 @@ impl Contexts {
         Contexts(self.0 | other.0)
     }
 
-    /// Whether they have a context in common.
+    /// Whether the two sets have a context in common.
     pub const fn intersects(self, other: Contexts) -> bool {
         self.0 & other.0 != 0
     }
@@ -69,7 +69,7 @@ impl Contexts {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

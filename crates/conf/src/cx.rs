@@ -1,4 +1,4 @@
-//! What is shared while a configuration is applied.
+//! State that is shared while a configuration is applied.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,15 +9,15 @@ use crate::place::Sources;
 use crate::problem::{Level, Problem};
 use crate::tree::MAX_WARNINGS;
 
-/// Most problems that are collected before applying gives up.
+/// The most problems that are collected before applying gives up.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// One value a type: how modules share state (pool names, variables, paths) while a configuration is applied.
+/// One value of each type: modules share state (pool names, variables, paths) in it while a configuration is applied.
 #[derive(Default)]
 pub struct TypeMap(HashMap<TypeId, Box<dyn Any>>);
 
 impl TypeMap {
-    /// Puts a value, giving back the one that was there.
+    /// Stores a value, and returns the earlier one of its type.
     pub fn insert<T: 'static>(&mut self, value: T) -> Option<T> {
         let old = self.0.insert(TypeId::of::<T>(), Box::new(value))?;
         old.downcast().ok().map(|value| *value)
@@ -28,7 +28,7 @@ impl TypeMap {
         self.0.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// The value of this type, to change.
+    /// The value of this type, mutable.
     pub fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
         self.0.get_mut(&TypeId::of::<T>())?.downcast_mut()
     }
@@ -48,7 +48,7 @@ impl TypeMap {
     }
 }
 
-/// Shared state of one application of a configuration: handed to every [`crate::Value`] and [`crate::Setting`].
+/// Shared state while a configuration is applied: it is passed to every [`crate::Value`] and [`crate::Setting`].
 pub struct Cx {
     /// State that modules share, by type.
     pub extensions: TypeMap,
@@ -62,7 +62,7 @@ pub struct Cx {
 }
 
 impl Cx {
-    /// A fresh one for these texts.
+    /// A context for these texts, without any state.
     pub fn new(sources: Sources) -> Self {
         Cx {
             extensions: TypeMap::default(),
@@ -73,17 +73,17 @@ impl Cx {
         }
     }
 
-    /// Notes a warning; after [`MAX_WARNINGS`] they are dropped.
+    /// Notes a warning; warnings beyond [`MAX_WARNINGS`] are dropped.
     pub fn warn(&mut self, problem: Problem) {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(Problem { level: problem.level.min(Level::Warn), ..problem });
         }
     }
 
-    /// Notes an error and goes on, so that the one that comes first in the text can be told later.
+    /// Notes an error and continues, so that the error that comes first in the text can be reported later.
     ///
     /// # Errors
-    /// The problem itself when [`MAX_PROBLEMS`] are there already: going on makes no sense.
+    /// The problem itself, if there are [`MAX_PROBLEMS`] already.
     pub fn report(&mut self, problem: Problem) -> Result<(), Problem> {
         if self.problems.len() >= MAX_PROBLEMS {
             return Err(problem);
@@ -92,7 +92,7 @@ impl Cx {
         Ok(())
     }
 
-    /// Whether an error was noted.
+    /// Whether an error has been noted.
     pub fn has_problems(&self) -> bool {
         !self.problems.is_empty()
     }
@@ -104,7 +104,7 @@ impl Cx {
     /// then the syntax error, then `result`'s own error if it belongs to no directive. The warnings are sorted too.
     ///
     /// # Errors
-    /// All problems, the one nginx would tell first.
+    /// All problems; the first one is the one that nginx would report.
     pub fn conclude<T>(&mut self, result: Result<T, Problem>, syntax: Option<Problem>) -> Result<T, Diagnostics> {
         let rank = |problem: &Problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from);
         self.warnings.sort_by_key(rank);

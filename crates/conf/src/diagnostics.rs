@@ -6,20 +6,20 @@ use std::ops::Deref;
 use crate::place::{Place, Sources};
 use crate::problem::Problem;
 
-/// Widest part of a source line that is shown, in characters.
+/// The widest part of a source line that is shown, in characters.
 const WIDTH: usize = 100;
-/// Characters kept before the caret when a long line is cut.
+/// The number of characters before the caret when a long line is cut.
 const BEFORE: usize = 30;
-/// What a tab is shown as.
+/// The text that is shown for a tab.
 const TAB: &str = "    ";
 
-/// Problems, the one nginx would tell first in front. Never empty when made by [`crate::Cx::conclude`].
+/// Problems; the first one is the one that nginx would report. Never empty when made by [`crate::Cx::conclude`].
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics(pub Vec<Problem>);
 
 impl Diagnostics {
-    /// The first problem with source line, caret and help, as lines of text; empty where there is no problem.
-    /// `prefix` stands in front of the first line: `nginx: ` or `freerun: `.
+    /// The first problem with source line, caret and help, as lines of text; empty if there is no problem. `prefix`
+    /// stands in front of the first line: `nginx: ` or `freerun: `.
     pub fn render(&self, sources: &Sources, prefix: &str) -> String {
         self.0.first().map(|problem| format!("{prefix}{}", problem.render(sources))).unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl Problem {
     }
 }
 
-/// The line and, under it, carets below `place`.
+/// Appends the line and, under it, carets below `place`.
 fn excerpt(out: &mut String, line: &[u8], place: Place) {
     let start = (place.column.saturating_sub(1) as usize).min(line.len());
     let end = start.saturating_add(place.width as usize).min(line.len());
@@ -93,7 +93,7 @@ fn excerpt(out: &mut String, line: &[u8], place: Place) {
     let _ = writeln!(out, " {margin} | {}{}", " ".repeat(indent), "^".repeat(carets));
 }
 
-/// Adds text as it can be shown: tabs as spaces, control characters as U+FFFD.
+/// Appends text in a form that can be shown: tabs as spaces, control characters as U+FFFD.
 fn append(shown: &mut Vec<char>, bytes: &[u8]) {
     for letter in String::from_utf8_lossy(bytes).chars() {
         match letter {

@@ -1,28 +1,28 @@
-//! What a directive is: the row of a directive table.
+//! The definition of a directive: a row of a directive table.
 
 use crate::contexts::Contexts;
 
-/// What stands after a directive's arguments.
+/// The end of a directive, after its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// The directive ends with `;`.
     No,
-    /// `{}` with directives of another context: a builder walks them.
+    /// A block `{}` with directives of another context, which a builder walks.
     Inside(Contexts),
-    /// `{}` whose content the directive's own type reads, such as `types {}`.
+    /// A block `{}` whose content the directive's own type reads, such as `types {}`.
     Raw,
 }
 
-/// How many arguments a directive takes, what they are, and whether a block follows.
+/// The number and the form of a directive's arguments, and whether a block follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Fewest arguments.
+    /// The fewest arguments.
     pub min: u16,
-    /// Most arguments; [`Shape::MANY`] is no limit.
+    /// The most arguments; [`Shape::MANY`] stands for no limit.
     pub max: u16,
-    /// The arguments as nginx's documentation writes them: `on | off`, `size`, `name [uri]`.
+    /// The arguments in the form of nginx's documentation: `on | off`, `size`, `name [uri]`.
     pub syntax: &'static str,
-    /// What follows the arguments.
+    /// The end of the directive, after the arguments.
     pub block: Block,
 }
 
@@ -30,34 +30,34 @@ impl Shape {
     /// No upper limit for the number of arguments.
     pub const MANY: u16 = u16::MAX;
 
-    /// Exactly `count` arguments.
+    /// A shape with exactly `count` arguments.
     pub const fn exactly(count: u16, syntax: &'static str) -> Shape {
         Shape { min: count, max: count, syntax, block: Block::No }
     }
 
-    /// `min` to `max` arguments.
+    /// A shape with `min` to `max` arguments.
     pub const fn between(min: u16, max: u16, syntax: &'static str) -> Shape {
         Shape { min, max, syntax, block: Block::No }
     }
 
-    /// At least `min` arguments.
+    /// A shape with at least `min` arguments.
     pub const fn at_least(min: u16, syntax: &'static str) -> Shape {
         Shape { min, max: Shape::MANY, syntax, block: Block::No }
     }
 
-    /// This shape, with a block whose inside is `context`.
+    /// This shape, with a block whose directives are those of `context`.
     #[must_use]
     pub const fn with_block(self, context: Contexts) -> Shape {
         Shape { block: Block::Inside(context), ..self }
     }
 
-    /// The same with a block that the directive's type reads itself.
+    /// This shape, with a block that the directive's type reads itself.
     #[must_use]
     pub const fn with_raw_block(self) -> Shape {
         Shape { block: Block::Raw, ..self }
     }
 
-    /// Whether a block must follow.
+    /// Whether a block has to follow.
     pub const fn is_block(&self) -> bool {
         !matches!(self.block, Block::No)
     }
@@ -71,13 +71,13 @@ impl Shape {
 /// How a directive compares with nginx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fidelity {
-    /// Behaves as nginx documents it.
+    /// It behaves as nginx documents it.
     Same,
-    /// Works, with this difference.
+    /// It works, with this difference.
     Differs(&'static str),
-    /// Accepted and checked, but changes nothing, because of this.
+    /// It is accepted and checked, but has no effect, for this reason.
     NoEffect(&'static str),
-    /// Not in nginx.
+    /// nginx does not have it.
     Own,
 }
 
@@ -86,19 +86,19 @@ pub enum Fidelity {
 pub struct Directive {
     /// The name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// The contexts in which it may be written.
     pub contexts: Contexts,
     /// Its arguments and block.
     pub shape: Shape,
-    /// The default's text, parsed like a written directive's arguments.
+    /// The text of the default value, which is parsed like the arguments of a written directive.
     pub default: Option<&'static str>,
     /// The documentation: lines of Markdown; the first paragraph is the summary.
     pub documentation: &'static str,
-    /// How it compares with nginx's.
+    /// How the directive compares with nginx's.
     pub fidelity: Fidelity,
-    /// Whether a block that does not have it takes the value of the enclosing block.
+    /// Whether a block without the directive takes the value of the enclosing block.
     pub inherit: bool,
-    /// The first version of nginx that has it, where that is after 1.22.
+    /// The first version of nginx that has it, if that is after 1.22.
     pub since: Option<&'static str>,
 }
 

@@ -18,7 +18,7 @@ pub trait Keyword: Copy + Send + Sync + 'static {
     /// The variant's position in [`Keyword::WORDS`].
     fn index(self) -> usize;
 
-    /// The variant of a word; case does not count.
+    /// The variant of a word, ignoring case.
     fn from_word(word: &str) -> Option<Self>;
 }
 
@@ -41,7 +41,7 @@ impl<K: Keyword> Flags<K> {
         self.bits |= bit(keyword);
     }
 
-    /// Whether the set has nothing.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.bits == 0
     }
@@ -83,7 +83,8 @@ impl<K: Keyword> Value for Flags<K> {
     }
 }
 
-/// nginx's error for a word that is none of the keywords, with a near-name hint. Used by [`crate::keyword_enum!`].
+/// nginx's error for a word that is not one of the keywords, with a hint at a similar one. Used by
+/// [`crate::keyword_enum!`].
 pub fn unknown_keyword(node: &Node, word: &Word, keywords: &[&str]) -> Problem {
     let problem = Problem::new(format!("invalid value \"{}\"", word.text)).at_node(node).at(word.place);
     match crate::near(&word.text, keywords.iter().copied()) {

@@ -1,7 +1,8 @@
-//! The directives nginx 1.31.5 documents, with their modules: what a configuration may hold that freerun may lack.
+//! The directives that nginx 1.31.5 documents, with their modules: a configuration may contain them though freerun may
+//! lack them.
 //!
-//! From nginx's public documentation (its index of directives and change log), without what only its commercial version
-//! has. A name that several modules share is listed under the most common one.
+//! They are from nginx's public documentation (its index of directives and change log), without those that only its
+//! commercial version has. A name that several modules share is listed under the most common one.
 
 /// The module of nginx that has a directive of this name.
 pub fn module(name: &str) -> Option<&'static str> {
@@ -13,7 +14,7 @@ pub fn modules() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'s
     KNOWN.iter().map(|(module, names)| (*module, names.split_whitespace()))
 }
 
-/// Directives that nginx once had and 1.31.5 has not, and what to write instead.
+/// Directives that earlier versions of nginx had and 1.31.5 does not have, and their replacements.
 pub(crate) static REMOVED: &[(&str, &str)] = &[
     ("limit_zone", "nginx removed it; write \"limit_conn_zone $variable zone=name:size;\""),
     ("spdy_chunk_size", "nginx replaced SPDY by HTTP/2; write \"http2_chunk_size\""),
@@ -21,14 +22,14 @@ pub(crate) static REMOVED: &[(&str, &str)] = &[
     ("ssl", "nginx removed it in 1.25.1; write \"listen address ssl;\""),
 ];
 
-/// Modules of nginx that freerun will not have, and what to write instead.
+/// Modules of nginx that freerun will not have, and their replacements.
 pub(crate) static INSTEAD: &[(&str, &str)] = &[(
     "ngx_http_geoip_module",
     "nginx has this directive for the .dat databases, which are no longer made and which freerun does not read; write \
      \"geoip2 file.mmdb { $variable path; }\" with a database of today, \"geoip2_proxy\" and \"geoip2_proxy_recursive\"",
 )];
 
-/// Directives of nginx that freerun will not have, and what to do instead.
+/// Directives of nginx that freerun will not have, and the alternatives.
 pub(crate) static WITHOUT: &[(&str, &str)] = &[(
     "ssl_engine",
     "nginx gives the work of TLS to an engine of OpenSSL with it, which OpenSSL 3 no longer makes and freerun has no use for; \

@@ -1,11 +1,11 @@
 //! The tokens of nginx.conf: words, `;`, `{`, `}`.
 //!
-//! The rules are those of the nginx binary, found by trying: a word ends at white space, `;` or `{`, but `}` and quotes
-//! inside a word are ordinary; `#` begins a comment only where a word could begin; `${` does not open a block; a
-//! backslash keeps the next byte from ending the word; `\"`, `\'` and `\\` lose their backslash and `\t`, `\r`,
-//! `\n` become the control character, quoted or not, while other escapes stay as they are.
+//! The rules are those of the nginx binary, found by running it: a word ends at white space, `;` or `{`, but `}` and
+//! quotes inside a word are ordinary; `#` begins a comment only where a word could begin; `${` does not open a block; a
+//! backslash keeps the next byte from ending the word; `\"`, `\'` and `\\` lose their backslash and `\t`, `\r`, `\n`
+//! become the control character, quoted or not, while other escapes stay as they are.
 //!
-//! nginx refuses a comment of more than 4096 bytes on one line as a too long parameter; here it is a comment.
+//! nginx refuses a comment of more than 4096 bytes on one line as a parameter that is too long; here it is a comment.
 
 use memchr::memchr;
 
@@ -35,7 +35,7 @@ pub(crate) struct Lexer<'a> {
     line_start: usize,
     /// A quoted word has just ended: white space, `;`, `{` or `)` must follow.
     after_quote: bool,
-    /// Where a word begins that the end of the text cuts off.
+    /// The place of a word that the end of the text cuts off.
     cut_off: Option<Place>,
     /// The first word that was not UTF-8.
     pub(crate) not_utf8: Option<Place>,
@@ -51,7 +51,7 @@ impl<'a> Lexer<'a> {
         Place { file: self.file, line: self.line, column, width: u32::try_from(width).unwrap_or(u32::MAX) }
     }
 
-    /// Whether nothing is left.
+    /// Whether the end of the text is reached.
     pub(crate) fn is_at_end(&self) -> bool {
         self.at >= self.text.len()
     }
@@ -61,7 +61,7 @@ impl<'a> Lexer<'a> {
         self.cut_off.is_some()
     }
 
-    /// Where the word begins that the end of the text cuts off.
+    /// The place of the word that the end of the text cuts off.
     pub(crate) fn cut_off_at(&self) -> Option<Place> {
         self.cut_off
     }
@@ -107,7 +107,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `unexpected "x"` for what follows a quoted word; the whole character where it is UTF-8.
+    /// `unexpected "x"` for the character behind a quoted word: the whole character if it is UTF-8, else one byte.
     fn unexpected_byte(&self) -> Problem {
         let rest = &self.text[self.at..self.text.len().min(self.at + 4)];
         let shown = String::from_utf8_lossy(rest).chars().next().unwrap_or('\u{fffd}');
@@ -171,7 +171,7 @@ impl<'a> Lexer<'a> {
         let mut dollar = false;
         let mut first_line = None;
         loop {
-            // A word that the end of the text cuts off is no word: something must end it.
+            // A word that the end of the text cuts off is not a word: a separator has to end it.
             let Some(&byte) = self.text.get(self.at) else { return Ok(self.end_in_word(place)) };
             if self.at - start >= MAX_WORD {
                 return Err(self.too_long(start, place, None));

@@ -3,10 +3,9 @@
 //! Three stages, kept apart:
 //!
 //! 1. [`parse()`]: text to [`Tree`], with the place of every word. No side effects; files come through a [`Loader`].
-//! 2. [`apply_block`]: the directives of one block, checked against the [`Registry`] and folded into a
-//!    [`SettingsSet`] over the enclosing block's. The groups come from [`settings!`] tables; no directive is parsed by
-//!    hand elsewhere.
-//! 3. Builders (in other crates) walk the structural directives that `apply_block` hands back.
+//! 2. [`apply_block`]: the directives of one block, checked against the [`Registry`] and folded into a [`SettingsSet`]
+//!    over the enclosing block's. The groups come from [`settings!`] tables; no directive is parsed by hand elsewhere.
+//! 3. Builders (in other crates) walk the structural directives that `apply_block` returns.
 //!
 //! ```
 //! use freerun_conf::*;

@@ -1,4 +1,4 @@
-//! `settings!` and `keyword_enum!`.
+//! The macros `settings!` and `keyword_enum!`.
 
 /// Declares a group of settings: the struct, its directive table and its [`Settings`](crate::Settings) impl.
 ///
@@ -219,8 +219,8 @@ macro_rules! settings {
 
 /// An enum of keywords that is a [`Value`](crate::Value): one argument, one of the words.
 ///
-/// The words compare without regard to case, and the error is nginx's `invalid value "x"`. A set of the words (one or
-/// more arguments) is [`Flags`](crate::Flags) of it. See [`settings!`](crate::settings!) for an example.
+/// The words are compared ignoring case, and the error is nginx's `invalid value "x"`. A set of the words (one or more
+/// arguments) is [`Flags`](crate::Flags) of it. See [`settings!`](crate::settings!) for an example.
 #[macro_export]
 macro_rules! keyword_enum {
     (
@@ -237,7 +237,7 @@ macro_rules! keyword_enum {
             /// The words of the configuration, in the order of the variants.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The variant of a word; case does not count.
+            /// The variant of a word, ignoring case.
             pub fn from_word(word: &str) -> ::core::option::Option<Self> {
                 $(if word.eq_ignore_ascii_case($word) {
                     return ::core::option::Option::Some(Self::$variant);

@@ -1,4 +1,4 @@
-//! What to tell about a name that is not there.
+//! Messages about an unknown name.
 
 use crate::contexts::Contexts;
 use crate::known;
@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::tree::Node;
 
-/// The problem of a directive whose name is not known in this context.
+/// The problem of a directive whose name is unknown in this context.
 pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     let name = &node.name.text;
     if registry.knows(name) {
@@ -42,7 +42,8 @@ pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Pr
     }
 }
 
-/// The nearest of some names, if it is near enough to be meant: a quarter of the letters wrong at most, and three.
+/// The most similar of some names, if it is similar enough: at most a quarter of the letters, and at most three, are
+/// wrong.
 pub fn near<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = wrong.chars().count();
     let limit = (letters / 4).clamp(1, 3);
@@ -57,7 +58,7 @@ pub fn near<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a
         .map(|(_, name)| name)
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that make one of the other; case does not count.
+/// The number of edits (insert, delete, replace, swap of neighbours) that turn one name into the other, ignoring case.
 fn distance(left: &str, right: &str) -> Option<usize> {
     let left: Vec<char> = left.chars().map(|letter| letter.to_ascii_lowercase()).collect();
     let right: Vec<char> = right.chars().map(|letter| letter.to_ascii_lowercase()).collect();

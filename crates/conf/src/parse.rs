@@ -11,8 +11,8 @@ use crate::tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOT
 
 /// Reads a configuration: first the `-g` text, if any, then the main file, with `include` followed through `loader`.
 ///
-/// Relative paths of `include` are taken from `conf_prefix` (nginx: the folder of the main file), whatever file they
-/// stand in. Nothing here fails: the first syntax error is in [`Tree::error`], with the directives before it in
+/// Relative paths of `include` start from `conf_prefix` (nginx: the folder of the main file), in whichever file they
+/// are written. This never fails: the first syntax error is in [`Tree::error`], with the directives before it in
 /// [`Tree::nodes`].
 pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: &mut dyn Loader) -> Tree {
     let mut parser = Parser {
@@ -37,7 +37,7 @@ pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: 
     Tree { sources: Sources::new(parser.sources), nodes, error, warnings: parser.warnings }
 }
 
-/// The directive that a default's text stands for.
+/// The directive whose arguments are a default's text.
 pub(crate) fn default_node(name: &str, text: &str) -> Result<Node, Problem> {
     let ended = format!("{text};");
     let mut lexer = Lexer::new(ended.as_bytes(), Place::NONE.file);
@@ -57,7 +57,7 @@ struct Parser<'a> {
     loader: &'a mut dyn Loader,
     prefix: &'a str,
     sources: Vec<Source>,
-    /// Path to index in `sources`: a file that is included often is read once.
+    /// The index in `sources` of each path: a file that is included several times is read once.
     indexes: HashMap<String, u32>,
     warnings: Vec<Problem>,
     order: u32,
@@ -66,7 +66,7 @@ struct Parser<'a> {
     blocks: u32,
 }
 
-/// What a run of directives is inside of.
+/// The surroundings of a run of directives.
 #[derive(Clone, Copy, PartialEq)]
 enum Within {
     File,
@@ -82,7 +82,7 @@ impl Parser<'_> {
         self.items(&mut Lexer::new(&text, index), Within::Parameter, out).map(drop)
     }
 
-    /// Reads a file in; `include` is the directive that names it.
+    /// Reads a file; `include` is the directive that names it.
     fn file(&mut self, path: &str, include: Option<&Node>, out: &mut Vec<Node>) -> Result<(), Problem> {
         let located = |problem: Problem| match include {
             Some(node) => problem.at_node(node).at(node.args.first().map_or(node.name.place, |word| word.place)),
@@ -116,7 +116,7 @@ impl Parser<'_> {
         result.map(drop)
     }
 
-    /// Reads directives up to the end of what they are within, and gives the place of that end.
+    /// Reads directives up to the end of their surroundings, and returns the place of that end.
     fn items(&mut self, lexer: &mut Lexer<'_>, within: Within, out: &mut Vec<Node>) -> Result<Place, Problem> {
         let mut words: Vec<Word> = Vec::new();
         loop {
@@ -160,7 +160,7 @@ impl Parser<'_> {
                 let result = self.items(lexer, Within::Block, &mut children);
                 self.blocks -= 1;
                 node.block = Some(children);
-                // The node is kept even when its inside is broken: it comes before the error.
+                // The node is kept even if its block is broken: it comes before the error.
                 if let Ok(place) = result {
                     node.close = place;
                 }
@@ -197,7 +197,7 @@ impl Parser<'_> {
         result
     }
 
-    /// The text ended where it must not.
+    /// The problem of a text that ends too early.
     fn ended(&self, lexer: &Lexer<'_>, words: &[Word], place: Place) -> Problem {
         let parameter = self.sources.get(place.file as usize).is_some_and(|source| source.command_line);
         let of = if parameter { "parameter" } else { "file" };
@@ -216,7 +216,7 @@ impl Parser<'_> {
     }
 }
 
-/// `path` below `prefix` where it is relative.
+/// `path`, below `prefix` if it is relative.
 pub(crate) fn absolute(prefix: &str, path: &str) -> String {
     if path.starts_with('/') || prefix.is_empty() {
         path.to_owned()
@@ -235,7 +235,7 @@ fn unexpected(sign: &str, place: Place, words: &[Word]) -> Problem {
     }
 }
 
-/// nginx opens a folder like a file and fails when it reads it.
+/// The problem of a file that cannot be read. nginx opens a folder like a file and fails when it reads it.
 fn unreadable(path: &str, error: &io::Error) -> Problem {
     if error.kind() == io::ErrorKind::IsADirectory {
         let problem = Problem::new(format!("pread() \"{path}\" failed ({})", reason(error)));
@@ -244,7 +244,7 @@ fn unreadable(path: &str, error: &io::Error) -> Problem {
     Problem::new(format!("open() \"{path}\" failed ({})", reason(error)))
 }
 
-/// `2: No such file or directory`, as nginx writes system errors.
+/// A system error as nginx writes it: `2: No such file or directory`.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {

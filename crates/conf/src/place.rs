@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Where a word or sign stands in one of the [`Sources`].
+/// The place of a word or sign in one of the [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Index into [`Sources`]; [`Place::NONE`] has `u32::MAX`.
@@ -11,12 +11,13 @@ pub struct Place {
     pub line: u32,
     /// Byte column in that line, from 1.
     pub column: u32,
-    /// Bytes covered on that line (a quoted word that goes on over lines is cut at the line's end).
+    /// The bytes that it covers on that line (a quoted word that continues over several lines is cut at the line's
+    /// end).
     pub width: u32,
 }
 
 impl Place {
-    /// The place of things that were not written in a file, such as a default's text.
+    /// The place of text that was not written in a file, such as a default's text.
     pub const NONE: Place = Place { file: u32::MAX, line: 0, column: 0, width: 0 };
 
     /// Whether this is a place in a file.
@@ -36,7 +37,7 @@ pub struct Source {
     pub command_line: bool,
 }
 
-/// Every text a configuration was made from, in the order of first use. Cloning is cheap.
+/// Every text that a configuration was made from, in the order of first use. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Sources(Arc<Vec<Source>>);
 
@@ -46,7 +47,7 @@ impl Sources {
         Sources(Arc::new(sources))
     }
 
-    /// The text a place points into.
+    /// The text that a place points into.
     pub fn get(&self, file: u32) -> Option<&Source> {
         self.0.get(file as usize)
     }
@@ -56,12 +57,12 @@ impl Sources {
         self.0.iter()
     }
 
-    /// How many texts there are.
+    /// The number of texts.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was read.
+    /// Whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -74,7 +75,7 @@ impl Sources {
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// nginx's ending of a message: `FILE:LINE`, or `command line` for the `-g` text.
+    /// The end of nginx's messages: `FILE:LINE`, or `command line` for the `-g` text.
     pub fn location(&self, place: Place) -> Option<String> {
         let source = self.get(place.file)?;
         Some(if source.command_line { source.path.clone() } else { format!("{}:{}", source.path, place.line) })

@@ -5,12 +5,12 @@ use std::fmt;
 use crate::place::Place;
 use crate::tree::{Node, Word};
 
-/// How bad a problem is; nginx's names.
+/// The severity of a problem, with nginx's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The configuration works; something is worth knowing.
+    /// The configuration works; this is for information.
     Notice,
-    /// The configuration works, but probably not as meant.
+    /// The configuration works, but probably not as intended.
     Warn,
     /// The configuration is refused; nginx's level for a failed system call.
     Crit,
@@ -19,7 +19,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// nginx's name for it.
+    /// nginx's name for the level.
     pub fn name(self) -> &'static str {
         match self {
             Level::Notice => "notice",
@@ -30,22 +30,22 @@ impl Level {
     }
 }
 
-/// One problem: nginx's words, the place, and what may help. The crate's one error type.
+/// One problem: nginx's words, the place, and a hint. This is the crate's only error type.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
     /// nginx's wording, without ` in FILE:LINE`.
     pub message: String,
-    /// What the caret points at.
+    /// The place that the caret points at.
     pub place: Option<Place>,
-    /// The line the message names. nginx names the line of a directive's `;` or `{`, not that of the word
-    /// that is wrong. Where it is absent, `place` is used; [`crate::apply_block`] fills it in.
+    /// The line the message names. nginx names the line of a directive's `;` or `{`, not that of the wrong word. If
+    /// this is absent, `place` is used; [`crate::apply_block`] fills it in.
     pub reported: Option<Place>,
-    /// Printed after `help: `.
+    /// The text after `help: `.
     pub hint: Option<String>,
-    /// The [`Node::order`] of the directive it is about; filled in by [`crate::apply_block`].
+    /// The [`Node::order`] of the directive that the problem is about; filled in by [`crate::apply_block`].
     pub order: Option<u32>,
 }
 
@@ -66,27 +66,29 @@ impl Problem {
         Problem { level: Level::Warn, ..Problem::new(message) }
     }
 
-    /// `"name" directive WHAT`, pointing at the directive's name: `Problem::directive(node, "is duplicate")`.
+    /// The problem `"name" directive WHAT`, pointing at the directive's name: `Problem::directive(node, "is
+    /// duplicate")`.
     pub fn directive(node: &Node, what: &str) -> Self {
         Problem::new(format!("\"{}\" directive {what}", node.name.text)).at_node(node)
     }
 
-    /// `"name" directive invalid value`, pointing at the word: what nginx says of sizes, times and offsets.
+    /// The problem `"name" directive invalid value`, pointing at the word: nginx's message about sizes, times and
+    /// offsets.
     pub fn invalid_value(node: &Node, word: &Word) -> Self {
         Problem::directive(node, "invalid value").at(word.place)
     }
 
-    /// `invalid parameter "word"`, pointing at it.
+    /// The problem `invalid parameter "word"`, pointing at the word.
     pub fn invalid_parameter(node: &Node, word: &Word) -> Self {
         Problem::new(format!("invalid parameter \"{}\"", word.text)).at_node(node).at(word.place)
     }
 
-    /// `invalid number of arguments in "name" directive`.
+    /// The problem `invalid number of arguments in "name" directive`.
     pub fn wrong_count(node: &Node) -> Self {
         Problem::new(format!("invalid number of arguments in \"{}\" directive", node.name.text)).at_node(node)
     }
 
-    /// `"name" directive is duplicate`.
+    /// The problem `"name" directive is duplicate`.
     pub fn duplicate(node: &Node) -> Self {
         Problem::directive(node, "is duplicate")
     }
@@ -98,7 +100,7 @@ impl Problem {
         self
     }
 
-    /// Points the caret at the directive's name and names the line nginx names for it.
+    /// Points the caret at the directive's name and sets the line that nginx names for it.
     #[must_use]
     pub fn at_node(mut self, node: &Node) -> Self {
         self.place = Some(node.name.place);
@@ -107,7 +109,7 @@ impl Problem {
         self
     }
 
-    /// Names this place's line in the message, whatever the caret points at.
+    /// Sets the line that the message names, whatever the caret points at.
     #[must_use]
     pub fn reported_at(mut self, place: Place) -> Self {
         self.reported = Some(place);
@@ -121,7 +123,7 @@ impl Problem {
         self
     }
 
-    /// Fills in what is missing from the directive that was being applied.
+    /// Fills in missing places from the directive that was being applied.
     pub(crate) fn complete(&mut self, node: &Node) {
         self.place.get_or_insert(node.name.place);
         self.reported.get_or_insert(node.end);

@@ -6,8 +6,8 @@ use crate::directive::{Directive, Fidelity};
 use crate::known;
 use crate::registry::Registry;
 
-/// The reference as Markdown files, name and text, in a fixed order: `README.md` with the lists of what is and is not
-/// supported, one file a settings group, and `blocks.md` for the structural directives.
+/// The reference as Markdown files, name and text, in a fixed order: `README.md` with the lists of supported and
+/// unsupported directives, one file for each settings group, and `blocks.md` for the structural directives.
 pub fn reference(registry: &Registry) -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut pages = Vec::new();
@@ -33,7 +33,8 @@ struct Page<'a> {
     rows: &'a [Directive],
 }
 
-/// `http/files` as it is; `FileSettings` becomes `file`, `OpenFileCacheSettings` `open-file-cache`.
+/// The title of a group: `http/files` stays as it is; `FileSettings` becomes `file`, `OpenFileCacheSettings`
+/// `open-file-cache`.
 fn title(name: &str) -> String {
     if name.contains('/') {
         return name.to_owned();
@@ -48,7 +49,7 @@ fn title(name: &str) -> String {
     title
 }
 
-/// Markdown of documentation lines: the space that `///` leaves is taken away.
+/// The Markdown of documentation lines, without the space that `///` leaves.
 fn prose(docs: &str) -> String {
     let lines = docs.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
@@ -63,7 +64,7 @@ impl Page<'_> {
         for directive in self.rows {
             let Directive { name, shape, .. } = directive;
             let space = if shape.syntax.is_empty() { "" } else { " " };
-            // A raw block may spell out its entries.
+            // The syntax of a raw block may include its entries.
             let end = match shape.is_block() {
                 true if shape.syntax.contains('{') => "",
                 true => " { ... }",
@@ -138,7 +139,7 @@ fn index(registry: &Registry, pages: &[Page<'_>]) -> String {
         "\n## Not yet\n\nnginx has these, freerun does not have them yet: a configuration with one is refused.\n\n",
     );
     for (module, names) in known::modules() {
-        // `include` belongs to the language itself and stands in no table.
+        // `include` belongs to the language itself and is in no table.
         let missing = names.filter(|name| !registry.knows(name) && *name != "include");
         let names: Vec<String> = missing.map(|name| format!("`{name}`")).collect();
         if !names.is_empty() {

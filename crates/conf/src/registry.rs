@@ -8,12 +8,12 @@ use crate::directive::Directive;
 use crate::problem::Problem;
 use crate::settings::{Entry, Group, SettingsSet};
 
-/// Who handles a directive.
+/// The handler of a directive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Row of a group's table: index of the group, index of the row.
+    /// A settings group: index of the group, index of the row in its table.
     Group(usize, usize),
-    /// A builder: [`crate::apply_block`] hands the node out.
+    /// A builder, to which [`crate::apply_block`] returns the node.
     Structure,
 }
 
@@ -28,7 +28,7 @@ impl Registry {
     /// Collects the tables.
     ///
     /// # Errors
-    /// Two directives of one name in one context, or a group given twice: a fault of the program.
+    /// There are two directives of one name in one context, or a group is given twice: a bug in the program.
     pub fn new(groups: &[&'static dyn Group], structure: &[Directive]) -> Result<Self, Problem> {
         let mut registry = Registry { groups: groups.to_vec(), structure: structure.to_vec(), by_name: HashMap::new() };
         let mut slots: Vec<usize> = groups.iter().map(|group| group.slot()).collect();
@@ -56,12 +56,12 @@ impl Registry {
         Ok(())
     }
 
-    /// The groups in the order given.
+    /// The groups in the order in which they were given.
     pub fn groups(&self) -> &[&'static dyn Group] {
         &self.groups
     }
 
-    /// The structural directives in the order given.
+    /// The structural directives in the order in which they were given.
     pub fn structure(&self) -> &[Directive] {
         &self.structure
     }
@@ -95,10 +95,10 @@ impl Registry {
         self.by_name.iter().filter(move |(_, entries)| here(entries)).map(|(name, _)| *name)
     }
 
-    /// The settings where nothing is written: the parent of the main level.
+    /// The settings of a configuration in which nothing is written: the parent of the main level.
     ///
     /// # Errors
-    /// A default's text that its type does not take; [`Registry::check`] finds it in a test.
+    /// The text of a default is not valid for its type; [`Registry::check`] finds this in a test.
     pub fn defaults(&self, cx: &mut Cx) -> Result<SettingsSet, Problem> {
         let size = self.groups.iter().map(|group| group.slot() + 1).max().unwrap_or(0);
         let mut entries: Vec<Option<Entry>> = vec![None; size];
@@ -109,8 +109,8 @@ impl Registry {
         Ok(SettingsSet(entries.into()))
     }
 
-    /// Faults of the tables, for a test: directives without documentation or contexts, defaults that do not parse or
-    /// have the wrong number of words.
+    /// The faults of the tables, for a test: directives without documentation or contexts, defaults that do not parse
+    /// or have the wrong number of words.
     pub fn check(&self, cx: &mut Cx) -> Vec<String> {
         let mut faults = Vec::new();
         let grouped = self.groups.iter().flat_map(|group| group.directives());

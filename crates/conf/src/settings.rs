@@ -12,17 +12,17 @@ use crate::directive::Directive;
 use crate::problem::Problem;
 use crate::tree::Node;
 
-/// The process-wide index of a settings type in every [`SettingsSet`], given at first use.
+/// The process-wide index of a settings type in every [`SettingsSet`], assigned at first use.
 #[derive(Debug, Default)]
 pub struct Slot(OnceLock<usize>);
 
 impl Slot {
-    /// One that has no index yet; a `static` in [`Settings::slot`].
+    /// A slot that has no index yet; for a `static` in [`Settings::slot`].
     pub const fn new() -> Self {
         Slot(OnceLock::new())
     }
 
-    /// The index.
+    /// The index of the type.
     pub fn index(&self) -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         *self.0.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed))
@@ -31,16 +31,16 @@ impl Slot {
 
 /// A struct of settings with its directive table. Made by [`crate::settings!`], or by hand.
 pub trait Settings: Clone + Send + Sync + 'static {
-    /// What the directives of one level add up to; starts out empty.
+    /// The values of the directives of one level; it starts out empty.
     type Level: Default + 'static;
 
-    /// The group's name in the reference: the struct's name or what `#[module = "…"]` says.
+    /// The group's name in the reference: the struct's name or the text of `#[module = "…"]`.
     const NAME: &'static str;
-    /// What the group is, in Markdown.
+    /// The group's documentation, in Markdown.
     const DOCS: &'static str;
-    /// Whether some field is `local`: not inherited.
+    /// Whether a field is `local`: not inherited.
     const HAS_LOCAL: bool;
-    /// Whether some field has to be merged at every level ([`crate::Setting::MERGES_ALWAYS`]).
+    /// Whether a field has to be merged at every level ([`crate::Setting::MERGES_ALWAYS`]).
     const MERGES_ALWAYS: bool = false;
 
     /// The static slot of this type.
@@ -49,26 +49,26 @@ pub trait Settings: Clone + Send + Sync + 'static {
     /// The directive table.
     fn directives() -> &'static [Directive];
 
-    /// The values where nothing is written.
+    /// The values if nothing is written.
     ///
     /// # Errors
-    /// A default's text that does not parse; `Registry::check` finds it in a test.
+    /// The text of a default does not parse; `Registry::check` finds this in a test.
     fn defaults(cx: &mut Cx) -> Result<Self, Problem>;
 
     /// Folds one directive, row `index` of the table, into the level.
     ///
     /// # Errors
-    /// The directive's fault.
+    /// The directive is invalid.
     fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
 
     /// The values of a level of the context `within` over those of the enclosing level; `local` fields over the defaults.
     fn merge(level: Self::Level, parent: &Self, defaults: &Self, within: Contexts) -> Self;
 }
 
-/// A value of a settings type, the type forgotten.
+/// A value of a settings type, with its type erased.
 pub type Erased = Arc<dyn Any + Send + Sync>;
 
-/// [`Settings`] with the type forgotten, for lists of groups. Get one with [`group`].
+/// [`Settings`] with the type erased, for lists of groups. Made by [`group`].
 pub trait Group: Sync {
     /// The group's name: [`Settings::NAME`].
     fn name(&self) -> &'static str;
@@ -76,23 +76,23 @@ pub trait Group: Sync {
     fn docs(&self) -> &'static str;
     /// Whether a level has settings of its own: [`Settings::HAS_LOCAL`].
     fn has_local(&self) -> bool;
-    /// Whether levels are merged though nothing is written there: [`Settings::MERGES_ALWAYS`].
+    /// Whether levels are merged even if nothing is written there: [`Settings::MERGES_ALWAYS`].
     fn merges_always(&self) -> bool;
     /// The index of [`Settings::slot`].
     fn slot(&self) -> usize;
     /// The group's directives: [`Settings::directives`].
     fn directives(&self) -> &'static [Directive];
-    /// The settings where nothing is written: [`Settings::defaults`].
+    /// The settings if nothing is written: [`Settings::defaults`].
     ///
     /// # Errors
-    /// What [`Settings::defaults`] fails with.
+    /// See [`Settings::defaults`].
     fn defaults(&self, cx: &mut Cx) -> Result<Erased, Problem>;
     /// An empty level.
     fn level(&self) -> Box<dyn Any>;
     /// Takes one directive into a level: [`Settings::set`].
     ///
     /// # Errors
-    /// What [`Settings::set`] fails with.
+    /// See [`Settings::set`].
     fn set(&self, level: &mut dyn Any, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
     /// Merges a level with its parent: [`Settings::merge`].
     fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased, within: Contexts) -> Erased;
@@ -163,7 +163,7 @@ pub(crate) struct Entry {
     pub(crate) locals: bool,
 }
 
-/// The settings of one level: one shared value a group. Cloning is cheap; a level that writes none of a group's
+/// The settings of one level: one shared value for each group. Cloning is cheap; a level that writes none of a group's
 /// directives shares the value of the enclosing level.
 #[derive(Clone)]
 pub struct SettingsSet(pub(crate) Arc<[Option<Entry>]>);
@@ -172,7 +172,7 @@ impl SettingsSet {
     /// The group's settings at this level.
     ///
     /// # Panics
-    /// When the group is not in the registry the set was made with; a fault of the program, not of its input.
+    /// The group is not in the registry that the set was made with: a bug in the program, not in its input.
     pub fn get<T: Settings>(&self) -> &T {
         match self.entry::<T>().and_then(|entry| entry.value.downcast_ref()) {
             Some(value) => value,
@@ -183,7 +183,7 @@ impl SettingsSet {
     /// The group's settings at this level, shared.
     ///
     /// # Panics
-    /// As [`SettingsSet::get`].
+    /// See [`SettingsSet::get`].
     pub fn share<T: Settings>(&self) -> Arc<T> {
         match self.entry::<T>().and_then(|entry| entry.value.clone().downcast().ok()) {
             Some(value) => value,
@@ -191,7 +191,7 @@ impl SettingsSet {
         }
     }
 
-    /// Whether the group is in the registry the set was made with.
+    /// Whether the group is in the registry that the set was made with.
     pub fn has<T: Settings>(&self) -> bool {
         self.entry::<T>().is_some()
     }

@@ -1,16 +1,16 @@
-//! The tree a configuration text becomes: words, directives, blocks, each with its place.
+//! The tree that is made of a configuration text: words, directives, blocks, each with its place.
 
 use std::io;
 
 use crate::place::{Place, Sources};
 use crate::problem::Problem;
 
-/// One word of a directive, with quotes and escapes already taken away.
+/// One word of a directive, without quotes and escapes.
 #[derive(Clone, Debug)]
 pub struct Word {
     /// The word. Bytes that are not UTF-8 have become U+FFFD (with a warning in [`Tree::warnings`]).
     pub text: String,
-    /// Where it stands, quotes included.
+    /// The place of the word, quotes included.
     pub place: Place,
     /// Whether it was written in `"` or `'`.
     pub quoted: bool,
@@ -35,15 +35,15 @@ pub struct Node {
     pub name: Word,
     /// The words after the name.
     pub args: Vec<Word>,
-    /// The directives inside `{}`, with `include` already replaced by what it brought.
+    /// The directives inside `{}`, with `include` replaced by the included directives.
     pub block: Option<Vec<Node>>,
-    /// Where `;` or `{` stood: nginx reports this line.
+    /// The place of `;` or `{`: nginx reports this line.
     pub end: Place,
-    /// Where `}` stood: nginx reports this line for what it finds when a block is complete.
-    /// The same as `end` for a directive without block, or when the text ended too early.
+    /// The place of `}`: nginx reports this line for problems that it finds when a block is complete. It equals `end`
+    /// for a directive without block, or when the text ended too early.
     pub close: Place,
-    /// Position in reading order over all files (an included file's directives come where the
-    /// `include` stood). Problems are sorted by it, so that the first one in reading order is reported.
+    /// The position in reading order over all files (an included file's directives come in the place of the `include`).
+    /// Problems are sorted by it, so that the first one in reading order is reported.
     pub order: u32,
 }
 
@@ -59,40 +59,40 @@ impl Node {
     }
 }
 
-/// Gives the parser the files; the crate itself does no I/O.
+/// Reads files for the parser; the crate itself does no I/O.
 pub trait Loader {
     /// The bytes of a file. The error's OS code gives nginx's wording (`2: No such file or directory`).
     fn load(&mut self, path: &str) -> io::Result<Vec<u8>>;
 
-    /// The paths a pattern with `*`, `?` or `[` matches; none is fine. The parser sorts them by bytes.
+    /// The paths that match a pattern with `*`, `?` or `[`; there may be none. The parser sorts them by bytes.
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<String>>;
 }
 
-/// What [`crate::parse()`] made of a configuration.
+/// The result of [`crate::parse()`].
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Every text read, in the order of first use.
+    /// Every text that was read, in the order of first use.
     pub sources: Sources,
     /// The directives of the main level, up to the first syntax error.
     pub nodes: Vec<Node>,
-    /// The first syntax error. nginx checks directives while it reads, so a problem of a directive
-    /// before the error comes first: hand this to [`crate::Cx::conclude`].
+    /// The first syntax error. nginx checks directives while it reads, so a problem of a directive before the error
+    /// comes first: pass this to [`crate::Cx::conclude`].
     pub error: Option<Problem>,
-    /// What is odd but no error, such as bytes that are not UTF-8.
+    /// Conditions that are unusual but no error, such as bytes that are not UTF-8.
     pub warnings: Vec<Problem>,
 }
 
-/// Longest file that is read, in bytes.
+/// The longest file that is read, in bytes.
 pub const MAX_FILE: usize = 64 << 20;
-/// Most bytes that are read in total, a file counting each time it is included.
+/// The most bytes that are read in total, a file counting each time it is included.
 pub const MAX_TOTAL: usize = 256 << 20;
-/// Most directives in total, after includes.
+/// The most directives in total, after includes.
 pub const MAX_NODES: u32 = 2_000_000;
-/// Deepest chain of files including each other.
+/// The deepest chain of files that include each other.
 pub const MAX_INCLUDES: u32 = 32;
-/// Deepest nesting of blocks.
+/// The deepest nesting of blocks.
 pub const MAX_BLOCKS: u32 = 100;
-/// Longest word in bytes as it is written, with the sign that ends it: nginx's read buffer.
+/// The longest word in bytes as it is written, with the sign that ends it: the size of nginx's read buffer.
 pub const MAX_WORD: usize = 4096;
-/// Most warnings that are kept.
+/// The most warnings that are kept.
 pub const MAX_WARNINGS: usize = 100;

@@ -1,4 +1,4 @@
-//! The stock types: flags, numbers, sizes, offsets, times, strings.
+//! The types of values that many directives have: flags, numbers, sizes, offsets, times, strings.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use crate::problem::Problem;
 use crate::tree::{Node, Word};
 use crate::value::Value;
 
-/// Bytes with nginx's units `k` and `m` (either case): what nginx calls a size.
+/// A number of bytes with nginx's units `k` and `m` (in either case): a size, in nginx's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Size(pub u64);
 
-/// Bytes with nginx's units `k`, `m` and `g` (either case): what nginx calls an offset.
+/// A number of bytes with nginx's units `k`, `m` and `g` (in either case): an offset, in nginx's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Offset(pub u64);
 
-/// Seconds, with nginx's units `y`, `M`, `w`, `d`, `h`, `m`, `s`; what nginx calls a time in seconds. Times to the
-/// millisecond are [`Duration`].
+/// A number of seconds, with nginx's units `y`, `M`, `w`, `d`, `h`, `m`, `s`: a time in seconds, in nginx's terms.
+/// Times to the millisecond are [`Duration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seconds(pub u64);
 
 /// A number of buffers and the size of each, in bytes: `buffers 4 8k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// How many; at least 1.
+    /// The number of buffers; at least 1.
     pub count: u32,
-    /// Bytes of each; at least 1.
+    /// The size of each, in bytes; at least 1.
     pub size: u64,
 }
 
-/// Largest size, offset or number: nginx's types are signed.
+/// The largest size, offset or number: nginx's types are signed.
 const MAX: u64 = i64::MAX as u64;
 
 fn digits(text: &str) -> Option<u64> {
@@ -51,28 +51,29 @@ fn scaled(text: &str, giga: bool) -> Option<u64> {
     number.checked_mul(1 << shift).filter(|number| *number <= MAX)
 }
 
-/// A size: bytes, or with `k` or `m`. `None` for anything else.
+/// Parses a size: bytes, or with `k` or `m`. `None` for anything else.
 pub fn parse_size(text: &str) -> Option<u64> {
     scaled(text, false)
 }
 
-/// An offset: bytes, or with `k`, `m` or `g`. `None` for anything else.
+/// Parses an offset: bytes, or with `k`, `m` or `g`. `None` for anything else.
 pub fn parse_offset(text: &str) -> Option<u64> {
     scaled(text, true)
 }
 
-/// A time to the millisecond: units `w`, `d`, `h`, `m`, `s`, `ms` from large to small, each once, spaces between
-/// allowed, a number without unit is seconds and comes last. `None` for anything else, and for more than `i64::MAX` ms.
+/// Parses a time to the millisecond: units `w`, `d`, `h`, `m`, `s`, `ms` from large to small, each once, with spaces
+/// between allowed; a number without unit is seconds and comes last. `None` for anything else, and for more than
+/// `i64::MAX` ms.
 pub fn parse_time(text: &str) -> Option<Duration> {
     time(text, true).map(Duration::from_millis)
 }
 
-/// A time to the second: like [`parse_time`] with `y` (365 days) and `M` (30 days), without `ms`.
+/// Parses a time to the second: like [`parse_time`] with `y` (365 days) and `M` (30 days), without `ms`.
 pub fn parse_seconds(text: &str) -> Option<u64> {
     time(text, false)
 }
 
-/// The sum in milliseconds (`fine`) or seconds.
+/// The sum of a time in milliseconds (`fine`) or seconds.
 fn time(text: &str, fine: bool) -> Option<u64> {
     const UNITLESS: u8 = 9;
     let second = if fine { 1000 } else { 1 };

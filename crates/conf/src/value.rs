@@ -1,4 +1,5 @@
-//! What a directive's arguments become: the traits for field types, and how single and repeated directives fold.
+//! The traits for types of settings fields, which are made of a directive's arguments, and how single and repeated
+//! directives fold.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,38 +9,39 @@ use crate::directive::Shape;
 use crate::problem::Problem;
 use crate::tree::Node;
 
-/// A type made from one directive. A field of such a type is single-valued: twice at one level is
+/// A type that is made from one directive. A field of such a type is single-valued: a second directive at one level is
 /// `"x" directive is duplicate`.
 pub trait Value: Sized + Clone + Send + Sync + 'static {
-    /// The arguments it takes; checked before `parse` is called.
+    /// The arguments of the directive; checked before `parse` is called.
     const SHAPE: Shape;
 
-    /// Makes the value. Places and the reported line that the problem lacks are filled in from `directive`.
+    /// Makes the value. If the problem lacks a place or the reported line, they are filled in from `directive`.
     ///
     /// # Errors
-    /// nginx's wording for the fault.
+    /// The directive is invalid; the message is nginx's.
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Self, Problem>;
 }
 
-/// A type folded from all the directives of one level that belong to a field.
+/// A type that is folded from all the directives of one level that belong to a field.
 ///
-/// Every [`Value`] is one, and so are `Option<T>` and [`Many<T>`]; implement it by hand for other ways of folding, such
-/// as several directive names making one ordered script.
+/// Every [`Value`] is a setting, and so are `Option<T>` and [`Many<T>`]; implement it by hand for other ways of
+/// folding, such as several directives that make one ordered script.
 pub trait Setting: Sized + Clone + Send + Sync + 'static {
     /// The arguments of the field's first directive; checked before `set` is called.
     const SHAPE: Shape;
 
-    /// Whether [`Setting::merge`] has to be asked at every level, even at one that writes nothing of the group.
+    /// Whether [`Setting::merge`] has to be called at every level, even at one that has none of the group's directives.
     const MERGES_ALWAYS: bool = false;
 
-    /// The value after `directive`; `previous` is what this level's earlier directives made, never the inherited one.
+    /// The value after `directive`; `previous` is the value of this level's earlier directives, never the inherited
+    /// one.
     ///
     /// # Errors
-    /// nginx's wording for the fault.
+    /// The directive is invalid; the message is nginx's.
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem>;
 
-    /// The value of a level: what was written at it, or else what stands outside it (`outer`). Types whose directives
-    /// say themselves how they are inherited have a rule of their own.
+    /// The value of a level: the one written at it, or else that of the enclosing level (`outer`). Types whose
+    /// directives have inheritance rules of their own override this.
     fn merge(level: Option<Self>, outer: &Self) -> Self {
         level.unwrap_or_else(|| outer.clone())
     }
@@ -56,7 +58,7 @@ impl<T: Value> Setting for T {
     }
 }
 
-/// No default: `None` until the directive is written.
+/// A field without a default: `None` until the directive is written.
 impl<T: Setting> Setting for Option<T> {
     const SHAPE: Shape = T::SHAPE;
 
@@ -65,8 +67,8 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// A repeatable directive: one item for each occurrence at one level, in order. A level that has any replaces what
-/// the enclosing one had. Cloning is cheap.
+/// A repeatable directive: one item for each occurrence at one level, in order. A level that has any replaces the items
+/// of the enclosing one. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Many<T>(Arc<Vec<T>>);
 
@@ -130,7 +132,7 @@ impl Value for RawBlock {
 /// The entries of a raw block.
 ///
 /// # Errors
-/// nginx's `unexpected "{"` for an entry with a block of its own, in its place.
+/// An entry has a block of its own: nginx's `unexpected "{"`, in its place.
 pub fn raw_entries(directive: &Node) -> Result<&[Node], Problem> {
     match directive.children().iter().find(|entry| entry.block.is_some()) {
         Some(entry) => Err(Problem::new("unexpected \"{\"").at_node(entry).at(entry.end)),

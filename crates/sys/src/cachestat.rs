@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Its number, the same on every architecture (`libc` does not name it for all of them).
+/// The number of the call, which is the same on every architecture (`libc` does not have it for all of them).
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
@@ -12,7 +12,7 @@ struct Range {
     len: u64,
 }
 
-/// What the kernel says of a range, in pages.
+/// The kernel's figures of a range, in pages.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStat {
@@ -31,8 +31,8 @@ pub struct CacheStat {
 /// Asks for the range of `len` bytes at `offset`; it starts no I/O and does not wait.
 ///
 /// # Errors
-/// `EPERM` when the caller neither owns nor may write the file (or a filter forbids the call), `ENOSYS` before
-/// Linux 6.5, `EOPNOTSUPP` for hugetlbfs.
+/// `EPERM` if the caller neither owns nor may write the file (or a filter forbids the call), `ENOSYS` before Linux 6.5,
+/// `EOPNOTSUPP` for hugetlbfs.
 pub fn cachestat(file: impl AsFd, offset: u64, len: u64) -> io::Result<CacheStat> {
     let range = Range { offset, len };
     let mut answer = CacheStat::default();

@@ -1,11 +1,12 @@
-//! Password hashes by crypt(3): whatever forms the system knows.
+//! Password hashes by crypt(3), in all forms that the system supports.
 
 use std::ffi::{CStr, c_char};
 
-/// Larger than `struct crypt_data` of every C library: 131,232 bytes in old glibc, 32,768 in libxcrypt, 260 in musl.
+/// A size that is larger than `struct crypt_data` of every C library: 131,232 bytes in old glibc, 32,768 in libxcrypt,
+/// 260 in musl.
 const DATA_SIZE: usize = 132 * 1024;
 
-/// Aligned for the fields of `struct crypt_data`.
+/// A buffer aligned for the fields of `struct crypt_data`.
 #[repr(C, align(16))]
 struct Data([u8; DATA_SIZE]);
 
@@ -14,8 +15,8 @@ unsafe extern "C" {
     fn crypt_r(phrase: *const c_char, setting: *const c_char, data: *mut Data) -> *mut c_char;
 }
 
-/// crypt_r(3): hashes `password` in the form, and with the salt, of `setting`, which may be a complete hash. `None`: the
-/// form is not known, or the password is too long for it.
+/// crypt_r(3): hashes `password` in the form, and with the salt, of `setting`, which may be a complete hash. `None`:
+/// the system does not support the form, or the password is too long for it.
 ///
 /// It uses the processor for as long as the form asks for, up to minutes: never call it on an event loop.
 pub fn crypt(password: &CStr, setting: &CStr) -> Option<Vec<u8>> {
@@ -34,7 +35,7 @@ pub fn crypt(password: &CStr, setting: &CStr) -> Option<Vec<u8>> {
         }
         CStr::from_ptr(hash).to_bytes().to_vec()
     };
-    // libxcrypt tells of failures with a string that cannot be a hash.
+    // libxcrypt reports failures by a string that cannot be a hash.
     (!hash.starts_with(b"*")).then_some(hash)
 }
 

@@ -1,10 +1,10 @@
-//! Large tables whose memory is taken only as it is touched.
+//! Large tables whose memory is allocated only when it is touched.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::sync::atomic::AtomicU64;
 
-/// `len` zeros. The system hands out large zeroed memory page by page, so making a table that is never used costs
-/// nothing but addresses. `None` where there is not even room for those.
+/// `len` zeros. The system allocates large zeroed memory page by page, so a table that is never used costs nothing but
+/// addresses. `None` if there is not even room for those.
 pub fn zeroed_atomics(len: usize) -> Option<Box<[AtomicU64]>> {
     if len == 0 {
         return Some(Box::default());

@@ -1,28 +1,29 @@
-//! Which pages of a file are in memory and up to date, by `mmap(2)` and `mincore(2)`. No page is touched, no I/O starts.
+//! Which pages of a file are in memory and up to date, by `mmap(2)` and `mincore(2)`. No page is touched, no I/O
+//! starts.
 //!
-//! The answer is honest only for a file that the process owns or may write; for others Linux (since 5.2) says that
-//! every page is there. Ask who owns the file first.
+//! The answer is true only for a file that the process owns or may write; for other files Linux (since 5.2) reports
+//! that every page is there. Check the owner of the file first.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
-/// A file's range, mapped; its address is not given out. Unmapped when dropped.
+/// A mapped range of a file; its address is not given out. Unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     at: NonNull<libc::c_void>,
     len: usize,
 }
 
-/// Advice that does no harm to any mapping.
+/// Advice that is harmless for any mapping.
 #[derive(Debug, Clone, Copy)]
 #[repr(i32)]
 pub(crate) enum Advice {
-    /// Large folios, please.
+    /// Use large folios.
     HugePage = libc::MADV_HUGEPAGE,
-    /// What is read next is not what follows.
+    /// Reads are in random order.
     Random = libc::MADV_RANDOM,
-    /// Read it now, and wait for it.
+    /// Read the range now, and wait for it.
     PopulateRead = libc::MADV_POPULATE_READ,
 }
 
@@ -30,12 +31,13 @@ impl Mapping {
     /// Maps `len` bytes at `offset`, which must be a multiple of the page size, without access.
     ///
     /// # Errors
-    /// `ENODEV` when the file system has no mappings, `EINVAL` for a wrong offset or length 0, `ENOMEM`, `EPERM`.
+    /// `ENODEV` if the file system does not support mappings, `EINVAL` for a wrong offset or length 0, `ENOMEM`,
+    /// `EPERM`.
     pub fn new(file: impl AsFd, offset: u64, len: usize) -> io::Result<Mapping> {
         Mapping::with(file, offset, len, libc::PROT_NONE)
     }
 
-    /// The same as something that may be read, which `MADV_POPULATE_READ` wants.
+    /// Maps a range with read access, which `MADV_POPULATE_READ` needs.
     pub(crate) fn readable(file: impl AsFd, offset: u64, len: usize) -> io::Result<Mapping> {
         Mapping::with(file, offset, len, libc::PROT_READ)
     }
@@ -43,7 +45,7 @@ impl Mapping {
     fn with(file: impl AsFd, offset: u64, len: usize, access: libc::c_int) -> io::Result<Mapping> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
         // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; the address is not
-        // given out, so nothing is read or written through it; errors are looked at below.
+        // given out, so nothing is read or written through it; errors are checked below.
         let at = unsafe {
             libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset)
         };
@@ -56,13 +58,13 @@ impl Mapping {
         }
     }
 
-    /// Tells the kernel what the range is for (`madvise(2)`).
+    /// Gives the kernel advice about the range (`madvise(2)`).
     ///
     /// # Errors
-    /// `EINVAL` for what this kernel does not know; what the advice itself can answer.
+    /// `EINVAL` if this kernel does not support the advice; other errors of the advice itself.
     pub(crate) fn advise(&self, advice: Advice) -> io::Result<()> {
-        // SAFETY: `at` and `len` are those of a mapping that lives as long as `self`, which nobody else knows; none of these
-        // changes what memory holds, and populating answers with an error where an access would end in SIGBUS.
+        // SAFETY: `at` and `len` are those of a mapping that lives as long as `self`, which no other code knows; none
+        // of these changes what memory holds, and populating answers with an error where an access would end in SIGBUS.
         let failed = unsafe { libc::madvise(self.at.as_ptr(), self.len, advice as libc::c_int) };
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -70,7 +72,7 @@ impl Mapping {
     /// Writes for each page of the mapping 1 (in memory, up to date) or 0 to `pages`, which is resized to their number.
     ///
     /// # Errors
-    /// `ENOSYS`, `EPERM` under a filter; `EAGAIN` when the kernel is short of memory.
+    /// `ENOSYS`, `EPERM` under a filter; `EAGAIN` if the kernel is short of memory.
     pub fn resident(&self, pages: &mut Vec<u8>) -> io::Result<()> {
         pages.clear();
         pages.resize(self.len.div_ceil(page_size()), 0);

@@ -1,25 +1,26 @@
 //! Reading a part of a file into the page cache in pieces as large as the kernel can make them.
 //!
-//! What `read(2)`, `readahead(2)` and `posix_fadvise(2)` bring into memory lies there page by page, or nearly so, and each page
-//! costs something whenever it is sent again. A mapping with `MADV_HUGEPAGE` is the only way to ask for more: a fault in it
-//! reads the aligned [`BLOCK`] that it falls into, in folios as large as fit, where the file system has large folios.
+//! The data that `read(2)`, `readahead(2)` and `posix_fadvise(2)` bring into memory is in single pages, or in small
+//! folios, and each of them costs time whenever it is sent again. A mapping with `MADV_HUGEPAGE` is the only way to ask
+//! for larger ones: a fault in it reads the aligned [`BLOCK`] that it falls into, in folios as large as fit, if the
+//! file system supports large folios.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use crate::mincore::{Advice, Mapping, page_size};
 
-/// What is read at once, in bytes; aligned in the file as well. (On machines with pages of 4 KiB. Where pages are larger, more
-/// is read.)
+/// The bytes that are read at once; blocks are aligned in the file as well. (On machines with pages of 4 KiB. If pages
+/// are larger, more is read.)
 pub const BLOCK: u64 = 2 << 20;
 
-/// Reads the block around the page at `offset` as far as the file goes, and waits until that page is in memory. If it is there
-/// already, nothing is read; if others of the block are, the rest comes page by page, but all of it is asked for. No contents
-/// are looked at: a file that becomes shorter meanwhile is no danger.
+/// Reads the block around the page at `offset`, up to the end of the file, and waits until that page is in memory. If
+/// it is there already, nothing is read; if other pages of the block are, the rest comes page by page, but all of it is
+/// asked for. The contents are not accessed, so a file that becomes shorter meanwhile is no danger.
 ///
 /// # Errors
-/// `EINVAL` for a wrong offset, and on kernels without huge pages or before 5.14; `ENODEV` when the file system has no mappings;
-/// `EFAULT` at the end of the file or if the disk fails; `ENOMEM`, `EPERM`, `EACCES`.
+/// `EINVAL` for a wrong offset, and on kernels without huge pages or before 5.14; `ENODEV` if the file system does not
+/// support mappings; `EFAULT` at the end of the file or if the disk fails; `ENOMEM`, `EPERM`, `EACCES`.
 pub fn read_block(file: impl AsFd, offset: u64) -> io::Result<()> {
     let page = Mapping::readable(file, offset, page_size())?;
     // Random: without it, a fault reads two blocks.
@@ -31,7 +32,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// On the disk, with nothing of it in memory; the folder of temporary files may be memory itself, then all of it stays there.
+    /// A file on the disk, with none of it in memory; the folder of temporary files may be in memory itself, and then
+    /// all of the file stays there.
     fn cold(bytes: usize) -> std::fs::File {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -57,7 +59,7 @@ mod tests {
         for offset in [BLOCK, 256 << 10, 0, 2 * BLOCK] {
             match read_block(&file, offset) {
                 Ok(()) => assert!(is_resident(&file, offset), "{offset}"),
-                // A kernel that has not got it.
+                // The kernel does not support it.
                 Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
             }
         }

@@ -5,16 +5,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Most supplementary groups taken over from the group database; NGROUPS_MAX of Linux is 65536.
+/// The most supplementary groups that are taken from the group database; NGROUPS_MAX of Linux is 65536.
 const MAX_GROUPS: usize = 65_536;
 
-/// Largest buffer given to getpwnam_r(3) and getgrnam_r(3) before giving up.
+/// The largest buffer for getpwnam_r(3) and getgrnam_r(3).
 const MAX_ENTRY: usize = 1024 * 1024;
 
-/// Which side of [`fork`] one is on.
+/// The process that [`fork`] has returned in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
-    /// The process that called; the child's id.
+    /// The calling process; the value is the child's id.
     Parent(i32),
     /// The new process.
     Child,
@@ -23,13 +23,13 @@ pub enum Fork {
 /// fork(2), for processes with one thread only: with more, the child could find locks held by threads it lacks.
 ///
 /// # Errors
-/// `Unsupported` if the process has other threads (or `/proc` cannot be read to tell); what fork(2) says.
+/// `Unsupported` if the process has other threads (or `/proc` cannot be read to find out); the error of fork(2).
 pub fn fork() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork() with several threads"));
     }
-    // SAFETY: the process has this one thread, so the child has the whole process's state, no lock is held by
-    // somebody who is not there, and it may do whatever the parent might have done.
+    // SAFETY: the process has this one thread, so the child has the whole process's state, no lock is held by a thread
+    // that does not exist in it, and it may do whatever the parent might have done.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
@@ -37,7 +37,7 @@ pub fn fork() -> io::Result<Fork> {
     }
 }
 
-/// A user of the user database.
+/// An entry of the user database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     /// User id.
@@ -61,14 +61,15 @@ fn lookup<T: Copy, R>(
             0 => return Ok(Some(take(unsafe { entry.assume_init_ref() }))),
             libc::ERANGE if buffer.len() < MAX_ENTRY => buffer.resize(buffer.len() * 4, 0),
             libc::EINTR => {}
-            // getpwnam(3) lists what an absent name may come back as.
+            // getpwnam(3) lists the errors that may mean an absent name.
             libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-/// getpwnam(3); `None` if there is no such user. May read files and ask the network: for the master only.
+/// getpwnam(3): the user of this name; `None` if there is no such user. May read files and ask the network: for the
+/// master only.
 pub fn user(name: &CStr) -> io::Result<Option<User>> {
     lookup(
         |entry: *mut libc::passwd, buffer, result| {
@@ -90,7 +91,7 @@ pub fn group(name: &CStr) -> io::Result<Option<u32>> {
     )
 }
 
-/// getgrouplist(3): the groups `name` is a member of, `gid` among them. For the master only.
+/// getgrouplist(3): the groups that `name` is a member of, including `gid`. For the master only.
 pub fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     let mut list = vec![0 as libc::gid_t; 64];
     loop {
@@ -109,30 +110,30 @@ pub fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Which of the steps of [`become_user`] failed.
+/// The error of a step of [`become_user`].
 #[derive(Debug)]
 pub struct IdentityError {
-    /// `setgroups`, `setgid` or `setuid`.
+    /// The step: `setgroups`, `setgid` or `setuid`.
     pub step: &'static str,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
-/// Gives up the present identity for this one, for good and for all threads: setgroups(2), setgid(2), setuid(2), in
-/// the order that still has the right to do the next. Call it before threads start, so that none was ever privileged.
+/// Changes to this identity, permanently and for all threads: setgroups(2), setgid(2), setuid(2), in an order in which
+/// each step still has the permission for the next. Call it before threads start, so that none was ever privileged.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), IdentityError> {
     let check = |step, answer: libc::c_int| {
         if answer == 0 { Ok(()) } else { Err(IdentityError { step, error: io::Error::last_os_error() }) }
     };
     // SAFETY: the pointer and the length are those of one slice.
     check("setgroups", unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
-    // SAFETY: setgid takes a number and touches no memory of ours.
+    // SAFETY: setgid takes a number and touches no memory of this program.
     check("setgid", unsafe { libc::setgid(gid) })?;
-    // SAFETY: as above.
+    // SAFETY: setuid takes a number and touches no memory of this program.
     check("setuid", unsafe { libc::setuid(uid) })
 }
 
-/// `name` as the C functions of this module take it; `None` if it holds a NUL.
+/// `name` in the form that the C functions of this module need; `None` if it contains a NUL.
 pub fn c_name(name: &str) -> Option<CString> {
     CString::new(name).ok()
 }

@@ -3,17 +3,18 @@
 use std::ffi::c_void;
 use std::io;
 
-/// The most that is locked: several times what the program needs, so that an odd mapping cannot take the machine's memory.
+/// The most bytes that are locked: several times what the program needs, so that an unusual mapping cannot take the
+/// machine's memory.
 pub const MAX_LOCKED: usize = 128 << 20;
 
-/// Locks code and constants of the running program and its libraries in memory (`mlock(2)`), and gives how many bytes
-/// that were.
+/// Locks code and constants of the running program and its libraries in memory (`mlock(2)`), and returns how many bytes
+/// these are.
 ///
-/// They are pages of files like any other: where memory is short, the kernel drops those that were not used for a
-/// while, and whoever runs into one waits for the disk. Private pages are left alone: without swap they stay anyway.
+/// They are pages of files like any other: if memory is short, the kernel drops those that were not used for a while,
+/// and a thread that needs one waits for the disk. Private pages are not locked: without swap they stay anyway.
 ///
 /// # Errors
-/// `/proc/self/maps` cannot be read, or nothing could be locked (`RLIMIT_MEMLOCK`, for a process without rights).
+/// `/proc/self/maps` cannot be read, or nothing could be locked (`RLIMIT_MEMLOCK`, for an unprivileged process).
 pub fn lock() -> io::Result<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let mut locked = 0;
@@ -22,7 +23,8 @@ pub fn lock() -> io::Result<usize> {
         if locked + len > MAX_LOCKED {
             break;
         }
-        // SAFETY: mlock changes no contents and no rights. A range that is not mapped any more is answered with ENOMEM.
+        // SAFETY: mlock changes no contents and no permissions. For a range that is not mapped any more it returns
+        // ENOMEM.
         match unsafe { rustix::mm::mlock(start as *mut c_void, len) } {
             Ok(()) => locked += len,
             Err(error) => failure = Some(error),
@@ -34,7 +36,7 @@ pub fn lock() -> io::Result<usize> {
     }
 }
 
-/// Start and length of a line's range, if it maps a file that is not written to.
+/// The start and the length of a line's range, if it maps a file that is not written to.
 fn file_pages(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let (range, rights) = (words.next()?, words.next()?);
@@ -72,7 +74,7 @@ mod tests {
         let before = locked_kib();
         match lock() {
             Ok(bytes) => assert!(locked_kib() >= before + (bytes as u64) / 1024, "{bytes}"),
-            // A sandbox may allow none: then nothing was.
+            // A sandbox may allow no locking: then nothing was locked.
             Err(_) => assert_eq!(locked_kib(), before),
         }
     }

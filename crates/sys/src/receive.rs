@@ -10,7 +10,7 @@ use rustix::net::RecvFlags;
 /// there is no room for any byte).
 ///
 /// # Errors
-/// What `recv(2)` answers.
+/// The error of `recv(2)`.
 pub fn receive(socket: impl AsFd, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
     let spare = buffer.spare_capacity_mut();
     let room = spare.len().min(most);

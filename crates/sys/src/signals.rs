@@ -3,7 +3,7 @@
 /// Blocks every signal that can be blocked in the calling thread, so that it goes to a thread that waits for it.
 pub fn block_all() {
     // SAFETY: `sigfillset` initialises the set it is given, which is a live local; `pthread_sigmask` only reads it, and
-    // takes a null pointer for an old set that nobody asks for. Neither can fail with these arguments.
+    // takes a null pointer for the old set, which is not asked for. Neither can fail with these arguments.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&mut set);

@@ -29,28 +29,28 @@ pub fn set_fastopen(fd: impl AsFd, queue: i32) -> io::Result<()> {
 }
 
 /// `IP_BIND_ADDRESS_NO_PORT` (ip(7)): binding to port 0 takes no port yet; `connect` chooses one that is free for the
-/// address it connects to.
+/// address that it connects to.
 pub fn set_bind_address_no_port(fd: impl AsFd) -> io::Result<()> {
     set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// What the kernel knows of a TCP connection: a part of `TCP_INFO` (tcp(7)).
+/// The kernel's figures of a TCP connection: a part of `TCP_INFO` (tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Smoothed round-trip time in microseconds.
+    /// The smoothed round-trip time in microseconds.
     pub rtt: u32,
-    /// How much it varies, in microseconds.
+    /// The variation of the round-trip time in microseconds.
     pub rttvar: u32,
-    /// Congestion window in segments.
+    /// The congestion window in segments.
     pub snd_cwnd: u32,
-    /// Receive window that is aimed at, in bytes.
+    /// The receive window that the kernel aims at, in bytes.
     pub rcv_space: u32,
 }
 
 /// Asks for `TCP_INFO`.
 ///
 /// # Errors
-/// `ENOTSUP` or another where the socket is not one of TCP.
+/// `ENOTSUP` or another error if the socket is not a TCP socket.
 pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -67,25 +67,26 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it consists of integers, which zeroes are valid for, so that it is initialised however much was written.
+    // SAFETY: the structure consists of integers, for which zeroes are valid, so that it is initialised however much
+    // was written.
     let info = unsafe { info.assume_init() };
     let (rtt, rttvar) = (info.tcpi_rtt, info.tcpi_rttvar);
     Ok(TcpInfo { rtt, rttvar, snd_cwnd: info.tcpi_snd_cwnd, rcv_space: info.tcpi_rcv_space })
 }
 
-/// `SO_MEMINFO` (`linux/sock_diag.h` names what it answers).
+/// `SO_MEMINFO` (`linux/sock_diag.h` names the values).
 const SO_MEMINFO: libc::c_int = 55;
 
-/// How many bytes of memory the socket's queue of what is to be sent may still take (`SO_MEMINFO`): somewhat more than the
-/// bytes that a write would take, for what the kernel notes of them counts too.
+/// How many bytes of memory the socket's send queue may still take (`SO_MEMINFO`): somewhat more than the bytes that a
+/// write would take, since the kernel's own data about them counts too.
 ///
 /// # Errors
-/// What `getsockopt(2)` answers.
+/// The error of `getsockopt(2)`.
 pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
     let mut numbers = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
     let mut len = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which is the size of `numbers`, whose elements any bits are valid for; the
-    // descriptor is open.
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `numbers`, for whose elements any bits are
+    // valid; the descriptor is open.
     let answer = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),
@@ -99,7 +100,7 @@ pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
         return Err(io::Error::last_os_error());
     }
     let number = |index: libc::c_int| numbers[index as usize];
-    // TCP counts what it has queued; other sockets what was allocated for it.
+    // TCP counts the bytes that it has queued; other sockets count the memory that was allocated for them.
     let taken = number(libc::SK_MEMINFO_WMEM_QUEUED).max(number(libc::SK_MEMINFO_WMEM_ALLOC));
     Ok(number(libc::SK_MEMINFO_SNDBUF).saturating_sub(taken) as usize)
 }
@@ -130,7 +131,7 @@ mod tests {
         for fd in [tcp.as_fd(), unix.as_fd()] {
             let before = send_room(fd).unwrap();
             let mut sent = 0;
-            // As long as it says that there is room for a piece, the whole piece is taken.
+            // As long as there is room for a piece by this figure, the whole piece is taken.
             while send_room(fd).unwrap() >= 8192 {
                 let flags = rustix::net::SendFlags::NOSIGNAL;
                 assert_eq!(rustix::net::send(fd, &[0; 4096], flags).unwrap(), 4096);

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 /// Seconds to add to `unix` (seconds since 1970, UTC) for local time, by the rules of `TZ` or `/etc/localtime`
-/// (tzset(3), localtime_r(3)). 0 when the C library cannot tell.
+/// (tzset(3), localtime_r(3)). 0 if the C library cannot find out.
 ///
 /// It may read the zone file from disk and takes the C library's time zone lock: never call it on an event loop.
 pub fn local_offset(unix: i64) -> i32 {

@@ -20,11 +20,11 @@ pub struct Application {
 }
 
 impl Application {
-    /// Starts the program `command`, which listens on `address` (`127.0.0.1:port` or `unix:/path`), and waits until it does. Its
-    /// output goes to a file in `dir`, where its other files may be, too.
+    /// Starts the program `command`, which listens on `address` (`127.0.0.1:port` or `unix:/path`), and waits until it
+    /// listens. Its output goes to a file in `dir`, which may also have its other files.
     ///
     /// # Panics
-    /// When it cannot be started, or does not come to listen.
+    /// The program cannot be started, or does not listen in time.
     #[track_caller]
     pub fn start(mut command: Command, address: &str, dir: TempDir) -> Application {
         let log = File::create(dir.path().join("output")).expect("a file for its output");
@@ -51,12 +51,12 @@ impl Application {
         }
     }
 
-    /// As a directive that passes requests on has it.
+    /// The address in the form that a directive such as `proxy_pass` needs.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// What it has written.
+    /// The output that the program has written.
     pub fn output(&self) -> String {
         std::fs::read(self.dir.path().join("output"))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -79,7 +79,7 @@ impl Drop for Application {
             let _ = kill_process(pid, Signal::TERM);
             within(Duration::from_secs(3), || ended(&mut self.child));
         }
-        // Of a group that is gone nothing is left to be met; its leader was not waited for by anybody else.
+        // If the group is gone, there is nothing left to kill; no other code has waited for its leader.
         let _ = kill_process_group(pid, Signal::KILL);
         within(Duration::from_secs(3), || ended(&mut self.child));
     }

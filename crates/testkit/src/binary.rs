@@ -1,15 +1,15 @@
-//! Finds the freerun to test, building it when needed.
+//! Finds the freerun binary to test, and builds it if necessary.
 
 use crate::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The path of freerun's binary: `FREERUN_BIN`, else what `cargo build -p freerun` makes, in the profile and target folder of the
-/// running test. Cargo is asked once a process; it does nothing when the binary is current.
+/// The path of freerun's binary: `FREERUN_BIN`, else the one that `cargo build -p freerun` makes, in the profile and
+/// target folder of the running test. Cargo is called once in a process; it does nothing if the binary is current.
 ///
 /// # Errors
-/// No cargo, or the build failed.
+/// There is no cargo, or the build failed.
 pub fn freerun() -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     BUILT

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes a test gives it.
+//! A client that sends exactly the bytes that a test gives it.
 
 use crate::response::{Parsed, Response};
 use crate::wait::SLICE;
@@ -16,7 +16,7 @@ pub enum Ending {
     Closed,
     /// The server reset it.
     Reset,
-    /// Nothing came for the whole timeout.
+    /// No byte came for the whole timeout.
     Silent,
 }
 
@@ -28,14 +28,14 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// How long a client waits for the next byte unless told otherwise.
+/// How long a client waits for the next byte by default.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Client {
     /// Connects over TCP.
     ///
     /// # Errors
-    /// What `connect(2)` says.
+    /// The error of `connect(2)`.
     pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
         Client::open(Domain::for_address(address), &address.into(), None, None)
     }
@@ -43,7 +43,7 @@ impl Client {
     /// Connects with a receive buffer of about this many bytes, so that a server soon has to wait for a slow reader.
     ///
     /// # Errors
-    /// What `connect(2)` says.
+    /// The error of `connect(2)`.
     pub fn try_connect_narrow(address: SocketAddr, receive_buffer: usize) -> io::Result<Client> {
         Client::open(Domain::for_address(address), &address.into(), Some(receive_buffer), None)
     }
@@ -51,7 +51,7 @@ impl Client {
     /// Connects from a given address, so that the server sees another client.
     ///
     /// # Errors
-    /// What `bind(2)` or `connect(2)` says.
+    /// The error of `bind(2)` or `connect(2)`.
     pub fn try_connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Client> {
         Client::open(Domain::for_address(address), &address.into(), None, Some(SocketAddr::new(source, 0)))
     }
@@ -59,7 +59,7 @@ impl Client {
     /// Connects to a Unix socket.
     ///
     /// # Errors
-    /// What `connect(2)` says.
+    /// The error of `connect(2)`.
     pub fn try_connect_unix(path: &Path) -> io::Result<Client> {
         Client::open(Domain::UNIX, &SockAddr::unix(path)?, None, None)
     }
@@ -93,7 +93,7 @@ impl Client {
     /// Connects over TCP.
     ///
     /// # Panics
-    /// When it fails.
+    /// Connecting fails.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Client {
         match Client::try_connect(address) {
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// How long to wait for the next byte from now on.
+    /// Sets how long to wait for the next byte from now on.
     pub fn set_timeout(&mut self, timeout: Duration) -> &mut Client {
         self.timeout = timeout;
         self
@@ -113,10 +113,10 @@ impl Client {
         &self.socket
     }
 
-    /// Sends all of these bytes while something else is done with the connection.
+    /// Sends all of these bytes in a thread, while the connection is used otherwise.
     ///
     /// # Panics
-    /// When there are no more descriptors; the thread does when sending fails.
+    /// There are no more descriptors; the thread panics if sending fails.
     #[track_caller]
     pub fn send_meanwhile(&self, bytes: Vec<u8>) -> JoinHandle<()> {
         let mut socket = self.socket.try_clone().expect("a descriptor");
@@ -126,7 +126,7 @@ impl Client {
     /// Sends all of these bytes.
     ///
     /// # Errors
-    /// What `send(2)` says; a server may close before it has read everything.
+    /// The error of `send(2)`; a server may close before it has read everything.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.socket.write_all(bytes.as_ref())
     }
@@ -134,7 +134,7 @@ impl Client {
     /// Sends all of these bytes.
     ///
     /// # Panics
-    /// When it fails.
+    /// Sending fails.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
         if let Err(error) = self.try_send(bytes) {
@@ -143,20 +143,21 @@ impl Client {
         self
     }
 
-    /// Ends the sending side, as a client does that has said everything.
+    /// Ends the sending side, as a client does that has sent everything.
     pub fn half_close(&mut self) -> &mut Client {
-        // A server that has reset the connection has ended it already.
+        // If the server has reset the connection, the sending side has ended already.
         let _ = self.socket.shutdown(Shutdown::Write);
         self
     }
 
     /// Drops the connection with a reset.
     pub fn reset(self) {
-        // Without it the connection merely closes.
+        // Without this option the connection merely closes.
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Reads once; `Err` says how the connection ended. The time is counted in slices, of which a machine that stops takes one.
+    /// Reads once; `Err` says how the connection ended. The time is counted in slices; if the machine stops, that
+    /// counts as one slice at most.
     fn read(&mut self) -> Result<(), Ending> {
         let mut buffer = [0; 64 * 1024];
         let mut left = self.timeout;
@@ -187,7 +188,7 @@ impl Client {
     /// The next response, to a request of this method.
     ///
     /// # Errors
-    /// How the connection ended instead, or what is wrong with the response.
+    /// The end of the connection, or the error in the response.
     pub fn try_response(&mut self, method: &str) -> Result<Response, String> {
         loop {
             match Response::parse(&self.received, method) {
@@ -221,7 +222,7 @@ impl Client {
     /// The next response to a GET or a method with the same framing.
     ///
     /// # Panics
-    /// When there is none.
+    /// No response comes.
     #[track_caller]
     pub fn response(&mut self) -> Response {
         self.response_to("GET")
@@ -230,7 +231,7 @@ impl Client {
     /// The next response to a request of this method.
     ///
     /// # Panics
-    /// When there is none.
+    /// No response comes.
     #[track_caller]
     pub fn response_to(&mut self, method: &str) -> Response {
         match self.try_response(method) {
@@ -242,7 +243,7 @@ impl Client {
     /// Sends a GET that keeps the connection, and reads its response.
     ///
     /// # Panics
-    /// When that fails.
+    /// Sending or reading fails.
     #[track_caller]
     pub fn get(&mut self, target: &str) -> Response {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
@@ -257,13 +258,13 @@ impl Client {
         }
     }
 
-    /// Everything up to the connection's end.
+    /// All bytes up to the connection's end, and how it ended.
     pub fn rest(&mut self) -> (Vec<u8>, Ending) {
         let ending = self.read_to_end();
         (std::mem::take(&mut self.received), ending)
     }
 
-    /// How the connection ends, when it does so within the timeout; what comes before is dropped.
+    /// How the connection ends, if it does so within the timeout; bytes that come before are dropped.
     pub fn ending(&mut self) -> Ending {
         self.rest().1
     }
@@ -277,7 +278,7 @@ impl Client {
     /// Reads until at least this many bytes wait to be parsed.
     ///
     /// # Panics
-    /// When the connection ends before.
+    /// The connection ends before.
     #[track_caller]
     pub fn at_least(&mut self, count: usize) -> &[u8] {
         while self.received.len() < count {
@@ -288,10 +289,10 @@ impl Client {
         &self.received
     }
 
-    /// Reads until what waits to be parsed is so, and shows it.
+    /// Reads until the bytes that wait to be parsed satisfy a condition, and returns them.
     ///
     /// # Panics
-    /// When the connection ends before.
+    /// The connection ends before.
     #[track_caller]
     pub fn until(&mut self, is: impl Fn(&[u8]) -> bool) -> &[u8] {
         while !is(&self.received) {
@@ -300,13 +301,13 @@ impl Client {
         &self.received
     }
 
-    /// Takes what has been received and not parsed.
+    /// Takes the bytes that have been received and not parsed.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
 }
 
-/// Bytes for a message: their start, escaped.
+/// The beginning of some bytes, escaped, for a message.
 fn shown(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(300)];
     format!("{} bytes \"{}\"", bytes.len(), start.escape_ascii())

@@ -13,10 +13,10 @@ pub struct TempDir {
 }
 
 impl TempDir {
-    /// Makes a folder under the system's temporary folder, readable by everyone: servers give up root.
+    /// Makes a folder under the system's temporary folder, readable by every user, since servers give up root.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// The folder cannot be made.
     pub fn new(name: &str) -> TempDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl TempDir {
         TempDir { path }
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -39,7 +39,7 @@ impl Drop for TempDir {
         if std::env::var_os("FREERUN_TEST_KEEP").is_some() {
             eprintln!("kept {}", self.path.display());
         } else {
-            // What a server still holds open stays behind; nothing depends on it.
+            // Files that a server still has open stay behind; no test depends on that.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -76,7 +76,7 @@ impl Site {
     /// Writes a file, making the folders on the way.
     ///
     /// # Panics
-    /// When it cannot be written, here and in the other makers.
+    /// The file cannot be written; the methods below panic in this case, too.
     #[track_caller]
     pub fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Site {
         let full = self.at(path);

@@ -1,4 +1,5 @@
-//! A name server under a test's control: datagrams and connections, on a port of its own on the loopback.
+//! A name server that a test controls: it answers datagrams and connections, on a port of its own on the loopback
+//! interface.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -12,27 +13,27 @@ use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-/// How often the threads look whether they are to end.
+/// How often the threads check whether they have to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is answered to questions for a name.
+/// The answer to questions for a name.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// These addresses, with this time to live in seconds. A question for the other kind of address gets none.
     Addresses(Vec<IpAddr>, u32),
     /// SRV records: priority, weight, port and target.
     Services(Vec<(u16, u16, u16, String)>, u32),
-    /// Another name.
+    /// Another name, which the name is an alias of.
     Alias(String, u32),
     /// An error: the response code.
     Code(u16),
-    /// Nothing at all.
+    /// No answer at all.
     Silence,
-    /// By datagram: cut, so that the question has to come again by a connection.
+    /// In a datagram: a truncated answer, so that the question has to be repeated over a connection.
     Cut(Box<Reply>),
-    /// Bytes that are no answer, and after them the answer.
+    /// Bytes that are no valid answer, and then the answer.
     Noise(Box<Reply>),
-    /// The answer, and after it these bytes, said to be two more records.
+    /// The answer, and then these bytes, announced as two more records.
     Followed(Box<Reply>, Vec<u8>),
 }
 
@@ -50,7 +51,7 @@ struct State {
     connections: usize,
 }
 
-/// The server. It ends when it is dropped.
+/// The server. It ends when this is dropped.
 pub struct Dns {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -59,7 +60,7 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// Starts one that knows no name yet: it answers `NXDOMAIN`.
+    /// Starts a server that knows no name yet: it answers `NXDOMAIN`.
     pub fn start() -> Dns {
         let (datagrams, connections) = bound();
         let address = datagrams.local_addr().expect("it is bound");
@@ -73,22 +74,22 @@ impl Dns {
         Dns { address, state, stop, threads }
     }
 
-    /// Where it is: for `resolver`.
+    /// The server's address, for `resolver`.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers questions for `name` like this from now on.
+    /// Sets the answer to questions for `name` from now on.
     pub fn set(&self, name: &str, reply: Reply) {
         self.state().replies.insert(name.to_ascii_lowercase(), reply);
     }
 
-    /// How many questions for `name` have come, questions for both kinds of addresses counted each.
+    /// How many questions for `name` have come; questions for the two kinds of addresses are counted separately.
     pub fn asked(&self, name: &str) -> usize {
         self.state().asked.get(name).copied().unwrap_or(0)
     }
 
-    /// How many connections were made.
+    /// The number of connections that were made.
     pub fn connections(&self) -> usize {
         self.state().connections
     }
@@ -107,7 +108,7 @@ impl Drop for Dns {
     }
 }
 
-/// Both sockets on one port.
+/// Two sockets on the same port.
 fn bound() -> (UdpSocket, TcpListener) {
     loop {
         let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
@@ -156,7 +157,7 @@ fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &Atomi
 fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>> {
     let Ok(question) = Message::from_vec(question) else { return Vec::new() };
     let Some(query) = question.queries.first().cloned() else { return Vec::new() };
-    // As its bytes are, whatever they are.
+    // The name is taken as its bytes are, valid or not.
     let labels: Vec<_> = query.name.iter().map(String::from_utf8_lossy).collect();
     let name = labels.join(".").to_ascii_lowercase();
     let reply = {
@@ -215,7 +216,7 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
     }
     let mut message = answer.to_vec().expect("a message");
     if !after.is_empty() {
-        // The last number of the header is that of additional records.
+        // The last number of the header is the count of additional records.
         message[11] += 2;
         message.extend(after);
     }

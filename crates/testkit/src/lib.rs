@@ -1,8 +1,8 @@
 //! Harness for end-to-end, differential and fault tests.
 //!
-//! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] speaks to it in exact bytes and
-//! [`Response`] is what came back. [`fuse`] is a disk that is slow, hangs or fails as told. Functions panic with what went wrong,
-//! as tests want it; those named `try_…` return it. [`Upstream`] is a server behind the server under test,
+//! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] sends it exact bytes and
+//! [`Response`] is its answer. [`fuse`] is a disk that is slow, hangs or fails on demand. Functions panic with the
+//! error, as tests need it; those named `try_…` return it. [`Upstream`] is a server behind the server under test,
 //! [`Application`] a real one.
 
 mod application;
@@ -34,10 +34,10 @@ pub use setup::{Kind, Setup};
 pub use upstream::{Answering, Refusing, Upstream, ok};
 pub use wait::{PATIENCE, eventually, within};
 
-/// What can go wrong in the harness itself.
+/// Errors of the harness itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no freerun to test.
+    /// There is no freerun binary to test.
     #[error("no freerun binary: {0}")]
     Binary(String),
     /// The fixture could not be mounted.
@@ -45,7 +45,7 @@ pub enum Error {
     Fuse {
         /// The mount point.
         path: std::path::PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The server did not start.

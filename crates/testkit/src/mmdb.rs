@@ -1,38 +1,39 @@
-//! Small MaxMind databases, made after the description of the format (MaxMind DB File Format Specification, version 2).
+//! Small MaxMind databases, made according to the description of the format (MaxMind DB File Format Specification,
+//! version 2).
 
 use std::net::IpAddr;
 
 /// A value of a record.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A text in UTF-8.
+    /// A UTF-8 text.
     Text(&'static str),
-    /// Bytes of any kind.
+    /// Bytes.
     Bytes(&'static [u8]),
-    /// Keys and values.
+    /// A map of keys and values.
     Map(Vec<(&'static str, Value)>),
-    /// Values in order.
+    /// A list of values.
     List(Vec<Value>),
-    /// An unsigned number of 16 bits.
+    /// An unsigned 16-bit integer.
     U16(u16),
-    /// An unsigned number of 32 bits.
+    /// An unsigned 32-bit integer.
     U32(u32),
-    /// An unsigned number of 64 bits.
+    /// An unsigned 64-bit integer.
     U64(u64),
-    /// An unsigned number of 128 bits.
+    /// An unsigned 128-bit integer.
     U128(u128),
-    /// A number of 32 bits with a sign.
+    /// A signed 32-bit integer.
     I32(i32),
-    /// A number with a point, of 64 bits.
+    /// A 64-bit floating-point number.
     Double(f64),
-    /// A number with a point, of 32 bits.
+    /// A 32-bit floating-point number.
     Float(f32),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
 }
 
 impl Value {
-    /// Appends it as the data section has it.
+    /// Appends the value in the form of the data section.
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Value::Text(text) => field(2, text.as_bytes(), out),
@@ -69,7 +70,7 @@ fn field(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The byte or bytes that tell type and size. Sizes up to 284 are enough here.
+/// Appends the byte or bytes that give type and size. Sizes up to 284 are enough here.
 fn control(kind: u8, size: usize, out: &mut Vec<u8>) {
     let (small, extra) = match u8::try_from(size) {
         Ok(size @ ..29) => (size, None),
@@ -95,7 +96,7 @@ enum Side {
 /// `build_epoch`, in seconds since 1970.
 ///
 /// # Panics
-/// When a network cannot be read, or lies around one that was given before it.
+/// A network cannot be read, or contains one that was given before it.
 pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
     let mut nodes = vec![[Side::Nothing; 2]];
     let mut data = Vec::new();
@@ -118,7 +119,7 @@ pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
             } else if let Side::Node(next) = at {
                 node = next;
             } else {
-                // What is here holds for both halves, as far as nothing else is said.
+                // The record here holds for both halves, unless a later network says otherwise.
                 nodes.push([at; 2]);
                 nodes[node][side] = Side::Node(nodes.len() - 1);
                 node = nodes.len() - 1;

@@ -1,15 +1,15 @@
-//! Small movies: MP4 files with a picture track and a sound track, made of nothing but their index and counting bytes.
+//! Small movies: MP4 files with a video track and an audio track, which consist only of their index and counting bytes.
 
-/// What may differ between movies.
+/// The properties in which movies may differ.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Movie {
-    /// The index stands behind the data, with an atom of no use before that.
+    /// The index is behind the data, with an unused atom before the data.
     pub index_last: bool,
-    /// Places have 64 bits.
+    /// Offsets have 64 bits.
     pub wide: bool,
     /// There are an edit list and user data.
     pub extras: bool,
-    /// Samples of sound have all the same size.
+    /// All audio samples have the same size.
     pub uniform: bool,
 }
 
@@ -92,7 +92,7 @@ fn track(of: Movie, track: &Track<'_>, base: u32) -> Vec<u8> {
     atom(b"trak", &[&tkhd, &edit, &atom(b"mdia", &[&mdhd, &hdlr, &minf])])
 }
 
-/// The file: five seconds of pictures, ten of sound.
+/// The bytes of a file with five seconds of video and ten of audio.
 pub fn movie(of: Movie) -> Vec<u8> {
     let picture_sizes: Vec<u32> = (0..50).map(|index| 200 + index).collect();
     let sound_sizes: Vec<u32> = (0..430).map(|index| if of.uniform { 50 } else { 50 + index % 7 }).collect();

@@ -1,4 +1,4 @@
-//! A connection that a played upstream server has accepted: requests in, exact bytes out.
+//! A connection that a simulated upstream server has accepted: requests come in, exact bytes go out.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// How long it waits for bytes.
+/// How long a peer waits for bytes.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long it waits until the other side takes more bytes.
+/// How long a peer waits until the other side takes more bytes.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A request as the upstream has got it.
+/// A request as the upstream has received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Request line and fields, with the empty line.
+    /// The request line and the fields, with the empty line.
     pub head: String,
     /// The body, without chunk framing.
     pub body: Vec<u8>,
@@ -28,7 +28,7 @@ impl Received {
         self.head.lines().next().unwrap_or_default()
     }
 
-    /// What is asked for.
+    /// The request target.
     pub fn target(&self) -> &str {
         self.line().split(' ').nth(1).unwrap_or_default()
     }
@@ -73,8 +73,8 @@ impl Peer {
         Peer { stream, received: Vec::new() }
     }
 
-    /// Waits for what comes as long as the connection lasts: a connection that the server keeps must not end by the time that a
-    /// busy machine takes over something else.
+    /// Makes the peer wait for bytes as long as the connection lasts: a connection that the server keeps must not end
+    /// because a busy machine is slow.
     #[must_use]
     pub fn patient(self) -> Peer {
         let socket = match &self.stream {
@@ -98,7 +98,7 @@ impl Peer {
     /// The head of the next request, and none of its body.
     ///
     /// # Panics
-    /// When none comes.
+    /// No request comes.
     #[track_caller]
     pub fn head(&mut self) -> String {
         match self.try_head() {
@@ -122,7 +122,7 @@ impl Peer {
     /// The next request, whole.
     ///
     /// # Panics
-    /// When none comes.
+    /// No request comes.
     #[track_caller]
     pub fn request(&mut self) -> Received {
         match self.try_request() {
@@ -131,7 +131,7 @@ impl Peer {
         }
     }
 
-    /// The next request; `None` when the connection ends, or nothing comes.
+    /// The next request; `None` if the connection ends, or no request comes.
     pub fn try_request(&mut self) -> Option<Received> {
         let head = self.try_head()?;
         self.try_body(head)
@@ -140,7 +140,7 @@ impl Peer {
     /// The body behind a head.
     ///
     /// # Panics
-    /// When it does not come.
+    /// The body does not come.
     #[track_caller]
     pub fn body(&mut self, head: String) -> Vec<u8> {
         match self.try_body(head) {
@@ -184,13 +184,13 @@ impl Peer {
     /// Exactly so many bytes.
     ///
     /// # Panics
-    /// When fewer come.
+    /// Fewer bytes come.
     #[track_caller]
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         self.try_bytes(count).unwrap_or_else(|| panic!("{} of {count} bytes came", self.received.len()))
     }
 
-    /// Exactly so many bytes; `None` when fewer come.
+    /// Exactly so many bytes; `None` if fewer come.
     pub fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.received.len() < count {
             if self.fill().ok()? == 0 {
@@ -200,10 +200,10 @@ impl Peer {
         Some(self.received.drain(..count).collect())
     }
 
-    /// Everything until the other side closes (or resets).
+    /// All bytes until the other side closes (or resets).
     ///
     /// # Panics
-    /// When it does not.
+    /// The other side does not close.
     #[track_caller]
     pub fn rest(&mut self) -> Vec<u8> {
         loop {
@@ -220,7 +220,7 @@ impl Peer {
     /// Sends all these bytes.
     ///
     /// # Panics
-    /// When the other side has gone.
+    /// The other side has gone.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("bytes sent by the upstream");
@@ -229,7 +229,7 @@ impl Peer {
     /// Sends all these bytes.
     ///
     /// # Errors
-    /// What `send(2)` says.
+    /// The error of `send(2)`.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
@@ -237,10 +237,10 @@ impl Peer {
         }
     }
 
-    /// The same connection, for what is sent while something is received.
+    /// Another handle on the same connection, for sending while something is received.
     ///
     /// # Panics
-    /// When there are no more descriptors.
+    /// There are no more descriptors.
     #[track_caller]
     pub fn also(&self) -> Peer {
         let stream = match &self.stream {
@@ -250,7 +250,7 @@ impl Peer {
         Peer { stream, received: Vec::new() }
     }
 
-    /// Where the connection comes from; `None` of a Unix socket.
+    /// The address that the connection comes from; `None` for a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         match &self.stream {
             Stream::Tcp(stream) => stream.peer_addr().ok(),
@@ -266,7 +266,7 @@ impl Peer {
         };
     }
 
-    /// Takes nothing any more. On a Unix socket, what the other side sends from now on fails there.
+    /// Stops receiving. On a Unix socket, later sends of the other side fail.
     pub fn stop_taking(&mut self) {
         let _ = match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Read),
@@ -274,8 +274,8 @@ impl Peer {
         };
     }
 
-    /// Closes, and returns when the other side's kernel has the end. Otherwise it may still be on its way when `close(2)`
-    /// returns, and what is sent from there meanwhile is lost, whatever that side does.
+    /// Closes the connection, and returns when the other side's kernel has the end. Otherwise the end may still be on
+    /// its way when `close(2)` returns, and bytes that are sent from there meanwhile are lost, whatever that side does.
     pub fn close(self) {
         if let Stream::Tcp(stream) = &self.stream {
             SockRef::from(stream).set_linger(Some(TIMEOUT)).expect("SO_LINGER");

@@ -5,28 +5,29 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the range that Linux takes for outgoing connections (32768 and up), so that no client's socket sits on the port between
-/// this check and the server's bind.
+/// The first port, below the range that Linux takes for outgoing connections (32768 and up), so that no client's socket
+/// uses the port between this check and the server's bind.
 const FIRST: u16 = 10_000;
-/// Ports that a process takes at a time: see [`claim`].
+/// The number of ports that a process takes at a time: see [`claim`].
 const BLOCK: u16 = 250;
 const BLOCKS: u16 = 88;
-/// Most blocks of one process, which leaves some for others that run meanwhile. When all of their ports were given out, the first
-/// ones are again.
+/// The most blocks of one process, which leaves some for others that run meanwhile. When all of their ports were used,
+/// they are used again from the first one on.
 const MOST: usize = 8;
 
-/// The blocks that are this process's, and which port comes next.
+/// The blocks that this process has, and the next port.
 #[derive(Debug, Default)]
 struct Claimed {
-    /// The first port of each, and what shows other processes that it is taken.
+    /// The first port of each block, and the socket that shows other processes that the block is taken.
     blocks: Vec<(u16, Option<UnixListener>)>,
     next: usize,
 }
 
-/// A port that is free on IPv4 and IPv6 loopback, and that no other caller gets, in this process or in another one that runs tests.
+/// A port that is free on IPv4 and IPv6 loopback, and that no other caller gets, in this process or in another one that
+/// runs tests.
 ///
 /// # Panics
-/// When there is none.
+/// There is no free port.
 pub fn free() -> u16 {
     static CLAIMED: Mutex<Claimed> = Mutex::new(Claimed { blocks: Vec::new(), next: 0 });
     let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,20 +59,21 @@ impl Claimed {
     }
 }
 
-/// Takes a block that no process has. Between the look at a port and the server's bind nothing would keep another process, which
-/// runs the same tests at the same time, from choosing the same one.
+/// Takes a block that no process has. Otherwise, between the look at a port and the server's bind, another process that
+/// runs the same tests could choose the same port.
 fn claim(have: &[(u16, Option<UnixListener>)]) -> Option<(u16, Option<UnixListener>)> {
     (0..BLOCKS)
         .map(|step| (own() + step) % BLOCKS)
         .filter(|block| have.iter().all(|(first, _)| *first != begin(*block)))
         .find_map(|block| {
-            // In the kernel's abstract namespace: it goes with the process, and belongs to the network namespace as ports do.
+            // The name is in the kernel's abstract namespace: it goes with the process, and belongs to the network
+            // namespace as ports do.
             let name = SocketAddr::from_abstract_name(format!("freerun-test-ports-{block}")).ok()?;
             Some((begin(block), Some(UnixListener::bind_addr(&name).ok()?)))
         })
 }
 
-/// Where this process begins to look for blocks.
+/// The block at which this process begins to look.
 fn own() -> u16 {
     (std::process::id().wrapping_mul(37) % u32::from(BLOCKS)) as u16
 }
@@ -81,7 +83,7 @@ fn begin(block: u16) -> u16 {
 }
 
 fn is_free(port: u16) -> bool {
-    // A machine without IPv6 has nobody there to meet.
+    // On a machine without IPv6 the port cannot be taken there.
     let taken = |error: std::io::Error| error.kind() == std::io::ErrorKind::AddrInUse;
     TcpListener::bind(("127.0.0.1", port)).is_ok()
         && TcpListener::bind(("::1", port)).map_or_else(|e| !taken(e), |_| true)
@@ -100,7 +102,7 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), ports.len());
-        // As another process would see it.
+        // This is the view of another process.
         let mut other = Claimed::default();
         assert!(!ports.contains(&other.next()));
         let first = claimed.blocks[0].0;

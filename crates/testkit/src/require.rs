@@ -1,4 +1,4 @@
-//! What a test needs from the machine. Each function says on standard error why a test is skipped.
+//! The requirements of tests on the machine. Each function prints on standard error why a test is skipped.
 
 use crate::TempDir;
 use crate::fuse::Fixture;
@@ -12,29 +12,30 @@ fn answer(there: bool, why: &str) -> bool {
     there
 }
 
-/// The right to do everything (giving up rights, mounts, permission tests that need two users).
+/// Root permissions (for changing the user, mounts, permission tests that need two users).
 pub fn root() -> bool {
     answer(rustix::process::geteuid().is_root(), "not root")
 }
 
-/// freerun as the server under test: nothing that nginx could be held to (see [`Setup::run`](crate::Setup::run)).
+/// freerun as the server under test, for tests that nginx cannot be compared with (see
+/// [`Setup::run`](crate::Setup::run)).
 pub fn freerun() -> bool {
     answer(crate::Kind::under_test() == crate::Kind::Freerun, "not for nginx")
 }
 
-/// nginx, to compare with: `FREERUN_TEST_NGINX`, or `nginx` in PATH or the usual folders.
+/// nginx for comparison: `FREERUN_TEST_NGINX`, or `nginx` in PATH or the usual folders.
 pub fn nginx() -> bool {
     answer(nginx_path().is_some(), "no nginx")
 }
 
-/// One of nginx's dynamic modules, to compare with: its path.
+/// The path of one of nginx's dynamic modules, for comparison.
 pub fn nginx_module(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("FREERUN_TEST_NGINX_MODULES").unwrap_or_else(|| "/usr/lib/nginx/modules".into());
     let path = PathBuf::from(folder).join(format!("{name}.so"));
     answer(nginx() && path.is_file(), &format!("no {name} for nginx")).then_some(path)
 }
 
-/// The right and the device to mount a FUSE file system.
+/// The permission and the device to mount a FUSE file system.
 pub fn fuse() -> bool {
     static MOUNTABLE: OnceLock<Result<(), String>> = OnceLock::new();
     let tried = MOUNTABLE.get_or_init(|| {
@@ -52,7 +53,7 @@ pub fn ipv6() -> bool {
     answer(std::net::TcpListener::bind("[::1]:0").is_ok(), "no IPv6 loopback")
 }
 
-/// Where nginx is.
+/// The path of nginx.
 pub fn nginx_path() -> Option<PathBuf> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -66,7 +67,7 @@ pub fn nginx_path() -> Option<PathBuf> {
     .clone()
 }
 
-/// A program by its name, in PATH or where Debian has servers: its path.
+/// The path of a program of this name, in PATH or in the folders where Debian has servers.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/bin"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! A small HTTP/1 response parser for tests: strict about what freerun may send, and it keeps every byte.
+//! A small HTTP/1 response parser for tests: it is strict about what freerun may send, and keeps every byte.
 
 /// One response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,33 +7,33 @@ pub struct Response {
     pub line: String,
     /// The status; 0 for HTTP/0.9.
     pub status: u16,
-    /// Header fields in their order.
+    /// The header fields in their order.
     pub headers: Vec<(String, String)>,
-    /// The body, decoded when it was chunked.
+    /// The body, decoded if it was chunked.
     pub body: Vec<u8>,
-    /// Whether it came in chunks.
+    /// Whether the body came in chunks.
     pub chunked: bool,
-    /// Fields behind the last chunk, in their order.
+    /// The fields behind the last chunk, in their order.
     pub trailers: Vec<(String, String)>,
-    /// Whether the body's end was the connection's.
+    /// Whether the body ended with the connection.
     pub until_close: bool,
 }
 
-/// How far a parser got.
+/// The result of parsing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A whole response and how many bytes it took.
+    /// A whole response and the number of its bytes.
     Whole(Response, usize),
     /// More bytes are needed.
     Partial,
-    /// The connection's end would end it; so far it is this.
+    /// The end of the connection would end the response; so far it is this.
     UntilClose(Response),
-    /// It is none.
+    /// The bytes are no response.
     Bad(String),
 }
 
 impl Response {
-    /// The first field of this name, whatever its case.
+    /// The first field of this name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -49,7 +49,7 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Whether the server says that it will close.
+    /// Whether the server announces that it will close.
     pub fn says_close(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -141,7 +141,7 @@ fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Fields, String> {
         .collect()
 }
 
-/// The body and the trailers of chunks, and how many bytes they took; `None` when they go on.
+/// The body and the trailers of chunks, and how many bytes they took; `None` if they are not complete.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, Fields, usize)>, String> {
     let mut body = Vec::new();
     let mut at = 0;
@@ -175,12 +175,12 @@ fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, Fields, usize)>, String> {
     }
 }
 
-/// Where `needle` begins in `bytes`.
+/// The place of `needle` in `bytes`.
 pub(crate) fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
 }
 
-/// The methods of the requests in some bytes, by the request lines that can be seen in them.
+/// The methods of the requests in some bytes, by the request lines in them.
 pub fn methods(bytes: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(bytes)
         .lines()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How long a server may take to start: longer than anything else, for one that is built for debugging may have a hundred thousand
+/// How long a server may take to start: longer than anything else, since a debug build may have a hundred thousand
 /// lines to read.
 const START: Duration = Duration::from_secs(60);
 
@@ -58,7 +58,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Whether it takes connections, on its first port; without one in the configuration, whether the pid file is there.
+    /// Whether the server accepts connections, on its first port; without a port in the configuration, whether the pid
+    /// file is there.
     fn answers(&self) -> bool {
         let text = fs::read_to_string(self.path("nginx.conf")).unwrap_or_default();
         if !text.contains(&self.ports[0].to_string()) {
@@ -67,7 +68,7 @@ impl Server {
         TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok()
     }
 
-    /// Whether the pid file is written, from when on signals mean what they say.
+    /// Whether the pid file is written, after which signals have their usual meaning.
     fn has_pid_file(&self) -> bool {
         fs::read_to_string(self.path("server.pid")).is_ok_and(|pid| pid.ends_with('\n'))
     }
@@ -79,7 +80,7 @@ impl Server {
         self.status.is_some()
     }
 
-    /// Which server it is.
+    /// The kind of the server.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -112,7 +113,7 @@ impl Server {
     /// A new connection.
     ///
     /// # Panics
-    /// When it cannot be made, as in all that follow.
+    /// Connecting fails; the methods below panic in this case, too.
     #[track_caller]
     pub fn connect(&self) -> Client {
         Client::connect(self.address())
@@ -130,7 +131,7 @@ impl Server {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
     }
 
-    /// What freerun tells at `location = /status { status; }`.
+    /// The JSON that freerun returns at `location = /status { status; }`.
     #[track_caller]
     pub fn status(&self) -> Value {
         let response = self.get("/status");
@@ -145,22 +146,22 @@ impl Server {
         self.connect().send(bytes).response_to(&method)
     }
 
-    /// What the server wrote to standard error.
+    /// The bytes that the server wrote to standard error.
     pub fn stderr(&self) -> String {
         read(&self.path("stderr"))
     }
 
-    /// What stands in its error log, `@DIR@/error.log`.
+    /// The content of its error log, `@DIR@/error.log`.
     pub fn error_log(&self) -> String {
         read(&self.path("error.log"))
     }
 
-    /// What stands in its access log, `@DIR@/access.log`.
+    /// The content of its access log, `@DIR@/access.log`.
     pub fn access_log(&self) -> String {
         read(&self.path("access.log"))
     }
 
-    /// Waits until the error log has this text.
+    /// Waits until the error log contains this text.
     #[track_caller]
     pub fn logs(&self, text: &str) {
         if !within(PATIENCE, || self.error_log().contains(text)) {
@@ -168,7 +169,7 @@ impl Server {
         }
     }
 
-    /// Waits until the access log has at least `count` lines, and gives them.
+    /// Waits until the access log has at least `count` lines, and returns them.
     #[track_caller]
     pub fn access_lines(&self, count: usize) -> Vec<String> {
         let lines = || self.access_log().lines().map(str::to_owned).collect::<Vec<_>>();
@@ -181,7 +182,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Its children that serve (nginx's cache processes are none).
+    /// The child processes that serve (without nginx's cache processes).
     pub fn workers(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = children(self.master());
         if self.kind == Kind::Nginx {
@@ -203,12 +204,12 @@ impl Server {
         signal_process(self.master(), signal);
     }
 
-    /// The configuration as it stands.
+    /// The present configuration.
     pub fn config(&self) -> String {
         read(&self.path("nginx.conf"))
     }
 
-    /// Replaces text in the configuration file; [`reload`](Self::reload) makes it count.
+    /// Replaces text in the configuration file; [`reload`](Self::reload) puts it into effect.
     #[track_caller]
     pub fn edit(&self, from: &str, to: &str) {
         let text = self.config();
@@ -219,14 +220,14 @@ impl Server {
         }
     }
 
-    /// SIGHUP, and waits until the configuration as it stands is in use. One that may not be taken is for
+    /// Sends SIGHUP, and waits until the present configuration is in use. For one that may be refused, use
     /// [`signal`](Self::signal).
     ///
     /// # Panics
-    /// When it is not taken, as in all that follow.
+    /// The configuration is not taken into use; the methods below panic on failure, too.
     #[track_caller]
     pub fn reload(&self) {
-        // nginx has other workers then.
+        // nginx has other workers after a reload.
         let (before, workers) = (self.reloads(), self.workers());
         self.signal(Signal::HUP);
         let done = within(PATIENCE, || match self.kind {
@@ -238,13 +239,13 @@ impl Server {
         }
     }
 
-    /// How many configurations after the first have been taken, as freerun's log tells.
+    /// How many configurations after the first have been taken into use, according to freerun's log.
     fn reloads(&self) -> usize {
         let log = self.error_log();
         log.lines().filter(|line| line.contains("configuration ") && line.ends_with(" is in use")).count()
     }
 
-    /// Waits for the end that a signal brought about.
+    /// Waits for the end that a signal has ordered.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         eventually("the server ends", || self.ended());
@@ -254,12 +255,12 @@ impl Server {
         }
     }
 
-    /// Whether the master still runs.
+    /// Whether the master is still running.
     pub fn runs(&mut self) -> bool {
         !self.ended()
     }
 
-    /// SIGTERM, and the end.
+    /// Sends SIGTERM, and waits for the end.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
@@ -278,7 +279,7 @@ impl Drop for Server {
                 for worker in workers {
                     signal_process(worker, Signal::KILL);
                 }
-                // A process in a hanging disk does not even die; it is left to its fate.
+                // A process that waits for a hanging disk does not even die; it is left alone.
                 within(Duration::from_secs(5), || self.ended());
             }
         }
@@ -291,7 +292,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends a process a signal; one that is gone has no use for it.
+/// Sends a process a signal; an error means that it is gone.
 pub(crate) fn signal_process(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
@@ -306,7 +307,7 @@ impl Server {
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    // One list for each thread of the parent.
+    // There is one list for each thread of the parent.
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
@@ -325,10 +326,10 @@ fn tail(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// What a run of the program that ends by itself left.
+/// The result of a run of the program that ends by itself.
 #[derive(Debug)]
 pub struct Checked {
-    /// The exit code; `None` when a signal ended it, or the time ran out.
+    /// The exit code; `None` if a signal ended it, or the time ran out.
     pub code: Option<i32>,
     /// Standard error.
     pub stderr: String,
@@ -338,7 +339,8 @@ pub struct Checked {
     pub timed_out: bool,
 }
 
-/// Runs `-t` on this text as the whole configuration; in what it says, `@DIR@` and `@PORT@` stand again for what they were.
+/// Runs `-t` with this text as the whole configuration; in its output, `@DIR@` and `@PORT@` stand for their values
+/// again.
 ///
 /// # Errors
 /// The program could not be started.
@@ -363,7 +365,7 @@ pub fn run(kind: Kind, arguments: &[&str], time: Duration) -> Result<Checked, Er
     let dir = TempDir::new("run");
     let failed = |error: std::io::Error| Error::Start(error.to_string());
     let (out, err) = (dir.path().join("out"), dir.path().join("err"));
-    // Files, not pipes: a daemon that outlives the command would hold a pipe open.
+    // These are files, not pipes: a daemon that outlives the command would hold a pipe open.
     let mut child = Command::new(kind.program()?)
         .args(arguments)
         .stdin(Stdio::null())

@@ -1,23 +1,23 @@
-//! A server's configuration, written so that freerun and nginx both take it.
+//! A server's configuration, in a form that freerun and nginx both accept.
 
 use crate::dir::Site;
 use crate::{Error, Server, ports, require};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Which server runs.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The one under test.
+    /// freerun, the server under test.
     Freerun,
-    /// The one to compare with.
+    /// nginx, for comparison.
     Nginx,
 }
 
-/// A configuration in the making.
+/// A configuration that is being put together.
 ///
-/// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document root, `@PORT@` for
-/// its port and `@PORT2@` to `@PORT9@` for further free ports.
+/// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document
+/// root, `@PORT@` for its port and `@PORT2@` to `@PORT9@` for further free ports.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     main: String,
@@ -32,69 +32,69 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Nothing but the harness's own lines.
+    /// A configuration with only the harness's own lines.
     pub fn new() -> Setup {
         Setup::default()
     }
 
-    /// One server on `@PORT@` with the given document root and these lines in its `server` block.
+    /// A configuration with one server on `@PORT@`, with the given document root and these lines in its `server` block.
     pub fn server(site: &Site, lines: &str) -> Setup {
         Setup::new()
             .root(site)
             .http(&format!("server {{ listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@; {lines} }}\n"))
     }
 
-    /// A configuration of which the harness writes nothing; `daemon off;` and a `pid` in `@DIR@` have to be in it.
+    /// A configuration without lines of the harness; `daemon off;` and a `pid` in `@DIR@` have to be in it.
     pub fn whole(text: &str) -> Setup {
         Setup { whole: Some(text.to_owned()), ..Setup::default() }
     }
 
-    /// What `@ROOT@` is.
+    /// Sets the folder that `@ROOT@` stands for.
     pub fn root(mut self, site: &Site) -> Setup {
         self.root = Some(site.path().to_owned());
         self
     }
 
-    /// What `@ROOT@` is, when it is not a [`Site`].
+    /// Sets the folder that `@ROOT@` stands for, if it is not a [`Site`].
     pub fn root_path(mut self, path: &std::path::Path) -> Setup {
         self.root = Some(path.to_owned());
         self
     }
 
-    /// Lines for the main context; `worker_processes` and `error_log` replace the harness's own.
+    /// Adds lines to the main context; `worker_processes` and `error_log` replace the harness's own.
     pub fn main(mut self, lines: &str) -> Setup {
         self.main.push_str(lines);
         self.main.push('\n');
         self
     }
 
-    /// Lines for `events`; `worker_connections` replaces the harness's own.
+    /// Adds lines to `events`; `worker_connections` replaces the harness's own.
     pub fn events(mut self, lines: &str) -> Setup {
         self.events.push_str(lines);
         self
     }
 
-    /// Lines for `http`; `access_log` and `default_type`, wherever they stand in them, replace the harness's own.
+    /// Adds lines to `http`; `access_log` and `default_type`, wherever they are in them, replace the harness's own.
     pub fn http(mut self, lines: &str) -> Setup {
         self.http.push_str(lines);
         self.http.push('\n');
         self
     }
 
-    /// Further command-line arguments.
+    /// Adds a command-line argument.
     pub fn argument(mut self, argument: &str) -> Setup {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// Runs this binary instead of the one that the kind of server stands for.
+    /// Sets the binary to run instead of the usual one of the kind of server.
     pub fn program(mut self, path: &std::path::Path) -> Setup {
         self.program = Some(path.to_owned());
         self
     }
 
-    /// Runs the server under another program, such as valgrind: that program and its arguments, which come before the
-    /// server's. It has to become the server (`execve`), so that signals reach it.
+    /// Runs the server under another program, such as valgrind: `words` are that program and its arguments, which come
+    /// before the server's. It has to become the server (`execve`), so that signals reach it.
     pub fn under(mut self, words: &[&str]) -> Setup {
         self.under = words.iter().map(|word| (*word).to_owned()).collect();
         self
@@ -133,7 +133,7 @@ impl Setup {
         self.root.as_ref()
     }
 
-    /// The configuration's text before its `@…@` are replaced.
+    /// The text of the configuration before its `@…@` are replaced.
     pub(crate) fn text(&self, kind: Kind) -> String {
         if let Some(whole) = &self.whole {
             return whole.clone();
@@ -161,10 +161,10 @@ impl Setup {
         text
     }
 
-    /// Starts it.
+    /// Starts a server with this configuration.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// The server does not start.
     #[track_caller]
     pub fn start(&self, kind: Kind) -> Server {
         match self.try_start(kind) {
@@ -173,36 +173,36 @@ impl Setup {
         }
     }
 
-    /// Starts freerun with it.
+    /// Starts freerun with this configuration.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// The server does not start.
     #[track_caller]
     pub fn freerun(&self) -> Server {
         self.start(Kind::Freerun)
     }
 
-    /// Starts the server that `FREERUN_TEST_AGAINST` names (`nginx`), freerun when it is not set: so a test's expectations can be
-    /// checked against nginx itself.
+    /// Starts the server that `FREERUN_TEST_AGAINST` names (`nginx`), or freerun if it is not set, so that a test's
+    /// expectations can be checked against nginx itself.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// The server does not start.
     #[track_caller]
     pub fn run(&self) -> Server {
         self.start(Kind::under_test())
     }
 
-    /// Starts it.
+    /// Starts a server with this configuration.
     ///
     /// # Errors
-    /// It ended, or did not listen in time; with what it wrote.
+    /// The server ended, or did not listen in time; the error has its output.
     pub fn try_start(&self, kind: Kind) -> Result<Server, Error> {
         Server::start(kind, self.clone())
     }
 }
 
 impl Kind {
-    /// What [`Setup::run`] runs.
+    /// The kind of server that [`Setup::run`] runs.
     pub fn under_test() -> Kind {
         match std::env::var("FREERUN_TEST_AGAINST").as_deref() {
             Ok("nginx") => Kind::Nginx,
@@ -213,7 +213,7 @@ impl Kind {
     /// The program's path.
     ///
     /// # Errors
-    /// There is none.
+    /// The program does not exist.
     pub fn program(self) -> Result<PathBuf, Error> {
         match self {
             Kind::Freerun => crate::binary::freerun(),
@@ -222,7 +222,7 @@ impl Kind {
     }
 }
 
-/// Replaces the `@…@` of a configuration; ports are taken as they are met.
+/// Replaces the `@…@` of a configuration; ports are chosen as they occur.
 pub(crate) fn fill_in(text: &str, dir: &std::path::Path, root: Option<&PathBuf>, taken: &mut Vec<u16>) -> String {
     let mut text = text.replace("@DIR@", &dir.display().to_string());
     if let Some(root) = root {

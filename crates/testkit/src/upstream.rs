@@ -1,7 +1,8 @@
-//! A server behind the server under test, which does exactly what the test says: answers in exact bytes, pauses until the
-//! test goes on, ends or resets connections where the test wants it.
+//! A server behind the server under test, which does exactly what the test demands: it answers in exact bytes, pauses
+//! until the test goes on, ends or resets connections on demand.
 //!
-//! Either the test plays it itself ([`Upstream::accept`]), or a function answers each request ([`Upstream::answering`]).
+//! Either the test does this step by step ([`Upstream::accept`]), or a function answers each request
+//! ([`Upstream::answering`]).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -17,10 +18,10 @@ use socket2::{Domain, Socket, Type};
 
 use crate::peer::{Peer, Received, Stream};
 
-/// How long it waits for a connection.
+/// How long an upstream waits for a connection.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A listening socket that plays an upstream server.
+/// A listening socket that simulates an upstream server.
 #[derive(Debug)]
 pub struct Upstream {
     listener: Listener,
@@ -36,16 +37,16 @@ impl Upstream {
     /// Listens on a free port of 127.0.0.1.
     ///
     /// # Panics
-    /// When that fails.
+    /// Listening fails.
     #[track_caller]
     pub fn new() -> Upstream {
         Upstream::on(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// Listens on that address.
+    /// Listens on this address.
     ///
     /// # Panics
-    /// When that fails.
+    /// Listening fails.
     #[track_caller]
     pub fn on(address: SocketAddr) -> Upstream {
         let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("upstream on {address}: {error}"));
@@ -56,7 +57,7 @@ impl Upstream {
     /// Listens on a Unix socket.
     ///
     /// # Panics
-    /// When that fails.
+    /// Listening fails.
     #[track_caller]
     pub fn unix(path: &Path) -> Upstream {
         let listener =
@@ -65,7 +66,7 @@ impl Upstream {
         Upstream { listener: Listener::Unix(listener, path.to_owned()) }
     }
 
-    /// As a `server` directive has it: `127.0.0.1:8000`, `unix:/path`.
+    /// The address in the form of a `server` directive: `127.0.0.1:8000`, `unix:/path`.
     pub fn address(&self) -> String {
         match &self.listener {
             Listener::Tcp(listener) => listener.local_addr().expect("an address").to_string(),
@@ -73,7 +74,7 @@ impl Upstream {
         }
     }
 
-    /// The port; 0 of a Unix socket.
+    /// The port; 0 for a Unix socket.
     pub fn port(&self) -> u16 {
         match &self.listener {
             Listener::Tcp(listener) => listener.local_addr().expect("an address").port(),
@@ -84,13 +85,13 @@ impl Upstream {
     /// The next connection.
     ///
     /// # Panics
-    /// When none comes.
+    /// No connection comes.
     #[track_caller]
     pub fn accept(&self) -> Peer {
         self.try_accept(TIMEOUT).unwrap_or_else(|| panic!("no connection came to the upstream {}", self.address()))
     }
 
-    /// The next connection, if one comes within that time.
+    /// The next connection, if one comes within this time.
     pub fn try_accept(&self, wait: Duration) -> Option<Peer> {
         let end = Instant::now() + wait;
         loop {
@@ -114,12 +115,12 @@ impl Upstream {
         }
     }
 
-    /// Has `answer` called for each request of each connection, on threads of their own, until the process ends. It gives
-    /// the bytes of the answer; an empty answer closes the connection without one. The connection stays open after an
-    /// answer whose head does not say `Connection: close`, unless it has neither a length nor chunks.
+    /// Calls `answer` for each request of each connection, on threads of their own, until the process ends. `answer`
+    /// returns the bytes of the answer; an empty answer closes the connection without one. The connection stays open
+    /// after an answer whose head does not have `Connection: close`, unless it has neither a length nor chunks.
     ///
     /// # Panics
-    /// When it cannot listen.
+    /// Listening fails.
     #[track_caller]
     pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Answering {
         let upstream = Upstream::new();
@@ -156,18 +157,18 @@ impl Default for Upstream {
     }
 }
 
-/// An address of 127.0.0.1 that refuses connections. Its port is nobody else's while this lives: a port that was merely free a
-/// moment ago may be that of another test's server by now.
+/// An address of 127.0.0.1 that refuses connections. No other process gets its port while this exists: a port that was
+/// merely free a moment ago may be that of another test's server by now.
 #[derive(Debug)]
 pub struct Refusing {
     bound: Socket,
 }
 
 impl Refusing {
-    /// A free port where nobody listens.
+    /// A free port on which no server listens.
     ///
     /// # Panics
-    /// When there is none.
+    /// There is no free port.
     #[track_caller]
     pub fn new() -> Refusing {
         let bound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -175,7 +176,7 @@ impl Refusing {
         Refusing { bound }
     }
 
-    /// As a `server` directive has it.
+    /// The address in the form of a `server` directive.
     pub fn address(&self) -> String {
         self.bound.local_addr().ok().and_then(|address| address.as_socket()).expect("an address").to_string()
     }
@@ -195,13 +196,13 @@ fn stays_open(answer: &[u8]) -> bool {
         && (bodiless || head.contains("\ncontent-length:") || head.contains("\ntransfer-encoding: chunked"))
 }
 
-/// A response of 200 with this body, as bytes.
+/// The bytes of a response of 200 with this body.
 pub fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
 }
 
-/// An upstream that answers by itself.
+/// An upstream that answers requests by itself.
 #[derive(Debug)]
 pub struct Answering {
     address: String,
@@ -210,17 +211,17 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// As a `server` directive has it.
+    /// The address in the form of a `server` directive.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// How many connections have come.
+    /// The number of connections that have come.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// The requests that have come and were not taken yet, in the order they came.
+    /// The requests that have come and were not taken yet, in their order.
     pub fn take_requests(&self) -> Vec<Received> {
         self.seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default()
     }

@@ -1,23 +1,23 @@
-//! Waiting for something to become true.
+//! Waiting until a condition holds.
 
 use std::time::{Duration, Instant};
 
 /// How long a condition may take on a loaded machine before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Asks again and again until the condition holds.
+/// Tests the condition repeatedly until it holds.
 ///
 /// # Panics
-/// When it does not within [`PATIENCE`].
+/// The condition does not hold within [`PATIENCE`].
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     assert!(within(PATIENCE, &mut holds), "not within {PATIENCE:?}: {what}");
 }
 
-/// What one look counts for at most, of a time that is waited: if the machine stops, nobody has had this time.
+/// The longest part of a waiting time that one look counts for: if the machine stops, that time is not counted.
 pub(crate) const SLICE: Duration = Duration::from_millis(250);
 
-/// Whether the condition came to hold within a time.
+/// Whether the condition holds within a time.
 pub fn within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let mut left = time;
     loop {

@@ -1,10 +1,10 @@
-//! Configurations from the wild. The folder is `FREERUN_CORPUS`, or `../shared/corpus` beside the workspace.
+//! Tests with real configurations. The folder is `FREERUN_CORPUS`, or `../shared/corpus` beside the workspace.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::parse_text;
 
-/// Where the corpus is, if it is there.
+/// The folder of the corpus, if it exists.
 pub fn folder() -> Option<PathBuf> {
     let folder = match std::env::var_os("FREERUN_CORPUS") {
         Some(folder) => PathBuf::from(folder),
@@ -13,7 +13,7 @@ pub fn folder() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// Every configuration of the corpus and whether nginx 1.31.5 takes it, from its `index.tsv`.
+/// Every configuration of the corpus and whether nginx 1.31.5 accepts it, from its `index.tsv`.
 pub fn files(folder: &Path) -> Vec<(PathBuf, bool)> {
     let index = std::fs::read_to_string(folder.join("index.tsv")).expect("the corpus has an index");
     let mut files = Vec::new();
@@ -37,7 +37,7 @@ fn what_nginx_takes_parses() {
         let tree = parse_text(&std::fs::read(path).expect("a readable file"));
         match tree.error {
             None => parsed += 1,
-            // What `include` cannot find here is no fault of the language.
+            // That `include` does not find a file here is no error of the language.
             Some(problem) if problem.message.starts_with("open()") => parsed += 1,
             Some(problem) => {
                 assert!(!accepted, "{}: {}", path.display(), problem.render(&tree.sources));

@@ -1,4 +1,4 @@
-//! What stands under nginx's line: the source line, the caret, help.
+//! Tests of the text under nginx's line: the source line, the caret, help.
 
 use crate::support::{MAIN, Memory, apply, parse_text};
 use freerun_conf::*;
@@ -52,7 +52,7 @@ fn hints() {
     for (text, help) in [
         ("http { server { lisen 80; } }", "did you mean \"listen\"?"),
         ("deamon on;", "did you mean \"daemon\"?"),
-        // Names of this context come first: `set` could be `send_…`, `server` is not allowed here.
+        // Names of this context come first: `set` is similar to `send_…`, too, and `server` is not allowed here.
         ("http { sever {} }", "did you mean \"server\"?"),
         ("http { daemn on; }", "did you mean \"daemon\"?"),
         (

@@ -1,4 +1,4 @@
-//! nginx's words and line numbers for every fault; where the nginx binary is installed, it is asked too.
+//! Tests of nginx's words and line numbers for every error; if the nginx binary is installed, it is asked too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{Memory, apply, fault};
 use freerun_conf::parse;
 
-/// Text and nginx's line for it.
+/// A text and nginx's line for it.
 const FAULTS: &[(&str, &str)] = &[
     // The text ends too early.
     ("daemon", "[emerg] unexpected end of file, expecting \";\" or \"}\" in conf:1"),
@@ -82,7 +82,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("http { keepalive_disable foo; }", "[emerg] invalid value \"foo\" in conf:1"),
     ("http { output_buffers 0 1k; }", "[emerg] \"output_buffers\" directive invalid value in conf:1"),
     ("http { output_buffers 1 x; }", "[emerg] \"output_buffers\" directive invalid value in conf:1"),
-    // `include` itself.
+    // Errors of `include` itself.
     ("include;", "[emerg] invalid number of arguments in \"include\" directive in conf:1"),
     ("include a b;", "[emerg] invalid number of arguments in \"include\" directive in conf:1"),
     ("include a {}", "[emerg] directive \"include\" is not terminated by \";\" in conf:1"),
@@ -92,7 +92,7 @@ const FAULTS: &[(&str, &str)] = &[
         "http { types {\n include /no/such; } }",
         "[emerg] open() \"/no/such\" failed (2: No such file or directory) in conf:2",
     ),
-    // The first problem in reading order is told, whatever is found first here.
+    // The first problem in reading order is reported, whichever is found first here.
     ("http { server { foo; } bar; }", "[emerg] unknown directive \"foo\" in conf:1"),
     (
         "http {\n sendfile x;\n }}",
@@ -110,7 +110,7 @@ fn faults_are_told_in_nginx_words() {
     }
 }
 
-/// Words at nginx's limit of 4096 bytes: text and the end of nginx's line.
+/// Words at nginx's limit of 4096 bytes: the text and the end of nginx's line.
 fn long_words() -> Vec<(String, String)> {
     let a = |count: usize| "a".repeat(count);
     let unknown = |name: &str, line: u32| format!("[emerg] unknown directive \"{name}\" in conf:{line}");
@@ -137,7 +137,7 @@ fn words_are_bounded_as_in_nginx() {
     }
 }
 
-/// Runs `nginx -t`; the first problem's line with `conf` for the file's name.
+/// Runs `nginx -t`; returns the first problem's line with `conf` for the file's name.
 fn nginx(folder: &Path, text: &[u8]) -> Option<String> {
     let path = folder.join("nginx.conf");
     std::fs::write(&path, text).expect("the test's folder is writable");

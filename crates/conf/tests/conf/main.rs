@@ -1,4 +1,4 @@
-//! The whole way from text to settings, with a small set of directives that nginx has too.
+//! Tests of all steps from text to settings, with a small set of directives that nginx has too.
 
 mod corpus;
 mod diagnostics;

@@ -1,4 +1,4 @@
-//! Bytes that nobody wrote: the parser answers, it does not panic.
+//! Tests with random bytes: the parser returns a result and does not panic.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::corpus;
 use crate::support::{apply, parse_text};
 
-/// Parses, applies and prints; the result only has to be one.
+/// Parses, applies and prints a text; any result is accepted.
 fn survive(text: &[u8]) {
     let tree = parse_text(text);
     for warning in &tree.warnings {
@@ -22,7 +22,7 @@ fn survive(text: &[u8]) {
     }
 }
 
-/// Pieces that mean something to the parser.
+/// Pieces that have a meaning for the parser.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::sample::select(vec![

@@ -1,4 +1,4 @@
-//! The tables' own check, and the reference printed from them.
+//! Tests of the tables' own check, and of the reference that is printed from them.
 
 use crate::support::registry;
 use freerun_conf::*;

@@ -1,4 +1,4 @@
-//! Tree to settings: merging, sharing, sets, defaults.
+//! Tests from tree to settings: merging, sharing, sets, defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,6 +191,6 @@ fn three_thousand_servers_stay_small() {
     let built = built(&text);
     assert_eq!(built.len(), 2 + 2 * 3_000);
     let http = at(&built, "/http").share::<RewriteSettings>();
-    // One for `main`'s own set, all others shared: the default in the set, and this handle.
+    // One reference is in `main`'s own set, and all others are shared: the default in the set, and this handle.
     assert!(Arc::strong_count(&http) >= 3_000);
 }

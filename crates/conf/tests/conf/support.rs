@@ -1,4 +1,4 @@
-//! Files in memory, a small registry, and a builder that walks every block.
+//! Helpers: files in memory, a small registry, and a builder that walks every block.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ impl Loader for Memory {
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<String>> {
         let Some((front, back)) = pattern.split_once('*') else { return Ok(Vec::new()) };
         let fits = |path: &&String| path.starts_with(front) && path.ends_with(back);
-        // Not sorted: the parser has to do that.
+        // The paths are not sorted: the parser has to do that.
         Ok(self.0.keys().rev().filter(fits).cloned().collect())
     }
 }
@@ -203,7 +203,7 @@ pub fn registry() -> Registry {
     Registry::new(&groups, STRUCTURE).expect("the tables fit together")
 }
 
-/// Settings of every block: its name and arguments, in reading order.
+/// The settings of every block, with its name and arguments, in reading order.
 pub type Built = Vec<(String, SettingsSet)>;
 
 fn walk(
@@ -229,7 +229,7 @@ fn walk(
     Ok(())
 }
 
-/// Applies a tree; the settings by path (`/http/server`), or the problems.
+/// Applies a tree; returns the settings by path (`/http/server`), or the problems.
 pub fn apply(tree: &Tree) -> (Result<Built, Diagnostics>, Cx) {
     let registry = registry();
     let mut cx = Cx::new(tree.sources.clone());
@@ -249,7 +249,7 @@ pub fn built(text: &str) -> Built {
     }
 }
 
-/// nginx's line for a faulty text, without the level and with the bare file name.
+/// nginx's line for an invalid text, without the level and with the bare file name.
 pub fn fault(text: &[u8]) -> String {
     let tree = parse_text(text);
     match apply(&tree).0 {

@@ -1,4 +1,4 @@
-//! Text to tree: words, places, includes, bounds.
+//! Tests from text to tree: words, places, includes, bounds.
 
 use crate::support::{MAIN, Memory, parse_text};
 use freerun_conf::*;
@@ -41,7 +41,7 @@ fn words_have_places() {
     assert_eq!(http.close, Place { file: 0, line: 5, column: 4, width: 1 });
     let names = &http.children()[0];
     assert_eq!(names.name.place, Place { file: 0, line: 3, column: 2, width: 11 });
-    // A word over two lines is cut at the first one's end.
+    // A word over two lines is cut at the end of the first line.
     assert_eq!(names.args[0].place, Place { file: 0, line: 3, column: 15, width: 2 });
     assert!(names.args[0].quoted);
     assert_eq!(names.args[1].place, Place { file: 0, line: 4, column: 5, width: 2 });

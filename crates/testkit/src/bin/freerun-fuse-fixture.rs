@@ -45,7 +45,7 @@ fn run(mountpoint: PathBuf, direct: bool, commands: &[String]) -> Result<(), Box
                 return;
             }
         }
-        // A receiver that is gone has ended already.
+        // If the receiver is gone, the program has ended already.
         let _ = events.send(None);
     });
     while let Ok(Some(line)) = incoming.recv() {

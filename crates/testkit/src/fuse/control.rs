@@ -1,4 +1,4 @@
-//! What the fixture's file system does wrong, and when: rules that can change while it is mounted.
+//! The faults of the fixture's file system: rules that can change while it is mounted.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub enum Op {
     Rename,
     /// A name is removed.
     Unlink,
-    /// What was written is made sure of.
+    /// Written bytes are synced.
     Sync,
 }
 
@@ -43,14 +43,14 @@ impl Op {
     ];
 }
 
-/// What happens to an operation that a rule matches.
+/// The effect of a rule on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is answered after this time.
+    /// The operation is answered after this time.
     Delay(Duration),
-    /// It is answered when the rule is removed.
+    /// The operation is answered when the rule is removed.
     Hang,
-    /// It fails with EIO.
+    /// The operation fails with EIO.
     Fail,
 }
 
@@ -71,7 +71,7 @@ struct State {
 }
 
 impl State {
-    /// The rule for an operation: the last one given wins.
+    /// The rule for an operation: the last matching one counts.
     fn find(&self, op: Op, path: &str) -> Option<Action> {
         self.rules.iter().rev().find(|rule| rule.op == op && path.starts_with(&rule.prefix)).map(|rule| rule.action)
     }
@@ -92,7 +92,7 @@ impl Control {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on `op` on paths that start with `prefix` (`""`: all; the mount's root is `""`) is treated so.
+    /// Sets a rule from now on for `op` on paths that start with `prefix` (`""`: all; the mount's root is `""`).
     pub fn rule(&self, op: Op, action: Action, prefix: &str) {
         self.state().rules.push(Rule { op, action, prefix: prefix.to_owned() });
     }
@@ -102,22 +102,22 @@ impl Control {
         self.rule(op, Action::Delay(time), prefix);
     }
 
-    /// Shorthand for a [`rule`](Self::rule) with [`Action::Hang`]; [`clear`](Self::clear) lets go.
+    /// Shorthand for a [`rule`](Self::rule) with [`Action::Hang`]; [`clear`](Self::clear) releases the operations.
     pub fn hang(&self, op: Op, prefix: &str) {
         self.rule(op, Action::Hang, prefix);
     }
 
-    /// Reads of bytes at or after `offset` of files below `prefix` fail with EIO.
+    /// Makes reads of bytes at or after `offset` of files below `prefix` fail with EIO.
     pub fn fail_after(&self, offset: u64, prefix: &str) {
         self.state().fail_after.push((prefix.to_owned(), offset));
     }
 
-    /// How long the kernel may keep names and attributes; zero, the default, makes every use ask again.
+    /// Sets how long the kernel may keep names and attributes; with zero, the default, every use asks again.
     pub fn set_ttl(&self, ttl: Duration) {
         self.state().ttl = ttl;
     }
 
-    /// Removes all rules; what waits is answered at once.
+    /// Removes all rules; waiting operations are answered at once.
     pub fn clear(&self) {
         let mut state = self.state();
         state.rules.clear();
@@ -125,12 +125,12 @@ impl Control {
         self.shared.1.notify_all();
     }
 
-    /// How many operations are held up at the moment.
+    /// The number of operations that are held up at the moment.
     pub fn waiting(&self) -> usize {
         self.state().waiting
     }
 
-    /// How many operations of this kind have come so far.
+    /// The number of operations of this kind so far.
     pub fn count(&self, op: Op) -> u64 {
         self.state().counts[op as usize]
     }
@@ -150,7 +150,7 @@ impl Control {
         self.state().fail_after.iter().filter(|(prefix, _)| path.starts_with(prefix)).map(|(_, at)| *at).min()
     }
 
-    /// Waits as the rules say.
+    /// Waits as the rules demand.
     pub(super) fn hold(&self, op: Op, path: &str) -> Result<(), Failed> {
         let start = Instant::now();
         let mut state = self.state();
@@ -170,10 +170,7 @@ impl Control {
         }
     }
 
-    /// Executes a command in words, as the fixture's binary takes them; the answer is a line to print.
-    ///
-    /// `delay OP MS [PREFIX]`, `hang OP [PREFIX]`, `fail OP [PREFIX]`, `eio-after BYTES [PREFIX]`, `ttl MS`, `clear`, `stats`,
-    /// with OP one of `lookup getattr open read readdir create write rename unlink sync`. `None`: not a command of this table.
+    /// Executes a command, given as words, for the fixture's binary; the answer is a line to print.
     pub fn command(&self, words: &[&str]) -> Option<Result<String, String>> {
         let done = Ok("ok".to_owned());
         let op = |name: &str| {

@@ -1,4 +1,4 @@
-//! A file system that can be written to, whose slowness, hangs and errors a test decides: its files are those of another folder.
+//! A writable file system whose slowness, hangs and errors a test controls: its files are those of another folder.
 
 use super::control::{Control, Failed, Op};
 use crate::Error;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// A mounted mirror of a folder. Dropping it lets everything go that waits, and unmounts.
+/// A mounted mirror of a folder. Dropping it releases all waiting operations, and unmounts it.
 #[derive(Debug)]
 pub struct Mirror {
     mountpoint: PathBuf,
@@ -29,7 +29,7 @@ impl Mirror {
     /// Mounts the contents of one existing folder on another one, writable by every user.
     ///
     /// # Errors
-    /// What `mount(2)` says: usually EPERM without CAP_SYS_ADMIN, or no `/dev/fuse`.
+    /// The error of `mount(2)`: usually EPERM without CAP_SYS_ADMIN, or no `/dev/fuse`.
     pub fn mount(of: &Path, mountpoint: &Path) -> Result<Mirror, Error> {
         let control = Control::default();
         let mut config = Config::default();
@@ -59,10 +59,10 @@ impl Drop for Mirror {
 
 const ROOT: u64 = 1;
 
-/// What the kernel knows files by.
+/// The inode numbers by which the kernel knows files.
 #[derive(Debug)]
 struct Table {
-    /// Below the root, by inode number.
+    /// Paths below the root, by inode number.
     paths: HashMap<u64, PathBuf>,
     open: HashMap<u64, (u64, Arc<File>)>,
     next: u64,
@@ -96,7 +96,7 @@ impl Mounted {
         self.root.join(path)
     }
 
-    /// What a file is like now, by its name or as it is open.
+    /// The present attributes of a file, by its name or its open descriptor.
     fn attr(&self, ino: u64) -> io::Result<FileAttr> {
         let path = self.table().paths.get(&ino).cloned();
         let by_name = path.and_then(|path| fs::symlink_metadata(self.real(&path)).ok());
@@ -110,7 +110,7 @@ impl Mounted {
         Ok(attr(ino, &meta))
     }
 
-    /// Notes a file by its name.
+    /// Gives a file an inode number, by its name.
     fn learn(&self, path: &Path) -> io::Result<FileAttr> {
         let meta = fs::symlink_metadata(self.real(path))?;
         let ino = meta.ino();
@@ -131,7 +131,7 @@ impl Mounted {
         found.ok_or_else(|| io::Error::from_raw_os_error(9))
     }
 
-    /// Does something after what the rules say: here when there is none, else on a thread of its own.
+    /// Runs an operation after the wait that the rules demand: here if there is none, else on a thread of its own.
     fn held<T>(
         &self,
         op: Op,
@@ -173,7 +173,7 @@ fn attr(ino: u64, meta: &Metadata) -> FileAttr {
     }
 }
 
-/// Every use asks again.
+/// Zero: every use asks again.
 const TTL: Duration = Duration::ZERO;
 
 fn empty(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send {
@@ -411,7 +411,7 @@ impl Filesystem for Mounted {
                 let kind = if folder { FileType::Directory } else { FileType::RegularFile };
                 all.push((std::os::unix::fs::DirEntryExt::ino(&entry), kind, entry.file_name()));
             }
-            // In one order, however often it is asked.
+            // The order is the same each time.
             all.sort_by(|one, other| one.2.cmp(&other.2));
             Ok(all)
         };
@@ -446,7 +446,7 @@ impl Filesystem for Mounted {
     }
 
     fn init(&mut self, _req: &Request, config: &mut fuser::KernelConfig) -> io::Result<()> {
-        // See the other fixture.
+        // See the other fixture for the reason.
         let _ = config.set_max_background(1024);
         Ok(())
     }
@@ -491,7 +491,7 @@ mod tests {
         mirror.control().hang(Op::Create, "");
         let stuck = std::thread::spawn(move || File::create(at.join("a/stuck")).is_ok());
         eventually("it hangs", || mirror.control().waiting() == 1);
-        // Only in the folder where it is.
+        // The file is only in the folder that it was made in.
         assert_eq!(fs::read_dir(dir.path().join("at")).expect("listing").count(), 2);
         mirror.control().clear();
         assert!(stuck.join().expect("the thread"));

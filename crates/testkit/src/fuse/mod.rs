@@ -1,4 +1,4 @@
-//! A file system whose slowness, hangs and errors a test decides: FUSE, served by this process.
+//! A file system whose slowness, hangs and errors a test controls: FUSE, served by this process.
 
 mod control;
 mod mirror;
@@ -14,7 +14,7 @@ use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::mount::{UnmountFlags, unmount};
 use std::path::{Path, PathBuf};
 
-/// A mounted fixture. Dropping it lets everything go that waits, and unmounts.
+/// A mounted fixture. Dropping it releases all waiting operations, and unmounts it.
 #[derive(Debug)]
 pub struct Fixture {
     mountpoint: PathBuf,
@@ -26,14 +26,14 @@ pub struct Fixture {
 impl Fixture {
     /// Mounts an empty tree on an existing folder, readable by every user.
     ///
-    /// A dead mount that an earlier process left there is taken away first.
+    /// A dead mount that an earlier process left there is unmounted first.
     ///
     /// # Errors
-    /// What `mount(2)` says: usually EPERM without CAP_SYS_ADMIN, or no `/dev/fuse`.
+    /// The error of `mount(2)`: usually EPERM without CAP_SYS_ADMIN, or no `/dev/fuse`.
     pub fn mount(mountpoint: &Path, direct: bool) -> Result<Fixture, Error> {
         let failed = |source| Error::Fuse { path: mountpoint.to_owned(), source };
         if mountpoint.metadata().is_err() {
-            // ENOTCONN: the server of this mount is gone. Anything else shows itself in the mount below.
+            // ENOTCONN: the server of this mount is gone. Other errors show in the mount below.
             let _ = unmount(mountpoint, UnmountFlags::DETACH);
         }
         let (control, tree) = (Control::default(), Tree::default());
@@ -45,7 +45,7 @@ impl Fixture {
         Ok(Fixture { mountpoint: mountpoint.to_owned(), control, tree, session: Some(session) })
     }
 
-    /// Where it is mounted.
+    /// The path at which it is mounted.
     pub fn path(&self) -> &Path {
         &self.mountpoint
     }
@@ -60,10 +60,10 @@ impl Fixture {
         &self.tree
     }
 
-    /// Adds a file of `size` patterned bytes; [`content`](Self::content) tells which.
+    /// Adds a file of `size` patterned bytes; [`content`](Self::content) returns them.
     ///
     /// # Panics
-    /// When the path is not a relative one.
+    /// The path is not a relative one.
     pub fn file(&self, path: &str, size: u64) -> &Self {
         if let Err(why) = self.tree.file(path, size) {
             panic!("fixture: {why}");
@@ -71,16 +71,16 @@ impl Fixture {
         self
     }
 
-    /// The bytes a file added with [`file`](Self::file) has at `offset`.
+    /// The bytes at `offset` of a file that was added with [`file`](Self::file).
     pub fn content(path: &str, offset: u64, length: usize) -> Vec<u8> {
         pattern::bytes(pattern::seed(path), offset, length)
     }
 
-    /// Executes one command line: those of [`Control::command`], and `file PATH SIZE`, `files PREFIX COUNT SIZE` (names PREFIX0,
-    /// PREFIX1, …), `shrink PATH AVAILABLE`.
+    /// Executes one command line: those of [`Control::command`], and `file PATH SIZE`, `files PREFIX COUNT SIZE` (names
+    /// PREFIX0, PREFIX1, …), `shrink PATH AVAILABLE`.
     ///
     /// # Errors
-    /// What is wrong with the command.
+    /// The error in the command.
     pub fn command(&self, line: &str) -> Result<String, String> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         if let Some(answer) = self.control.command(&words) {
@@ -102,7 +102,7 @@ impl Fixture {
     }
 }
 
-/// Most files one `files` command makes.
+/// The most files that one `files` command makes.
 const MAX_FILES: u64 = 1_000_000;
 
 impl Drop for Fixture {

@@ -1,4 +1,4 @@
-//! Content that can be checked without keeping a copy: every byte follows from the file's path and its offset.
+//! Content that can be checked without keeping a copy: every byte is a function of the file's path and its offset.
 
 /// A seed for [`fill`] from a file's path (FNV-1a), so that two files of one size differ.
 pub fn seed(path: &str) -> u64 {
@@ -27,7 +27,7 @@ pub fn bytes(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     buffer
 }
 
-/// splitmix64's finalizer: neighbouring words have nothing in common, so a page served from a wrong place is noticed.
+/// splitmix64's finalizer: neighbouring words are unrelated, so a page from a wrong place is noticed.
 fn mix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

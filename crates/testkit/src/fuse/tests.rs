@@ -1,4 +1,5 @@
-//! The fixture itself, through a real mount. Needs the right to mount; says so and passes where there is none.
+//! Tests of the fixture itself, through a real mount. They need the permission to mount, and pass with a message
+//! without it.
 
 use super::*;
 use crate::{TempDir, require};

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug)]
 struct Entry {
     path: String,
-    /// `None`: a folder.
+    /// The file; `None` for a folder.
     file: Option<File>,
     parent: usize,
 }
@@ -23,12 +23,12 @@ struct Entry {
 #[derive(Clone, Debug)]
 struct File {
     seed: u64,
-    /// What `stat` says.
+    /// The size that `stat` reports.
     size: u64,
-    /// How much there is to read; less than `size` for a file that was cut while nobody looked.
+    /// The number of readable bytes; less than `size` for a file that was cut off without notice.
     available: u64,
     mtime: SystemTime,
-    /// What was written, whatever the offset; it cannot be read through the mount.
+    /// The bytes that were written, whatever their offset; they cannot be read through the mount.
     written: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ struct Table {
     by_path: HashMap<String, usize>,
 }
 
-/// Most bytes one file can have, so that a typing error is noticed.
+/// The most bytes of a file, so that a typing error is noticed.
 const MAX_SIZE: u64 = 1 << 40;
 
 impl Default for Tree {
@@ -72,7 +72,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Cuts what can be read of a file to `available` bytes while `stat` goes on telling its old size.
+    /// Limits the readable bytes of a file to `available` while `stat` keeps reporting its old size.
     pub fn shrink(&self, path: &str, available: u64) -> Result<(), String> {
         let mut table = self.shared.write().unwrap_or_else(PoisonError::into_inner);
         let at = *table.by_path.get(path).ok_or_else(|| format!("no file \"{path}\""))?;
@@ -83,7 +83,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What has been appended to a file.
+    /// The bytes that have been appended to a file.
     pub fn written(&self, path: &str) -> Vec<u8> {
         let table = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         let file = table.by_path.get(path).and_then(|at| table.entries[*at].file.as_ref());
@@ -130,7 +130,7 @@ impl Tree {
 }
 
 impl Table {
-    /// The index of a path, made as a folder when it is new.
+    /// The index of a path, which is made as a folder if it is new.
     fn place(&mut self, path: &str) -> Result<usize, String> {
         let mut parent = 0;
         let mut known = String::new();
@@ -188,13 +188,13 @@ impl Entry {
 pub(super) struct Mounted {
     pub(super) tree: Tree,
     pub(super) control: Control,
-    /// Whether the page cache is left out, as a network file system does that wants every read to reach it.
+    /// Whether reads bypass the page cache, as in a network file system that wants every read to reach it.
     pub(super) direct: bool,
 }
 
 impl Mounted {
-    /// Runs `reply` after what the rules say: here when there is none, else on a thread of its own, because the session's one
-    /// thread must go on with the other operations.
+    /// Runs `reply` after the wait that the rules demand: here if there is none, else on a thread of its own, because
+    /// the session's one thread must go on with the other operations.
     fn held(&self, op: Op, path: &str, reply: impl FnOnce(Result<(), Failed>) + Send + 'static) {
         if !self.control.begin(op, path) {
             return reply(Ok(()));
@@ -260,13 +260,14 @@ impl Filesystem for Mounted {
         let (tree, control) = (self.tree.clone(), self.control.clone());
         self.held(Op::Read, &path.clone(), move |held| {
             let fails_at = control.fails_at(&path).unwrap_or(u64::MAX);
-            // The file is looked at after the wait: it may have been cut meanwhile.
+            // The file's length is read after the wait: it may have been cut meanwhile.
             let file = tree.entry(ino).and_then(|(_, entry)| entry.file);
             let (Ok(()), Some(file)) = (held, file) else {
                 return reply.error(Errno::EIO);
             };
             let end = file.available.min(offset.saturating_add(u64::from(size)));
-            // All of it fails, as a short answer would tell the kernel that the file ends there. It asks again in smaller pieces.
+            // The whole read fails, since a short answer would tell the kernel that the file ends there. It asks again
+            // in smaller pieces.
             if end > fails_at {
                 return reply.error(Errno::EIO);
             }
@@ -320,8 +321,8 @@ impl Filesystem for Mounted {
     }
 
     fn init(&mut self, _req: &Request, config: &mut fuser::KernelConfig) -> std::io::Result<()> {
-        // The kernel holds back readers beyond this number on its own, which would hide what the rules do. A refusal leaves
-        // its default.
+        // The kernel itself holds back readers beyond this number, which would hide the effect of the rules. If it
+        // refuses the value, its default stays.
         let _ = config.set_max_background(1024);
         let _ = config.set_time_granularity(Duration::from_nanos(1));
         Ok(())
