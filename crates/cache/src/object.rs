@@ -20,7 +20,7 @@ pub struct Object {
     pub entry: Arc<Entry>,
     /// The status, the fields, and the other values of the stored head.
     pub head: Arc<Head>,
-    /// Its body.
+    /// The object's body.
     pub body: ObjectBody,
     /// A value that was made of the head for clients.
     pub made: Made,
@@ -65,7 +65,7 @@ pub enum ObjectBody {
         file: Arc<OpenFile>,
         /// Where the body begins.
         offset: u64,
-        /// Its length.
+        /// The length of the body in bytes.
         len: u64,
     },
 }

@@ -55,7 +55,7 @@ impl Purge {
 /// Why a purge is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PurgeRefused {
-    /// Its text is longer than [`MAX_TEXT`].
+    /// The text of the purge is longer than [`MAX_TEXT`].
     #[error("the text of the purge is too long")]
     TooLong,
 }

@@ -71,13 +71,13 @@ impl Shape {
 /// How a directive compares with nginx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fidelity {
-    /// It behaves as nginx documents it.
+    /// The directive behaves as nginx documents it.
     Same,
-    /// It works, with this difference.
+    /// The directive works, with this difference.
     Differs(&'static str),
-    /// It is accepted and checked, but has no effect, for this reason.
+    /// The directive is accepted and checked, but has no effect, for this reason.
     NoEffect(&'static str),
-    /// nginx does not have it.
+    /// nginx does not have the directive.
     Own,
 }
 
@@ -88,7 +88,7 @@ pub struct Directive {
     pub name: &'static str,
     /// The contexts in which it may be written.
     pub contexts: Contexts,
-    /// Its arguments and block.
+    /// The arguments and the block of the directive.
     pub shape: Shape,
     /// The text of the default value, which is parsed like the arguments of a written directive.
     pub default: Option<&'static str>,

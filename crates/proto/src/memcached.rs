@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((value.to_come(), Value::new(u64::MAX).to_come()), (9, u64::MAX));
     }
 
-    /// The value's bytes and what was left over, with the input in pieces of `step` bytes.
+    /// The bytes of the value and the number of bytes left over, with the input in pieces of `step` bytes.
     fn read(length: u64, bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), ReplyError> {
         let mut value = Value::new(length);
         let (mut data, mut before) = (Vec::new(), 0);

@@ -31,7 +31,7 @@ pub(crate) struct Woken {
     pub(crate) index: u32,
 }
 
-/// The mailbox of a loop. It outlives the loop if a thread may still wake one of its tasks.
+/// The mailbox of a loop. The mailbox outlives the loop if a thread may still wake one of its tasks.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     /// The number of the loop, from 1.

@@ -35,7 +35,7 @@ pub struct Follower {
     until: u64,
     aio: Aio,
     client: u64,
-    /// It has asked for bytes, so it is counted as a follower.
+    /// The follower has asked for bytes, so it is counted.
     counted: bool,
 }
 

@@ -11,16 +11,17 @@ use super::table::{Fill, Fills, MAX_FILLS};
 use crate::index::Entry;
 use crate::key::Key;
 
-/// What a request for an absent object does.
+/// The way in which a request for an absent object continues.
 #[derive(Debug)]
 pub enum Lead {
-    /// It asks the origin and gives the bytes of the response to the fill.
+    /// The request asks the origin and gives the bytes of the response to the fill.
     Leader(Filling),
     /// Another request leads the fill; this one follows it.
     Follow(Arc<Fill>),
     /// The object has changed since it was looked up: look again.
     Changed,
-    /// It asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], or the cache has not been started.
+    /// The request asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], or the cache has not been
+    /// started.
     Alone,
 }
 

@@ -27,7 +27,7 @@ pub const LINGER: Duration = Duration::from_secs(5);
 pub const WINDOW: u64 = 1 << 20;
 /// How much of a body is kept in memory when all fills together hold more than [`WINDOWS`], in bytes.
 pub const SMALL_WINDOW: u64 = 128 << 10;
-/// What all fills together may have in memory before their windows become small, in bytes.
+/// The bytes that all fills together may have in memory before their windows become small.
 pub const WINDOWS: u64 = 256 << 20;
 /// How many bytes are written at a time, unless there is a reason to write less.
 pub const WRITE: usize = 256 << 10;
@@ -59,11 +59,11 @@ pub(super) enum Storing {
     /// This is not decided yet.
     #[default]
     Undecided,
-    /// It is being written.
+    /// The object is being written.
     Yes,
-    /// It is not written, or no longer.
+    /// The object is not written, or no longer.
     No,
-    /// It is written and its file has its name.
+    /// The object is written and its file has its name.
     Done,
 }
 

@@ -86,7 +86,7 @@ impl State {
 /// Why an object leaves the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
-    /// Its key, the key's text, or one of its tags was purged.
+    /// The object's key, the key's text, or one of its tags was purged.
     Purged,
     /// The file is missing, or not what the index says.
     Damaged,
@@ -94,7 +94,7 @@ pub enum Leave {
     Invalidated,
 }
 
-/// A change that the cache's thread is told through the queue.
+/// A change that the cache's thread is notified of through the queue.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// An object is new; the one whose place it took is gone.
@@ -120,7 +120,7 @@ pub(crate) enum Load {
     Done,
     /// The index already has an entry of its key.
     Exists,
-    /// Its key was purged, or there is no room: its file is removed.
+    /// The key of the entry was purged, or there is no room: its file is removed.
     Refused,
 }
 

@@ -6,9 +6,9 @@ use super::control::{MaxStale, RequestControl};
 /// The way in which a stored response is used for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// It is used.
+    /// The response is used.
     Fresh,
-    /// It is stale, and used, because the client accepts that (`max-stale`).
+    /// The response is stale, and used, because the client accepts that (`max-stale`).
     Stale,
     /// The upstream is asked first.
     Validate,

@@ -116,7 +116,7 @@ pub fn look_through(path: &CStr) -> Result<Meta, FileError> {
 /// Makes a folder.
 ///
 /// # Errors
-/// What `mkdir(2)` answers.
+/// The error of `mkdir(2)`.
 pub fn make_folder(path: &CStr, mode: u32) -> Result<(), FileError> {
     rustix::fs::mkdir(path, Mode::from_raw_mode(mode)).map_err(failed("mkdir()"))
 }

@@ -22,7 +22,7 @@ const NAMED_REPORT: Duration = Duration::from_secs(1);
 pub(super) struct Job {
     file: LogFile,
     chunks: VecDeque<Bytes>,
-    /// Its last write failed.
+    /// The last write of the log failed.
     retried: bool,
     /// How many bytes more the log may write before the next log gets its turn.
     budget: usize,

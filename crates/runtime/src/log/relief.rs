@@ -39,9 +39,9 @@ struct Inner<L> {
 enum Standby {
     /// There is no such thread.
     Missing,
-    /// It sleeps until the load is laid down.
+    /// The thread sleeps until the load is laid down.
     Asleep(Thread),
-    /// It looks again after a while.
+    /// The thread looks again after a while.
     Awake,
 }
 

@@ -182,7 +182,7 @@ impl Mount {
         &self.fs_type
     }
 
-    /// What kind of file system it is.
+    /// The class of the file system.
     pub fn class(&self) -> Class {
         self.class
     }

@@ -122,7 +122,7 @@ impl Socket {
         freerun_sys::receive::receive(&*self.fd, buffer, most)
     }
 
-    /// Reads like [`Socket::try_read`], if there is something to read as far as the loop's events have told. `None`:
+    /// Reads like [`Socket::try_read`], if there is something to read by the loop's latest events. `None`:
     /// call [`Socket::read`]. It costs less than that, for a caller that does not have to be woken.
     pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
         let room = buffer.capacity() - buffer.len();

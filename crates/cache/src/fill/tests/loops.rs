@@ -17,8 +17,8 @@ impl Random {
     }
 }
 
-/// Followers on several loops, each at its own pace, some of a part, some that leave; an origin that may break off and a disk
-/// that may fail: each gets exactly the bytes, or an error, and what is stored is whole.
+/// Followers on several loops, each at its own pace, some of a part, some that leave; an origin that may break off and
+/// a disk that may fail: each gets exactly the bytes, or an error, and a stored object is whole.
 #[test]
 fn many_loops_and_any_order_of_events() {
     const LOOPS: u64 = 3;

@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The lifetime that the response states: RFC 9111 section 4.2.1.
+    /// The lifetime that the response states, if it states one: RFC 9111 section 4.2.1.
     fn explicit(&self, now: u64) -> Option<Time> {
         if self.control.s_maxage != Time::Absent {
             return Some(self.control.s_maxage);
