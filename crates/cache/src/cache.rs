@@ -107,6 +107,9 @@ impl Cache {
     /// Takes over the present configuration. The first call also starts the cache's thread and waits a moment for the
     /// index, so it is for a control thread, not for a loop. The folder and its levels identify a cache: they do not
     /// change.
+    ///
+    /// # Errors
+    /// The thread could not be made.
     pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
         self.store.index.space.set_limits(config.max_size, config.max_entries());
         self.store.memory.resize(config.memory);

@@ -102,7 +102,7 @@ impl FileError {
         self.errno().is_some_and(|errno| PEER.iter().any(|peer| peer.raw_os_error() == errno))
     }
 
-    /// Whether the disk is full.
+    /// Whether there is no room on the disk for the bytes that were to be written.
     pub fn is_full_disk(&self) -> bool {
         self.errno().is_some_and(|errno| [Errno::NOSPC, Errno::DQUOT].iter().any(|full| full.raw_os_error() == errno))
     }
