@@ -24,6 +24,7 @@ pub mod response;
 pub mod scgi;
 mod span;
 pub mod status;
+pub mod tls;
 pub mod uri;
 pub mod uwsgi;
 

@@ -1,0 +1,188 @@
+//! The record layer before anything is encrypted (RFC 8446 section 5.1), and the one message that is read from it.
+
+use std::ops::ControlFlow;
+
+use super::HelloError;
+use crate::Span;
+
+/// The type of records with messages of the handshake.
+pub(super) const HANDSHAKE: u8 = 22;
+/// What is set in the first byte of a hello of SSLv2, which begins with its length.
+pub(super) const SSLV2_BIT: u8 = 0x80;
+/// The type of the message ClientHello; hellos of SSLv2 have the same one.
+pub(super) const CLIENT_HELLO: u8 = 1;
+/// What a record begins with: type, version, length.
+pub(super) const RECORD_HEAD: usize = 5;
+/// What a message begins with: type, and length in three bytes (RFC 8446 section 4).
+pub(super) const MESSAGE_HEAD: usize = 4;
+
+/// The most bytes in a record that is not encrypted.
+pub const MAX_RECORD: usize = 1 << 14;
+/// The longest ClientHello that is taken, its head included. OpenSSL takes eight times as much, and nobody sends it: with
+/// a key share of a post-quantum group it has less than 2 KiB.
+pub const MAX_CLIENT_HELLO: usize = MESSAGE_HEAD + MAX_RECORD;
+/// The most bytes of a connection in which a ClientHello has to be whole, however it is cut into records: the largest one
+/// and heads for records of six bytes or more.
+pub const MAX_INPUT: usize = 2 * MAX_RECORD;
+/// The most records in a row that may be empty; OpenSSL's. (RFC 8446 forbids to send even one.)
+pub const MAX_EMPTY_RECORDS: u8 = 32;
+
+/// A message that has come in one or several records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawMessage {
+    /// Where it ends in the input.
+    pub input_len: u32,
+    place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// In one record, as nearly always.
+    Input(Span),
+    /// It came in several records, and is put together here.
+    Joined(Box<[u8]>),
+}
+
+impl RawMessage {
+    /// The message with its head; `input` is that which it was read from.
+    pub fn bytes<'m>(&'m self, input: &'m [u8]) -> &'m [u8] {
+        match &self.place {
+            Place::Input(span) => span.of(input),
+            Place::Joined(bytes) => bytes,
+        }
+    }
+
+    /// Where the message is in the input, if it came in one record.
+    pub fn span(&self) -> Option<Span> {
+        match self.place {
+            Place::Input(span) => Some(span),
+            Place::Joined(_) => None,
+        }
+    }
+}
+
+/// Finds the ClientHello in the records of a connection.
+#[derive(Debug, Default)]
+pub struct MessageReader {
+    /// Where the next record begins in the input.
+    next: usize,
+    /// How many bytes of the message stand in the records before.
+    before: usize,
+    /// The type and the length of the message, as far as they are known; the length includes them.
+    head: [u8; MESSAGE_HEAD],
+    /// How many records in a row were empty.
+    empty: u8,
+}
+
+/// A record, as much of it as is there.
+struct Record<'i> {
+    payload: &'i [u8],
+    /// The length that its head says.
+    len: usize,
+}
+
+impl MessageReader {
+    /// A reader for a connection that has sent nothing yet.
+    pub fn new() -> MessageReader {
+        MessageReader::default()
+    }
+
+    /// Reads on in `input`, all bytes of the connection so far. `None`: more are needed.
+    ///
+    /// # Errors
+    /// Those of [`HelloError`] that concern records, the type of the message or its length.
+    pub fn advance(&mut self, input: &[u8]) -> Result<Option<RawMessage>, HelloError> {
+        while let Some(record) = self.record(input)? {
+            match self.take(&record)? {
+                ControlFlow::Break(len) => {
+                    let end = self.next + RECORD_HEAD + (len - self.before);
+                    return Ok(Some(RawMessage { input_len: end as u32, place: self.place(input, end, len) }));
+                }
+                ControlFlow::Continue(()) if record.payload.len() < record.len => break,
+                ControlFlow::Continue(()) => {
+                    self.before += record.len;
+                    self.next += RECORD_HEAD + record.len;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record that begins at `next`, if its head is there.
+    fn record<'i>(&mut self, input: &'i [u8]) -> Result<Option<Record<'i>>, HelloError> {
+        let Some(&[kind, major, minor, high, low]) = input.get(self.next..self.next + RECORD_HEAD) else {
+            return Ok(None);
+        };
+        let is_first = self.next == 0;
+        if is_first && kind & SSLV2_BIT != 0 {
+            // Behind its length of two bytes comes the type of the message.
+            return Err(if minor == CLIENT_HELLO { HelloError::Sslv2 } else { HelloError::NotTls });
+        }
+        if major != 3 {
+            let version = u16::from_be_bytes([major, minor]);
+            return Err(if is_first { HelloError::NotTls } else { HelloError::RecordVersion(version) });
+        }
+        if kind != HANDSHAKE {
+            return Err(HelloError::UnexpectedRecord(kind));
+        }
+        let len = u16::from_be_bytes([high, low]);
+        if usize::from(len) > MAX_RECORD {
+            return Err(HelloError::RecordTooLong(len));
+        }
+        let begin = self.next + RECORD_HEAD;
+        let len = usize::from(len);
+        if begin + len > MAX_INPUT {
+            return Err(HelloError::TooLong);
+        }
+        let end = (begin + len).min(input.len());
+        Ok(Some(Record { payload: &input[begin..end], len }))
+    }
+
+    /// Looks at what a record has of the message's head; the message's length, once it is whole.
+    fn take(&mut self, record: &Record) -> Result<ControlFlow<usize>, HelloError> {
+        if record.len == 0 {
+            self.empty += 1;
+            if self.empty > MAX_EMPTY_RECORDS {
+                return Err(HelloError::EmptyRecords);
+            }
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.empty = 0;
+        let known = self.before + record.payload.len();
+        if self.before < MESSAGE_HEAD {
+            for (to, from) in self.head[self.before..].iter_mut().zip(record.payload) {
+                *to = *from;
+            }
+        }
+        let [kind, len @ ..] = self.head;
+        if known > 0 && kind != CLIENT_HELLO {
+            return Err(HelloError::UnexpectedMessage(kind));
+        }
+        if known < MESSAGE_HEAD {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let len = MESSAGE_HEAD + u32::from_be_bytes([0, len[0], len[1], len[2]]) as usize;
+        if len > MAX_CLIENT_HELLO {
+            return Err(HelloError::TooLong);
+        }
+        Ok(if known < len { ControlFlow::Continue(()) } else { ControlFlow::Break(len) })
+    }
+
+    /// Where the message is that ends at `end` of the input and has `len` bytes.
+    fn place(&self, input: &[u8], end: usize, len: usize) -> Place {
+        if self.before == 0 {
+            return Place::Input(Span::new((end - len) as u32, end as u32));
+        }
+        let mut joined = Vec::with_capacity(len);
+        let mut at = 0;
+        while joined.len() < len {
+            let Some(&[_, _, _, high, low]) = input.get(at..at + RECORD_HEAD) else { break };
+            at += RECORD_HEAD;
+            let part = usize::from(u16::from_be_bytes([high, low])).min(len - joined.len());
+            joined.extend_from_slice(&input[at..at + part]);
+            at += part;
+        }
+        debug_assert_eq!((joined.len(), at), (len, end), "the records that were counted are those that are joined");
+        Place::Joined(joined.into())
+    }
+}
