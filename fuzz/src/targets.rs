@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, upstreams};
+use crate::{caches, hellos, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -344,8 +344,50 @@ pub static CACHE_CONTROL: Target = Target {
     ],
 };
 
+/// Runs [`hellos::client_hello`].
+pub static CLIENT_HELLO: Target = Target {
+    name: "client_hello",
+    body: hellos::client_hello,
+    seeds: recorded_hellos,
+    words: &[
+        b"\x16\x03\x01",
+        b"\x15\x03\x03\0\x02",
+        b"\0\0",
+        b"\0\x01",
+        b"\x01\0\0",
+        b"\xff\xff",
+        b"\0\x10\0\x05\0\x03\x02h2",
+        b"\0\0\0\x08\0\x06\0\0\x03a.b",
+        b"\0\x2b\0\x03\x02\x03\x04",
+        b"\0\x0a\0\x04\0\x02\0\x1d",
+        b"\0\x33\0\x02\0\0",
+        b"\0\x29",
+        b"\0\x2a\0\0",
+        b"\x0a\x0a\0\0",
+    ],
+};
+
+/// What clients sent, as the tests of proto have it, and a hello of SSLv2.
+fn recorded_hellos() -> Vec<Vec<u8>> {
+    let recorded = [
+        include_str!("../../crates/proto/src/tls/samples/openssl.hex"),
+        include_str!("../../crates/proto/src/tls/samples/openssl-tls12.hex"),
+        include_str!("../../crates/proto/src/tls/samples/openssl-four-records.hex"),
+        include_str!("../../crates/proto/src/tls/samples/curl.hex"),
+        include_str!("../../crates/proto/src/tls/samples/go.hex"),
+        include_str!("../../crates/proto/src/tls/samples/node.hex"),
+    ];
+    let mut seeds = owned(&[b"\x01\x80\x2e\x01\x03\x01\0\x15\0\0\0\x10\x01\0\x80\0\0\x2f"]);
+    for (number, hex) in recorded.into_iter().enumerate() {
+        let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        let bytes = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8));
+        seeds.push(std::iter::once(number as u8 * 3).chain(bytes).collect());
+    }
+    seeds
+}
+
 /// Every target.
-pub static ALL: [&Target; 14] = [
+pub static ALL: [&Target; 15] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -360,4 +402,5 @@ pub static ALL: [&Target; 14] = [
     &MEMCACHED,
     &RECORD,
     &CACHE_CONTROL,
+    &CLIENT_HELLO,
 ];
