@@ -45,7 +45,7 @@ pub enum Progress {
     /// More bytes are needed; there are fewer than [`records::MAX_INPUT`] so far.
     NeedMore,
     /// It is whole.
-    Hello(Box<ReceivedHello>),
+    Hello(ReceivedHello),
 }
 
 /// A whole ClientHello, with where its message is.
@@ -87,6 +87,6 @@ impl HelloReader {
     pub fn advance(&mut self, input: &[u8]) -> Result<Progress, HelloError> {
         let Some(raw) = self.records.advance(input)? else { return Ok(Progress::NeedMore) };
         let hello = ClientHello::parse(raw.bytes(input))?;
-        Ok(Progress::Hello(Box::new(ReceivedHello { raw, hello })))
+        Ok(Progress::Hello(ReceivedHello { raw, hello }))
     }
 }

@@ -68,7 +68,7 @@ pub struct MessageReader {
     next: usize,
     /// How many bytes of the message stand in the records before.
     before: usize,
-    /// The type and the length of the message, as far as they are known; the length includes them.
+    /// The head of the message, as far as it has come.
     head: [u8; MESSAGE_HEAD],
     /// How many records in a row were empty.
     empty: u8,
@@ -102,6 +102,10 @@ impl MessageReader {
                 ControlFlow::Continue(()) => {
                     self.before += record.len;
                     self.next += RECORD_HEAD + record.len;
+                    // Not even a record of one byte has room any more.
+                    if self.next + RECORD_HEAD >= MAX_INPUT {
+                        return Err(HelloError::TooLong);
+                    }
                 }
             }
         }
