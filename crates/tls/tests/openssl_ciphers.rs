@@ -224,7 +224,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// How many strings are made up.
-const MADE_UP: usize = 500;
+const MADE_UP: usize = 400;
 
 /// What OpenSSL says of a string: the names of suites, or its error.
 fn openssl(program: &Path, text: &str) -> Result<Vec<String>, String> {

@@ -66,13 +66,15 @@ impl Selector {
             (Some(one), Some(other)) if one != other => return None,
             (one, other) => one.or(other),
         };
+        // OpenSSL forgets the first word's `COMPLEMENTOFDEFAULT` when the second one is the first with a grade.
+        let forgotten = self.grade == 0 && next.grade != 0;
         Some(Selector {
             key_exchange: both(self.key_exchange, next.key_exchange)?,
             authentication: both(self.authentication, next.authentication)?,
             encryption: both(self.encryption, next.encryption)?,
             mac: both(self.mac, next.mac)?,
             grade: u8::try_from(both(self.grade.into(), next.grade.into())?).ok()?,
-            not_default: self.not_default || next.not_default,
+            not_default: next.not_default || (self.not_default && !forgotten),
             since,
             id: next.id,
         })
