@@ -5,6 +5,7 @@
 
 pub mod caches;
 pub mod targets;
+pub mod tls;
 pub mod upstreams;
 
 use std::io;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, upstreams};
+use crate::{caches, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -344,6 +344,45 @@ pub static CACHE_CONTROL: Target = Target {
     ],
 };
 
+/// Runs [`tls::cipher_string`].
+pub static CIPHER_STRING: Target = Target {
+    name: "cipher_string",
+    body: tls::cipher_string,
+    seeds: || {
+        owned(&[
+            b"\x00HIGH:!aNULL:!MD5:@STRENGTH",
+            b"\x00DEFAULT@SECLEVEL=4:-AES:+kRSA+AES128:AES128-SHA",
+            b"\x01ALL:COMPLEMENTOFALL,SUITEB128;kEECDH+ECDSA+AES128 -ALL +ALL",
+            b"\x06TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256",
+            b"\x0aX25519:?P-256/*secp521r1:X448",
+            b"\x1eSessionTicket,-KTLS, +Compression",
+            b"\x12-ALL,TLSv1.2",
+            b"\x2aRSA+SHA256:rsa_pss_rsae_sha256:?x",
+        ])
+    },
+    words: &[
+        b":",
+        b"+",
+        b"-",
+        b"!",
+        b"@STRENGTH",
+        b"@SECLEVEL=",
+        b",",
+        b" ",
+        b"ALL",
+        b"HIGH",
+        b"ECDHE",
+        b"kRSA",
+        b"aNULL",
+        b"AES256",
+        b"AESGCM",
+        b"SHA384",
+        b"DEFAULT",
+        b"COMPLEMENTOFDEFAULT",
+        b"ECDHE-RSA-AES128-GCM-SHA256",
+    ],
+};
+
 /// Every target.
 pub static ALL: [&Target; 14] = [
     &REQUEST_HEAD,
@@ -360,4 +399,5 @@ pub static ALL: [&Target; 14] = [
     &MEMCACHED,
     &RECORD,
     &CACHE_CONTROL,
+    &CIPHER_STRING,
 ];

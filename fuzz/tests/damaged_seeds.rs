@@ -121,6 +121,7 @@ test_each!(
     memcached,
     record,
     cache_control,
+    cipher_string,
 );
 
 /// A target that is in no list would never be run.
