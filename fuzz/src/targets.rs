@@ -384,7 +384,7 @@ pub static CIPHER_STRING: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 14] = [
+pub static ALL: [&Target; 15] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
