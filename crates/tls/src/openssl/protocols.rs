@@ -123,6 +123,9 @@ impl Protocols {
 mod tests {
     use super::*;
 
+    /// The versions and what is said of them, or the refusal.
+    type Expected = Result<(Protocols, &'static [&'static str]), &'static str>;
+
     fn said(words: &str) -> Result<(Protocols, Vec<String>), String> {
         let told = |error: ProtocolsError| error.to_string();
         let (set, mut remarks) = Protocols::parse(words.split_whitespace()).map_err(told)?;
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn words_and_verdicts() {
         let (only_12, only_13) = (Protocols::NONE.with(Protocol::Tls12), Protocols::NONE.with(Protocol::Tls13));
-        let cases: &[(&str, Result<(Protocols, &[&str]), &str>)] = &[
+        let cases: &[(&str, Expected)] = &[
             ("TLSv1.2 TLSv1.3", Ok((Protocols::DEFAULT, &[]))),
             ("TLSv1.2", Ok((only_12, &[]))),
             ("tlsv1.3", Ok((only_13, &[]))),
