@@ -6,6 +6,7 @@
 pub mod caches;
 pub mod hellos;
 pub mod targets;
+pub mod tls;
 pub mod upstreams;
 
 use std::io;

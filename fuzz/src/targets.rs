@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, hellos, upstreams};
+use crate::{caches, hellos, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -386,8 +386,47 @@ fn recorded_hellos() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Runs [`tls::cipher_string`].
+pub static CIPHER_STRING: Target = Target {
+    name: "cipher_string",
+    body: tls::cipher_string,
+    seeds: || {
+        owned(&[
+            b"\x00HIGH:!aNULL:!MD5:@STRENGTH",
+            b"\x00DEFAULT@SECLEVEL=4:-AES:+kRSA+AES128:AES128-SHA",
+            b"\x01ALL:COMPLEMENTOFALL,SUITEB128;kEECDH+ECDSA+AES128 -ALL +ALL",
+            b"\x06TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256",
+            b"\x0aX25519:?P-256/*secp521r1:X448",
+            b"\x1eSessionTicket,-KTLS, +Compression",
+            b"\x12-ALL,TLSv1.2",
+            b"\x2aRSA+SHA256:rsa_pss_rsae_sha256:?x",
+        ])
+    },
+    words: &[
+        b":",
+        b"+",
+        b"-",
+        b"!",
+        b"@STRENGTH",
+        b"@SECLEVEL=",
+        b",",
+        b" ",
+        b"ALL",
+        b"HIGH",
+        b"ECDHE",
+        b"kRSA",
+        b"aNULL",
+        b"AES256",
+        b"AESGCM",
+        b"SHA384",
+        b"DEFAULT",
+        b"COMPLEMENTOFDEFAULT",
+        b"ECDHE-RSA-AES128-GCM-SHA256",
+    ],
+};
+
 /// Every target.
-pub static ALL: [&Target; 15] = [
+pub static ALL: [&Target; 16] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -403,4 +442,5 @@ pub static ALL: [&Target; 15] = [
     &RECORD,
     &CACHE_CONTROL,
     &CLIENT_HELLO,
+    &CIPHER_STRING,
 ];

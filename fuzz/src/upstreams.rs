@@ -1,9 +1,7 @@
 //! What upstreams send, and what is written for them.
 
 use freerun_proto::chunked::Step;
-use freerun_proto::response::{
-    Asked, Framing, HeadKind, MAX_RESPONSE_FIELDS, ResponseHead, ResponseParser,
-};
+use freerun_proto::response::{Asked, Framing, HeadKind, MAX_RESPONSE_FIELDS, ResponseHead, ResponseParser};
 use freerun_proto::{fastcgi, memcached, scgi, uwsgi};
 
 use crate::choice;

@@ -122,6 +122,7 @@ test_each!(
     record,
     cache_control,
     client_hello,
+    cipher_string,
 );
 
 /// A target that is in no list would never be run.
