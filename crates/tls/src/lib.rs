@@ -1,0 +1,7 @@
+//! TLS: bytes in, bytes out; no sockets, and no clock of its own.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`openssl`] | the language of OpenSSL's configuration, which nginx's directives are written in, as values |
+
+pub mod openssl;

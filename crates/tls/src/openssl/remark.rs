@@ -1,0 +1,47 @@
+//! What an administrator is told of a value that is accepted.
+
+/// How loud a remark is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Nothing is lost that matters.
+    Notice,
+    /// Something that was asked for does not happen.
+    Warn,
+}
+
+/// A line for the error log, said when the configuration is loaded. It does not name the directive's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// How loud it is.
+    pub level: Level,
+    /// The line.
+    pub text: String,
+}
+
+impl Remark {
+    pub(super) fn notice(text: String) -> Remark {
+        Remark { level: Level::Notice, text }
+    }
+
+    pub(super) fn warn(text: String) -> Remark {
+        Remark { level: Level::Warn, text }
+    }
+}
+
+/// The line for an administrator whose value is refused: what nginx logs when a function of OpenSSL fails.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+impl Refused {
+    /// `arguments` are those of the function `call` which nginx shows; `cause` is what OpenSSL says, which may be nothing.
+    pub(super) fn call(call: &str, arguments: &[&str], cause: &str) -> Refused {
+        let shown = arguments.iter().map(|argument| format!("\"{argument}\"")).collect::<Vec<_>>().join(", ");
+        let cause = if cause.is_empty() { String::new() } else { format!(" (SSL: {cause})") };
+        Refused(format!("{call}({shown}) failed{cause}"))
+    }
+
+    pub(super) fn ours(text: String) -> Refused {
+        Refused(text)
+    }
+}
