@@ -1,4 +1,4 @@
-//! The system calls that rustix and std lack; the only crate with unsafe code.
+//! The system calls that rustix and std lack, and AWS-LC's certificates; the only crate with unsafe code.
 
 pub mod cachestat;
 pub mod crypt;
@@ -13,3 +13,4 @@ pub mod signals;
 pub mod socket;
 pub mod switches;
 pub mod time;
+pub mod x509;

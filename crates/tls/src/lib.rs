@@ -2,6 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`load`] | certificates and private keys, as a configuration names them |
 //! | [`openssl`] | the language of OpenSSL's configuration, which nginx's directives are written in, as values |
 
+pub mod load;
 pub mod openssl;

@@ -1,0 +1,114 @@
+//! X.509 certificates.
+
+use super::{Errors, KeyKind, PrivateKey, Reader, key, lc, take_buffer};
+use std::ptr::{NonNull, null_mut};
+
+/// A certificate that has been parsed.
+pub struct Certificate(NonNull<lc::X509>);
+
+// SAFETY: the object is owned, and the library does not tie it to a thread.
+unsafe impl Send for Certificate {}
+
+/// How a key does not belong to a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// It is another key of the same kind.
+    Values,
+    /// The certificate is for another kind of key.
+    Type,
+}
+
+/// The certificates of a PEM text, the server's own first.
+pub type Chain = Vec<Certificate>;
+
+/// Why a chain cannot be read.
+#[derive(Debug)]
+pub struct ChainError {
+    /// How many certificates were read before.
+    pub read: usize,
+    /// What the library says.
+    pub errors: Errors,
+}
+
+impl Certificate {
+    /// Reads a certificate in DER; there may be nothing behind it.
+    pub fn from_der(der: &[u8]) -> Option<Self> {
+        let mut at = der.as_ptr();
+        // SAFETY: `at` and the length are those of `der`, which is only read.
+        let certificate = unsafe { lc::d2i_X509(null_mut(), &mut at, der.len().try_into().ok()?) };
+        let certificate = NonNull::new(certificate).map(Self);
+        drop(Errors::take());
+        let read = (at as usize).wrapping_sub(der.as_ptr() as usize);
+        certificate.filter(|_| read == der.len())
+    }
+
+    /// Reads all certificates of a PEM text. The first one, of which there must be one, may carry settings of trust
+    /// (`TRUSTED CERTIFICATE`); these are dropped. Other text and other blocks are skipped.
+    pub fn chain_from_pem(pem: &[u8]) -> Result<Chain, ChainError> {
+        drop(Errors::take());
+        let reader = Reader::new(pem).map_err(|errors| ChainError { read: 0, errors })?;
+        let mut chain = Vec::new();
+        loop {
+            // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
+            let certificate = unsafe {
+                if chain.is_empty() {
+                    lc::PEM_read_bio_X509_AUX(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut())
+                } else {
+                    lc::PEM_read_bio_X509(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut())
+                }
+            };
+            let errors = Errors::take();
+            match NonNull::new(certificate) {
+                Some(certificate) => chain.push(Self(certificate)),
+                None if !chain.is_empty() && errors.no_start_line() => return Ok(chain),
+                None => return Err(ChainError { read: chain.len(), errors }),
+            }
+        }
+    }
+
+    /// The certificate in DER, without settings of trust.
+    pub fn to_der(&self) -> Vec<u8> {
+        let mut der = null_mut();
+        // SAFETY: the certificate is alive; the library allocates the buffer and says how long it is.
+        let length = unsafe { lc::i2d_X509(self.0.as_ptr(), &mut der) };
+        // SAFETY: `der` is null or what the library has just allocated.
+        let der = unsafe { take_buffer(der, usize::try_from(length).unwrap_or(0)) };
+        drop(Errors::take());
+        der
+    }
+
+    /// What kind of key it is for.
+    pub fn key_kind(&self) -> KeyKind {
+        // SAFETY: the certificate is alive; the key is borrowed from it for the time of this call.
+        let kind = unsafe { key::kind(lc::X509_get0_pubkey(self.0.as_ptr())) };
+        drop(Errors::take());
+        kind
+    }
+
+    /// Whether `key` is the private part of the certificate's key.
+    pub fn check_key(&self, key: &PrivateKey) -> Result<(), Mismatch> {
+        // SAFETY: both objects are alive and only read.
+        let fits = unsafe { lc::X509_check_private_key(self.0.as_ptr(), key.as_ptr()) } == 1;
+        let errors = Errors::take();
+        if fits {
+            Ok(())
+        } else if errors.has(lc::ERR_LIB_X509, lc::X509_R_KEY_VALUES_MISMATCH) {
+            Err(Mismatch::Values)
+        } else {
+            Err(Mismatch::Type)
+        }
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours and is given back once.
+        unsafe { lc::X509_free(self.0.as_ptr()) };
+    }
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Certificate").field("key_kind", &self.key_kind()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! A chain and its key, ready to serve clients.
+
+use super::{Chain, Key, KeyKind, LoadError};
+use rustls::SignatureScheme;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::sync::Arc;
+
+/// The fewest bits of an RSA key.
+const MIN_RSA_BITS: u32 = 2048;
+
+/// A chain with the key of its first certificate. It is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CertifiedKey {
+    shared: Arc<rustls::sign::CertifiedKey>,
+    kind: KeyKind,
+}
+
+impl CertifiedKey {
+    /// Puts a chain and its key together, if they belong together and something here can sign with the key.
+    ///
+    /// rustls's own check of this cannot read certificates of version 1, so the library's own is used.
+    pub fn new(chain: &Chain, key: &Key) -> Result<Self, LoadError> {
+        let kind = chain.key_kind();
+        match kind {
+            KeyKind::Rsa(bits) if bits < MIN_RSA_BITS => return Err(LoadError::KeyTooSmall),
+            KeyKind::Other => return Err(LoadError::UnsupportedKey),
+            _ => {}
+        }
+        let own = chain.own().ok_or(LoadError::UnsupportedKey)?;
+        own.check_key(key.inner()).map_err(LoadError::Mismatch)?;
+        let pkcs8 = key.to_pkcs8().ok_or(LoadError::UnsupportedKey)?;
+        let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.as_slice()));
+        let signing = any_supported_type(&der).map_err(|_| LoadError::UnsupportedKey)?;
+        let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
+        Ok(Self { shared: Arc::new(rustls::sign::CertifiedKey::new(certificates, signing)), kind })
+    }
+
+    /// What kind of key it is.
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// The certificates in DER, the server's own first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.shared.cert.iter().map(AsRef::as_ref)
+    }
+
+    /// Whether the key can sign in this way.
+    pub(crate) fn signs(&self, scheme: SignatureScheme) -> bool {
+        self.shared.key.choose_scheme(&[scheme]).is_some()
+    }
+
+    pub(crate) fn shared(&self) -> Arc<rustls::sign::CertifiedKey> {
+        Arc::clone(&self.shared)
+    }
+}

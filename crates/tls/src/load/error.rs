@@ -1,0 +1,113 @@
+//! What is wrong with a certificate or a key, in nginx's words.
+
+use freerun_sys::x509::{Errors, Mismatch};
+
+/// Why a certificate or a key of a configuration cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadError {
+    /// The first certificate of a chain cannot be read.
+    Certificate(Problem),
+    /// A further certificate of a chain cannot be read.
+    FurtherCertificate(Problem),
+    /// The key cannot be read.
+    Key(Problem),
+    /// The key does not belong to the certificate. nginx refuses only other *values* at load; with a key of another *type*
+    /// it starts, and no handshake succeeds.
+    Mismatch(Mismatch),
+    /// The key has fewer bits than anybody accepts (RSA with fewer than 2048).
+    KeyTooSmall,
+    /// Nothing here can sign with a key of this kind.
+    UnsupportedKey,
+}
+
+/// What is wrong with a PEM text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// It is larger than anything of its kind.
+    TooLarge,
+    /// It has no block of the kind.
+    NoStartLine,
+    /// The block's end is missing, or is that of another one.
+    BadEndLine,
+    /// The block is not base64.
+    BadBase64,
+    /// The block is encrypted, and there is no password.
+    NoPassword,
+    /// The block is encrypted, and no password fits.
+    BadDecrypt,
+    /// What is in the block is not what its label says; with what the library says of it.
+    Malformed(String),
+}
+
+impl Problem {
+    pub(super) fn of(errors: &Errors) -> Self {
+        if errors.no_start_line() {
+            Self::NoStartLine
+        } else if errors.bad_end_line() {
+            Self::BadEndLine
+        } else if errors.bad_base64() {
+            Self::BadBase64
+        } else if errors.bad_decrypt() {
+            Self::BadDecrypt
+        } else {
+            Self::Malformed(errors.to_string())
+        }
+    }
+
+    /// What OpenSSL 3 says of it, in the form in which nginx adds it to its own line. `lines` is what it says when there is no
+    /// block, which depends on what was looked for.
+    fn openssl<'a>(&'a self, no_block: &'a str) -> &'a str {
+        match self {
+            Self::TooLarge => "error:04800000:PEM routines::too large",
+            Self::NoStartLine => no_block,
+            Self::BadEndLine => "error:04800066:PEM routines::bad end line",
+            Self::BadBase64 => "error:04800064:PEM routines::bad base64 decode",
+            Self::NoPassword => "error:04800068:PEM routines::bad password read",
+            Self::BadDecrypt => "error:1C800064:Provider routines::bad decrypt",
+            Self::Malformed(said) => said,
+        }
+    }
+}
+
+impl LoadError {
+    /// The line that nginx logs, without its level and without what configuration it is about. `certificate` and `key` are
+    /// the values of the directives, as full paths where they name files; of `data:` values only the beginning is shown.
+    pub fn words(&self, certificate: &str, key: &str) -> String {
+        let (certificate, key) = (shown(certificate), shown(key));
+        match self {
+            Self::Certificate(problem) => {
+                let said = problem.openssl("error:0480006C:PEM routines::no start line:Expecting: TRUSTED CERTIFICATE");
+                format!("cannot load certificate \"{certificate}\": PEM_read_bio_X509_AUX() failed (SSL: {said})")
+            }
+            Self::FurtherCertificate(problem) => {
+                let said = problem.openssl("error:0480006C:PEM routines::no start line:Expecting: CERTIFICATE");
+                format!("cannot load certificate \"{certificate}\": PEM_read_bio_X509() failed (SSL: {said})")
+            }
+            Self::Key(problem) => {
+                let said = problem
+                    .openssl("error:1E08010C:DECODER routines::unsupported:No supported data to decode. Input type: PEM");
+                format!("cannot load certificate key \"{key}\": PEM_read_bio_PrivateKey() failed (SSL: {said})")
+            }
+            Self::Mismatch(mismatch) => {
+                let said = match mismatch {
+                    Mismatch::Values => "error:05800074:x509 certificate routines::key values mismatch",
+                    Mismatch::Type => "error:05800073:x509 certificate routines::key type mismatch",
+                };
+                format!("SSL_CTX_use_PrivateKey(\"{key}\") failed (SSL: {said})")
+            }
+            Self::KeyTooSmall => {
+                let said = "error:0A00018F:SSL routines::ee key too small";
+                format!("SSL_CTX_use_certificate(\"{certificate}\") failed (SSL: {said})")
+            }
+            Self::UnsupportedKey => {
+                let said = "error:0A0000F7:SSL routines::unknown certificate type";
+                format!("SSL_CTX_use_certificate(\"{certificate}\") failed (SSL: {said})")
+            }
+        }
+    }
+}
+
+/// A directive's value as it may stand in a log: a key that is written into the configuration may not.
+fn shown(value: &str) -> &str {
+    if value.starts_with("data:") { "data:" } else { value }
+}

@@ -1,0 +1,22 @@
+//! What a configuration names: certificate chains and private keys as PEM texts, and what of them serves clients.
+//!
+//! Files are read by others. Reading an encrypted key takes milliseconds to seconds, so nothing here is for a loop.
+
+mod certified;
+mod certificates;
+mod error;
+mod keys;
+
+pub use certificates::{Chain, MAX_PEER_CHAIN, MAX_PEM, peer_chain};
+pub use certified::CertifiedKey;
+pub use error::{LoadError, Problem};
+pub use freerun_sys::x509::{KeyKind, Mismatch};
+pub use keys::{Key, passwords};
+
+/// The PEM text of a value `data:…`, which stands in the configuration itself instead of a file's name.
+pub fn inline(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"data:")
+}
+
+#[cfg(test)]
+mod tests;
