@@ -1,0 +1,152 @@
+//! How a session fails, in OpenSSL's words.
+
+use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
+
+/// Why a session has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What has happened.
+    pub kind: FailureKind,
+    /// The alert that was put into the output, if it is not encrypted; another one may be there nevertheless.
+    pub alert: Option<u8>,
+    /// What the library says, for a log.
+    pub said: String,
+}
+
+/// What has happened to a session that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The peer does not speak TLS.
+    NotTls,
+    /// The peer speaks none of the versions.
+    NoSharedVersion,
+    /// The peer knows none of the cipher suites for which there is a certificate.
+    NoSharedCipher,
+    /// The peer knows none of the groups.
+    NoSharedGroup,
+    /// The peer can verify none of the certificates.
+    NoSharedSignature,
+    /// The peer names protocols above TLS, but none of the server's.
+    NoApplicationProtocol,
+    /// The peer has sent a fatal alert.
+    PeerAlert(u8),
+    /// A record's authentication code is wrong.
+    BadRecord,
+    /// A message or a record is larger than it may be.
+    TooLarge,
+    /// The peer breaks the protocol in another way.
+    Protocol,
+    /// The peer's certificate cannot be used.
+    Certificate,
+    /// The library itself fails, or is used in a wrong way.
+    Internal,
+}
+
+impl Failure {
+    pub(super) fn of(error: &Error) -> Self {
+        Self { kind: FailureKind::of(error), alert: None, said: error.to_string() }
+    }
+
+    pub(super) fn new(kind: FailureKind, said: &str) -> Self {
+        Self { kind, alert: None, said: said.to_owned() }
+    }
+
+    /// What nginx's log has in the brackets after `SSL_do_handshake() failed` and its kin, with OpenSSL 3.
+    pub fn openssl(&self) -> String {
+        match self.kind {
+            FailureKind::NotTls => "SSL: error:0A00010B:SSL routines::wrong version number".to_owned(),
+            FailureKind::NoSharedVersion => "SSL: error:0A000102:SSL routines::unsupported protocol".to_owned(),
+            FailureKind::NoSharedCipher => "SSL: error:0A0000C1:SSL routines::no shared cipher".to_owned(),
+            FailureKind::NoSharedGroup => "SSL: error:0A000065:SSL routines::no suitable key share".to_owned(),
+            FailureKind::NoSharedSignature => {
+                "SSL: error:0A000076:SSL routines::no suitable signature algorithm".to_owned()
+            }
+            FailureKind::NoApplicationProtocol => {
+                "SSL: error:0A0000EB:SSL routines::no application protocol".to_owned()
+            }
+            FailureKind::PeerAlert(alert) => {
+                let name = alert_name(alert);
+                // OpenSSL has a reason of its own for each alert: a thousand more than its number.
+                let code = 0x0A00_0000 + 1000 + u32::from(alert);
+                format!("SSL: error:{code:08X}:SSL routines::{name}:SSL alert number {alert}")
+            }
+            FailureKind::BadRecord => {
+                "SSL: error:0A000119:SSL routines::decryption failed or bad record mac".to_owned()
+            }
+            FailureKind::TooLarge => "SSL: error:0A000098:SSL routines::excessive message size".to_owned(),
+            FailureKind::Protocol => format!("SSL: error:0A0000F4:SSL routines::unexpected message:{}", self.said),
+            FailureKind::Certificate => format!("SSL: error:0A000086:SSL routines::certificate verify failed:{}", self.said),
+            FailureKind::Internal => format!("SSL: error:0A0C0103:SSL routines::internal error:{}", self.said),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.openssl())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl FailureKind {
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
+                Self::NotTls
+            }
+            Error::InvalidMessage(InvalidMessage::MessageTooLarge | InvalidMessage::HandshakePayloadTooLarge)
+            | Error::PeerSentOversizedRecord => Self::TooLarge,
+            Error::PeerIncompatible(incompatible) => match incompatible {
+                PeerIncompatible::SupportedVersionsExtensionRequired
+                | PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled => Self::NoSharedVersion,
+                PeerIncompatible::NoCipherSuitesInCommon => Self::NoSharedCipher,
+                PeerIncompatible::NoKxGroupsInCommon
+                | PeerIncompatible::NamedGroupsExtensionRequired
+                | PeerIncompatible::KeyShareExtensionRequired => Self::NoSharedGroup,
+                PeerIncompatible::NoSignatureSchemesInCommon
+                | PeerIncompatible::SignatureAlgorithmsExtensionRequired => Self::NoSharedSignature,
+                _ => Self::Protocol,
+            },
+            Error::NoApplicationProtocol => Self::NoApplicationProtocol,
+            Error::AlertReceived(alert) => Self::PeerAlert(u8::from(*alert)),
+            Error::DecryptError => Self::BadRecord,
+            Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Self::Certificate,
+            Error::InappropriateMessage { .. }
+            | Error::InappropriateHandshakeMessage { .. }
+            | Error::InvalidMessage(_)
+            | Error::PeerMisbehaved(_) => Self::Protocol,
+            _ => Self::Internal,
+        }
+    }
+}
+
+/// The reason that OpenSSL has for an alert of the peer.
+fn alert_name(alert: u8) -> &'static str {
+    match AlertDescription::from(alert) {
+        AlertDescription::UnexpectedMessage => "sslv3 alert unexpected message",
+        AlertDescription::BadRecordMac => "sslv3 alert bad record mac",
+        AlertDescription::RecordOverflow => "tlsv1 alert record overflow",
+        AlertDescription::HandshakeFailure => "sslv3 alert handshake failure",
+        AlertDescription::BadCertificate => "sslv3 alert bad certificate",
+        AlertDescription::UnsupportedCertificate => "sslv3 alert unsupported certificate",
+        AlertDescription::CertificateRevoked => "sslv3 alert certificate revoked",
+        AlertDescription::CertificateExpired => "sslv3 alert certificate expired",
+        AlertDescription::CertificateUnknown => "sslv3 alert certificate unknown",
+        AlertDescription::IllegalParameter => "sslv3 alert illegal parameter",
+        AlertDescription::UnknownCA => "tlsv1 alert unknown ca",
+        AlertDescription::AccessDenied => "tlsv1 alert access denied",
+        AlertDescription::DecodeError => "tlsv1 alert decode error",
+        AlertDescription::DecryptError => "tlsv1 alert decrypt error",
+        AlertDescription::ProtocolVersion => "tlsv1 alert protocol version",
+        AlertDescription::InsufficientSecurity => "tlsv1 alert insufficient security",
+        AlertDescription::InternalError => "tlsv1 alert internal error",
+        AlertDescription::InappropriateFallback => "tlsv1 alert inappropriate fallback",
+        AlertDescription::UserCanceled => "tlsv1 alert user cancelled",
+        AlertDescription::NoRenegotiation => "tlsv1 alert no renegotiation",
+        AlertDescription::UnrecognisedName => "tlsv1 unrecognized name",
+        AlertDescription::NoApplicationProtocol => "tlsv1 alert no application protocol",
+        _ => "unknown alert type",
+    }
+}

@@ -1,0 +1,145 @@
+//! Peers that break the rules, on purpose or not.
+
+use super::super::{Event, FailureKind};
+use super::client::Ability;
+use super::{NOW, Server, config, exchange, handshake};
+use rustls::version::{TLS12, TLS13};
+
+#[test]
+fn other_protocols_are_recognised() {
+    for bytes in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\x80\x2e\x01\x03\x01", &[0xff; 100]] {
+        let mut server = Server::new(&config());
+        server.receive(bytes);
+        assert_eq!(server.failure().kind, FailureKind::NotTls, "{bytes:?}");
+        assert!(server.received.is_empty());
+    }
+    let mut server = Server::new(&config());
+    server.receive(b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(server.failure().openssl(), "SSL: error:0A00010B:SSL routines::wrong version number");
+}
+
+#[test]
+fn a_failed_session_stays_failed() {
+    let mut server = Server::new(&config());
+    server.receive(b"garbage");
+    let (failure, output) = (server.failure().clone(), server.output.clone());
+    server.receive(&Ability::default().client().take_output());
+    assert_eq!(server.failure(), &failure);
+    assert_eq!(server.output, output, "one alert only");
+    assert!(server.session.encrypt(b"words", &mut [0; 500]).is_err());
+    server.session.close(&mut server.output);
+    assert_eq!(server.output, output);
+    assert_eq!(server.session.agreed(), None);
+}
+
+#[test]
+fn a_version_that_is_not_served_is_refused_by_its_alert() {
+    let only13 = super::ServerSettings { versions: vec![super::super::Version::Tls13], ..super::settings() };
+    let mut server = Server::new(&only13.build().expect("settings"));
+    let mut client = Ability { versions: vec![&TLS12], ..Ability::default() }.client();
+    exchange(&mut client, &mut server, usize::MAX);
+    assert_eq!((server.failure().kind, server.failure().alert), (FailureKind::NoSharedVersion, Some(70)));
+    assert_eq!(server.failure().openssl(), "SSL: error:0A000102:SSL routines::unsupported protocol");
+}
+
+#[test]
+fn no_suite_in_common_is_a_handshake_failure() {
+    for (version, suite) in [(&TLS12, 0xc02f), (&TLS12, 0xc030)] {
+        // Suites for RSA certificates, of which the server has none.
+        let ability = Ability { versions: vec![version], suites: Some(vec![suite]), ..Ability::default() };
+        let mut server = Server::new(&config());
+        exchange(&mut ability.client(), &mut server, usize::MAX);
+        assert_eq!(server.failure().alert, Some(40));
+    }
+}
+
+#[test]
+fn a_changed_record_is_noticed() {
+    for version in [&TLS12, &TLS13] {
+        let mut client = Ability { versions: vec![version], ..Ability::default() }.client();
+        let mut server = handshake(&mut client, &config());
+        let mut bytes = client.send(b"first");
+        bytes.extend(client.send(b"second"));
+        if let Some(last) = bytes.last_mut() {
+            *last ^= 1;
+        }
+        server.receive(&bytes);
+        assert_eq!(server.plaintext, b"first");
+        assert_eq!(server.failure().kind, FailureKind::BadRecord);
+        // The alert is encrypted, and the client understands it.
+        client.receive(&server.output);
+        assert_eq!(client.error, Some(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
+    }
+}
+
+#[test]
+fn an_alert_of_the_peer_has_openssls_words() {
+    let mut server = Server::new(&config());
+    server.receive(&Ability::default().client().take_output());
+    server.receive(&[21, 3, 3, 0, 2, 2, 46]);
+    assert_eq!(server.failure().kind, FailureKind::PeerAlert(46));
+    let words = "SSL: error:0A000416:SSL routines::sslv3 alert certificate unknown:SSL alert number 46";
+    assert_eq!(server.failure().to_string(), words);
+}
+
+#[test]
+fn the_end_of_the_connection_may_come_at_any_place() {
+    let hello = Ability::default().client().take_output();
+    for end in 0..hello.len() {
+        let mut server = Server::new(&config());
+        server.receive(&hello[..end]);
+        assert!(server.events.is_empty() && server.session.agreed().is_none());
+    }
+}
+
+#[test]
+fn a_close_in_the_middle_of_the_handshake_ends_it() {
+    let mut server = Server::new(&config());
+    server.receive(&Ability::default().client().take_output());
+    server.receive(&[21, 3, 3, 0, 2, 1, 0]);
+    assert_eq!(server.events, [Event::PeerClosed]);
+    assert_eq!(server.session.agreed(), None);
+}
+
+#[test]
+fn renegotiation_is_refused_and_the_session_goes_on() {
+    // A ClientHello within a session of TLS 1.2; rustls's client cannot send one, so the words are those of a plain client,
+    // encrypted as data would be, which the server has to take for data.
+    let mut client = Ability { versions: vec![&TLS12], ..Ability::default() }.client();
+    let mut server = handshake(&mut client, &config());
+    let hello = Ability::default().client().take_output();
+    server.receive(&hello);
+    assert_eq!(server.failure().kind, FailureKind::BadRecord);
+}
+
+#[test]
+fn any_single_changed_byte_of_a_handshake_is_an_error_or_harmless() {
+    for version in [&TLS12, &TLS13] {
+        let ability = Ability { versions: vec![version], ..Ability::default() };
+        let length = ability.client().take_output().len();
+        for at in 0..length {
+            let (mut client, mut server) = (ability.client(), Server::new(&config()));
+            let mut hello = client.take_output();
+            let Some(byte) = hello.get_mut(at) else { continue };
+            *byte ^= 0x41;
+            server.receive(&hello);
+            client.receive(&std::mem::take(&mut server.output));
+            for bytes in client.take_output().chunks(100) {
+                server.receive(bytes);
+            }
+            assert!(!server.established(), "byte {at} may change");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_lost_end_the_session_without_a_panic() {
+    if cfg!(debug_assertions) {
+        return;
+    }
+    let mut server = Server::new(&config());
+    let hello = Ability::default().client().take_output();
+    server.receive(&hello[..100]);
+    let progress = server.session.step(NOW, &mut [], &mut Vec::new(), &mut []);
+    assert!(matches!(progress.event, Event::Failed(failure) if failure.kind == FailureKind::Internal));
+}
