@@ -84,8 +84,9 @@ impl LoadError {
                 format!("cannot load certificate \"{certificate}\": PEM_read_bio_X509() failed (SSL: {said})")
             }
             Self::Key(problem) => {
-                let said = problem
-                    .openssl("error:1E08010C:DECODER routines::unsupported:No supported data to decode. Input type: PEM");
+                let said = problem.openssl(
+                    "error:1E08010C:DECODER routines::unsupported:No supported data to decode. Input type: PEM",
+                );
                 format!("cannot load certificate key \"{key}\": PEM_read_bio_PrivateKey() failed (SSL: {said})")
             }
             Self::Mismatch(mismatch) => {

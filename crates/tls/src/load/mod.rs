@@ -2,8 +2,8 @@
 //!
 //! Files are read by others. Reading an encrypted key takes milliseconds to seconds, so nothing here is for a loop.
 
-mod certified;
 mod certificates;
+mod certified;
 mod error;
 mod keys;
 

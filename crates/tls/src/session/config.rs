@@ -3,12 +3,12 @@
 use super::p521::P521;
 use super::step::{self, StepTime};
 use super::{Version, names};
-use crate::load::CertifiedKey;
+use crate::load::{CertifiedKey, KeyKind};
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
 use rustls::version::{TLS12, TLS13};
-use rustls::{NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{CipherSuite, NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -115,9 +115,8 @@ impl ServerSettings {
         if provider.kx_groups.is_empty() {
             return Err(SettingsError::NoGroup);
         }
-        let has_suites = |version: &SupportedProtocolVersion| {
-            provider.cipher_suites.iter().any(|suite| suite.version() == version)
-        };
+        let has_suites =
+            |version: &SupportedProtocolVersion| provider.cipher_suites.iter().any(|suite| suite.version() == version);
         let versions: Vec<&'static SupportedProtocolVersion> = [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)]
             .into_iter()
             .filter(|(version, known)| self.versions.contains(version) && has_suites(known))
@@ -174,7 +173,24 @@ impl ResolvesServerCert for Keys {
     /// first one, with which the handshake fails by the alert that belongs there.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
         step::asked_for(hello.server_name());
-        let fits = hello.signature_schemes().iter().find_map(|scheme| self.0.iter().find(|key| key.signs(*scheme)));
+        let usable = |key: &&CertifiedKey| knows_curve(&hello, key.kind());
+        let fits = hello
+            .signature_schemes()
+            .iter()
+            .find_map(|scheme| self.0.iter().filter(usable).find(|key| key.signs(*scheme)));
         fits.or(self.0.first()).map(CertifiedKey::shared)
     }
+}
+
+/// Whether the client can use a certificate's curve. In TLS 1.2 its groups are also the curves of certificates that it takes;
+/// in TLS 1.3 the signature schemes say that alone.
+fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
+    let curve = match kind {
+        KeyKind::P256 => NamedGroup::secp256r1,
+        KeyKind::P384 => NamedGroup::secp384r1,
+        KeyKind::P521 => NamedGroup::secp521r1,
+        KeyKind::Rsa(_) | KeyKind::Ed25519 | KeyKind::Other => return true,
+    };
+    let speaks_tls13 = || hello.cipher_suites().contains(&CipherSuite::TLS13_AES_128_GCM_SHA256);
+    hello.named_groups().is_none_or(|groups| groups.contains(&curve)) || speaks_tls13()
 }

@@ -7,7 +7,7 @@ use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 pub struct Failure {
     /// What has happened.
     pub kind: FailureKind,
-    /// The alert that was put into the output, if it is not encrypted; another one may be there nevertheless.
+    /// The alert that was put into the output, as far as it is known: one that is encrypted may be another.
     pub alert: Option<u8>,
     /// What the library says, for a log.
     pub said: String,
@@ -75,7 +75,9 @@ impl Failure {
             }
             FailureKind::TooLarge => "SSL: error:0A000098:SSL routines::excessive message size".to_owned(),
             FailureKind::Protocol => format!("SSL: error:0A0000F4:SSL routines::unexpected message:{}", self.said),
-            FailureKind::Certificate => format!("SSL: error:0A000086:SSL routines::certificate verify failed:{}", self.said),
+            FailureKind::Certificate => {
+                format!("SSL: error:0A000086:SSL routines::certificate verify failed:{}", self.said)
+            }
             FailureKind::Internal => format!("SSL: error:0A0C0103:SSL routines::internal error:{}", self.said),
         }
     }
@@ -90,6 +92,17 @@ impl std::fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl FailureKind {
+    /// The alert that belongs to it.
+    pub(super) fn alert(self) -> Option<u8> {
+        Some(u8::from(match self {
+            Self::NoSharedVersion => AlertDescription::ProtocolVersion,
+            Self::NoSharedCipher | Self::NoSharedGroup | Self::NoSharedSignature => AlertDescription::HandshakeFailure,
+            Self::NoApplicationProtocol => AlertDescription::NoApplicationProtocol,
+            Self::BadRecord => AlertDescription::BadRecordMac,
+            _ => return None,
+        }))
+    }
+
     fn of(error: &Error) -> Self {
         match error {
             Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {

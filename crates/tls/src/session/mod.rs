@@ -14,8 +14,8 @@ pub use failure::{Failure, FailureKind};
 pub use names::Version;
 
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadTraffic, WriteTraffic};
-use rustls::{CipherSuite, HandshakeKind, ProtocolVersion};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
+use rustls::{AlertDescription, CipherSuite, Error, HandshakeKind, ProtocolVersion};
 use std::time::Duration;
 
 /// How many received bytes may wait for a handshake message to become complete. A caller that has room for so many never has
@@ -122,8 +122,7 @@ pub struct Encrypted {
 impl Session {
     /// A session of a client that has connected.
     pub fn new(config: &ServerConfig) -> Result<Self, Failure> {
-        let connection =
-            UnbufferedServerConnection::new(config.shared.clone()).map_err(|error| Failure::of(&error))?;
+        let connection = UnbufferedServerConnection::new(config.shared.clone()).map_err(|error| Failure::of(&error))?;
         Ok(Self {
             connection,
             stage: Stage::Handshake,
@@ -139,13 +138,7 @@ impl Session {
     /// Goes on until something has to happen outside. `received` are the bytes of the peer that are not consumed yet, which
     /// the step changes; what is to be sent is appended to `output`; plaintext is written to `plaintext`, as much as has room
     /// of one record. `now` is the time since 1970, of which tickets are told.
-    pub fn step(
-        &mut self,
-        now: Duration,
-        received: &mut [u8],
-        output: &mut Vec<u8>,
-        plaintext: &mut [u8],
-    ) -> Progress {
+    pub fn step(&mut self, now: Duration, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut [u8]) -> Progress {
         debug_assert!(received.len() >= self.left, "the bytes that the last step has left are gone");
         if let Some(event) = self.without_input(received.len(), plaintext) {
             let consumed = if matches!(event, Event::Plaintext(_)) { 0 } else { received.len() };
@@ -190,6 +183,8 @@ impl Session {
             let discard = status.discard;
             let open = matches!(self.stage, Stage::Open);
             let reached = match status.state {
+                // The library takes the peer's end for an error as long as the handshake is not complete.
+                Err(Error::AlertReceived(AlertDescription::CloseNotify)) => Reached::Event(Event::PeerClosed),
                 Err(error) => {
                     let begin = output.len();
                     self.send_alerts(output);
@@ -260,9 +255,7 @@ impl Session {
 
     /// Ends the session; `sent` is what has been put into the output for it.
     fn fail(&mut self, mut failure: Failure, sent: &[u8]) -> Event {
-        if let [ALERT, _, _, _, _, _, alert] = sent {
-            failure.alert = Some(*alert);
-        }
+        failure.alert = sent_alert(sent).or(failure.kind.alert().filter(|_| !sent.is_empty()));
         self.stage = Stage::Failed(failure.clone());
         Event::Failed(failure)
     }
@@ -441,6 +434,18 @@ fn close_notify<Data>(traffic: &mut WriteTraffic<'_, Data>, output: &mut Vec<u8>
 fn plaintext_room(fragment: usize, overhead: usize, output: usize) -> usize {
     let record = fragment + overhead;
     output / record * fragment + (output % record).saturating_sub(overhead)
+}
+
+/// The alert among these records, if it is not encrypted.
+fn sent_alert(mut records: &[u8]) -> Option<u8> {
+    loop {
+        let [kind, _, _, high, low] = records.first_chunk::<HEADER>()?;
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        match (*kind, records.get(HEADER..HEADER + length)?) {
+            (ALERT, [_, alert]) => return Some(*alert),
+            _ => records = &records[HEADER + length..],
+        }
+    }
 }
 
 /// Whether there is a complete record at the front.

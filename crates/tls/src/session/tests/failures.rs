@@ -127,7 +127,8 @@ fn any_single_changed_byte_of_a_handshake_is_an_error_or_harmless() {
             for bytes in client.take_output().chunks(100) {
                 server.receive(bytes);
             }
-            assert!(!server.established(), "byte {at} may change");
+            // Only the version in the record's header has no meaning.
+            assert!(!server.established() || (1..3).contains(&at), "byte {at} may change");
         }
     }
 }

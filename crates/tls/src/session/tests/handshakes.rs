@@ -1,7 +1,7 @@
 //! What peers agree on.
 
-use super::client::{Ability, Client};
 use super::super::{Agreed, FailureKind, MAX_INPUT, SettingsError, Version, group_name, has_suite};
+use super::client::{Ability, Client};
 use super::{Server, ServerSettings, config, ec, exchange, handshake, rsa, settings};
 use crate::load::CertifiedKey;
 use rustls::crypto::aws_lc_rs::kx_group;
@@ -74,13 +74,19 @@ fn the_client_decides_by_what_it_can_verify_which_certificate_it_gets() {
     let der = |key: &CertifiedKey| key.chain().next().expect("a certificate").to_vec();
     let rsa_schemes = vec![SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
     for version in [&TLS12, &TLS13] {
-        let mut modern = only(version).client();
+        let groups = vec![kx_group::X25519, kx_group::SECP256R1];
+        let mut modern = Ability { groups, ..only(version) }.client();
         drop(handshake(&mut modern, &both));
         assert_eq!(modern.shown(), der(&ec()));
         let mut old = Ability { schemes: rsa_schemes.clone(), ..only(version) }.client();
         drop(handshake(&mut old, &both));
         assert_eq!(old.shown(), der(&rsa()));
     }
+    // In TLS 1.2 a client also says by its groups which curves it knows.
+    let suites = Some(vec![0xc02b, 0xc02f]);
+    let mut client = Ability { groups: vec![kx_group::X25519], suites, ..only(&TLS12) }.client();
+    drop(handshake(&mut client, &both));
+    assert_eq!(client.shown(), der(&rsa()));
     let alone = ServerSettings { keys: vec![ec()], ..settings() }.build().expect("settings");
     for version in [&TLS12, &TLS13] {
         let mut client = Ability { schemes: rsa_schemes.clone(), ..only(version) }.client();
