@@ -328,8 +328,7 @@ fn first_bytes() -> Vec<Vec<u8>> {
         include_bytes!("../../crates/tls/tests/fixtures/client-hello-tls12.bin"),
         include_bytes!("../../crates/tls/tests/fixtures/client-hello-tls13.bin"),
     ];
-    let more: [(u8, &[u8]); 3] =
-        [(0, b""), (0x83, b"\x14\x03\x03\0\x01\x01"), (0x29, b"\x15\x03\x03\0\x02\x01\0")];
+    let more: [(u8, &[u8]); 3] = [(0, b""), (0x83, b"\x14\x03\x03\0\x01\x01"), (0x29, b"\x15\x03\x03\0\x02\x01\0")];
     more.iter().flat_map(|(options, more)| hellos.map(|hello| [&[*options], hello, more].concat())).collect()
 }
 
