@@ -5,6 +5,7 @@
 
 pub mod caches;
 pub mod hellos;
+pub mod sessions;
 pub mod targets;
 pub mod tls;
 pub mod upstreams;

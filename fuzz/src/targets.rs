@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, hellos, tls, upstreams};
+use crate::{caches, hellos, sessions, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -302,6 +302,36 @@ pub static RECORD: Target = Target {
     words: &[b"\0\0\0\0", b"\xff", b"\x01\0\0\0", b"frcache1"],
 };
 
+/// Runs [`sessions::session`].
+pub static SESSION: Target = Target {
+    name: "session",
+    body: sessions::session,
+    seeds: first_bytes,
+    words: &[
+        b"\x16\x03\x01\0",
+        b"\x16\x03\x03\0\x01",
+        b"\x14\x03\x03\0\x01\x01",
+        b"\x15\x03\x03\0\x02\x02",
+        b"\x17\x03\x03",
+        b"\0\0",
+        b"\xff\xff",
+        b"\0\x2b\0\x03\x02\x03\x04",
+        b"\0\x33",
+        b"\0\x0d",
+        b"\0\x29",
+    ],
+};
+
+/// What clients begin a session with, and what may come behind it.
+fn first_bytes() -> Vec<Vec<u8>> {
+    let hellos: [&[u8]; 2] = [
+        include_bytes!("../../crates/tls/tests/fixtures/client-hello-tls12.bin"),
+        include_bytes!("../../crates/tls/tests/fixtures/client-hello-tls13.bin"),
+    ];
+    let more: [(u8, &[u8]); 3] = [(0, b""), (0x83, b"\x14\x03\x03\0\x01\x01"), (0x29, b"\x15\x03\x03\0\x02\x01\0")];
+    more.iter().flat_map(|(options, more)| hellos.map(|hello| [&[*options], hello, more].concat())).collect()
+}
+
 /// A head as the cache writes it, so that the seeds follow its format.
 fn stored_heads() -> Vec<Vec<u8>> {
     let head = freerun_cache::record::Head {
@@ -426,7 +456,7 @@ pub static CIPHER_STRING: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 16] = [
+pub static ALL: [&Target; 17] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -443,4 +473,5 @@ pub static ALL: [&Target; 16] = [
     &CACHE_CONTROL,
     &CLIENT_HELLO,
     &CIPHER_STRING,
+    &SESSION,
 ];

@@ -123,6 +123,7 @@ test_each!(
     cache_control,
     client_hello,
     cipher_string,
+    session,
 );
 
 /// A target that is in no list would never be run.

@@ -1,0 +1,129 @@
+//! Handshakes and data against rustls's client, without sockets.
+
+mod client;
+mod data;
+mod failures;
+mod handshakes;
+mod openssl_client;
+
+use super::{Event, Failure, MIN_OUTPUT, ServerConfig, ServerSettings, Session};
+use crate::fixtures::{EC_CRT, EC_KEY, RSA_CRT, RSA_KEY};
+use crate::load::{CertifiedKey, Chain, Key};
+use client::Client;
+use std::time::Duration;
+
+/// A time at which the client's and the server's sessions are valid.
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+fn certified(chain: &str, key: &str) -> CertifiedKey {
+    let chain = Chain::from_pem(chain.as_bytes()).expect("a chain");
+    let key = Key::from_pem::<&[u8]>(key.as_bytes(), &[]).expect("a key");
+    CertifiedKey::new(&chain, &key).expect("a pair")
+}
+
+fn rsa() -> CertifiedKey {
+    certified(RSA_CRT, RSA_KEY)
+}
+
+fn ec() -> CertifiedKey {
+    certified(EC_CRT, EC_KEY)
+}
+
+fn settings() -> ServerSettings {
+    ServerSettings { keys: vec![ec()], ..ServerSettings::default() }
+}
+
+fn config() -> ServerConfig {
+    settings().build().expect("settings")
+}
+
+/// A server's session with the buffers of its caller.
+struct Server {
+    session: Session,
+    /// What was received and not consumed.
+    received: Vec<u8>,
+    /// What is to be sent.
+    output: Vec<u8>,
+    plaintext: Vec<u8>,
+    events: Vec<Event>,
+    /// The size of the caller's buffer for plaintext.
+    room: usize,
+}
+
+impl Server {
+    fn new(config: &ServerConfig) -> Self {
+        Self {
+            session: Session::new(config).expect("a session"),
+            received: Vec::new(),
+            output: Vec::new(),
+            plaintext: Vec::new(),
+            events: Vec::new(),
+            room: 20_000,
+        }
+    }
+
+    /// Gives the session bytes of the peer, and steps until it needs more.
+    fn receive(&mut self, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
+        let mut buffer = vec![0; self.room];
+        loop {
+            let progress = self.session.step(NOW, &mut self.received, &mut self.output, &mut buffer);
+            self.received.drain(..progress.consumed);
+            match progress.event {
+                Event::NeedsInput => return,
+                Event::Plaintext(length) => self.plaintext.extend_from_slice(&buffer[..length]),
+                event @ (Event::Failed(_) | Event::PeerClosed) => {
+                    self.events.push(event);
+                    return;
+                }
+                event @ Event::Established => self.events.push(event),
+            }
+        }
+    }
+
+    /// Encrypts all of it, in buffers of this size.
+    fn send(&mut self, mut plaintext: &[u8], size: usize) {
+        let mut buffer = vec![0; size.max(MIN_OUTPUT)];
+        while !plaintext.is_empty() {
+            let encrypted = self.session.encrypt(plaintext, &mut buffer).expect("to encrypt");
+            assert!(encrypted.taken > 0 || encrypted.written > 0, "no progress");
+            self.output.extend_from_slice(&buffer[..encrypted.written]);
+            plaintext = &plaintext[encrypted.taken..];
+        }
+    }
+
+    fn failure(&self) -> &Failure {
+        match self.events.last() {
+            Some(Event::Failed(failure)) => failure,
+            other => panic!("no failure: {other:?}"),
+        }
+    }
+
+    fn established(&self) -> bool {
+        self.events.contains(&Event::Established)
+    }
+}
+
+/// Passes bytes between both until neither has any; what the server gets comes in pieces of this size.
+fn exchange(client: &mut Client, server: &mut Server, piece: usize) {
+    loop {
+        let from_client = client.take_output();
+        for bytes in from_client.chunks(piece) {
+            server.receive(bytes);
+        }
+        let from_server = std::mem::take(&mut server.output);
+        if from_client.is_empty() && from_server.is_empty() {
+            return;
+        }
+        client.receive(&from_server);
+    }
+}
+
+/// A handshake that both sides take to its end.
+fn handshake(client: &mut Client, config: &ServerConfig) -> Server {
+    let mut server = Server::new(config);
+    exchange(client, &mut server, usize::MAX);
+    assert_eq!(server.events, [Event::Established]);
+    assert_eq!(client.error, None);
+    server
+}
