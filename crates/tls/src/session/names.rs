@@ -1,5 +1,6 @@
 //! What was agreed on, in OpenSSL's words.
 
+use crate::openssl::groups::Group;
 use rustls::{CipherSuite, NamedGroup};
 
 /// A version of TLS.
@@ -39,15 +40,5 @@ pub(super) fn suite(suite: CipherSuite) -> &'static str {
 
 /// The name of a group in OpenSSL, which `$ssl_curve` has.
 pub(super) fn group(group: NamedGroup) -> &'static str {
-    match group {
-        NamedGroup::X25519 => "X25519",
-        NamedGroup::secp256r1 => "prime256v1",
-        NamedGroup::secp384r1 => "secp384r1",
-        NamedGroup::secp521r1 => "secp521r1",
-        NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
-        NamedGroup::secp256r1MLKEM768 => "SecP256r1MLKEM768",
-        NamedGroup::MLKEM768 => "MLKEM768",
-        NamedGroup::MLKEM1024 => "MLKEM1024",
-        _ => "",
-    }
+    Group::by_id(u16::from(group)).map_or("", Group::name)
 }

@@ -190,3 +190,16 @@ fn a_message_that_never_ends_is_not_collected_for_ever() {
     }
     assert_eq!(server.failure().kind, FailureKind::TooLarge);
 }
+
+#[test]
+fn what_configurations_may_name_is_there() {
+    for group in crate::openssl::groups::GROUPS {
+        assert_eq!(group_name(group.id).is_some(), group.usable, "{}", group.name());
+        assert!(group_name(group.id).is_none_or(|name| group.names.contains(&name)), "{}", group.name());
+    }
+    for suite in crate::openssl::ciphers::evaluate("ALL:COMPLEMENTOFALL").expect("suites").suites {
+        assert_eq!(has_suite(suite.id), suite.usable(), "{}", suite.name);
+    }
+    let usable = crate::openssl::ciphersuites::Ciphersuite::DEFAULT;
+    assert!(usable.iter().all(|suite| has_suite(suite.id())));
+}
