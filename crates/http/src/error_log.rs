@@ -9,8 +9,8 @@ settings! {
     pub struct ErrorLogSettings {
         /// Where errors are written, and from which level on.
         ///
-        /// `syslog:` sends them to a server, as UDP or to a Unix socket; what it does not take is dropped and counted, and
-        /// requests never wait for it. `memory:` keeps the last lines in a ring in the worker's memory, behind the text
+        /// `syslog:` sends them to a server, as UDP or to a Unix socket; messages that it does not take are dropped and counted,
+        /// and requests never wait for it. `memory:` keeps the last lines in a ring in the worker's memory, behind the text
         /// `freerun memory log: `, for a debugger or a core dump.
         error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION,
             fidelity = Differs("a name of a syslog server is looked up once, when the log is opened; one memory log of each size is kept");

@@ -113,18 +113,19 @@ settings! {
         etag: bool = "on", in HTTP | SERVER | LOCATION;
         /// How `If-Modified-Since` is compared with a file's time.
         if_modified_since: IfModifiedSince = "exact", in HTTP | SERVER | LOCATION;
-        /// How many ranges a request may ask for; 0 turns ranges off. More than that, and the whole is sent.
+        /// How many ranges a request may ask for; 0 turns ranges off. A request with more ranges gets the whole file.
         max_ranges: Option<u32>, in HTTP | SERVER | LOCATION;
         /// Where reads that would wait for a disk are done.
         ///
-        /// `auto`, the default, asks the kernel first and uses the pool `default` only for what would wait;
+        /// `auto`, the default, asks the kernel first and uses the pool `default` only for operations that would wait;
         /// `threads[=name]` is the same with a pool of that name, which may contain variables; `threads[=name] always`
         /// hops to the pool for every operation, as nginx does; `off` never leaves the loop. `on` uses the pool.
         aio: AioSetting<Request> = "auto", in HTTP | SERVER | LOCATION,
             fidelity = Differs("`threads` hops only when an operation would wait; `on` is the same as `auto`; `auto` and `always` are ours");
         /// The largest request body that is accepted; 0 is no limit.
         client_max_body_size: Offset = "1m", in HTTP | SERVER | LOCATION;
-        /// Longest wait between two reads of a request body. A response that an upstream server has begun meanwhile is passed on all the same; nginx closes the connection.
+        /// The longest wait between two reads of a request body. A response that an upstream server has begun meanwhile is passed
+        /// on nevertheless; nginx closes the connection.
         client_body_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// A request body up to this size stays in memory.
         client_body_buffer_size: Size = "16k", in HTTP | SERVER | LOCATION;
@@ -135,22 +136,23 @@ settings! {
             fidelity = Differs("`$request_body_file` has a value only then: other files of bodies have no names");
         /// Whether a request body in memory is kept in one piece.
         client_body_in_single_buffer: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is");
-        /// The folder for request bodies that do not.
+        /// The folder for request bodies that do not stay in memory.
         ///
-        /// The master makes it, for the worker's user. The levels are for `client_body_in_file_only`: other files of bodies
+        /// The master makes it for the worker's user. The levels concern `client_body_in_file_only`: other files of bodies
         /// have no names.
         client_body_temp_path: TempPath = "client_body_temp", in HTTP | SERVER | LOCATION;
-        /// How long an idle connection is kept, and what `Keep-Alive: timeout=` says.
+        /// How long an idle connection is kept, and the value of `Keep-Alive: timeout=`.
         keepalive_timeout: KeepaliveTimeout = "75s", in HTTP | SERVER | LOCATION;
         /// How many requests one connection may carry.
         keepalive_requests: u32 = "1000", in HTTP | SERVER | LOCATION;
         /// How long a connection may be used; it is closed after the request that passes it.
         keepalive_time: Duration = "1h", in HTTP | SERVER | LOCATION;
-        /// For how long at least an idle connection is kept when a worker ends, or when others need its place.
+        /// The shortest time that an idle connection is kept when a worker ends, or when other connections need its place.
         keepalive_min_timeout: Duration = "0s", in HTTP | SERVER | LOCATION, since = "1.27.4";
-        /// Browsers that keep-alive is not used with.
+        /// Browsers whose connections are not kept for another request.
         keepalive_disable: KeepaliveDisable = "msie6", in HTTP | SERVER | LOCATION;
-        /// Whether a connection to be closed waits for what the client still sends, so that it can read the answer.
+        /// Whether a connection, before it is closed, reads the bytes that the client still sends, so that the client can read
+        /// the answer.
         lingering_close: LingeringClose = "on", in HTTP | SERVER | LOCATION;
         /// The longest such wait in all.
         lingering_time: Duration = "30s", in HTTP | SERVER | LOCATION;
@@ -164,17 +166,16 @@ settings! {
         log_not_found: bool = "on", in HTTP | SERVER | LOCATION;
         /// Whether `Location` is made a complete URL.
         absolute_redirect: bool = "on", in HTTP | SERVER | LOCATION;
-        /// Whether such a URL uses the first `server_name` instead of what the client asked for.
+        /// Whether such a URL uses the first `server_name` instead of the host that the client asked for.
         server_name_in_redirect: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether such a URL has the port.
         port_in_redirect: bool = "on", in HTTP | SERVER | LOCATION;
         /// Number and size of the buffers a file is read into when it is not sent with sendfile.
         output_buffers: Buffers = "2 32k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("one buffer is used and its size is fixed");
-        /// Whether a body of unknown length is sent in chunks to clients that understand it; if not, the connection's end is
-        /// the body's.
+        /// Whether a body of unknown length is sent in chunks to clients of HTTP/1.1; if not, it ends with the connection.
         chunked_transfer_encoding: bool = "on", in HTTP | SERVER | LOCATION;
-        /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
+        /// The location serves only requests that the server makes itself (error pages, `try_files`); others get 404.
         internal: Switch, in LOCATION;
         /// Whether every handler of the access phase has to agree (`all`), or one is enough (`any`).
         satisfy: Satisfy = "all", in HTTP | SERVER | LOCATION;

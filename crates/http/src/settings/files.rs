@@ -13,28 +13,28 @@ settings! {
     /// The HTTP core: how files are found and kept open.
     #[module = "files"]
     pub struct FileSettings {
-        /// Keeps files open, and what is known of files and folders, from one request to the next.
+        /// Keeps open files, and the attributes of files and folders, from one request to the next.
         ///
-        /// `max=` is how many names are kept at most; when there are more, those that were used longest ago go. `inactive=` (60
-        /// seconds) is how long one is kept that nobody asks for. All event loops share the cache, and a reload that does not
-        /// change these values keeps it. Of the descriptors that the process may have, it holds at most a quarter.
-        /// What is in the cache is believed for `open_file_cache_valid`.
+        /// `max=` is the largest number of names that are kept; when there are more, the names that were used longest ago are
+        /// removed. A name that no request asks for is kept for `inactive=` (60 seconds). All event loops share the cache, and
+        /// a reload that does not change these values keeps it. Of the descriptors that the process may have, it holds at
+        /// most a quarter. An entry of the cache is believed for `open_file_cache_valid`.
         ///
         /// `short`, the default, keeps files for at most one second, for each loop; `off` asks the file system for every
         /// request.
         open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the cache stays over a reload; small contents are kept with the file; `short` is ours");
-        /// For how long what `open_file_cache` holds is believed before it is looked at again.
+        /// For how long an entry of `open_file_cache` is believed before the file is looked at again.
         open_file_cache_valid: Seconds = "60s", in HTTP | SERVER | LOCATION;
         /// How often a file must have been asked for, without a pause of `inactive`, to be kept open.
         open_file_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
-        /// Whether it is kept in mind, too, that there is no such file, or that it may not be opened.
+        /// Whether the cache also keeps errors: that there is no such file, or that it may not be opened.
         open_file_cache_errors: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether symbolic links on the way to a file are followed.
         ///
-        /// With `on` none is, with `if_not_owner` those are not that belong to somebody else than what they lead to; the
-        /// answer is 403. The part of a path that `from=` says, if the path begins with it, is not looked at. The check
-        /// and the opening are one: a link that is put in place meanwhile is not followed.
+        /// With `on` no link is followed; with `if_not_owner` a link is not followed if its owner is another one than that of
+        /// the file it leads to. The answer is 403 then. The part of a path that `from=` names, if the path begins with it, is
+        /// not checked. The check and the opening are one step: a link that is made in between is not followed.
         ///
         /// Listings (`autoindex`, `random_index`) leave out links that would not be followed, and `dav` changes nothing beyond
         /// one; a link that a URI names itself is neither replaced nor removed then.

@@ -13,8 +13,8 @@ settings! {
     pub struct RateSettings {
         /// The most bytes a second that a response is sent with; 0 is no limit.
         ///
-        /// It holds for each response, so a client with two connections gets twice as much. A second's worth is sent at
-        /// once. Where `$limit_rate` is set, that counts instead.
+        /// The limit holds for each response, so a client with two connections gets twice as much. The bytes of the first
+        /// second are sent at once. Where `$limit_rate` is set, its value counts instead.
         limit_rate: Bytes = "0", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("up to four pieces a second instead of one");
         /// How much of a response is sent before `limit_rate` counts.

@@ -13,7 +13,7 @@ settings! {
         /// asked in turn.
         ///
         /// Names that come up with requests (`proxy_pass` with variables) and the servers of an `upstream` with `resolve`
-        /// are looked up here. What was answered is kept for as long as the answer says, or for the time of `valid`.
+        /// are looked up here. An answer is kept for as long as it says itself, or for the time of `valid`.
         /// `ipv4=off` and `ipv6=off` leave out addresses of one kind; `status_zone` names the resolver in `status`.
         /// Resolvers that are written alike share what they know, and keep it over a reload.
         resolver: Option<ResolverSetting>, in HTTP | SERVER | LOCATION | UPSTREAM;

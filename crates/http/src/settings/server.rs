@@ -25,11 +25,11 @@ settings! {
         max_headers: u32 = "1000", in HTTP | SERVER, since = "1.29.8";
         /// Whether fields with invalid names are ignored; otherwise they are kept.
         ///
-        /// What the server says that a request is for holds for all of its fields; in nginx, for those behind `Host`.
+        /// The setting of the server that is chosen holds for all fields of the request; in nginx, for the fields behind `Host`.
         ignore_invalid_headers: bool = "on", in HTTP | SERVER;
         /// Whether a field name may have an underscore.
         ///
-        /// What the server says that a request is for holds for all of its fields; in nginx, for those behind `Host`.
+        /// The setting of the server that is chosen holds for all fields of the request; in nginx, for the fields behind `Host`.
         underscores_in_headers: bool = "off", in HTTP | SERVER;
         /// Whether several slashes in a row count as one.
         merge_slashes: bool = "on", in HTTP | SERVER;
@@ -50,7 +50,7 @@ settings! {
         /// Size of the table of variables.
         variables_hash_max_size: u32 = "1024", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Whether a connection is closed with a reset where its client took nothing for `send_timeout`, sent nothing for
-        /// `client_body_timeout`, or was answered with 444: what the socket still holds is forgotten at once.
+        /// `client_body_timeout`, or was answered with 444: the bytes that the socket still holds are dropped at once.
         reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION;
     }
 }

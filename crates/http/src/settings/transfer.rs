@@ -11,10 +11,11 @@ settings! {
         /// Files from this size on are read past the page cache, by the thread pools.
         ///
         /// `sendfile` is not used for them. They are read in pieces of all `output_buffers` together, but at least 64 KB and
-        /// at most 1 MB, each when the one before was sent. A file system that cannot do it (`O_DIRECT`) is read as ever.
+        /// at most 1 MB, each when the one before was sent. On a file system that does not have
+        /// `O_DIRECT` they are read as usual.
         directio: DirectIo = "off", in HTTP | SERVER | LOCATION;
-        /// What offsets, lengths and memory of such reads are multiples of: a power of two from 512 on, others become the next
-        /// one. A disk that refuses it is asked again with 4096.
+        /// The alignment of such reads: their offsets, lengths and memory are multiples of it. It is a power of two from 512 on;
+        /// another number becomes the next power of two. A read that the disk refuses is tried again with 4096.
         directio_alignment: Size = "512", in HTTP | SERVER | LOCATION;
         /// How much the kernel is asked to read ahead of a file.
         read_ahead: Size = "0", in HTTP | SERVER | LOCATION,

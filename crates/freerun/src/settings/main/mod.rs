@@ -162,7 +162,7 @@ impl Value for PathSetting {
 }
 
 keyword_enum! {
-    /// What nginx does at its internal checks.
+    /// The action of nginx when one of its internal checks fails.
     pub enum DebugPoints {
         /// Stop for a debugger.
         Stop = "stop",
@@ -240,7 +240,7 @@ settings! {
         /// Whether objects of OpenSSL stay from one configuration to the next.
         ssl_object_cache_inheritable: bool = "on", in MAIN, since = "1.27.4",
             fidelity = NoEffect("OpenSSL is not used");
-        /// What nginx does at its internal checks.
+        /// The action of nginx when one of its internal checks fails.
         debug_points: Option<DebugPoints>, in MAIN, fidelity = NoEffect("there are no such points");
     }
 }
