@@ -46,5 +46,3 @@ pub mod template;
 pub mod values;
 pub mod variables;
 pub mod write;
-
-pub use freerun_serve::zones;

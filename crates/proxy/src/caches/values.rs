@@ -6,8 +6,8 @@ use freerun_cache::cache::Cache;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::zones::{Zone, ZoneTable};
 use freerun_proto::Method;
+use freerun_serve::zones::{Zone, ZoneTable};
 
 use crate::caches::zones;
 use crate::caches::zones::{Caches, Defined, Registry};

@@ -8,11 +8,11 @@ use freerun_cache::cache::{Cache, CacheConfig, Pace};
 use freerun_cache::key::Levels;
 use freerun_conf::{Cx, Place, Problem, SettingsSet};
 use freerun_http::module::Module;
-use freerun_http::zones::ZoneTable;
 use freerun_runtime::log::Level;
 use freerun_serve::generation::Generation;
 use freerun_serve::parts::Parts;
 use freerun_serve::shared::Shared;
+use freerun_serve::zones::ZoneTable;
 
 use crate::caches::path;
 use crate::caches::path::CachePath;

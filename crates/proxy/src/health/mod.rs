@@ -15,11 +15,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_http::module::Module;
-use freerun_http::zones::ZoneTable;
 use freerun_serve::generation::Generation;
 use freerun_serve::loop_state;
 use freerun_serve::parts::Parts;
 use freerun_serve::shared::Shared;
+use freerun_serve::zones::ZoneTable;
 use freerun_upstream::health::Watch;
 
 use crate::exchange::family::Family;

@@ -8,8 +8,8 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds, parse_t
 use freerun_http::request::Request;
 use freerun_http::request::response::Response;
 use freerun_http::template::Template;
-use freerun_http::zones::{Named, Zone, ZoneTable};
 use freerun_runtime::log::clock;
+use freerun_serve::zones::{Named, Zone, ZoneTable};
 use freerun_upstream::Bound;
 use freerun_upstream::sessions::Sessions;
 use freerun_upstream::{Millis, Peer};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use freerun_conf::{Contexts, Cx, Registry, apply_block};
 use freerun_http::build::blueprint::Blueprint;
 use freerun_http::build::{Builder, core_groups, structure};
-use freerun_http::zones::{ZoneTable, Zones};
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::zones::{ZoneTable, Zones};
 use freerun_testkit::{Dns, Reply};
 
 use super::*;

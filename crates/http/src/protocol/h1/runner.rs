@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 
+use crate::protocol::h1::requests::serve;
 use crate::protocol::h1::upgraded::Upgraded;
-use crate::protocol::h1::{Driver, Keep, serve};
+use crate::protocol::h1::{Driver, Keep};
 use crate::request::Connection;
 
 /// A future that serves requests: some kilobytes of state, used by one connection after the other.
