@@ -67,8 +67,9 @@ impl HttpLoop {
         }
         match generation.http.listen(&connection.listen) {
             Some(listen) => {
-                let is_one = listen.specific.is_empty();
-                let local = if is_one { connection.listen.address() } else { connection.local() };
+                // The kernel is asked for the local address only where servers differ by it.
+                let is_alike = listen.specific.is_empty();
+                let local = if is_alike { connection.listen.address() } else { connection.local() };
                 let servers = generation.servers(listen.servers_for(&local));
                 *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });
                 Some((generation, servers, true))

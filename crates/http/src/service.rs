@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Asked, Service};
+use freerun_serve::service::{Accepted, Closing, Service};
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h1;
@@ -36,8 +36,8 @@ impl Service for HttpService {
         let Accepted { number, transport, peer, listen, now } = accepted;
         let loop_state = self.http.loop_state.clone();
         let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
-        // A reload may remove the address before the first request comes: the request is then served by the current
-        // configuration.
+        // A reload may remove the address before the first request comes: that is then served by the configuration which is
+        // current now.
         let _ = self.http.servers(&connection);
         let serve = h1::Serve::new(&self.h1, connection);
         if now {
@@ -55,16 +55,15 @@ impl Service for HttpService {
         self.http.idle.close_kept();
     }
 
-    fn close_oldest(&self) -> Asked {
+    fn oldest_idle(&self) -> Option<u64> {
+        self.http.idle.oldest_since()
+    }
+
+    fn close_oldest(&self) -> Closing {
         self.http.idle.close_oldest()
     }
 
     fn give_back(&self) {
         self.http.generation().hot.borrow_mut().close_files();
-    }
-
-    fn forget(&self) {
-        self.http.idle.forget();
-        self.h1.forget();
     }
 }

@@ -16,10 +16,10 @@ use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile, Writer};
 use freerun_runtime::pool::Pools;
+use freerun_serve::accept::loop_listeners;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
-use freerun_serve::loop_services;
 use freerun_serve::parts::Paths;
 use freerun_serve::worker::{Worker, WorkerOptions};
 
@@ -133,7 +133,7 @@ impl Server {
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
         let spec = ListenSpec { service: service.to_owned(), ..(*self.generation.listeners[0]).clone() };
-        assert!(loop_services::tell(self.worker.shared(), 0, move |services| {
+        assert!(loop_listeners::tell(self.worker.shared(), 0, move |services| {
             let service = services.of(&spec).unwrap();
             services.accepted(service, (server, peer), &LoopLocal::new(Arc::new(spec)), false);
         }));

@@ -1,6 +1,5 @@
 //! The services of one loop, and the way that connections take to them.
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -14,28 +13,7 @@ use crate::address::Address;
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_state::LoopState;
-use crate::service::{Accepted, Asked, MakeService, Service};
-use crate::shared::Shared;
-
-thread_local! {
-    static LOOP_SERVICES: RefCell<Option<Rc<LoopServices>>> = const { RefCell::new(None) };
-}
-
-/// The services of this thread's loop, if the thread has one.
-pub(crate) fn of_this_loop() -> Option<Rc<LoopServices>> {
-    LOOP_SERVICES.with_borrow(Clone::clone)
-}
-
-/// Sends a job to the services of a loop; `false` if that loop does not exist, or has ended.
-pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopServices>) + Send + 'static) -> bool {
-    shared.remotes.get(index).is_some_and(|remote| {
-        remote.tell(move || {
-            if let Some(services) = of_this_loop() {
-                job(&services);
-            }
-        })
-    })
-}
+use crate::service::{Accepted, Closing, MakeService, Service};
 
 /// The services of one loop: they share its state and its `worker_connections`.
 pub struct LoopServices {
@@ -45,12 +23,10 @@ pub struct LoopServices {
 }
 
 impl LoopServices {
-    /// Makes the services of this thread's loop.
-    pub(crate) fn begin(loop_state: &Rc<LoopState>, makers: &[MakeService]) -> Rc<LoopServices> {
+    /// Makes the services of the loop.
+    pub(crate) fn new(loop_state: &Rc<LoopState>, makers: &[MakeService]) -> Rc<LoopServices> {
         let all = makers.iter().map(|make| make(loop_state)).collect();
-        let services = Rc::new(LoopServices { loop_state: loop_state.clone(), all });
-        LOOP_SERVICES.set(Some(services.clone()));
-        services
+        Rc::new(LoopServices { loop_state: loop_state.clone(), all })
     }
 
     /// All services of the loop.
@@ -86,9 +62,9 @@ impl LoopServices {
         if !admission.is_full() {
             return true;
         }
-        let asked = self.close_oldest();
-        admission.log_full(&self.loop_state.generation().error_log, asked == Asked::One);
-        if let Asked::Later(time) = asked
+        let closing = close_oldest(&self.all);
+        admission.log_full(&self.loop_state.generation().error_log, closing == Closing::Asked);
+        if let Closing::NotBefore(time) = closing
             && admission.may_look_later()
         {
             let loop_state = self.loop_state.clone();
@@ -100,20 +76,6 @@ impl LoopServices {
         false
     }
 
-    /// Asks the services one after the other to close an idle connection, until one of them does.
-    fn close_oldest(&self) -> Asked {
-        let mut best = Asked::Nobody;
-        for service in &self.all {
-            best = match (service.close_oldest(), best) {
-                (Asked::One, _) => return Asked::One,
-                (Asked::Later(one), Asked::Later(other)) => Asked::Later(one.min(other)),
-                (Asked::Nobody, best) => best,
-                (later, _) => later,
-            };
-        }
-        best
-    }
-
     /// Handles a lack of descriptors or memory, which is logged once for each pause. Memory and descriptors that are
     /// kept only for speed are freed, and the connection that has been idle longest is closed.
     pub fn accept_failed(&self, error: Errno) {
@@ -122,6 +84,85 @@ impl LoopServices {
         let log = &self.loop_state.generation().error_log;
         log.write(level, None, format_args!("accept4() failed ({})", ShowErrno(&shown)));
         self.all.iter().for_each(|service| service.give_back());
-        self.close_oldest();
+        close_oldest(&self.all);
+    }
+}
+
+/// Has an idle connection closed: of all services' the one that has been idle longest, unless it may not be closed yet.
+fn close_oldest<S: Service + ?Sized>(services: &[Rc<S>]) -> Closing {
+    let mut services: Vec<&Rc<S>> = services.iter().collect();
+    services.sort_by_key(|service| service.oldest_idle().unwrap_or(u64::MAX));
+    let mut closing = Closing::NoneIdle;
+    for service in services {
+        closing = match (service.close_oldest(), closing) {
+            (Closing::Asked, _) => return Closing::Asked,
+            (Closing::NotBefore(one), Closing::NotBefore(other)) => Closing::NotBefore(one.min(other)),
+            (Closing::NoneIdle, closing) => closing,
+            (later, _) => later,
+        };
+    }
+    closing
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A service with one idle connection, or none.
+    struct Idle {
+        since: Option<u64>,
+        not_before: Option<Instant>,
+        closed: Cell<bool>,
+    }
+
+    impl Service for Idle {
+        fn name(&self) -> &'static str {
+            "idle"
+        }
+
+        fn accept(self: Rc<Self>, _: Accepted) {}
+
+        fn renew(self: Rc<Self>) {}
+
+        fn drain(self: Rc<Self>) {}
+
+        fn oldest_idle(&self) -> Option<u64> {
+            self.since
+        }
+
+        fn close_oldest(&self) -> Closing {
+            match (self.since, self.not_before) {
+                (None, _) => Closing::NoneIdle,
+                (Some(_), Some(time)) => Closing::NotBefore(time),
+                (Some(_), None) => {
+                    self.closed.set(true);
+                    Closing::Asked
+                }
+            }
+        }
+
+        fn give_back(&self) {}
+    }
+
+    fn service(since: Option<u64>, not_before: Option<Instant>) -> Rc<Idle> {
+        Rc::new(Idle { since, not_before, closed: Cell::new(false) })
+    }
+
+    #[test]
+    fn the_oldest_idle_connection_of_all_services_is_closed() {
+        let (none, young, old) = (service(None, None), service(Some(2), None), service(Some(1), None));
+        assert_eq!(close_oldest(&[none.clone(), young.clone(), old.clone()]), Closing::Asked);
+        assert!(old.closed.get() && !young.closed.get());
+
+        // One that may not be closed yet leaves the turn to the next; the time is known only if no service can.
+        let (soon, late) = (Instant::now(), Instant::now() + std::time::Duration::from_secs(1));
+        let (kept, young) = (service(Some(1), Some(late)), service(Some(2), None));
+        assert_eq!(close_oldest(&[young.clone(), kept.clone()]), Closing::Asked);
+        assert!(young.closed.get());
+        assert_eq!(close_oldest(&[kept, none.clone(), service(Some(3), Some(soon))]), Closing::NotBefore(soon));
+        assert_eq!(close_oldest(&[none]), Closing::NoneIdle);
     }
 }

@@ -24,15 +24,15 @@ pub struct Accepted {
     pub now: bool,
 }
 
-/// The result of asking a connection to leave.
+/// The result of asking an idle connection to close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// The connection that has been idle longest was asked.
-    One,
+pub enum Closing {
+    /// A connection was asked.
+    Asked,
     /// No connection was asked yet: one may be asked from this time on.
-    Later(Instant),
+    NotBefore(Instant),
     /// No connection was asked, because none is idle.
-    Nobody,
+    NoneIdle,
 }
 
 /// A service for connections on one loop. A listening socket names it by [`ListenSpec::service`].
@@ -47,17 +47,18 @@ pub trait Service {
     /// Notes that requests use another generation from now on.
     fn renew(self: Rc<Self>);
 
-    /// Closes connections that only wait, and lets running requests end, because the worker is shutting down.
+    /// Closes connections that wait for a further request, because the worker is shutting down. Running requests end, and
+    /// the first request of a new connection is still answered.
     fn drain(self: Rc<Self>);
 
-    /// Asks the connection that has been idle longest to close.
-    fn close_oldest(&self) -> Asked;
+    /// Since when the connection is idle that [`Service::close_oldest`] would ask, in nanoseconds since the process began.
+    fn oldest_idle(&self) -> Option<u64>;
+
+    /// Asks the connection that has been idle longest, of those that may be closed now, to close.
+    fn close_oldest(&self) -> Closing;
 
     /// Frees memory and descriptors that are kept only for speed, because they have run short.
     fn give_back(&self);
-
-    /// Drops connections without closing them: the loop is ending, and they hold on to its state.
-    fn forget(&self);
 }
 
 /// Makes a service for the loop that it is called on.

@@ -86,8 +86,8 @@ impl Worker {
             let stats = handle.stats.clone();
             let index = handle.index;
             handle.tell(move || {
-                let loop_state = LoopState::begin(index, stats, shared);
-                LoopListeners::begin(LoopServices::begin(&loop_state, services));
+                let loop_state = LoopState::new(index, stats, shared);
+                LoopListeners::begin(LoopServices::new(&loop_state, services));
             });
         }
         Ok(Worker { shared, handles, listeners: Vec::new(), shards: None })
@@ -119,9 +119,7 @@ impl Worker {
             let wanted = wanted.clone();
             let generation = generation.clone();
             handle.tell(move || {
-                if let Some(listeners) = loop_listeners::of_this_loop() {
-                    listeners.install(generation, wanted);
-                }
+                loop_listeners::of_this_loop(|listeners| listeners.install(generation, wanted));
             });
         }
     }
@@ -156,9 +154,7 @@ impl Worker {
             // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
             handle.tell(move || {
-                if let Some(listeners) = loop_listeners::of_this_loop() {
-                    listeners.drain();
-                }
+                loop_listeners::of_this_loop(LoopListeners::drain);
                 drop(heard);
             });
         }
@@ -179,24 +175,13 @@ impl Worker {
     /// reopened.
     pub fn hand_over(&self) {
         for handle in &self.handles {
-            handle.tell(|| {
-                if let Some(state) = crate::loop_state::of_this_loop() {
-                    state.modules.hand_over();
-                }
-            });
+            handle.tell(|| loop_listeners::of_this_loop(LoopListeners::hand_over));
         }
     }
 
     /// Ends the loops; running requests are cut off.
     pub fn stop(self) {
-        for handle in &self.handles {
-            handle.tell(|| {
-                if let Some(listeners) = loop_listeners::of_this_loop() {
-                    // Connections hold on to the loop's state: without them it is dropped when its thread ends.
-                    listeners.forget();
-                }
-            });
-        }
+        self.hand_over();
         for handle in self.handles {
             handle.stop();
         }

@@ -61,7 +61,7 @@ impl Engine {
         for spec in configuration.blueprint.listeners() {
             let place = sockets.iter().position(|(key, _)| *key == spec.key());
             let place = place.ok_or_else(|| Error::Message(format!("no socket for {}", spec.key())))?;
-            listeners.push(((*spec).clone(), sockets.swap_remove(place).1));
+            listeners.push((ListenSpec::clone(spec), sockets.swap_remove(place).1));
         }
         let files = match &self.started {
             Some((_, files)) => files.clone(),

@@ -15,6 +15,7 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use self::collect::{Collected, Collector, KeptBody, Spool};
+use crate::connection::stream;
 use crate::content::aio;
 use crate::message::body::ClientBody;
 use crate::message::persistence::CloseReason;
@@ -71,8 +72,7 @@ pub fn look_at_rest(request: &mut Request) {
 
 /// Sends `100 Continue` to a client that waits for it before it sends its body.
 fn send_continue(request: &mut Request) {
-    if request.body.expects_continue() && request.is_http11() {
-        request.body.refuse();
+    if request.is_http11() && request.body.take_expects_continue() {
         request.sent.bytes += request.client.send_continue() as u64;
     }
 }
@@ -212,8 +212,8 @@ fn poll_stream(
     client: &ClientStream,
     most: usize,
 ) -> Poll<Result<Option<Bytes>, BodyError>> {
-    let Some(stream) = client.stream() else { return Poll::Ready(Err(nobody())) };
-    let piece = ready!(stream.poll_body(context, most)).map_err(BodyError::Broken)?;
+    let Some(client) = client.stream() else { return Poll::Ready(Err(nobody())) };
+    let piece = ready!(stream::poll_piece(&**client, context, most)).map_err(BodyError::Broken)?;
     body.came_by_stream(piece.as_ref());
     Poll::Ready(Ok(piece))
 }

@@ -31,8 +31,8 @@ pub struct Blueprint {
 
 impl Blueprint {
     /// The specifications of the listening sockets, in the order of the configuration.
-    pub fn listeners(&self) -> Vec<Arc<ListenSpec>> {
-        self.http.listens.iter().map(|listen| listen.spec.clone()).collect()
+    pub fn listeners(&self) -> impl Iterator<Item = &Arc<ListenSpec>> {
+        self.http.listens.iter().map(|listen| &listen.spec)
     }
 
     /// Makes the generation that serves, with the resources of the process: the open log files in the order of
@@ -45,9 +45,10 @@ impl Blueprint {
         pools: PoolSet,
         files: Arc<FileSystem>,
     ) -> Generation {
-        let listeners = self.listeners();
-        let Blueprint { http, paths, zones, parts, .. } = self;
+        let listeners = self.listeners().cloned().collect();
+        let Blueprint { http, paths, zones, mut parts, .. } = self;
+        parts.insert(Arc::new(http));
         let services = Services { paths, zones, parts, logs, error_log, pools, files };
-        Generation::new(number, services, listeners).with(Arc::new(http))
+        Generation { number, services, listeners }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::loops::{self, LoopStats};
 use freerun_runtime::stats::Counter;
-use freerun_serve::service::Asked;
+use freerun_serve::service::Closing;
 use tokio::sync::Notify;
 
 use crate::connection::Connection;
@@ -191,31 +191,40 @@ impl<C: 'static> Idle<C> {
         self.next_look.set(None);
     }
 
-    /// Asks the connection that has been idle longest, among those not asked yet, to close.
-    pub fn close_oldest(&self) -> Asked {
+    /// The connection that has been idle longest, among those that may be asked to close and were not yet; or from when on
+    /// one may be asked.
+    fn oldest(&self) -> Result<Rc<Connection<C>>, Option<Moment>> {
         let now = loops::nanos();
         let mut later: Option<Moment> = None;
-        let oldest = {
-            let connections = self.connections.borrow();
-            let firsts = connections.iter().filter_map(|(_, entries)| {
-                let stay = entries.filter(|entry| !entry.connection.is_closing()).take(LOOKED_AT);
-                for entry in stay {
-                    if entry.stays_until <= now {
-                        return Some(&entry.connection);
-                    }
-                    later = later.into_iter().chain([entry.stays_until]).min();
+        let connections = self.connections.borrow();
+        let firsts = connections.iter().filter_map(|(_, entries)| {
+            let stay = entries.filter(|entry| !entry.connection.is_closing()).take(LOOKED_AT);
+            for entry in stay {
+                if entry.stays_until <= now {
+                    return Some(&entry.connection);
                 }
-                None
-            });
-            firsts.min_by_key(|connection| connection.idle_since.get()).cloned()
-        };
-        match (oldest, later) {
-            (Some(connection), _) => {
-                connection.close_when_idle();
-                Asked::One
+                later = later.into_iter().chain([entry.stays_until]).min();
             }
-            (None, Some(until)) => Asked::Later(instant_of(until)),
-            (None, None) => Asked::Nobody,
+            None
+        });
+        let oldest = firsts.min_by_key(|connection| connection.idle_since.get()).cloned();
+        oldest.ok_or(later)
+    }
+
+    /// Since when the connection is idle that [`Idle::close_oldest`] would ask, in nanoseconds since the process began.
+    pub fn oldest_since(&self) -> Option<u64> {
+        self.oldest().ok().map(|connection| connection.idle_since.get())
+    }
+
+    /// Asks the connection that has been idle longest, among those not asked yet, to close.
+    pub fn close_oldest(&self) -> Closing {
+        match self.oldest() {
+            Ok(connection) => {
+                connection.close_when_idle();
+                Closing::Asked
+            }
+            Err(Some(until)) => Closing::NotBefore(instant_of(until)),
+            Err(None) => Closing::NoneIdle,
         }
     }
 
@@ -243,11 +252,5 @@ impl<C: 'static> Idle<C> {
                 idle.close_kept();
             });
         }
-    }
-
-    /// Drops all connections without closing them, when the loop ends.
-    pub fn forget(&self) {
-        let all = std::mem::take(&mut *self.connections.borrow_mut());
-        drop(all);
     }
 }

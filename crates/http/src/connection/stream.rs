@@ -1,7 +1,7 @@
 //! The stream of one request, on a connection that carries several at once (HTTP/2, HTTP/3).
 
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
@@ -22,7 +22,8 @@ pub struct ResponseHead {
 /// The driver queues the data that is given to the stream. The room that [`Stream::poll_room`] reports bounds the
 /// queue.
 pub trait Stream {
-    /// Polls the next piece of the request's body, at most `most` bytes; `None` at its end. The bytes that were taken
+    /// Polls the next piece of the request's body, at most `most` bytes; `None` at its end. A piece may be empty, as a frame may
+    /// be: readers ask by [`poll_piece`]. The bytes that were taken
     /// open the client's flow-control window again.
     ///
     /// # Errors
@@ -56,4 +57,18 @@ pub trait Stream {
 
     /// How many bytes the stream would certainly accept now.
     fn certain_room(&self) -> usize;
+}
+
+/// Polls the next piece of the request's body that is not empty, at most `most` bytes; `None` at its end. An empty frame says
+/// nothing (RFC 9113 section 6.1), least of all that the body is complete.
+///
+/// # Errors
+/// The client has reset the stream, or its connection has ended.
+pub fn poll_piece(stream: &dyn Stream, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+    loop {
+        match ready!(stream.poll_body(context, most))? {
+            Some(piece) if piece.is_empty() => {}
+            piece => return Poll::Ready(Ok(piece)),
+        }
+    }
 }

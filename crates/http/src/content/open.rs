@@ -65,18 +65,11 @@ pub fn known_file(request: &Request) -> Option<Rc<KnownFile<Location>>> {
     Some(known)
 }
 
-/// Makes [`known_file`] return the file that [`hot`] has under this name to the next request for this path. A request
-/// of a configuration that was replaced does nothing, because a known file keeps its location alive.
+/// Makes [`known_file`] return the file that [`hot`] has under this name to the next request for this path.
 pub fn learn(request: &Request, name: &[u8]) {
     let settings = request.settings().get::<FileSettings>();
     let is_short = matches!(settings.open_file_cache, OpenFileCache::Short);
-    let is_current = request.generation.number == request.client.loop_state.generation_number();
-    if is_short
-        && is_current
-        && path::is_as_asked(request)
-        && path::is_constant(request)
-        && link_check(request, name).is_none()
-    {
+    if is_short && path::is_as_asked(request) && path::is_constant(request) && link_check(request, name).is_none() {
         let media_type = media_type(request, &request.asked.path);
         request.generation.hot.borrow_mut().learn(&request.place.location, &request.asked.path, name, media_type);
     }

@@ -152,10 +152,10 @@ impl ClientBody {
         self.expects_continue = false;
     }
 
-    /// Whether the client waits for `100 Continue` before it sends.
-    #[inline]
-    pub(crate) fn expects_continue(&self) -> bool {
-        self.expects_continue
+    /// Whether the client waits for `100 Continue` before it sends the body. It no longer does after this call, whose caller
+    /// sends it.
+    pub(crate) fn take_expects_continue(&mut self) -> bool {
+        std::mem::take(&mut self.expects_continue)
     }
 
     /// Lends the body to a reader apart from its request, for a buffer that begins with the body. The body that stays
@@ -371,7 +371,7 @@ mod tests {
         let mut buffer = b"head".to_vec();
         let mut body = ClientBody::new(BodyFraming::Length(5), 4, true);
         let (mut lent, returned) = body.lend(4);
-        assert!(body.is_lent() && !body.is_done() && !body.expects_continue());
+        assert!(body.is_lent() && !body.is_done() && !body.take_expects_continue());
         assert_eq!((lent.used(), lent.remaining(), body.remaining()), (0, Some(5), None));
         assert_eq!(body.next_wanted(b"headhello", 99), Ok(None), "it is not here");
         body.take_back(4, &mut buffer);

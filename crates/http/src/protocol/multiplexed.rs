@@ -11,6 +11,8 @@ use freerun_runtime::timer::Timer;
 
 use crate::arrive;
 use crate::connection::stream::{ResponseHead, Stream};
+use crate::connection::takeover::Takeover;
+use crate::connection::tunnel_end::TunnelEnd;
 use crate::finish;
 use crate::http_loop::HttpLoop;
 use crate::log_error;
@@ -26,7 +28,7 @@ use crate::request::{Head, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
-use crate::write::decide::{Framing, decide};
+use crate::write::decide::{Decided, Framing, decide};
 use crate::write::fields::{self, HeadSink};
 use crate::write::pace::Pace;
 
@@ -67,13 +69,19 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
         Err(status) => phases::respond_with_status(&mut request, status).await,
     };
     match answer {
-        Answer::Response(response) => {
-            let sent = send(&mut request, &*stream, response).await;
-            if let Err(error) = &sent {
-                log_failure(&request, error);
-            }
-            response_end.is_whole = sent.is_ok();
-            request.sent.complete = sent.is_ok();
+        Answer::Response(mut response) => {
+            let is_whole = match response.takeover.take() {
+                Some(takeover) => take_over(&mut request, &*stream, &response, takeover).await,
+                None => {
+                    let sent = send(&mut request, &*stream, response).await;
+                    if let Err(error) = &sent {
+                        log_failure(&request, error);
+                    }
+                    sent.is_ok()
+                }
+            };
+            response_end.is_whole = is_whole;
+            request.sent.complete = is_whole;
         }
         Answer::Close => {
             if request.sent.status == 0 {
@@ -136,16 +144,10 @@ impl HeadSink for FieldList {
     }
 }
 
-/// Sends a response. The request notes how much was sent.
-async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Response>) -> Result<(), WriteError> {
-    // The protocol that follows a 101 would need a connection of its own.
-    let decided = decide(request, &response, false);
-    if response.takeover.take().is_some() {
-        log_error!(request, Error, "the connection cannot be upgraded, it carries other requests");
-        return Err(WriteError::Body);
-    }
+/// The fields of the head of a response. The request notes how long they are, and what a log may ask of them.
+fn head_fields(request: &mut Request, response: &Response, decided: &Decided) -> Vec<Field> {
     let mut list = FieldList::default();
-    fields::print(request, &response, &decided, &mut list);
+    fields::print(request, response, decided, &mut list);
     let fields = list.fields;
     if request.generation.http.keeps_sent_head {
         let sent_head = &mut request.answered.head;
@@ -153,13 +155,41 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
         fields.iter().for_each(|(name, value)| freerun_proto::encode::field(sent_head, name, value));
         request.answered.location = None;
     }
+    request.sent.bytes += fields.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum::<u64>();
+    fields
+}
+
+/// Sends the head that ends HTTP on the stream, and lets the takeover have the stream until both sides have ended. Returns
+/// whether they did so in order. What a driver makes of the status 101 is its business: HTTP/2 has 200 in its place (RFC 8441
+/// section 5).
+async fn take_over(
+    request: &mut Request,
+    stream: &dyn Stream,
+    response: &Response,
+    mut takeover: Box<dyn Takeover<Request>>,
+) -> bool {
+    let decided = decide(request, response, true);
+    let fields = head_fields(request, response, &decided);
+    stream.send_head(ResponseHead { status: request.sent.status, fields }, false);
+    takeover.begin(Vec::new());
+    loops::note(request.client.number, "tunnelling");
+    let is_whole = poll_fn(|context| takeover.poll(TunnelEnd::Stream(stream), context)).await;
+    let sent = takeover.end(request);
+    request.sent.bytes += sent;
+    request.sent.body_bytes += sent;
+    is_whole
+}
+
+/// Sends a response. The request notes how much was sent.
+async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Response>) -> Result<(), WriteError> {
+    let decided = decide(request, &response, false);
+    let fields = head_fields(request, &response, &decided);
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let mut trailers = std::mem::take(&mut response.trailers);
     let late = response.late_trailers;
     drop(response);
     let has_trailers = decided.framing == Framing::Stream && (!trailers.is_empty() || late.is_some());
     let nothing = decided.framing == Framing::None || body.is_empty() && !has_trailers;
-    request.sent.bytes += fields.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum::<u64>();
     stream.send_head(ResponseHead { status: request.sent.status, fields }, nothing);
     if nothing {
         return Ok(());

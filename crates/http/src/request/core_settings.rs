@@ -172,7 +172,7 @@ settings! {
         port_in_redirect: bool = "on", in HTTP | SERVER | LOCATION;
         /// Number and size of the buffers a file is read into when it is not sent with sendfile.
         output_buffers: Buffers = "2 32k", in HTTP | SERVER | LOCATION,
-            fidelity = NoEffect("one buffer is used and its size is fixed");
+            fidelity = Differs("one buffer of this size is used; with `directio`, one as large as all of them together");
         /// Whether a body of unknown length is sent in chunks to clients of HTTP/1.1; if not, it ends with the connection.
         chunked_transfer_encoding: bool = "on", in HTTP | SERVER | LOCATION;
         /// The location serves only requests that the server makes itself (error pages, `try_files`); others get 404.

@@ -1,6 +1,6 @@
 //! The configuration of http: as it is read, and as one loop holds it while it serves.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
@@ -106,6 +106,8 @@ pub struct LoopGeneration {
     pub http: Arc<HttpConfiguration>,
     /// Files that are open or known on this loop.
     pub hot: RefCell<HotFiles<Location>>,
+    /// Whether a task removes hot files whose time is over. There is one at most.
+    is_purging: Cell<bool>,
     generation: Arc<Generation>,
 }
 
@@ -121,16 +123,24 @@ impl LoopGeneration {
     /// The generation on one of `loops` loops.
     pub fn new(generation: Arc<Generation>, loops: usize) -> Rc<LoopGeneration> {
         let (locations, servers, addresses, texts) = Default::default();
-        let http = generation.part::<HttpConfiguration>().unwrap_or_default();
+        let http = generation.parts.get::<HttpConfiguration>().unwrap_or_default();
         let hot = RefCell::new(HotFiles::new(loops));
-        Rc::new(LoopGeneration { addresses, locations, servers, texts, http, hot, generation })
+        Rc::new(LoopGeneration {
+            addresses,
+            locations,
+            servers,
+            texts,
+            http,
+            hot,
+            is_purging: Cell::new(false),
+            generation,
+        })
     }
 
     /// Keeps a file for the requests of the next second.
     pub fn keep_hot(self: &Rc<Self>, path: &[u8], file: &Rc<HotFile>) {
-        let was_empty = self.hot.borrow().is_empty();
         self.hot.borrow_mut().put(path, file, loops::now());
-        if was_empty {
+        if !self.hot.borrow().is_empty() && !self.is_purging.replace(true) {
             let generation = Rc::downgrade(self);
             loops::spawn(0, "letting go of hot files", async move {
                 loop {
@@ -139,6 +149,7 @@ impl LoopGeneration {
                     let mut hot = generation.hot.borrow_mut();
                     hot.purge(Instant::now());
                     if hot.is_empty() {
+                        generation.is_purging.set(false);
                         return;
                     }
                 }

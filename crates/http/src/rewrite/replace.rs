@@ -76,6 +76,7 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
         _ => Next::Goes,
     }
 }
+
 /// Decodes the escapes in the path of a redirect that a URI does not need, as nginx does: those of `&` to `~`, up to
 /// the first question mark. Invalid escapes are removed.
 fn unescape_redirect(path: &[u8]) -> Vec<u8> {

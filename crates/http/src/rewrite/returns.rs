@@ -36,6 +36,7 @@ pub(super) fn answer(answer: &Return<Request>, request: &mut Request) -> Outcome
     let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text) };
     Response::new(status, media_type, body).into()
 }
+
 /// A redirect with nginx's page.
 pub(crate) fn redirect(request: &mut Request, status: u16, location: Bytes) -> Outcome {
     let mut response = error_page::built_in(request, status);

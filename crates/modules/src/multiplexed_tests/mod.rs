@@ -102,7 +102,7 @@ fn no_more_is_sent_than_the_window_allows_and_others_go_on() {
     client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(&client.answer(2).body[..], b"small\n");
     // The driver panics at one byte more.
-    assert_eq!(client.have(1).body.len(), 1000);
+    client.wait_for(1, &large[..1000]);
     for _ in 0..199 {
         client.open(1, 1000);
     }
@@ -209,5 +209,55 @@ fn pages_are_put_together_and_responses_are_stored() {
     assert_eq!((second.field("x-cache"), &second.body[..]), (Some("HIT"), &b"stored"[..]));
     assert_eq!(&client.answer(4).body[..], b"included, again");
     assert!(origin.try_recv().is_err(), "the origin was asked once for each");
+    server.stop();
+}
+
+#[test]
+fn a_stream_becomes_a_tunnel_and_others_go_on() {
+    let folder = Folder::new("tunnel", &[("small.txt", b"small\n")]);
+    let (port, origin) = origin();
+    let (server, mut logs) = Server::start(&format!(
+        "log_format f '$uri $status $body_bytes_sent'; access_log all f;
+         server {{ listen 8080; root {};
+                   location /app {{ proxy_pass http://127.0.0.1:{port}; proxy_http_version 1.1;
+                                    proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        folder.path()
+    ));
+    let mut client = Client::connect(&server, WIDE);
+    let head = "GET /app HTTP/1.1\r\nHost: a\r\nUpgrade: chat\r\nConnection: upgrade\r\n\r\n";
+    client.ask(1, head);
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    upstream
+        .write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\nConnection: upgrade\r\n\r\nhello")
+        .unwrap();
+    client.wait_for(1, b"hello");
+    // An empty frame is not the end.
+    client.send(1, b"");
+    client.send(1, b"question");
+    read_until(&mut upstream, b"question");
+    client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(&client.answer(2).body[..], b"small\n");
+    assert_eq!(logs[0].line(), "/small.txt 200 6");
+    upstream.write_all(b", answer").unwrap();
+    client.wait_for(1, b"hello, answer");
+    client.end(1);
+    assert_eq!(upstream.read(&mut [0; 16]).unwrap(), 0, "the end is passed on");
+    drop(upstream);
+    let tunnel = client.answer(1);
+    assert_eq!((tunnel.status, tunnel.ended), (101, Ended::Whole));
+    assert_eq!(logs[0].line(), "/app 101 13");
+
+    // An upstream server that breaks off has the stream reset: it must not look like an end.
+    client.ask(3, head);
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    upstream
+        .write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\nConnection: upgrade\r\n\r\nhello")
+        .unwrap();
+    client.wait_for(3, b"hello");
+    rustix::net::sockopt::set_socket_linger(&upstream, Some(std::time::Duration::ZERO)).unwrap();
+    drop(upstream);
+    assert_eq!(client.answer(3).ended, Ended::Reset);
     server.stop();
 }

@@ -3,7 +3,6 @@
 //! A frame is a kind, the number of its stream, the length of its payload (both four bytes, big-endian), and the
 //! payload. The client begins a stream with a head in the syntax of HTTP/1. It opens windows as it reads bytes; the
 //! server does not send more than they allow. There is no window for bodies of requests, because a test sends little.
-//! more than they allow. There is no window for bodies of requests: a test sends little.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +21,7 @@ use freerun_http::request::response::Field;
 use freerun_proto::{BodyFraming, HeadRules, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Asked, Service};
+use freerun_serve::service::{Accepted, Closing, Service};
 
 /// The kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,13 +245,15 @@ impl Service for ToyService {
 
     fn drain(self: Rc<Self>) {}
 
-    fn close_oldest(&self) -> Asked {
-        Asked::Nobody
+    fn oldest_idle(&self) -> Option<u64> {
+        None
+    }
+
+    fn close_oldest(&self) -> Closing {
+        Closing::NoneIdle
     }
 
     fn give_back(&self) {}
-
-    fn forget(&self) {}
 }
 
 /// Serves a connection with the toy protocol. Its first frame, a window for stream 0, gives the number of bytes of each

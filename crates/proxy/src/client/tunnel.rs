@@ -245,15 +245,15 @@ impl Takeover<Request> for Tunnel {
         self.up.held = Held::new(rest);
     }
 
-    fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<bool> {
         let why = match self.poll_both(client, context) {
-            Ok(true) => return Poll::Ready(()),
+            Ok(true) => return Poll::Ready(true),
             Ok(false) => std::task::ready!(self.poll_late(context)),
-            Err(UpstreamError::ClientGone) => return Poll::Ready(()),
+            Err(UpstreamError::ClientGone) => return Poll::Ready(false),
             Err(error) => Why::Upstream(error),
         };
         self.why = Some(Box::new(why));
-        Poll::Ready(())
+        Poll::Ready(false)
     }
 
     fn end(&mut self, request: &Request) -> u64 {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_http::module::Module;
+use freerun_serve::accept::loop_listeners;
 use freerun_serve::generation::Generation;
-use freerun_serve::loop_state;
 use freerun_serve::parts::Parts;
 use freerun_serve::shared::Shared;
 use freerun_serve::zones::ZoneTable;
@@ -154,12 +154,16 @@ fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
         peers.peers().for_each(|peer| peer.live().unhold());
     }
     for (index, watches) in new {
-        loop_state::tell(shared, index, move |loop_state| loop_state.modules.get::<Watcher>().prepare(watches));
+        loop_listeners::tell(shared, index, move |services| {
+            services.loop_state.modules.get::<Watcher>().prepare(watches);
+        });
     }
 }
 
 fn begin(_: &Arc<Generation>, shared: &Arc<Shared>) {
     for index in 0..shared.loops.len() {
-        loop_state::tell(shared, index, |loop_state| loop_state.modules.get::<Watcher>().begin(loop_state));
+        loop_listeners::tell(shared, index, |services| {
+            services.loop_state.modules.get::<Watcher>().begin(&services.loop_state);
+        });
     }
 }

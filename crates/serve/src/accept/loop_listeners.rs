@@ -8,14 +8,23 @@ use crate::accept::{self, Accepting, Bound, Listener};
 use crate::generation::Generation;
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
+use crate::shared::Shared;
 
 thread_local! {
     static LOOP_LISTENERS: RefCell<Option<Rc<LoopListeners>>> = const { RefCell::new(None) };
 }
 
-/// The listeners of this thread's loop, if the thread has one.
-pub(crate) fn of_this_loop() -> Option<Rc<LoopListeners>> {
-    LOOP_LISTENERS.with_borrow(Clone::clone)
+/// Calls `job` with the listeners of this thread's loop, if the thread has one.
+pub(crate) fn of_this_loop(job: impl FnOnce(&LoopListeners)) {
+    if let Some(listeners) = LOOP_LISTENERS.with_borrow(Clone::clone) {
+        job(&listeners);
+    }
+}
+
+/// Sends a job to the services of a loop; `false` if that loop does not exist, or has ended.
+pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&LoopServices) + Send + 'static) -> bool {
+    let remote = shared.remotes.get(index);
+    remote.is_some_and(|remote| remote.tell(move || of_this_loop(|listeners| job(&listeners.services))))
 }
 
 /// The listening sockets that one loop accepts from.
@@ -73,9 +82,8 @@ impl LoopListeners {
         self.services.all().for_each(|service| service.drain());
     }
 
-    /// Hands over the modules' states and drops the services' connections, when the loop ends.
-    pub(crate) fn forget(&self) {
+    /// Has the modules hand over the data that they have gathered, such as buffered lines of logs.
+    pub(crate) fn hand_over(&self) {
         self.services.loop_state.modules.hand_over();
-        self.services.all().for_each(|service| service.forget());
     }
 }

@@ -1,6 +1,6 @@
 //! Accepting connections on one loop.
 
-pub(crate) mod loop_listeners;
+pub mod loop_listeners;
 pub mod rescue;
 
 use std::net::SocketAddr;

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::accept;
+use super::{accept, loop_listeners};
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
-use crate::loop_services;
 use crate::shared::Shared;
 
 /// A loop that has been in one poll for longer than this is late.
@@ -73,7 +72,7 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         // There is no connection, or no descriptor left: the loop itself will handle that.
         let Ok(one) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        let told = loop_services::tell(shared, helper, move |services| {
+        let told = loop_listeners::tell(shared, helper, move |services| {
             if let Some(service) = services.of(&spec) {
                 services.accepted(service, one, &LoopLocal::new(spec), false);
             }

@@ -17,26 +17,6 @@ use self::module_states::ModuleStates;
 use crate::generation::Generation;
 use crate::shared::Shared;
 
-thread_local! {
-    static LOOP_STATE: RefCell<Option<Rc<LoopState>>> = const { RefCell::new(None) };
-}
-
-/// The state of this thread's loop, if the thread has one.
-pub fn of_this_loop() -> Option<Rc<LoopState>> {
-    LOOP_STATE.with_borrow(Clone::clone)
-}
-
-/// Sends a job to the state of a loop; `false` if that loop does not exist, or has ended.
-pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopState>) + Send + 'static) -> bool {
-    shared.remotes.get(index).is_some_and(|remote| {
-        remote.tell(move || {
-            if let Some(state) = of_this_loop() {
-                job(&state);
-            }
-        })
-    })
-}
-
 /// The state of one loop.
 pub struct LoopState {
     /// The number of the loop.
@@ -57,7 +37,7 @@ pub struct LoopState {
 
 impl LoopState {
     /// Makes the state of this thread's loop.
-    pub(crate) fn begin(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
+    pub(crate) fn new(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
         let generation = shared.generation.load_full();
         let state = Rc::new(LoopState {
             index,
@@ -80,7 +60,6 @@ impl LoopState {
                 format_args!("event loop {index} stalled for {} ms in \"{step}\"", took.as_millis()),
             );
         }));
-        LOOP_STATE.set(Some(state.clone()));
         state
     }
 

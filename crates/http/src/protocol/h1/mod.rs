@@ -64,12 +64,7 @@ impl Driver {
 
     /// A runner for the requests of a connection.
     fn take_runner(self: &Rc<Self>, connection: &Rc<Connection>) -> RequestRunner {
-        self.runners.take(self, connection)
-    }
-
-    /// Drops the unused runners, which hold on to the driver, when the loop ends.
-    pub fn forget(&self) {
-        self.runners.clear();
+        self.runners.take((self.clone(), connection.clone()))
     }
 }
 
@@ -111,11 +106,11 @@ impl Serve {
             self.state = State::Over;
             return Poll::Ready(None);
         }
-        let Some(keep) = runner.post.answer.take() else { return Poll::Pending };
+        let Some((driver, keep)) = runner.post.answer.take() else { return Poll::Pending };
         let upgraded = runner.post.upgraded.take();
-        let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) else { return Poll::Ready(None) };
-        let driver = runner.post.driver.clone();
-        driver.runners.give_back(runner);
+        if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
+            driver.runners.give_back(runner);
+        }
         if let Some(upgraded) = upgraded {
             self.state = State::Upgraded(upgraded);
         }

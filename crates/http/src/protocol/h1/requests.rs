@@ -9,7 +9,7 @@ use freerun_runtime::{buffers, loops};
 use crate::message::scratch::RequestScratch;
 use crate::protocol::h1::one_request::{After, one_request};
 use crate::protocol::h1::runner::Post;
-use crate::protocol::h1::{Keep, linger};
+use crate::protocol::h1::{Driver, Keep, linger};
 use crate::protocol::proxy_header;
 use crate::protocol::unanswered::{self, Awaited, End};
 use crate::request::Connection;
@@ -19,21 +19,25 @@ use crate::settings::server::ServerSettings;
 pub(super) async fn serve(post: Rc<Post>) {
     let mut scratch = RequestScratch::default();
     loop {
-        let connection = std::future::poll_fn(|_| match post.connection.take() {
-            Some(connection) => Poll::Ready(connection),
+        let work = std::future::poll_fn(|_| match post.work.take() {
+            Some(work) => Poll::Ready(work),
             None => Poll::Pending,
         });
-        let connection = connection.await;
-        let keep = requests(&connection, &post, &mut scratch).await;
+        let (driver, connection) = work.await;
+        let keep = requests(&driver, &connection, &post, &mut scratch).await;
         drop(connection);
-        post.answer.set(Some(keep));
+        post.answer.set(Some((driver, keep)));
     }
 }
 
 /// Serves requests until there is none. Returns how long to wait for the next request, or `None` if the connection is
 /// to be closed.
-async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut RequestScratch) -> Option<Keep> {
-    let driver = &*post.driver;
+async fn requests(
+    driver: &Driver,
+    connection: &Rc<Connection>,
+    post: &Post,
+    scratch: &mut RequestScratch,
+) -> Option<Keep> {
     let http = &*driver.http;
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {

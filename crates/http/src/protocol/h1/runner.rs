@@ -15,12 +15,16 @@ pub struct RequestRunner {
     pub(super) future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
+/// A connection to serve, with its driver.
+pub(super) type Work = (Rc<Driver>, Rc<Connection>);
+
 /// The place where a [`RequestRunner`] gets its work, and leaves the result.
+#[derive(Default)]
 pub(super) struct Post {
-    pub(super) driver: Rc<Driver>,
-    pub(super) connection: Cell<Option<Rc<Connection>>>,
-    /// How long to wait for the next request, or `None` when the connection is to be closed.
-    pub(super) answer: Cell<Option<Option<Keep>>>,
+    /// The connection to serve. It comes with its driver, so that an unused runner holds neither: they would keep each other.
+    pub(super) work: Cell<Option<Work>>,
+    /// How long to wait for the next request, or `None` when the connection is to be closed; with the driver.
+    pub(super) answer: Cell<Option<(Rc<Driver>, Option<Keep>)>>,
     /// The protocol that follows instead of a next request.
     pub(super) upgraded: Cell<Option<Box<Upgraded>>>,
 }
@@ -33,23 +37,17 @@ const KEPT_RUNNERS: usize = 32;
 pub struct RunnerPool(RefCell<Vec<RequestRunner>>);
 
 impl RunnerPool {
-    pub(super) fn take(&self, driver: &Rc<Driver>, connection: &Rc<Connection>) -> RequestRunner {
+    pub(super) fn take(&self, work: Work) -> RequestRunner {
         let runner = self.0.borrow_mut().pop().unwrap_or_else(|| {
-            let (connection, answer, upgraded) = Default::default();
-            let post = Rc::new(Post { driver: driver.clone(), connection, answer, upgraded });
+            let post = Rc::new(Post::default());
             let future = Box::pin(serve(post.clone()));
             RequestRunner { post, future }
         });
-        runner.post.connection.set(Some(connection.clone()));
+        runner.post.work.set(Some(work));
         runner
     }
 
-    /// Drops all runners.
-    pub(super) fn clear(&self) {
-        self.0.take();
-    }
-
-    /// Takes back a runner that has given its answer, so that it holds no part of the connection any more.
+    /// Takes back a runner that has given its answer, so that it holds neither the connection nor the driver any more.
     pub(super) fn give_back(&self, runner: RequestRunner) {
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT_RUNNERS {

@@ -34,7 +34,8 @@ impl Upgraded {
     /// Polls the takeover; ready when it is over.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loops::note(self.client.number, "tunnelling");
-        self.takeover.poll(TunnelEnd::Transport(&self.client.transport), context)
+        // The connection is closed in either case.
+        self.takeover.poll(TunnelEnd::Transport(&self.client.transport), context).map(drop)
     }
 }
 
