@@ -13,6 +13,7 @@ pub use config::{ServerConfig, ServerSettings, SettingsError, group_name, has_su
 pub use failure::{Failure, FailureKind};
 pub use names::Version;
 
+use bytes::BufMut;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 use rustls::{AlertDescription, CipherSuite, Error, HandshakeKind, ProtocolVersion};
@@ -43,9 +44,32 @@ pub struct Session {
     /// Plaintext for which the caller's buffer had no room, and where it begins.
     rest: Vec<u8>,
     rest_at: usize,
+    /// The peer's end has come, and is told by the next step.
+    peer_closes: bool,
     peer_closed: bool,
     server_name: Option<Box<str>>,
     fragment: usize,
+}
+
+/// Where a step puts plaintext.
+struct Sink<'a> {
+    buffer: &'a mut dyn BufMut,
+    /// How many bytes it may still get.
+    most: usize,
+}
+
+impl Sink<'_> {
+    fn room(&self) -> usize {
+        self.most.min(self.buffer.remaining_mut())
+    }
+
+    /// Appends as much of it as there is room for, and says how many bytes that were.
+    fn put(&mut self, plaintext: &[u8]) -> usize {
+        let taken = plaintext.len().min(self.room());
+        self.buffer.put_slice(&plaintext[..taken]);
+        self.most -= taken;
+        taken
+    }
 }
 
 /// How far a session is.
@@ -129,6 +153,7 @@ impl Session {
             left: 0,
             rest: Vec::new(),
             rest_at: 0,
+            peer_closes: false,
             peer_closed: false,
             server_name: None,
             fragment: config.fragment,
@@ -136,11 +161,19 @@ impl Session {
     }
 
     /// Goes on until something has to happen outside. `received` are the bytes of the peer that are not consumed yet, which
-    /// the step changes; what is to be sent is appended to `output`; plaintext is written to `plaintext`, as much as has room
-    /// of one record. `now` is the time since 1970, of which tickets are told.
-    pub fn step(&mut self, now: Duration, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut [u8]) -> Progress {
+    /// the step changes; what is to be sent is appended to `output`; plaintext is appended to `plaintext`, at most `most` bytes
+    /// of one record, and no more than it has room for. `now` is the time since 1970, of which tickets are told.
+    pub fn step<P: BufMut>(
+        &mut self,
+        now: Duration,
+        received: &mut [u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut P,
+        most: usize,
+    ) -> Progress {
         debug_assert!(received.len() >= self.left, "the bytes that the last step has left are gone");
-        if let Some(event) = self.without_input(received.len(), plaintext) {
+        let mut plaintext = Sink { buffer: plaintext, most };
+        if let Some(event) = self.without_input(received.len(), &mut plaintext) {
             let consumed = if matches!(event, Event::Plaintext(_)) { 0 } else { received.len() };
             if consumed > 0 {
                 self.left = 0;
@@ -148,7 +181,7 @@ impl Session {
             return Progress { consumed, event };
         }
         step::begin(now);
-        let progress = self.advance(received, output, plaintext);
+        let progress = self.advance(received, output, &mut plaintext);
         if let Some(name) = step::end() {
             self.server_name = Some(name);
         }
@@ -158,13 +191,17 @@ impl Session {
     }
 
     /// What a step comes to for which the received bytes do not matter.
-    fn without_input(&mut self, received: usize, plaintext: &mut [u8]) -> Option<Event> {
+    fn without_input(&mut self, received: usize, plaintext: &mut Sink<'_>) -> Option<Event> {
         if self.rest_at < self.rest.len() {
             return Some(Event::Plaintext(self.give_rest(plaintext)));
         }
         match &self.stage {
             Stage::Failed(failure) => Some(Event::Failed(failure.clone())),
             Stage::Closed => Some(Event::NeedsInput),
+            _ if std::mem::take(&mut self.peer_closes) => {
+                self.peer_closed = true;
+                Some(Event::PeerClosed)
+            }
             _ if self.peer_closed => Some(Event::NeedsInput),
             Stage::Handshake | Stage::Open if received < self.left => {
                 let failure = Failure::new(FailureKind::Internal, "received bytes were lost");
@@ -175,7 +212,7 @@ impl Session {
         }
     }
 
-    fn advance(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut [u8]) -> Progress {
+    fn advance(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> Progress {
         let all = received.len();
         let mut consumed = 0;
         loop {
@@ -192,14 +229,13 @@ impl Session {
                 }
                 // Whatever is ready is still there in the next step, which comes after the handshake's end was told.
                 Ok(ConnectionState::ReadTraffic(_)) if !open => Reached::Event(Event::Established),
-                Ok(ConnectionState::ReadTraffic(_)) if plaintext.is_empty() => Reached::Event(Event::Plaintext(0)),
+                Ok(ConnectionState::ReadTraffic(_)) if plaintext.room() == 0 => Reached::Event(Event::Plaintext(0)),
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     let mut given = 0;
                     while let Some(Ok(record)) = traffic.next_record() {
-                        let (now, later) = record.payload.split_at(record.payload.len().min(plaintext.len() - given));
-                        plaintext[given..given + now.len()].copy_from_slice(now);
-                        given += now.len();
-                        self.rest.extend_from_slice(later);
+                        let taken = plaintext.put(record.payload);
+                        given += taken;
+                        self.rest.extend_from_slice(&record.payload[taken..]);
                     }
                     // An empty record is no news.
                     if given == 0 { Reached::More } else { Reached::Event(Event::Plaintext(given)) }
@@ -213,6 +249,11 @@ impl Session {
                     Reached::More
                 }
                 Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => Reached::End,
+                // The end came together with the last message of the handshake, and is told after it.
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) if !open => {
+                    self.peer_closes = true;
+                    Reached::Event(Event::Established)
+                }
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Reached::Event(Event::PeerClosed),
                 Ok(_) => Reached::Failure(Failure::new(FailureKind::Internal, "an unknown state"), output.len()),
             };
@@ -272,10 +313,8 @@ impl Session {
     }
 
     /// Gives plaintext that had no room before, and lets its buffer go with the last of it.
-    fn give_rest(&mut self, plaintext: &mut [u8]) -> usize {
-        let rest = &self.rest[self.rest_at..];
-        let given = rest.len().min(plaintext.len());
-        plaintext[..given].copy_from_slice(&rest[..given]);
+    fn give_rest(&mut self, plaintext: &mut Sink<'_>) -> usize {
+        let given = plaintext.put(&self.rest[self.rest_at..]);
         self.rest_at += given;
         if self.rest_at == self.rest.len() {
             self.rest = Vec::new();
@@ -390,6 +429,8 @@ impl Session {
             }
         }
         self.stage = Stage::Closed;
+        // The caller may drop what the last step left with it, as nothing of it is read any more.
+        self.left = 0;
         self.rest = Vec::new();
         self.rest_at = 0;
     }

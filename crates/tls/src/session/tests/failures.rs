@@ -141,6 +141,6 @@ fn bytes_that_are_lost_end_the_session_without_a_panic() {
     let mut server = Server::new(&config());
     let hello = Ability::default().client().take_output();
     server.receive(&hello[..100]);
-    let progress = server.session.step(NOW, &mut [], &mut Vec::new(), &mut []);
+    let progress = server.session.step(NOW, &mut [], &mut Vec::new(), &mut Vec::new(), 100);
     assert!(matches!(progress.event, Event::Failed(failure) if failure.kind == FailureKind::Internal));
 }

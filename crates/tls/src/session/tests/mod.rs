@@ -46,7 +46,7 @@ struct Server {
     output: Vec<u8>,
     plaintext: Vec<u8>,
     events: Vec<Event>,
-    /// The size of the caller's buffer for plaintext.
+    /// How much plaintext a step may give.
     room: usize,
 }
 
@@ -65,13 +65,13 @@ impl Server {
     /// Gives the session bytes of the peer, and steps until it needs more.
     fn receive(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
-        let mut buffer = vec![0; self.room];
         loop {
-            let progress = self.session.step(NOW, &mut self.received, &mut self.output, &mut buffer);
+            let before = self.plaintext.len();
+            let progress = self.session.step(NOW, &mut self.received, &mut self.output, &mut self.plaintext, self.room);
             self.received.drain(..progress.consumed);
             match progress.event {
                 Event::NeedsInput => return,
-                Event::Plaintext(length) => self.plaintext.extend_from_slice(&buffer[..length]),
+                Event::Plaintext(length) => assert_eq!(self.plaintext.len(), before + length),
                 event @ (Event::Failed(_) | Event::PeerClosed) => {
                     self.events.push(event);
                     return;
