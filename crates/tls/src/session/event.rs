@@ -42,6 +42,9 @@ pub struct Agreed<'a> {
     pub alpn: Option<&'a [u8]>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
+    /// What the session is called, to resume it. In TLS 1.2 this is the id that the server has named; in TLS 1.3 that of the
+    /// last ticket: what stands in it if the server keeps the session itself, its SHA-256 otherwise. A client does not keep it.
+    pub session_id: Option<&'a [u8]>,
 }
 
 /// What was encrypted.

@@ -1,7 +1,9 @@
 //! The steps of a session, which are the same on both sides.
 
 use super::connection::Connection;
-use super::records::{ALERT_ROOM, has_whole_record, overhead, plaintext_room, sent_alert};
+use super::records::{
+    ALERT_ROOM, MAX_SESSION_ID, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
+};
 use super::step::{self, Kept};
 use super::{Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Progress, Version, names};
 use bytes::BufMut;
@@ -27,6 +29,8 @@ pub(super) struct Machine<C> {
     peer_closes: bool,
     peer_closed: bool,
     fragment: usize,
+    /// The id that the server has given the session, and its length.
+    hello_id: Option<(u8, [u8; MAX_SESSION_ID])>,
     kept: Kept,
 }
 
@@ -84,6 +88,7 @@ impl<C: Connection> Machine<C> {
             peer_closes: false,
             peer_closed: false,
             fragment,
+            hello_id: None,
             kept,
         }
     }
@@ -103,9 +108,18 @@ impl<C: Connection> Machine<C> {
             }
             return Progress { consumed, event };
         }
-        let kept = std::mem::take(&mut self.kept);
+        let begin = output.len();
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.resumption.is_resumed = self.is_resumed();
         let (progress, kept) = step::run(now, kept, || self.with_input(received, output, plaintext));
         self.kept = kept;
+        if self.hello_id.is_none() && matches!(self.stage, Stage::Handshake) {
+            self.hello_id = output.get(begin..).and_then(hello_session_id).map(|id| {
+                let mut bytes = [0; MAX_SESSION_ID];
+                bytes[..id.len()].copy_from_slice(id);
+                (id.len() as u8, bytes)
+            });
+        }
         debug_assert!(progress.consumed <= received.len());
         self.left = received.len() - progress.consumed;
         progress
@@ -268,14 +282,24 @@ impl<C: Connection> Machine<C> {
             ProtocolVersion::TLSv1_3 => Version::Tls13,
             _ => Version::Tls12,
         };
+        let session_id = match (version, &self.hello_id) {
+            (Version::Tls13, _) => self.kept.resumption.id(),
+            (Version::Tls12, Some((length, id))) => id.get(..usize::from(*length)).filter(|id| !id.is_empty()),
+            (Version::Tls12, None) => None,
+        };
         Some(Agreed {
             version,
             cipher: names::suite(common.negotiated_cipher_suite()?.suite()),
             group: common.negotiated_key_exchange_group().map_or("", |group| names::group(group.name())),
             server_name: self.kept.server_name.as_deref(),
             alpn: common.alpn_protocol(),
-            resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+            resumed: self.is_resumed(),
+            session_id,
         })
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.connection.common().handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     pub(super) fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {

@@ -10,7 +10,7 @@
 //! | `machine.rs` | the steps of a session, the same on both sides |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
 //! | `signatures.rs` | the peer's signature under the handshake |
-//! | `resume/` | what is kept of sessions for later ones |
+//! | `resume/` | what is kept of sessions for later ones; `resumption.rs` has how rustls asks for it on the server's side |
 
 mod algorithms;
 mod client;
@@ -22,6 +22,7 @@ mod names;
 mod p521;
 mod records;
 mod resume;
+mod resumption;
 mod server;
 mod signatures;
 mod step;
@@ -31,7 +32,7 @@ pub use client::{ClientConfig, ClientSettings};
 pub use event::{Agreed, Encrypted, Event, Progress};
 pub use failure::{Failure, FailureKind};
 pub use names::Version;
-pub use resume::{ClientSessions, PeerSessions};
+pub use resume::{ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, TicketKeyError, TicketKeys};
 pub use server::{ServerConfig, ServerSettings};
 
 use bytes::BufMut;

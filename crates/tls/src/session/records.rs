@@ -8,6 +8,18 @@ pub(super) const HEADER: usize = 5;
 /// The content type of alerts.
 const ALERT: u8 = 21;
 
+/// The content type of handshake messages.
+const HANDSHAKE: u8 = 22;
+
+/// The type of the message.
+const SERVER_HELLO: u8 = 2;
+
+/// What stands before the session's id in that message: its type and length, the version, and the server's random bytes.
+const BEFORE_SESSION_ID: usize = 4 + 2 + 32;
+
+/// The longest id of a session.
+pub(super) const MAX_SESSION_ID: usize = 32;
+
 /// More bytes than an encrypted alert has.
 pub(super) const ALERT_ROOM: usize = 64;
 
@@ -45,6 +57,14 @@ pub(super) fn sent_alert(mut records: &[u8]) -> Option<u8> {
             _ => records = &records[HEADER + length..],
         }
     }
+}
+
+/// The id of the session in the ServerHello at the front of these records.
+pub(super) fn hello_session_id(records: &[u8]) -> Option<&[u8]> {
+    let (HANDSHAKE, body) = (*records.first()?, records.get(HEADER..)?) else { return None };
+    let (SERVER_HELLO, body) = (*body.first()?, body.get(BEFORE_SESSION_ID..)?) else { return None };
+    let (length, rest) = body.split_first()?;
+    rest.get(..usize::from(*length)).filter(|id| id.len() <= MAX_SESSION_ID)
 }
 
 /// Whether there is a complete record at the front.

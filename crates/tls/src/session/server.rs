@@ -1,12 +1,17 @@
 //! The settings of a server's sessions.
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
+use super::resume::{Context, Sessions};
+use super::resumption::Resumption;
 use super::step::{self, StepTime};
 use super::{SettingsError, Version};
 use crate::load::{CertifiedKey, KeyKind};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::{CipherSuite, NamedGroup};
 use std::sync::Arc;
+
+/// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
+const TICKETS: usize = 2;
 
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
@@ -26,8 +31,8 @@ pub struct ServerSettings {
     pub alpn: Vec<Vec<u8>>,
     /// The largest plaintext of a record.
     pub fragment: usize,
-    /// How many sessions are kept for resumption.
-    pub sessions: usize,
+    /// How many tickets a client of TLS 1.3 gets after a full handshake, if it gets any.
+    pub tickets: usize,
 }
 
 impl Default for ServerSettings {
@@ -40,7 +45,7 @@ impl Default for ServerSettings {
             prefer_server_order: false,
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
-            sessions: 0,
+            tickets: TICKETS,
         }
     }
 }
@@ -68,11 +73,23 @@ impl ServerSettings {
         config.ignore_client_order = self.prefer_server_order;
         config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;
-        config.session_storage = match self.sessions {
-            0 => Arc::new(NoServerSessionStorage {}),
-            sessions => ServerSessionMemoryCache::new(sessions),
-        };
+        config.send_tls13_tickets = self.tickets;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(ServerConfig { shared: Arc::new(config), fragment })
+    }
+}
+
+impl ServerConfig {
+    /// The same settings with sessions that are resumed. Sessions with different contexts are not resumed with each other, so
+    /// the context says everything of a server that must not change between a session and its resumption: its certificates,
+    /// and whom it lets its clients be vouched for. This is cheap, but not free.
+    pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
+        let resumption =
+            Arc::new(Resumption { sessions: sessions.clone(), context: Context::of(context), early_data: false });
+        let mut shared = rustls::ServerConfig::clone(&self.shared);
+        shared.session_storage = resumption.clone();
+        shared.ticketer = resumption;
+        Self { shared: Arc::new(shared), fragment: self.fragment }
     }
 }
 

@@ -21,9 +21,9 @@ pub struct ClientSessions(Option<Arc<Table>>);
 
 /// The sessions with one peer. It is cheap to clone, and all clones are the same.
 #[derive(Clone)]
-pub struct PeerSessions(Arc<Sessions>);
+pub struct PeerSessions(Arc<Peer>);
 
-struct Sessions {
+struct Peer {
     tls12: ArcSwapOption<Tls12ClientSessionValue>,
     tls13: [ArcSwapOption<Tls13ClientSessionValue>; TLS13_SESSIONS],
     /// How many sessions of TLS 1.3 there have been; the next one takes the place of this number.
@@ -66,7 +66,7 @@ impl std::fmt::Debug for ClientSessions {
 impl PeerSessions {
     /// No sessions yet, with a peer whose sessions are kept by the caller alone.
     pub fn new() -> Self {
-        Self(Arc::new(Sessions {
+        Self(Arc::new(Peer {
             tls12: ArcSwapOption::empty(),
             tls13: Default::default(),
             tls13_added: AtomicUsize::new(0),

@@ -2,7 +2,7 @@
 
 use super::super::{Agreed, ClientConfig, ClientSessions, ClientSettings, Event, FailureKind, Session, Version};
 use super::library_server::{LibraryServer, config as library_config};
-use super::{End, NOW, ServerSettings, config, ec, established, pass, rsa, settings};
+use super::{End, NOW, ServerSettings, config, ec, established, keeping, pass, rsa, settings};
 use crate::fixtures::{EC_CRT, EC_KEY, ED25519_CRT, ED25519_KEY, OTHER_RSA_KEY, RSA_CRT, RSA_KEY};
 use crate::load::CertifiedKey;
 use rustls::SupportedProtocolVersion;
@@ -31,6 +31,7 @@ fn both_sides_agree_and_data_goes_both_ways() {
             server_name: None,
             alpn: None,
             resumed: false,
+            session_id: None,
         };
         assert_eq!(client.session.agreed(), Some(agreed));
         agreed.server_name = Some("www.example.org");
@@ -127,7 +128,7 @@ fn a_server_of_another_version_is_refused() {
 #[test]
 fn sessions_are_resumed_with_the_same_peer_only() {
     for (version, _) in VERSIONS {
-        let server = ServerSettings { sessions: 100, ..settings() }.build().expect("settings");
+        let server = keeping(&config());
         let (client, sessions) = (only(version), ClientSessions::new(10));
         let resumed = |key: &[u8]| {
             let (client, server) = established(&client, Some(&sessions.peer(key)), &server);
@@ -145,7 +146,7 @@ fn sessions_are_resumed_with_the_same_peer_only() {
 
 #[test]
 fn sessions_are_not_resumed_with_another_certificate() {
-    let server = ServerSettings { sessions: 100, ..settings() }.build().expect("settings");
+    let server = keeping(&config());
     let peer = ClientSessions::new(10).peer(b"a");
     let (plain, key) = (only(Version::Tls13), ec());
     let resumed = |client: &ClientConfig| {
@@ -161,7 +162,7 @@ fn sessions_are_not_resumed_with_another_certificate() {
 
 #[test]
 fn sessions_of_few_peers_are_kept() {
-    let server = ServerSettings { sessions: 1000, ..settings() }.build().expect("settings");
+    let server = keeping(&config());
     let (client, sessions) = (only(Version::Tls12), ClientSessions::new(5));
     for peer in 0..100_u8 {
         drop(established(&client, Some(&sessions.peer(&[peer])), &server));

@@ -1,7 +1,7 @@
 //! What peers agree on.
 
 use super::super::{Agreed, FailureKind, MAX_INPUT, SettingsError, Version, group_name, has_suite};
-use super::client::{Ability, Client};
+use super::client::Ability;
 use super::{End, ServerSettings, config, ec, exchange, handshake, rsa, settings};
 use crate::load::CertifiedKey;
 use rustls::crypto::aws_lc_rs::kx_group;
@@ -22,6 +22,7 @@ fn both_sides_know_what_was_agreed_on() {
         server_name: Some("www.example.org"),
         alpn: None,
         resumed: false,
+        session_id: None,
     };
     assert_eq!(server.session.agreed(), Some(agreed));
     let server = handshake(&mut only(&TLS12).client(), &config());
@@ -156,22 +157,6 @@ fn protocols_above_tls_are_agreed_on_or_the_client_is_refused() {
     let mut server = End::server(&config);
     exchange(&mut client(&["h2"]), &mut server, usize::MAX);
     assert_eq!((server.failure().kind, server.failure().alert), (FailureKind::NoApplicationProtocol, Some(120)));
-}
-
-#[test]
-fn sessions_are_resumed_if_they_are_kept() {
-    for version in [&TLS12, &TLS13] {
-        for (sessions, resumed) in [(0, false), (100, true)] {
-            let config = ServerSettings { sessions, ..settings() }.build().expect("settings");
-            let client = only(version).config();
-            let first = handshake(&mut Client::new(client.clone()), &config);
-            assert_eq!(first.session.agreed().map(|agreed| agreed.resumed), Some(false));
-            let second = handshake(&mut Client::new(client), &config);
-            let agreed = second.session.agreed().expect("a session");
-            assert_eq!(agreed.resumed, resumed, "{version:?}");
-            assert_eq!(agreed.server_name, Some("www.example.org"));
-        }
-    }
 }
 
 #[test]

@@ -7,8 +7,13 @@ mod failures;
 mod handshakes;
 mod library_server;
 mod openssl_client;
+mod resumed;
+mod tickets;
 
-use super::{ClientConfig, Event, Failure, MIN_OUTPUT, PeerSessions, ServerConfig, ServerSettings, Session};
+use super::{
+    ClientConfig, Event, Failure, MIN_OUTPUT, PeerSessions, ServerConfig, ServerSettings, Session, SessionCache,
+    SessionStore, Sessions,
+};
 use crate::fixtures::{EC_CRT, EC_KEY, RSA_CRT, RSA_KEY};
 use crate::load::{CertifiedKey, Chain, Key};
 use client::Client;
@@ -37,6 +42,16 @@ fn settings() -> ServerSettings {
 
 fn config() -> ServerConfig {
     settings().build().expect("settings")
+}
+
+/// How sessions are resumed from a store, for five minutes.
+fn kept() -> Sessions {
+    Sessions { cache: SessionCache::Kept(SessionStore::new(1 << 20)), tickets: None, timeout: Duration::from_secs(300) }
+}
+
+/// The same configuration with sessions that are resumed.
+fn keeping(config: &ServerConfig) -> ServerConfig {
+    config.with_sessions(&kept(), b"context")
 }
 
 /// A session with the buffers of its caller.
