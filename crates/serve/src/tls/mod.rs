@@ -1,0 +1,4 @@
+//! TLS of listening sockets, for all services.
+
+pub mod handshake;
+pub mod server;
