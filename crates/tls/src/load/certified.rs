@@ -2,6 +2,7 @@
 
 use super::{Chain, Key, KeyKind, LoadError};
 use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::sync::Arc;
@@ -11,7 +12,10 @@ const MIN_RSA_BITS: u32 = 2048;
 
 /// A chain with the key of its first certificate. It is cheap to clone.
 #[derive(Debug, Clone)]
-pub struct CertifiedKey {
+pub struct CertifiedKey(Arc<Pair>);
+
+#[derive(Debug)]
+struct Pair {
     shared: Arc<rustls::sign::CertifiedKey>,
     kind: KeyKind,
 }
@@ -33,25 +37,42 @@ impl CertifiedKey {
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.as_slice()));
         let signing = any_supported_type(&der).map_err(|_| LoadError::UnsupportedKey)?;
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
-        Ok(Self { shared: Arc::new(rustls::sign::CertifiedKey::new(certificates, signing)), kind })
+        let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
+        Ok(Self(Arc::new(Pair { shared, kind })))
     }
 
     /// What kind of key it is.
     pub fn kind(&self) -> KeyKind {
-        self.kind
+        self.0.kind
     }
 
     /// The certificates in DER, the server's own first.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
-        self.shared.cert.iter().map(AsRef::as_ref)
+        self.0.shared.cert.iter().map(AsRef::as_ref)
     }
 
     /// Whether the key can sign in this way.
     pub(crate) fn signs(&self, scheme: SignatureScheme) -> bool {
-        self.shared.key.choose_scheme(&[scheme]).is_some()
+        self.0.shared.key.choose_scheme(&[scheme]).is_some()
     }
 
     pub(crate) fn shared(&self) -> Arc<rustls::sign::CertifiedKey> {
-        Arc::clone(&self.shared)
+        Arc::clone(&self.0.shared)
+    }
+
+    /// What shows this certificate to servers that ask for one; always the same object, by which sessions are told apart.
+    pub(crate) fn client_resolver(&self) -> Arc<dyn ResolvesClientCert> {
+        self.0.clone()
+    }
+}
+
+impl ResolvesClientCert for Pair {
+    /// The certificate is shown whomever the server would trust, as OpenSSL does.
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        Some(self.shared.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }

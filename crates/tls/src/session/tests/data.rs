@@ -2,7 +2,7 @@
 
 use super::super::{Event, MIN_OUTPUT, ServerSettings};
 use super::client::Ability;
-use super::{NOW, Server, config, exchange, handshake, settings};
+use super::{End, NOW, config, exchange, handshake, settings};
 use bytes::BytesMut;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -70,7 +70,7 @@ fn records_are_no_larger_than_the_settings_say() {
 #[test]
 fn plaintext_directly_behind_the_handshake_is_there_after_it() {
     let mut client = ability(&TLS13, 0x1301).client();
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.receive(&client.take_output());
     client.receive(&std::mem::take(&mut server.output));
     server.received = client.send(b"request");
@@ -124,7 +124,7 @@ fn both_sides_close() {
 
 #[test]
 fn before_the_end_of_the_handshake_there_is_nothing_to_close() {
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.session.close(&mut server.output);
     assert!(server.output.is_empty());
     exchange(&mut Ability::default().client(), &mut server, usize::MAX);
@@ -139,7 +139,7 @@ fn a_session_that_waits_has_no_buffers() {
     let text = numbers(30_000);
     server.receive(&client.send(&text));
     assert_eq!(server.plaintext, text);
-    assert_eq!(server.session.rest.capacity(), 0);
+    assert_eq!(server.session.kept_bytes(), 0);
     assert!(!server.session.has_plaintext());
     assert!(server.received.is_empty());
 }
@@ -200,7 +200,7 @@ fn a_buffer_of_any_kind_gets_plaintext_behind_what_it_has() {
 fn the_end_of_the_handshake_and_of_the_session_may_come_together() {
     for version in [&TLS12, &TLS13] {
         let mut client = Ability { versions: vec![version], ..Ability::default() }.client();
-        let mut server = Server::new(&config());
+        let mut server = End::server(&config());
         server.receive(&client.take_output());
         client.receive(&std::mem::take(&mut server.output));
         let mut last = client.take_output();

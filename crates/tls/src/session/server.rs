@@ -1,41 +1,12 @@
 //! The settings of a server's sessions.
 
-use super::p521::P521;
+use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
 use super::step::{self, StepTime};
-use super::{Version, names};
+use super::{SettingsError, Version};
 use crate::load::{CertifiedKey, KeyKind};
-use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
-use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
-use rustls::version::{TLS12, TLS13};
-use rustls::{CipherSuite, NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{CipherSuite, NamedGroup};
 use std::sync::Arc;
-use thiserror::Error;
-
-/// All groups that there are, in the order in which a server prefers them unless it is told otherwise. The first
-/// [`DEFAULT_GROUPS`] are used unless others are named.
-static GROUPS: &[&dyn SupportedKxGroup] = &[
-    kx_group::X25519MLKEM768,
-    kx_group::X25519,
-    kx_group::SECP256R1,
-    kx_group::SECP384R1,
-    &P521,
-    kx_group::SECP256R1MLKEM768,
-    kx_group::MLKEM768,
-    kx_group::MLKEM1024,
-];
-
-/// How many of the groups are used unless some are named (`ssl_ecdh_curve auto`).
-const DEFAULT_GROUPS: usize = 4;
-
-/// The largest plaintext of a record.
-pub(super) const MAX_FRAGMENT: usize = 16 << 10;
-
-/// The smallest plaintext of a record that can be asked for.
-const MIN_FRAGMENT: usize = 32;
-
-/// How many bytes a record has before its plaintext, as rustls counts them in its limit.
-const RECORD_HEADER: usize = 5;
 
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
@@ -74,23 +45,6 @@ impl Default for ServerSettings {
     }
 }
 
-/// Why there can be no sessions with some settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum SettingsError {
-    /// There is no certificate.
-    #[error("no certificate")]
-    NoCertificate,
-    /// No version is enabled for which there are suites and groups.
-    #[error("no usable protocol version")]
-    NoVersion,
-    /// None of the suites exists here.
-    #[error("no cipher match")]
-    NoSuite,
-    /// None of the groups exists here.
-    #[error("no usable group")]
-    NoGroup,
-}
-
 /// The settings of a server's sessions, ready for use. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -104,32 +58,15 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
-        let provider = CryptoProvider {
-            cipher_suites: suites(&self.suites),
-            kx_groups: groups(&self.groups),
-            ..default_provider()
-        };
-        if provider.cipher_suites.is_empty() {
-            return Err(SettingsError::NoSuite);
-        }
-        if provider.kx_groups.is_empty() {
-            return Err(SettingsError::NoGroup);
-        }
-        let has_suites =
-            |version: &SupportedProtocolVersion| provider.cipher_suites.iter().any(|suite| suite.version() == version);
-        let versions: Vec<&'static SupportedProtocolVersion> = [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)]
-            .into_iter()
-            .filter(|(version, known)| self.versions.contains(version) && has_suites(known))
-            .map(|(_, known)| known)
-            .collect();
-        let mut config = rustls::ServerConfig::builder_with_details(Arc::new(provider), Arc::new(StepTime))
-            .with_protocol_versions(&versions)
+        let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
+        let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
+            .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(Keys(self.keys)));
-        let fragment = self.fragment.clamp(MIN_FRAGMENT, MAX_FRAGMENT);
+        let fragment = fragment(self.fragment);
         config.ignore_client_order = self.prefer_server_order;
-        config.max_fragment_size = (fragment < MAX_FRAGMENT).then_some(fragment + RECORD_HEADER);
+        config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;
         config.session_storage = match self.sessions {
             0 => Arc::new(NoServerSessionStorage {}),
@@ -137,31 +74,6 @@ impl ServerSettings {
         };
         Ok(ServerConfig { shared: Arc::new(config), fragment })
     }
-}
-
-fn suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
-    if named.is_empty() {
-        return ALL_CIPHER_SUITES.to_vec();
-    }
-    let known = |number: &u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == *number);
-    named.iter().filter_map(known).copied().collect()
-}
-
-fn groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
-    if named.is_empty() {
-        return GROUPS[..DEFAULT_GROUPS].to_vec();
-    }
-    named.iter().filter_map(|number| GROUPS.iter().find(|group| u16::from(group.name()) == *number)).copied().collect()
-}
-
-/// Whether there is a suite with this IANA number.
-pub fn has_suite(number: u16) -> bool {
-    ALL_CIPHER_SUITES.iter().any(|suite| u16::from(suite.suite()) == number)
-}
-
-/// Whether there is a group with this IANA number, and its name in OpenSSL.
-pub fn group_name(number: u16) -> Option<&'static str> {
-    GROUPS.iter().any(|group| u16::from(group.name()) == number).then(|| names::group(NamedGroup::from(number)))
 }
 
 /// The certificates of a server.
