@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use freerun_runtime::tasks::Tasks;
+use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
 
@@ -48,6 +49,11 @@ impl Service for HttpService {
         } else {
             self.tasks.start(number, serve);
         }
+    }
+
+    fn is_busy(&self, listen: &ListenSpec) -> bool {
+        let generation = self.http.generation();
+        generation.pools.handshakes().is_full() && generation.http.listen(listen).is_some_and(|listen| listen.has_tls())
     }
 
     fn renew(self: Rc<Self>) {

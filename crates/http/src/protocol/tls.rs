@@ -2,13 +2,15 @@
 //! error log's words when there is none, as nginx has them.
 
 use std::cell::Cell;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_serve::tls::handshake::{HandshakeError, Offer, Refusal, Speaks, shake_hands};
+use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_tls::session::{FailureKind, ServerConfig};
+use rustc_hash::FxHasher;
 
 use crate::connection::tls_facts::TlsFacts;
 use crate::http_loop::HttpLoop;
@@ -28,6 +30,7 @@ pub async fn open(
     loops::note(connection.number, "TLS handshake");
     let (generation, servers, _) = http.servers(connection)?;
     let facts = Cell::new(TlsFacts::default());
+    let helpers = Helpers { pool: generation.pools.handshakes(), lane: lane(connection) };
     let keeps_hello = generation.http.keeps_hello;
     let choose = |offer: Offer<'_>| {
         let name = offer.hello.server_name(offer.message);
@@ -39,7 +42,7 @@ pub async fn open(
         config
     };
     // Of all that a connection waits for, this happens once: in a box it takes no room in what waits for requests.
-    match Box::pin(shake_hands(&connection.transport, timer, timeout, buffer, choose)).await {
+    match Box::pin(shake_hands(&connection.transport, timer, timeout, helpers, buffer, choose)).await {
         Ok(speaks) => {
             if speaks == Speaks::Tls {
                 connection.set_tls(facts.into_inner());
@@ -65,6 +68,13 @@ fn config_for(servers: &Servers, name: Option<&str>) -> Result<ServerConfig, Ref
     // A server without a certificate of its own has that of the address's default server.
     let config = [chosen, &servers.default].into_iter().find_map(|server| server.tls.as_ref()?.config().cloned());
     config.ok_or(Refusal::NoCertificate)
+}
+
+/// The number of the address that the connection was accepted at, by which addresses take turns.
+fn lane(connection: &Connection) -> u64 {
+    let mut hasher = FxHasher::default();
+    connection.listen.name.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Logs that there is no session.

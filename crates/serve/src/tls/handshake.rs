@@ -8,12 +8,31 @@ use std::time::{Duration, Instant, SystemTime};
 
 use freerun_proto::tls::{Alert, ClientHello, HelloError, HelloReader, Progress, is_tls};
 use freerun_runtime::loops;
+use freerun_runtime::pool::{CpuPool, PoolError};
 use freerun_runtime::timer::Timer;
 use freerun_tls::session::{Event, Failure, MAX_INPUT, ServerConfig, Session};
 use freerun_transport::Transport;
 
+use super::share;
+
 /// How much room for received bytes a handshake begins with. A ClientHello with a key share of a post-quantum group fits.
 const FIRST_READ: usize = 4 << 10;
+
+/// The signature from which on a handshake always goes to the pool.
+const LONG: Duration = Duration::from_micros(150);
+
+/// The longest signature of a handshake that is begun on the loop when the client offers to resume an earlier session,
+/// which needs none.
+const LONGEST_GAMBLE: Duration = Duration::from_micros(400);
+
+/// Where handshakes are done that take long.
+#[derive(Debug, Clone, Copy)]
+pub struct Helpers<'p> {
+    /// The pool.
+    pub pool: &'p CpuPool,
+    /// The listening address, as a number: the addresses take turns in the pool.
+    pub lane: u64,
+}
 
 /// What a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +121,9 @@ impl Handshake {
 
 /// Finds out what a client speaks, and lets it have a session if that is TLS. All of it has to be done within `timeout`.
 ///
+/// A step with a signature that takes long is done by the `helpers`, and so is any, once this loop has spent its share of
+/// time on handshakes ([`share`]).
+///
 /// `buffer` has the bytes that have come already, and gets those that do not belong to TLS. `choose` makes the session's
 /// configuration of the ClientHello.
 ///
@@ -111,6 +133,7 @@ pub async fn shake_hands(
     transport: &Transport,
     timer: &mut Timer,
     timeout: Duration,
+    helpers: Helpers<'_>,
     buffer: &mut Vec<u8>,
     choose: impl FnOnce(Offer<'_>) -> Result<ServerConfig, Refusal>,
 ) -> Result<Speaks, HandshakeError> {
@@ -123,12 +146,16 @@ pub async fn shake_hands(
     }
     let mut received = std::mem::take(buffer);
     let mut reader = HelloReader::new();
-    let config = loop {
+    let (config, is_short) = loop {
         match reader.advance(&received) {
             Ok(Progress::Hello(read)) => {
                 let message = read.message(&received);
                 match choose(Offer { hello: &read.hello, message }) {
-                    Ok(config) => break config,
+                    Ok(config) => {
+                        let signature = config.signature_time();
+                        let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
+                        break (config, signature < LONG || gambles);
+                    }
                     Err(refusal) => {
                         refuse(transport, (refusal == Refusal::Rejected).then_some(Alert::UnrecognizedName));
                         return Err(HandshakeError::Refused(refusal));
@@ -144,8 +171,18 @@ pub async fn shake_hands(
     };
     let session = Box::new(Session::new(&config).map_err(HandshakeError::Failed)?);
     let mut handshake = Handshake { session, received, output: Vec::new() };
+    let mut is_first = true;
     loop {
-        let next = handshake.advance();
+        // Only the answer to the ClientHello has a signature.
+        let is_short = is_short || !std::mem::take(&mut is_first);
+        let next = match is_short && share::has_time() {
+            true => share::spend(|| handshake.advance()),
+            false => {
+                let went;
+                (handshake, went) = in_pool(transport, timer, deadline, helpers, handshake).await?;
+                went
+            }
+        };
         let sent = send(transport, timer, deadline, &mut handshake.output).await;
         match next.map_err(HandshakeError::Failed)? {
             Next::Nothing => {
@@ -163,6 +200,28 @@ pub async fn shake_hands(
         tls.establish(handshake.session, handshake.received);
     }
     Ok(Speaks::Tls)
+}
+
+/// Goes on with a handshake on a thread of the pool. The socket is not read meanwhile; if its client goes, the step is left
+/// out.
+async fn in_pool(
+    transport: &Transport,
+    timer: &mut Timer,
+    deadline: Instant,
+    Helpers { pool, lane }: Helpers<'_>,
+    mut handshake: Handshake,
+) -> Result<(Handshake, Result<Next, Failure>), HandshakeError> {
+    let step = move || {
+        let next = handshake.advance();
+        (handshake, next)
+    };
+    let left = deadline.saturating_duration_since(loops::now());
+    match timer.within(left, pool.run_in_lane(lane, transport.gone_for_reader(), step)).await {
+        None => Err(HandshakeError::TimedOut),
+        Some(Ok(done)) => Ok(done),
+        Some(Err(PoolError::ClientGone)) => Err(HandshakeError::Closed),
+        Some(Err(error)) => Err(HandshakeError::Broken(io::Error::other(error))),
+    }
 }
 
 /// Receives more bytes behind those that are there.

@@ -2,3 +2,4 @@
 
 pub mod handshake;
 pub mod server;
+mod share;

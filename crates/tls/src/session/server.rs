@@ -7,6 +7,7 @@ use crate::load::{CertifiedKey, KeyKind};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
 use rustls::{CipherSuite, NamedGroup};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
@@ -50,6 +51,14 @@ impl Default for ServerSettings {
 pub struct ServerConfig {
     pub(super) shared: Arc<rustls::ServerConfig>,
     pub(super) fragment: usize,
+    signature: Duration,
+}
+
+impl ServerConfig {
+    /// How long the signature of a handshake takes at most, whichever of the certificates is used.
+    pub fn signature_time(&self) -> Duration {
+        self.signature
+    }
 }
 
 impl ServerSettings {
@@ -58,6 +67,7 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
+        let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
@@ -72,7 +82,7 @@ impl ServerSettings {
             0 => Arc::new(NoServerSessionStorage {}),
             sessions => ServerSessionMemoryCache::new(sessions),
         };
-        Ok(ServerConfig { shared: Arc::new(config), fragment })
+        Ok(ServerConfig { shared: Arc::new(config), fragment, signature })
     }
 }
 
