@@ -57,6 +57,15 @@ pub fn route_server(
     Ok(())
 }
 
+/// Refuses a request that has come without TLS to a listening socket with `ssl`.
+pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
+    if servers.tls && request.client.tls().is_none() {
+        log_error!(request, Info, "client sent plain HTTP request to HTTPS port while reading client request headers");
+        return Err(497);
+    }
+    Ok(())
+}
+
 /// Refuses the methods that are never routed.
 pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
     let name = match request.asked.method {

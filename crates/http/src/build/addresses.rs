@@ -22,6 +22,8 @@ struct Address {
     /// Whether any `listen` of the address has `proxy_protocol`. It holds for all of its servers, because the header is
     /// read before the server is known.
     proxied: bool,
+    /// Whether any `listen` of the address has `ssl`.
+    tls: bool,
     servers: Vec<usize>,
 }
 
@@ -40,22 +42,23 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
         let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
         let implied = default_listen(privileged);
         let all: Vec<_> = if settings.listen.is_empty() {
-            vec![(implied, false, false, false, plan.written)]
+            vec![(implied, false, false, false, false, plan.written)]
         } else {
             written
                 .map(|(spec, listen)| {
-                    let ListenSetting { default_server, proxy_protocol, has_options, written, .. } = *listen;
-                    (spec.clone(), default_server, proxy_protocol, has_options, written)
+                    let ListenSetting { default_server, proxy_protocol, tls, has_options, written, .. } = *listen;
+                    (spec.clone(), default_server, proxy_protocol, tls, has_options, written)
                 })
                 .collect()
         };
-        for (spec, is_default, proxy_protocol, has_options, written) in all {
+        for (spec, is_default, proxy_protocol, tls, has_options, written) in all {
             let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
                 order.push(Address {
                     spec: spec.clone(),
                     fixed: false,
                     default: None,
                     proxied: false,
+                    tls: false,
                     servers: Vec::new(),
                 });
                 order.len() - 1
@@ -66,6 +69,7 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
                 continue;
             }
             address.proxied |= proxy_protocol;
+            address.tls |= tls;
             if has_options {
                 if address.fixed && address.spec != spec {
                     cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
@@ -137,7 +141,7 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
             }
         }
     }
-    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied }
+    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied, tls: address.tls }
 }
 
 fn has_regex(plan: &Planned) -> bool {

@@ -1,11 +1,12 @@
 //! A chain and its key, ready to serve clients.
 
-use super::{Chain, Key, KeyKind, LoadError};
+use super::{Chain, Key, KeyKind, LoadError, cost};
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The fewest bits of an RSA key.
 const MIN_RSA_BITS: u32 = 2048;
@@ -18,6 +19,7 @@ pub struct CertifiedKey(Arc<Pair>);
 struct Pair {
     shared: Arc<rustls::sign::CertifiedKey>,
     kind: KeyKind,
+    signature: Duration,
 }
 
 impl CertifiedKey {
@@ -37,13 +39,19 @@ impl CertifiedKey {
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.as_slice()));
         let signing = any_supported_type(&der).map_err(|_| LoadError::UnsupportedKey)?;
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
+        let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
-        Ok(Self(Arc::new(Pair { shared, kind })))
+        Ok(Self(Arc::new(Pair { shared, kind, signature })))
     }
 
     /// What kind of key it is.
     pub fn kind(&self) -> KeyKind {
         self.0.kind
+    }
+
+    /// How long a signature takes on this machine with a key of this kind.
+    pub fn signature_time(&self) -> Duration {
+        self.0.signature
     }
 
     /// The certificates in DER, the server's own first.

@@ -183,18 +183,21 @@ impl<C: Connection> Machine<C> {
                     self.send_alerts(output);
                     Reached::Failure(Failure::of(&error), begin)
                 }
-                // Whatever is ready is still there in the next step, which comes after the handshake's end was told.
-                Ok(ConnectionState::ReadTraffic(_)) if !open => Reached::Event(Event::Established),
-                Ok(ConnectionState::ReadTraffic(_)) if plaintext.room() == 0 => Reached::Event(Event::Plaintext(0)),
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     let mut given = 0;
                     while let Some(Ok(record)) = traffic.next_record() {
-                        let taken = plaintext.put(record.payload);
+                        // The handshake's end is told first; what came right behind it is kept, where the caller can see
+                        // that it is there.
+                        let taken = if open { plaintext.put(record.payload) } else { 0 };
                         given += taken;
                         self.rest.extend_from_slice(&record.payload[taken..]);
                     }
-                    // An empty record is no news.
-                    if given == 0 { Reached::More } else { Reached::Event(Event::Plaintext(given)) }
+                    match (open, given) {
+                        (false, _) => Reached::Event(Event::Established),
+                        // An empty record is no news.
+                        (true, 0) if self.rest.is_empty() => Reached::More,
+                        (true, given) => Reached::Event(Event::Plaintext(given)),
+                    }
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => {
                     append(data, output);

@@ -9,6 +9,7 @@ use crate::load::{CertifiedKey, KeyKind};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::{CipherSuite, NamedGroup};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
 const TICKETS: usize = 2;
@@ -55,6 +56,14 @@ impl Default for ServerSettings {
 pub struct ServerConfig {
     pub(super) shared: Arc<rustls::ServerConfig>,
     pub(super) fragment: usize,
+    signature: Duration,
+}
+
+impl ServerConfig {
+    /// How long the signature of a handshake takes at most, whichever of the certificates is used.
+    pub fn signature_time(&self) -> Duration {
+        self.signature
+    }
 }
 
 impl ServerSettings {
@@ -63,6 +72,7 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
+        let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
@@ -75,7 +85,7 @@ impl ServerSettings {
         config.alpn_protocols = self.alpn;
         config.send_tls13_tickets = self.tickets;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServerConfig { shared: Arc::new(config), fragment })
+        Ok(ServerConfig { shared: Arc::new(config), fragment, signature })
     }
 }
 
@@ -89,7 +99,7 @@ impl ServerConfig {
         let mut shared = rustls::ServerConfig::clone(&self.shared);
         shared.session_storage = resumption.clone();
         shared.ticketer = resumption;
-        Self { shared: Arc::new(shared), fragment: self.fragment }
+        Self { shared: Arc::new(shared), ..*self }
     }
 }
 

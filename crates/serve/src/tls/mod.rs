@@ -1,0 +1,5 @@
+//! TLS of listening sockets, for all services.
+
+pub mod handshake;
+pub mod server;
+mod share;
