@@ -4,10 +4,23 @@
 //! names of its own, so a second one would be linked beside the first.
 
 mod certificate;
+mod findings;
+mod hosts;
 mod key;
+mod rules;
+mod run;
+mod stack;
+mod store;
+mod strength;
+mod trust;
+mod verify;
+mod words;
 
 pub use certificate::{Certificate, Chain, ChainError, Mismatch};
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
+pub use rules::{Purpose, Rules, VerifyError};
+pub use store::{Added, Store};
+pub use words::verify_words;
 
 use aws_lc_sys as lc;
 use std::ffi::CStr;
