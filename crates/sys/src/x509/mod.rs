@@ -4,9 +4,11 @@
 //! names of its own, so a second one would be linked beside the first.
 
 mod certificate;
+mod facts;
 mod findings;
 mod hosts;
 mod key;
+mod names;
 mod rules;
 mod run;
 mod stack;
@@ -15,6 +17,7 @@ mod strength;
 mod trust;
 mod verify;
 mod words;
+mod writer;
 
 pub use certificate::{Certificate, Chain, ChainError, Mismatch};
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
