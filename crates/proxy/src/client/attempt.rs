@@ -93,7 +93,7 @@ impl UpstreamExchange {
                 Some(connection) => connection,
                 none => {
                     let connected = Box::pin(self.plan.connect(request, lease, &sharing)).await;
-                    let failed = |error| Failed { error, stage: Stage::Connecting, sent: false };
+                    let failed = |(error, stage)| Failed { error, stage, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }
             };

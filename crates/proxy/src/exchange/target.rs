@@ -28,6 +28,8 @@ pub type Uri = SmallVec<[u8; 48]>;
 pub struct UpstreamTarget {
     /// The scheme with its `://`, for the log: `http://`, `fastcgi://`.
     pub scheme: &'static str,
+    /// Whether connections to the servers have TLS.
+    pub is_secure: bool,
     /// The group's name, or the address as it was written: `$proxy_host`.
     pub host: Bytes,
     /// The port as written, or the protocol's default: `$proxy_port`.
@@ -45,7 +47,7 @@ impl Target {
     /// The upstream group; one without servers for a default target.
     pub fn whom(&self) -> &UpstreamTarget {
         static NOBODY: UpstreamTarget =
-            UpstreamTarget { scheme: "", host: Bytes::new(), port: Bytes::new(), servers: None };
+            UpstreamTarget { scheme: "", is_secure: false, host: Bytes::new(), port: Bytes::new(), servers: None };
         self.whom.as_deref().unwrap_or(&NOBODY)
     }
 }
