@@ -33,7 +33,7 @@ pub use event::{Agreed, Encrypted, Event, Progress};
 pub use failure::{Failure, FailureKind};
 pub use names::Version;
 pub use resume::{ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, TicketKeyError, TicketKeys};
-pub use server::{ServerConfig, ServerSettings};
+pub use server::{ClientCertificates, ServerConfig, ServerSettings};
 
 use bytes::BufMut;
 use machine::{Machine, Sink};

@@ -4,15 +4,18 @@ use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
 use super::resume::{Context, Sessions};
 use super::resumption::Resumption;
 use super::step::{self, StepTime};
-use super::{SettingsError, Version};
+use super::{SettingsError, Version, signatures};
 use crate::load::{CertifiedKey, KeyKind};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{CipherSuite, NamedGroup};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
 const TICKETS: usize = 2;
+
+/// How many bytes the names of authorities may have, with two for each name's length: more have no room in the message.
+const MAX_AUTHORITIES: usize = 60 << 10;
 
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
@@ -34,6 +37,23 @@ pub struct ServerSettings {
     pub fragment: usize,
     /// How many tickets a client of TLS 1.3 gets after a full handshake, if it gets any.
     pub tickets: usize,
+    /// Whether clients are asked for a certificate, and for which. Whatever they show is accepted, and so are those that show
+    /// nothing; only that a client has the key of its certificate is checked.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// What clients are told of the certificates that they are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct ClientCertificates {
+    /// The names of the authorities of which a certificate is wanted, in DER, or none for any.
+    pub authorities: Vec<Vec<u8>>,
+}
+
+impl ClientCertificates {
+    /// Whether so many names can be sent.
+    fn fit(&self) -> bool {
+        self.authorities.iter().map(|name| name.len() + 2).sum::<usize>() <= MAX_AUTHORITIES
+    }
 }
 
 impl Default for ServerSettings {
@@ -47,6 +67,7 @@ impl Default for ServerSettings {
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
             tickets: TICKETS,
+            client_certificates: None,
         }
     }
 }
@@ -73,11 +94,16 @@ impl ServerSettings {
             return Err(SettingsError::NoCertificate);
         }
         let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
+        let verifier = match self.client_certificates {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(certificates) if certificates.fit() => signatures::any_client(certificates.authorities),
+            Some(_) => return Err(SettingsError::TooManyAuthorities),
+        };
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Keys(self.keys)));
         let fragment = fragment(self.fragment);
         config.ignore_client_order = self.prefer_server_order;

@@ -1,7 +1,7 @@
 //! rustls's client, which believes every certificate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::client::{ClientConfig, ClientConnection, ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -26,6 +26,8 @@ pub(super) struct Ability {
     pub(super) schemes: Vec<SignatureScheme>,
     pub(super) alpn: Vec<Vec<u8>>,
     pub(super) fragment: Option<usize>,
+    /// What it shows to servers that ask for a certificate.
+    pub(super) certificate: Option<Arc<dyn ResolvesClientCert>>,
 }
 
 impl Default for Ability {
@@ -42,6 +44,7 @@ impl Default for Ability {
             ],
             alpn: Vec::new(),
             fragment: None,
+            certificate: None,
         }
     }
 }
@@ -60,6 +63,9 @@ impl Ability {
             .with_no_client_auth();
         config.alpn_protocols = self.alpn.clone();
         config.max_fragment_size = self.fragment;
+        if let Some(certificate) = &self.certificate {
+            config.client_auth_cert_resolver = certificate.clone();
+        }
         config.resumption = Resumption::in_memory_sessions(8);
         Arc::new(config)
     }

@@ -1,6 +1,7 @@
 //! Handshakes and data against rustls's client, without sockets.
 
 mod client;
+mod client_certificates;
 mod clients;
 mod data;
 mod failures;
