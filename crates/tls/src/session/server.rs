@@ -1,7 +1,7 @@
 //! The settings of a server's sessions.
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
-use super::resume::{Context, Sessions};
+use super::resume::{Context, SessionCache, Sessions};
 use super::resumption::Resumption;
 use super::step::{self, StepTime};
 use super::{SettingsError, Version, signatures};
@@ -16,6 +16,9 @@ const TICKETS: usize = 2;
 
 /// How many bytes the names of authorities may have, with two for each name's length: more have no room in the message.
 const MAX_AUTHORITIES: usize = 60 << 10;
+
+/// How much early data a client may send, as nginx has it.
+const MAX_EARLY_DATA: u32 = 16 << 10;
 
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
@@ -37,6 +40,9 @@ pub struct ServerSettings {
     pub fragment: usize,
     /// How many tickets a client of TLS 1.3 gets after a full handshake, if it gets any.
     pub tickets: usize,
+    /// Whether clients that resume a session of TLS 1.3 may send early data, of 16 KiB at most. This needs a store of sessions,
+    /// and where there is one, there are no tickets.
+    pub early_data: bool,
     /// Whether clients are asked for a certificate, and for which. Whatever they show is accepted, and so are those that show
     /// nothing; only that a client has the key of its certificate is checked.
     pub client_certificates: Option<ClientCertificates>,
@@ -67,6 +73,7 @@ impl Default for ServerSettings {
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
             tickets: TICKETS,
+            early_data: false,
             client_certificates: None,
         }
     }
@@ -78,6 +85,7 @@ pub struct ServerConfig {
     pub(super) shared: Arc<rustls::ServerConfig>,
     pub(super) fragment: usize,
     signature: Duration,
+    early_data: bool,
 }
 
 impl ServerConfig {
@@ -111,7 +119,7 @@ impl ServerSettings {
         config.alpn_protocols = self.alpn;
         config.send_tls13_tickets = self.tickets;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServerConfig { shared: Arc::new(config), fragment, signature })
+        Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data })
     }
 }
 
@@ -120,9 +128,16 @@ impl ServerConfig {
     /// the context says everything of a server that must not change between a session and its resumption: its certificates,
     /// and whom it lets its clients be vouched for. This is cheap, but not free.
     pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
-        let resumption =
-            Arc::new(Resumption { sessions: sessions.clone(), context: Context::of(context), early_data: false });
+        let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
+        let mut sessions = sessions.clone();
         let mut shared = rustls::ServerConfig::clone(&self.shared);
+        if early_data {
+            sessions.tickets = None;
+            shared.max_early_data_size = MAX_EARLY_DATA;
+            // Early data is answered before the client's last message, or it would have been no use to send it early.
+            shared.send_half_rtt_data = true;
+        }
+        let resumption = Arc::new(Resumption { sessions, context: Context::of(context), early_data });
         shared.session_storage = resumption.clone();
         shared.ticketer = resumption;
         Self { shared: Arc::new(shared), ..*self }

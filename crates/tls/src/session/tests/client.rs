@@ -1,14 +1,26 @@
 //! rustls's client, which believes every certificate.
 
+use super::NOW;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, ClientConnection, ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion};
 use std::io::{Read, Write};
 use std::sync::Arc;
+
+/// The time of the tests.
+#[derive(Debug)]
+struct Now;
+
+impl TimeProvider for Now {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(NOW))
+    }
+}
 
 pub(super) struct Client {
     pub(super) connection: ClientConnection,
@@ -55,7 +67,7 @@ impl Ability {
         if let Some(suites) = &self.suites {
             provider.cipher_suites.retain(|suite| suites.contains(&u16::from(suite.suite())));
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        let mut config = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(Now))
             .with_protocol_versions(&self.versions)
             .expect("versions")
             .dangerous()

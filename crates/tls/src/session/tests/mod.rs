@@ -4,6 +4,7 @@ mod client;
 mod client_certificates;
 mod clients;
 mod data;
+mod early_data;
 mod failures;
 mod handshakes;
 mod library_server;
