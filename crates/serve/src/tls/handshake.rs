@@ -1,7 +1,7 @@
-//! The handshake of a client that has connected to a listening socket with `ssl`.
+//! Handshakes: those of clients that have connected to a listening socket with `ssl`, and those with upstream servers.
 //!
-//! Whoever asks for it chooses by the ClientHello what the session is made of: its protocols, ciphers and certificates
-//! are those of the server that the client names (RFC 6066 section 3).
+//! The caller chooses by a client's ClientHello what the session is made of: its protocols, ciphers and certificates are
+//! those of the server that the client names (RFC 6066 section 3).
 
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant, SystemTime};
@@ -64,7 +64,7 @@ pub enum Refusal {
 /// Why there is no session.
 #[derive(Debug)]
 pub enum HandshakeError {
-    /// The client closed the connection.
+    /// The peer closed the connection.
     Closed,
     /// The connection broke.
     Broken(io::Error),
@@ -102,6 +102,10 @@ enum Next {
 }
 
 impl Handshake {
+    fn new(session: Session, received: Vec<u8>) -> Handshake {
+        Handshake { session: Box::new(session), received, output: Vec::new() }
+    }
+
     /// Goes on with what was received.
     fn advance(&mut self) -> Result<Next, Failure> {
         loop {
@@ -169,37 +173,62 @@ pub async fn shake_hands(
             }
         }
     };
-    let session = Box::new(Session::new(&config).map_err(HandshakeError::Failed)?);
-    let mut handshake = Handshake { session, received, output: Vec::new() };
-    let mut is_first = true;
+    let session = Session::new(&config).map_err(HandshakeError::Failed)?;
+    // Only the answer to the ClientHello has a signature.
+    finish(transport, timer, deadline, helpers, Handshake::new(session, received), is_short).await?;
+    Ok(Speaks::Tls)
+}
+
+/// Has a session with a server that a connection was made to; all of it has to be done within `timeout`. It is established
+/// on the transport then, and nothing is verified yet but that the server has the key of its certificate.
+///
+/// # Errors
+/// There is no session.
+pub async fn greet(
+    transport: &Transport,
+    timer: &mut Timer,
+    timeout: Duration,
+    helpers: Helpers<'_>,
+    session: Session,
+) -> Result<(), HandshakeError> {
+    let deadline = loops::now() + timeout;
+    finish(transport, timer, deadline, helpers, Handshake::new(session, Vec::new()), true).await
+}
+
+/// Takes a handshake to its end, and establishes the session. `is_short` tells whether its first step needs no long
+/// signature.
+async fn finish(
+    transport: &Transport,
+    timer: &mut Timer,
+    deadline: Instant,
+    helpers: Helpers<'_>,
+    mut handshake: Handshake,
+    mut is_short: bool,
+) -> Result<(), HandshakeError> {
     loop {
-        // Only the answer to the ClientHello has a signature.
-        let is_short = is_short || !std::mem::take(&mut is_first);
         let next = match is_short && share::has_time() {
             true => share::spend(|| handshake.advance()),
             false => {
-                let went;
-                (handshake, went) = in_pool(transport, timer, deadline, helpers, handshake).await?;
-                went
+                let next;
+                (handshake, next) = in_pool(transport, timer, deadline, helpers, handshake).await?;
+                next
             }
         };
+        is_short = true;
+        // An alert is sent as well as it goes: why there is no session is told all the same.
         let sent = send(transport, timer, deadline, &mut handshake.output).await;
-        match next.map_err(HandshakeError::Failed)? {
-            Next::Nothing => {
-                sent?;
-                break;
-            }
-            Next::Input => {
-                sent?;
-                read_more(transport, timer, deadline, &mut handshake.received).await?;
-            }
+        let next = next.map_err(HandshakeError::Failed)?;
+        sent?;
+        match next {
+            Next::Input => read_more(transport, timer, deadline, &mut handshake.received).await?,
+            Next::Nothing => break,
         }
     }
     if let Some(tls) = transport.tls() {
         handshake.received.shrink_to_fit();
         tls.establish(handshake.session, handshake.received);
     }
-    Ok(Speaks::Tls)
+    Ok(())
 }
 
 /// Goes on with a handshake on a thread of the pool. The socket is not read meanwhile; if its client goes, the step is left

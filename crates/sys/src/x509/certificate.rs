@@ -18,6 +18,15 @@ pub enum Mismatch {
     Type,
 }
 
+/// Whether one certificate can have issued another one, by what is written in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Issued {
+    Yes,
+    /// Its name and identifiers are those of the issuer, but its key usage does not allow it.
+    NotAllowed,
+    No,
+}
+
 /// The certificates of a PEM text, the server's own first.
 pub type Chain = Vec<Certificate>;
 
@@ -66,6 +75,45 @@ impl Certificate {
         }
     }
 
+    /// Another reference to a certificate.
+    ///
+    /// # Safety
+    /// The certificate is alive.
+    pub(super) unsafe fn share(certificate: NonNull<lc::X509>) -> Self {
+        // SAFETY: the caller vouches for it. Counting a reference cannot fail.
+        unsafe { lc::X509_up_ref(certificate.as_ptr()) };
+        Self(certificate)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut lc::X509 {
+        self.0.as_ptr()
+    }
+
+    /// Whether its key usage, if it has one, allows to sign certificates.
+    pub(super) fn may_sign_certificates(&self) -> bool {
+        // SAFETY: the certificate is alive; what is found out about its extensions is kept in it, under its lock.
+        let (flags, usage) =
+            unsafe { (lc::X509_get_extension_flags(self.0.as_ptr()), lc::X509_get_key_usage(self.0.as_ptr())) };
+        drop(Errors::take());
+        flags & lc::EXFLAG_KUSAGE as u32 == 0 || usage & lc::X509v3_KU_KEY_CERT_SIGN as u32 != 0
+    }
+
+    /// Whether this certificate can have issued `other`.
+    pub(super) fn issued(&self, other: &Certificate) -> Issued {
+        // SAFETY: both certificates are alive; what is found out about them is kept in them, under their locks.
+        match unsafe { lc::X509_check_issued(self.as_ptr(), other.as_ptr()) } {
+            lc::X509_V_OK => Issued::Yes,
+            lc::X509_V_ERR_KEYUSAGE_NO_CERTSIGN => Issued::NotAllowed,
+            _ => Issued::No,
+        }
+    }
+
+    /// Whether both are the same, byte for byte.
+    pub(super) fn same(&self, other: &Certificate) -> bool {
+        // SAFETY: both certificates are alive; what is found out about them is kept in them, under their locks.
+        unsafe { lc::X509_cmp(self.as_ptr(), other.as_ptr()) == 0 }
+    }
+
     /// The certificate in DER, without settings of trust.
     pub fn to_der(&self) -> Vec<u8> {
         let mut der = null_mut();
@@ -109,6 +157,13 @@ impl Certificate {
         } else {
             Err(Mismatch::Type)
         }
+    }
+}
+
+impl Clone for Certificate {
+    fn clone(&self) -> Self {
+        // SAFETY: the certificate is alive.
+        unsafe { Self::share(self.0) }
     }
 }
 

@@ -4,10 +4,26 @@
 //! names of its own, so a second one would be linked beside the first.
 
 mod certificate;
+mod facts;
+mod findings;
+mod hosts;
 mod key;
+mod names;
+mod rules;
+mod run;
+mod stack;
+mod store;
+mod strength;
+mod trust;
+mod verify;
+mod words;
+mod writer;
 
 pub use certificate::{Certificate, Chain, ChainError, Mismatch};
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
+pub use rules::{Purpose, Rules, VerifyError};
+pub use store::{Added, Store};
+pub use words::verify_words;
 
 use aws_lc_sys as lc;
 use std::ffi::CStr;

@@ -1,0 +1,51 @@
+//! How a chain is verified, and what comes of it.
+
+use super::words::verify_words;
+
+/// What the peer's certificate is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The peer is a client of TLS.
+    Client,
+    /// The peer is a server of TLS.
+    Server,
+}
+
+/// How a chain is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// What the certificate is used for.
+    pub purpose: Purpose,
+    /// How many certificates there may be between the peer's own and the trusted one at the end.
+    pub depth: u32,
+    /// Whether there has to be a revocation list for each certificate of the chain.
+    pub lists: bool,
+    /// OpenSSL's security level, 0 to 5, which says how weak keys and hashes may be.
+    pub level: u8,
+    /// What time it is, in seconds since 1970.
+    pub now: i64,
+}
+
+/// Why a chain is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerifyError {
+    /// OpenSSL's number for it.
+    pub code: i32,
+    /// Which certificate of the chain it is about; 0 is the peer's own.
+    pub depth: u32,
+}
+
+impl VerifyError {
+    /// OpenSSL's words for it.
+    pub fn text(&self) -> &'static str {
+        verify_words(self.code)
+    }
+}
+
+impl std::fmt::Display for VerifyError {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(self.text())
+    }
+}
+
+impl std::error::Error for VerifyError {}
