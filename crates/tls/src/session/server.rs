@@ -1,10 +1,11 @@
 //! The settings of a server's sessions.
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
+use super::compression::{self, COMPRESSORS};
 use super::resume::{Context, SessionCache, Sessions};
 use super::resumption::Resumption;
 use super::step::{self, StepTime};
-use super::{SettingsError, Version, signatures};
+use super::{KeyLog, SettingsError, Version, signatures};
 use crate::load::{CertifiedKey, KeyKind};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{CipherSuite, NamedGroup};
@@ -43,6 +44,10 @@ pub struct ServerSettings {
     /// Whether clients that resume a session of TLS 1.3 may send early data, of 16 KiB at most. This needs a store of sessions,
     /// and where there is one, there are no tickets.
     pub early_data: bool,
+    /// Whether the certificates are sent compressed to clients of TLS 1.3 that know how to read that.
+    pub compress_certificates: bool,
+    /// Gets the secrets of all sessions.
+    pub key_log: Option<KeyLog>,
     /// Whether clients are asked for a certificate, and for which. Whatever they show is accepted, and so are those that show
     /// nothing; only that a client has the key of its certificate is checked.
     pub client_certificates: Option<ClientCertificates>,
@@ -74,6 +79,8 @@ impl Default for ServerSettings {
             fragment: MAX_FRAGMENT,
             tickets: TICKETS,
             early_data: false,
+            compress_certificates: false,
+            key_log: None,
             client_certificates: None,
         }
     }
@@ -101,6 +108,7 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
+        let certificates = self.keys.len();
         let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
         let verifier = match self.client_certificates {
             None => WebPkiClientVerifier::no_client_auth(),
@@ -113,6 +121,15 @@ impl ServerSettings {
             .map_err(|_| SettingsError::NoVersion)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Keys(self.keys)));
+        config.cert_compressors = Vec::new();
+        config.cert_decompressors = Vec::new();
+        if self.compress_certificates {
+            config.cert_compressors = COMPRESSORS.to_vec();
+            config.cert_compression_cache = compression::cache(certificates);
+        }
+        if let Some(log) = self.key_log {
+            config.key_log = log.shared();
+        }
         let fragment = fragment(self.fragment);
         config.ignore_client_order = self.prefer_server_order;
         config.max_fragment_size = max_fragment_size(fragment);

@@ -10,7 +10,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion};
 use std::io::{Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The time of the tests.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ pub(super) struct Ability {
     pub(super) fragment: Option<usize>,
     /// What it shows to servers that ask for a certificate.
     pub(super) certificate: Option<Arc<dyn ResolvesClientCert>>,
+    pub(super) stapled: Stapled,
 }
 
 impl Default for Ability {
@@ -57,6 +58,7 @@ impl Default for Ability {
             alpn: Vec::new(),
             fragment: None,
             certificate: None,
+            stapled: Stapled::default(),
         }
     }
 }
@@ -71,7 +73,7 @@ impl Ability {
             .with_protocol_versions(&self.versions)
             .expect("versions")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Believer(self.schemes.clone())))
+            .with_custom_certificate_verifier(Arc::new(Believer(self.schemes.clone(), self.stapled.clone())))
             .with_no_client_auth();
         config.alpn_protocols = self.alpn.clone();
         config.max_fragment_size = self.fragment;
@@ -135,7 +137,10 @@ impl Client {
 
 /// Believes every certificate and signature.
 #[derive(Debug)]
-struct Believer(Vec<SignatureScheme>);
+struct Believer(Vec<SignatureScheme>, Stapled);
+
+/// The response that a server has stapled to its certificate.
+pub(super) type Stapled = Arc<Mutex<Vec<u8>>>;
 
 impl ServerCertVerifier for Believer {
     fn verify_server_cert(
@@ -143,9 +148,10 @@ impl ServerCertVerifier for Believer {
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        _: &[u8],
+        stapled: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        *self.1.lock().expect("a lock") = stapled.to_vec();
         Ok(ServerCertVerified::assertion())
     }
 

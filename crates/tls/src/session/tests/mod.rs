@@ -5,6 +5,7 @@ mod client_certificates;
 mod clients;
 mod data;
 mod early_data;
+mod extras;
 mod failures;
 mod handshakes;
 mod library_server;
