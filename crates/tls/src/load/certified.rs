@@ -1,6 +1,7 @@
 //! A chain and its key, ready to serve clients.
 
 use super::{Chain, Key, KeyKind, LoadError, cost};
+use arc_swap::ArcSwapOption;
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -18,6 +19,8 @@ pub struct CertifiedKey(Arc<Pair>);
 #[derive(Debug)]
 struct Pair {
     shared: Arc<rustls::sign::CertifiedKey>,
+    /// The same with a response about its revocation.
+    stapled: ArcSwapOption<rustls::sign::CertifiedKey>,
     kind: KeyKind,
     signature: Duration,
 }
@@ -41,7 +44,7 @@ impl CertifiedKey {
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
         let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
-        Ok(Self(Arc::new(Pair { shared, kind, signature })))
+        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature })))
     }
 
     /// What kind of key it is.
@@ -64,8 +67,20 @@ impl CertifiedKey {
         self.0.shared.key.choose_scheme(&[scheme]).is_some()
     }
 
+    /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,
+    /// whichever settings have this certificate. Whether it is a good one is the caller's matter.
+    pub fn staple(&self, response: Option<Vec<u8>>) {
+        let stapled = response.map(|response| {
+            let mut pair = rustls::sign::CertifiedKey::clone(&self.0.shared);
+            pair.ocsp = Some(response);
+            Arc::new(pair)
+        });
+        self.0.stapled.store(stapled);
+    }
+
+    /// What is shown at this moment.
     pub(crate) fn shared(&self) -> Arc<rustls::sign::CertifiedKey> {
-        Arc::clone(&self.0.shared)
+        self.0.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.0.shared))
     }
 
     /// What shows this certificate to servers that ask for one; always the same object, by which sessions are told apart.

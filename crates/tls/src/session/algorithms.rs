@@ -49,6 +49,9 @@ pub enum SettingsError {
     /// None of the groups exists here.
     #[error("no usable group")]
     NoGroup,
+    /// The names of the authorities whose certificates clients are asked for are too long together.
+    #[error("too many names of certificate authorities")]
+    TooManyAuthorities,
 }
 
 /// The versions of the protocol, and what they need.

@@ -2,7 +2,7 @@
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
 use super::step::{self, StepTime};
-use super::{SettingsError, Version, signatures};
+use super::{KeyLog, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
 use rustls::client::{
     ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -32,6 +32,8 @@ pub struct ClientSettings {
     pub fragment: usize,
     /// What a server is shown that asks for a certificate.
     pub certificate: Option<CertifiedKey>,
+    /// Gets the secrets of all sessions.
+    pub key_log: Option<KeyLog>,
 }
 
 impl Default for ClientSettings {
@@ -43,6 +45,7 @@ impl Default for ClientSettings {
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
             certificate: None,
+            key_log: None,
         }
     }
 }
@@ -64,6 +67,9 @@ impl ClientSettings {
             .dangerous()
             .with_custom_certificate_verifier(signatures::any_server())
             .with_client_cert_resolver(resolver(self.certificate.as_ref()));
+        if let Some(log) = self.key_log {
+            config.key_log = log.shared();
+        }
         let fragment = fragment(self.fragment);
         config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;

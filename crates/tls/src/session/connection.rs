@@ -3,7 +3,7 @@
 use rustls::CommonState;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::UnbufferedStatus;
+use rustls::unbuffered::{ReadEarlyData, UnbufferedStatus};
 
 /// A connection of either side.
 pub(super) trait Connection {
@@ -15,6 +15,9 @@ pub(super) trait Connection {
 
     /// What both sides have in common.
     fn common(&self) -> &CommonState;
+
+    /// Gives all early data that is there, a record at a time.
+    fn early_data(early: ReadEarlyData<'_, '_, Self::Data>, take: impl FnMut(&[u8]));
 }
 
 impl Connection for UnbufferedServerConnection {
@@ -26,6 +29,12 @@ impl Connection for UnbufferedServerConnection {
 
     fn common(&self) -> &CommonState {
         self
+    }
+
+    fn early_data(mut early: ReadEarlyData<'_, '_, Self::Data>, mut take: impl FnMut(&[u8])) {
+        while let Some(Ok(record)) = early.next_record() {
+            take(record.payload);
+        }
     }
 }
 
@@ -39,4 +48,7 @@ impl Connection for UnbufferedClientConnection {
     fn common(&self) -> &CommonState {
         self
     }
+
+    /// Servers send none.
+    fn early_data(_: ReadEarlyData<'_, '_, Self::Data>, _: impl FnMut(&[u8])) {}
 }

@@ -17,7 +17,7 @@ pub struct Progress {
 pub enum Event {
     /// All that was received is done with; there has to be more of it for another step.
     NeedsInput,
-    /// The handshake is complete. This comes once.
+    /// The handshake is complete, or the client has sent early data, which may be answered before it is. This comes once.
     Established,
     /// So many bytes of plaintext were written; none if there are some, but no room.
     Plaintext(usize),
@@ -45,6 +45,9 @@ pub struct Agreed<'a> {
     /// What the session is called, to resume it. In TLS 1.2 this is the id that the server has named; in TLS 1.3 that of the
     /// last ticket: what stands in it if the server keeps the session itself, its SHA-256 otherwise. A client does not keep it.
     pub session_id: Option<&'a [u8]>,
+    /// Whether the handshake is not complete yet: the plaintext so far is early data, which somebody else may have sent again
+    /// to another server.
+    pub early_data: bool,
 }
 
 /// What was encrypted.

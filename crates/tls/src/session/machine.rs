@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(super) struct Machine<C> {
     connection: C,
     stage: Stage,
+    /// The handshake's end was told.
+    established: bool,
     /// How many bytes the last step left with the caller. They have been changed, so the next one has to get the same.
     left: usize,
     /// Received bytes that the session keeps itself: the begin of a handshake message that comes in several records while
@@ -75,11 +77,42 @@ impl Sink<'_> {
     }
 }
 
+/// Plaintext that the library has decrypted.
+struct Got<'a, 'b> {
+    open: bool,
+    plaintext: &'a mut Sink<'b>,
+    rest: &'a mut Vec<u8>,
+    given: usize,
+}
+
+impl<'a, 'b> Got<'a, 'b> {
+    fn new(open: bool, plaintext: &'a mut Sink<'b>, rest: &'a mut Vec<u8>) -> Self {
+        Self { open, plaintext, rest, given: 0 }
+    }
+
+    fn record(&mut self, record: &[u8]) {
+        // The handshake's end is told first; what came right behind it is kept, where the caller can see that it is there.
+        let taken = if self.open { self.plaintext.put(record) } else { 0 };
+        self.given += taken;
+        self.rest.extend_from_slice(&record[taken..]);
+    }
+
+    fn reached(self) -> Reached {
+        match (self.open, self.given) {
+            (false, _) => Reached::Event(Event::Established),
+            // An empty record is no news.
+            (true, 0) if self.rest.is_empty() => Reached::More,
+            (true, given) => Reached::Event(Event::Plaintext(given)),
+        }
+    }
+}
+
 impl<C: Connection> Machine<C> {
     pub(super) fn new(connection: C, fragment: usize, kept: Kept) -> Self {
         Self {
             connection,
             stage: Stage::Handshake,
+            established: false,
             left: 0,
             held: Vec::new(),
             in_message: false,
@@ -184,20 +217,17 @@ impl<C: Connection> Machine<C> {
                     Reached::Failure(Failure::of(&error), begin)
                 }
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    let mut given = 0;
+                    let mut got = Got::new(open, plaintext, &mut self.rest);
                     while let Some(Ok(record)) = traffic.next_record() {
-                        // The handshake's end is told first; what came right behind it is kept, where the caller can see
-                        // that it is there.
-                        let taken = if open { plaintext.put(record.payload) } else { 0 };
-                        given += taken;
-                        self.rest.extend_from_slice(&record.payload[taken..]);
+                        got.record(record.payload);
                     }
-                    match (open, given) {
-                        (false, _) => Reached::Event(Event::Established),
-                        // An empty record is no news.
-                        (true, 0) if self.rest.is_empty() => Reached::More,
-                        (true, given) => Reached::Event(Event::Plaintext(given)),
-                    }
+                    got.reached()
+                }
+                // The client sends it before it has answered the server's part of the handshake, and waits for a response.
+                Ok(ConnectionState::ReadEarlyData(early)) => {
+                    let mut got = Got::new(open, plaintext, &mut self.rest);
+                    C::early_data(early, |record| got.record(record));
+                    got.reached()
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => {
                     append(data, output);
@@ -224,7 +254,10 @@ impl<C: Connection> Machine<C> {
                 Reached::Failure(failure, begin) => self.fail(failure, &output[begin..]),
             };
             match event {
-                Event::Established => self.stage = Stage::Open,
+                Event::Established => {
+                    self.stage = Stage::Open;
+                    self.established = true;
+                }
                 Event::PeerClosed => self.peer_closed = true,
                 _ => {}
             }
@@ -239,12 +272,13 @@ impl<C: Connection> Machine<C> {
         if left.len() >= MAX_INPUT {
             return self.fail(Failure::new(FailureKind::TooLarge, "a handshake message in too many pieces"), &[]);
         }
-        if self.connection.common().is_handshaking() {
+        let open = matches!(self.stage, Stage::Open);
+        if self.connection.common().is_handshaking() && !open {
             return Event::NeedsInput;
         }
         // Records that are complete and yet not used up are those of a message whose last record has not come.
         self.in_message = has_whole_record(left);
-        if matches!(self.stage, Stage::Open) { Event::NeedsInput } else { Event::Established }
+        if open { Event::NeedsInput } else { Event::Established }
     }
 
     /// Ends the session; `sent` is what has been put into the output for it.
@@ -277,10 +311,10 @@ impl<C: Connection> Machine<C> {
     }
 
     pub(super) fn agreed(&self) -> Option<Agreed<'_>> {
-        let common = self.connection.common();
-        if matches!(self.stage, Stage::Handshake) || common.is_handshaking() {
+        if !self.established {
             return None;
         }
+        let common = self.connection.common();
         let version = match common.protocol_version()? {
             ProtocolVersion::TLSv1_3 => Version::Tls13,
             _ => Version::Tls12,
@@ -298,6 +332,7 @@ impl<C: Connection> Machine<C> {
             alpn: common.alpn_protocol(),
             resumed: self.is_resumed(),
             session_id,
+            early_data: common.is_handshaking(),
         })
     }
 
@@ -306,10 +341,7 @@ impl<C: Connection> Machine<C> {
     }
 
     pub(super) fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {
-        let certificates = match self.stage {
-            Stage::Handshake => None,
-            _ => self.connection.common().peer_certificates(),
-        };
+        let certificates = self.connection.common().peer_certificates().filter(|_| self.established);
         certificates.unwrap_or_default().iter().map(AsRef::as_ref)
     }
 

@@ -14,9 +14,11 @@
 
 mod algorithms;
 mod client;
+mod compression;
 mod connection;
 mod event;
 mod failure;
+mod key_log;
 mod machine;
 mod names;
 mod p521;
@@ -31,9 +33,10 @@ pub use algorithms::{SettingsError, group_name, has_suite};
 pub use client::{ClientConfig, ClientSettings};
 pub use event::{Agreed, Encrypted, Event, Progress};
 pub use failure::{Failure, FailureKind};
+pub use key_log::KeyLog;
 pub use names::Version;
 pub use resume::{ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, TicketKeyError, TicketKeys};
-pub use server::{ServerConfig, ServerSettings};
+pub use server::{ClientCertificates, ServerConfig, ServerSettings};
 
 use bytes::BufMut;
 use machine::{Machine, Sink};

@@ -1,18 +1,25 @@
 //! The settings of a server's sessions.
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
-use super::resume::{Context, Sessions};
+use super::compression::{self, COMPRESSORS};
+use super::resume::{Context, SessionCache, Sessions};
 use super::resumption::Resumption;
 use super::step::{self, StepTime};
-use super::{SettingsError, Version};
+use super::{KeyLog, SettingsError, Version, signatures};
 use crate::load::{CertifiedKey, KeyKind};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{CipherSuite, NamedGroup};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
 const TICKETS: usize = 2;
+
+/// How many bytes the names of authorities may have, with two for each name's length: more have no room in the message.
+const MAX_AUTHORITIES: usize = 60 << 10;
+
+/// How much early data a client may send, as nginx has it.
+const MAX_EARLY_DATA: u32 = 16 << 10;
 
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
@@ -34,6 +41,30 @@ pub struct ServerSettings {
     pub fragment: usize,
     /// How many tickets a client of TLS 1.3 gets after a full handshake, if it gets any.
     pub tickets: usize,
+    /// Whether clients that resume a session of TLS 1.3 may send early data, of 16 KiB at most. This needs a store of sessions,
+    /// and where there is one, there are no tickets.
+    pub early_data: bool,
+    /// Whether the certificates are sent compressed to clients of TLS 1.3 that know how to read that.
+    pub compress_certificates: bool,
+    /// Gets the secrets of all sessions.
+    pub key_log: Option<KeyLog>,
+    /// Whether clients are asked for a certificate, and for which. Whatever they show is accepted, and so are those that show
+    /// nothing; only that a client has the key of its certificate is checked.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// What clients are told of the certificates that they are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct ClientCertificates {
+    /// The names of the authorities of which a certificate is wanted, in DER, or none for any.
+    pub authorities: Vec<Vec<u8>>,
+}
+
+impl ClientCertificates {
+    /// Whether so many names can be sent.
+    fn fit(&self) -> bool {
+        self.authorities.iter().map(|name| name.len() + 2).sum::<usize>() <= MAX_AUTHORITIES
+    }
 }
 
 impl Default for ServerSettings {
@@ -47,6 +78,10 @@ impl Default for ServerSettings {
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
             tickets: TICKETS,
+            early_data: false,
+            compress_certificates: false,
+            key_log: None,
+            client_certificates: None,
         }
     }
 }
@@ -57,6 +92,7 @@ pub struct ServerConfig {
     pub(super) shared: Arc<rustls::ServerConfig>,
     pub(super) fragment: usize,
     signature: Duration,
+    early_data: bool,
 }
 
 impl ServerConfig {
@@ -72,20 +108,35 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
+        let certificates = self.keys.len();
         let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
+        let verifier = match self.client_certificates {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(certificates) if certificates.fit() => signatures::any_client(certificates.authorities),
+            Some(_) => return Err(SettingsError::TooManyAuthorities),
+        };
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Keys(self.keys)));
+        config.cert_compressors = Vec::new();
+        config.cert_decompressors = Vec::new();
+        if self.compress_certificates {
+            config.cert_compressors = COMPRESSORS.to_vec();
+            config.cert_compression_cache = compression::cache(certificates);
+        }
+        if let Some(log) = self.key_log {
+            config.key_log = log.shared();
+        }
         let fragment = fragment(self.fragment);
         config.ignore_client_order = self.prefer_server_order;
         config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;
         config.send_tls13_tickets = self.tickets;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServerConfig { shared: Arc::new(config), fragment, signature })
+        Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data })
     }
 }
 
@@ -94,9 +145,16 @@ impl ServerConfig {
     /// the context says everything of a server that must not change between a session and its resumption: its certificates,
     /// and whom it lets its clients be vouched for. This is cheap, but not free.
     pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
-        let resumption =
-            Arc::new(Resumption { sessions: sessions.clone(), context: Context::of(context), early_data: false });
+        let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
+        let mut sessions = sessions.clone();
         let mut shared = rustls::ServerConfig::clone(&self.shared);
+        if early_data {
+            sessions.tickets = None;
+            shared.max_early_data_size = MAX_EARLY_DATA;
+            // Early data is answered before the client's last message, or it would have been no use to send it early.
+            shared.send_half_rtt_data = true;
+        }
+        let resumption = Arc::new(Resumption { sessions, context: Context::of(context), early_data });
         shared.session_storage = resumption.clone();
         shared.ticketer = resumption;
         Self { shared: Arc::new(shared), ..*self }

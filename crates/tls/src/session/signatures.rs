@@ -8,7 +8,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, SignatureScheme};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, SignatureScheme};
 use std::sync::{Arc, LazyLock};
 
 /// The schemes that can be verified, with the algorithms for them.
@@ -22,9 +23,21 @@ static ANY_SERVER: LazyLock<Arc<AnyServer>> = LazyLock::new(|| Arc::new(AnyServe
 #[derive(Debug)]
 struct AnyServer;
 
+/// Accepts each client that has the key of the certificate that it shows, and each that shows none.
+#[derive(Debug)]
+struct AnyClient {
+    /// The names of the authorities whose certificates clients are asked for.
+    authorities: Vec<DistinguishedName>,
+}
+
 /// What clients verify servers with.
 pub(super) fn any_server() -> Arc<dyn ServerCertVerifier> {
     ANY_SERVER.clone()
+}
+
+/// What a server verifies clients with that it asks for certificates of these authorities, whose names are in DER.
+pub(super) fn any_client(authorities: Vec<Vec<u8>>) -> Arc<dyn ClientCertVerifier> {
+    Arc::new(AnyClient { authorities: authorities.into_iter().map(DistinguishedName::from).collect() })
 }
 
 impl ServerCertVerifier for AnyServer {
@@ -37,6 +50,47 @@ impl ServerCertVerifier for AnyServer {
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        tls12(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        tls13(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        schemes()
+    }
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.authorities
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

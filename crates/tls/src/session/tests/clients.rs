@@ -32,6 +32,7 @@ fn both_sides_agree_and_data_goes_both_ways() {
             alpn: None,
             resumed: false,
             session_id: None,
+            early_data: false,
         };
         assert_eq!(client.session.agreed(), Some(agreed));
         agreed.server_name = Some("www.example.org");

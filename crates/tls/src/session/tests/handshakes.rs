@@ -23,6 +23,7 @@ fn both_sides_know_what_was_agreed_on() {
         alpn: None,
         resumed: false,
         session_id: None,
+        early_data: false,
     };
     assert_eq!(server.session.agreed(), Some(agreed));
     let server = handshake(&mut only(&TLS12).client(), &config());

@@ -10,16 +10,20 @@ use std::sync::Arc;
 
 pub(super) struct LibraryServer(pub(super) ServerConnection);
 
-/// A configuration with a certificate and a key that need not belong together.
-pub(super) fn config(certificate: &str, key: &str, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
+/// A certificate with a key that need not belong to it.
+pub(super) fn pair(certificate: &str, key: &str) -> CertifiedKey {
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-    let pair = CertifiedKey::new(vec![certificate], any_supported_type(&key).expect("a key"));
+    CertifiedKey::new(vec![certificate], any_supported_type(&key).expect("a key"))
+}
+
+/// A configuration with such a pair.
+pub(super) fn config(certificate: &str, key: &str, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
     ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(versions)
         .expect("versions")
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair(certificate, key))))
 }
 
 /// Tickets of many bytes, which nobody can resume.

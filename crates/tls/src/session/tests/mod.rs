@@ -1,8 +1,11 @@
 //! Handshakes and data against rustls's client, without sockets.
 
 mod client;
+mod client_certificates;
 mod clients;
 mod data;
+mod early_data;
+mod extras;
 mod failures;
 mod handshakes;
 mod library_server;
