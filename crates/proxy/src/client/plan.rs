@@ -90,15 +90,15 @@ impl Plan {
         self.target.whom().servers.as_deref()
     }
 
-    /// The connections that the request may share: those that use the same protocol.
-    pub fn sharing(&self, request: &Request) -> Sharing {
+    /// The connections to the chosen server that the request may share: those that use the same protocol.
+    pub fn sharing(&self, request: &Request, lease: &Lease) -> Sharing {
         let shared = |scope| Sharing { scope, own: None };
         let Some(servers) = self.servers() else { return shared(Scope::SHARED) };
         let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
-        if let Some(own) = servers.tied_pool(request) {
+        if let Some(own) = servers.tied_pool(request, lease.peer()) {
             return Sharing { scope: Scope::of((family, bind, transparent)), own: Some(own) };
         }
         if self.target.whom().is_secure {

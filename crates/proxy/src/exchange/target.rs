@@ -83,12 +83,12 @@ pub trait Servers: Send + Sync {
     /// Chooses a server that was not tried yet, by all the group's directives: `hash`, `sticky`, `queue`.
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a>;
 
-    /// The settings for idle connections, and the count that they are compared with.
+    /// How many connections are kept, and how long, with the count of those that are.
     fn keepalive(&self) -> (&KeepAlive, &Arc<Count>);
 
-    /// The client's own connections to the chosen server, if the client's connection is tied to it (`ntlm`). `None`: it
-    /// is not tied.
-    fn tied_pool(&self, _request: &Request) -> Option<Rc<Pool>> {
+    /// The client's own connections to `peer`, the chosen server, if the client's connection is tied to servers (`ntlm`).
+    /// `None`: it is not tied.
+    fn tied_pool(&self, _request: &Request, _peer: &Peer) -> Option<Rc<Pool>> {
         None
     }
 
