@@ -4,4 +4,6 @@ pub mod files;
 pub mod handshake;
 pub mod outgoing;
 pub mod server;
+pub mod unused;
+pub mod values;
 mod share;
