@@ -40,7 +40,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    pub(super) fn of(errors: &Errors) -> Self {
+    pub(crate) fn of(errors: &Errors) -> Self {
         if errors.no_start_line() {
             Self::NoStartLine
         } else if errors.bad_end_line() {
@@ -56,7 +56,7 @@ impl Problem {
 
     /// What OpenSSL 3 says of it, in the form in which nginx adds it to its own line. `lines` is what it says when there is no
     /// block, which depends on what was looked for.
-    fn openssl<'a>(&'a self, no_block: &'a str) -> &'a str {
+    pub(crate) fn openssl<'a>(&'a self, no_block: &'a str) -> &'a str {
         match self {
             Self::TooLarge => "error:04800000:PEM routines::too large",
             Self::NoStartLine => no_block,
