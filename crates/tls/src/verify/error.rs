@@ -1,6 +1,6 @@
 //! What is wrong with a file of trusted certificates or revocation lists, in nginx's words.
 
-use crate::load::Problem;
+use crate::load::{Problem, unopened};
 use std::io;
 
 /// Which directive a text is from.
@@ -37,28 +37,9 @@ impl Source {
 
     /// The line that nginx logs when a file cannot be opened.
     pub fn unopened(self, file: &str, error: &io::Error) -> String {
-        let number = error.raw_os_error().unwrap_or(0);
-        let said = words_of(error);
-        let second = match error.kind() {
-            io::ErrorKind::NotFound => "error:10000080:BIO routines::no such file",
-            _ => "error:10080002:BIO routines::system lib",
-        };
-        let call = self.call();
-        format!(
-            "{call}(\"{file}\") failed (SSL: error:{:08X}:system library::{said}:calling fopen({file}, r) {second} \
-             error:05880002:x509 certificate routines::system lib)",
-            0x8000_0000_u32 | number.unsigned_abs()
-        )
+        let said = unopened(file, error);
+        format!("{}(\"{file}\") failed (SSL: {said} error:05880002:x509 certificate routines::system lib)", self.call())
     }
-}
-
-/// The words of the system for an error.
-fn words_of(error: &io::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(end) = text.find(" (os error ") {
-        text.truncate(end);
-    }
-    text
 }
 
 impl TrustError {
