@@ -7,12 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::sha256;
-use freerun_tls::load::{CertifiedKey, Chain, Key, inline, passwords};
+use freerun_tls::load::{CertifiedKey, Chain, Key, inline, passwords, unopened};
 use freerun_tls::openssl::ciphersuites::{self, Ciphersuite};
 use freerun_tls::openssl::conf_command::{Command, SslOption};
 use freerun_tls::openssl::protocols::{Protocol, Protocols};
 use freerun_tls::openssl::{Level, Remark, ciphers, groups};
-use freerun_tls::session::{ServerConfig, ServerSettings, SessionCache, SessionStore, Sessions, TicketKeys, Version};
+use freerun_tls::session::{
+    ClientCertificates, ServerConfig, ServerSettings, SessionCache, SessionStore, Sessions, TicketKeys, Version,
+};
+use freerun_tls::verify::{Asked, DEFAULT_LEVEL, Purpose, Rules, Source, Trust, TrustBuilder, TrustError, Verified};
 
 use super::files::{ConfigurationFiles, Secret};
 use super::values::{FileName, SessionCacheValue, VerifyClient};
@@ -55,6 +58,16 @@ pub struct ServerSpec {
     pub compression: bool,
     /// `ssl_verify_client`
     pub verify: VerifyClient,
+    /// `ssl_verify_depth`
+    pub depth: u32,
+    /// `ssl_client_certificate`
+    pub client_certificates: Option<FileName>,
+    /// `ssl_trusted_certificate`
+    pub trusted: Option<FileName>,
+    /// `ssl_crl`
+    pub lists: Option<FileName>,
+    /// `ssl_dhparam`
+    pub dhparam: Option<FileName>,
     /// The protocols above TLS.
     pub alpn: Vec<Vec<u8>>,
 }
@@ -64,11 +77,34 @@ pub struct ServerSpec {
 pub struct ServerTls {
     /// Whether every handshake is refused (`ssl_reject_handshake`).
     pub rejects: bool,
+    /// How clients are asked for certificates, if they are.
+    pub verification: Option<ClientVerification>,
     config: Option<ServerConfig>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
     /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
     context: [u8; 32],
+}
+
+/// How clients are asked for certificates (`ssl_verify_client`).
+#[derive(Debug, Clone)]
+pub struct ClientVerification {
+    /// What is asked of them.
+    pub asked: Asked,
+    trust: Trust,
+    depth: u32,
+    level: u8,
+}
+
+impl ClientVerification {
+    /// Verifies what a client has sent, in DER: its own certificate first. `now` is the time since 1970. This takes up to some
+    /// milliseconds, so it is not for a loop.
+    pub fn verify(&self, sent: &[Vec<u8>], now: Duration) -> Verified {
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let ClientVerification { trust, depth, level, .. } = self;
+        let rules = Rules { purpose: Purpose::Client, depth: *depth, level: *level, now };
+        trust.verify(sent.iter().map(Vec::as_slice), &rules)
+    }
 }
 
 /// What was made for this configuration already: servers with equal directives share it.
@@ -97,11 +133,13 @@ impl ServerTls {
         let sessions = sessions(&spec, cx)?;
         let rejects = spec.rejects;
         if spec.certificates.is_empty() {
-            return Ok(ServerTls { rejects, config: None, sessions, context: [0; 32] });
+            return Ok(ServerTls { rejects, verification: None, config: None, sessions, context: [0; 32] });
         }
-        let (settings, context) = settings(spec, cx)?;
-        let config = settings.build().map_err(|error| Problem::new(error.to_string()))?;
-        Ok(ServerTls { rejects, config: Some(config), sessions, context })
+        check_dhparam(&spec, cx)?;
+        let verification = verification(&spec, cx)?;
+        let (settings, context) = settings(spec, verification.as_ref(), cx)?;
+        let config = settings.build().map_err(problem)?;
+        Ok(ServerTls { rejects, verification, config: Some(config), sessions, context })
     }
 
     /// Whether there is a certificate.
@@ -117,7 +155,11 @@ impl ServerTls {
 }
 
 /// The settings of sessions, and what binds sessions to them.
-fn settings(spec: ServerSpec, cx: &mut Cx) -> Result<(ServerSettings, [u8; 32]), Problem> {
+fn settings(
+    spec: ServerSpec,
+    verification: Option<&ClientVerification>,
+    cx: &mut Cx,
+) -> Result<(ServerSettings, [u8; 32]), Problem> {
     let mut wanted = Wanted::of(&spec, cx)?;
     let words = match spec.passwords.as_ref().map(|file| read(file, cx)) {
         None => Vec::new(),
@@ -134,6 +176,8 @@ fn settings(spec: ServerSpec, cx: &mut Cx) -> Result<(ServerSettings, [u8; 32]),
     }
     let mut digested = Vec::new();
     keys.iter().flat_map(CertifiedKey::chain).for_each(|certificate| digested.extend(sha256(certificate)));
+    let authorities = verification.map_or(&[][..], |verification| verification.trust.authority_names());
+    authorities.iter().for_each(|name| digested.extend(sha256(name)));
     let (suites, versions) = wanted.settle(cx)?;
     let (groups, remark) = match wanted.groups.take() {
         Some(groups) => groups::usable("ssl_conf_command", &groups).map_err(problem)?,
@@ -151,9 +195,57 @@ fn settings(spec: ServerSpec, cx: &mut Cx) -> Result<(ServerSettings, [u8; 32]),
         tickets: wanted.tickets.unwrap_or(ServerSettings::default().tickets),
         early_data: spec.early_data,
         compress_certificates: spec.compression,
+        client_certificates: verification.map(|_| ClientCertificates { authorities: authorities.to_vec() }),
         ..ServerSettings::default()
     };
     Ok((settings, sha256(&digested)))
+}
+
+/// How clients are asked for certificates.
+fn verification(spec: &ServerSpec, cx: &mut Cx) -> Result<Option<ClientVerification>, Problem> {
+    let asked = match spec.verify {
+        VerifyClient::Off => return Ok(None),
+        VerifyClient::On => Asked::Required,
+        VerifyClient::Optional => Asked::Optional,
+        VerifyClient::OptionalNoCa => Asked::OptionalNoAuthority,
+    };
+    let has_authorities = spec.client_certificates.is_some() || spec.trusted.is_some();
+    if !has_authorities && asked != Asked::OptionalNoAuthority {
+        return Err(Problem::new("no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client"));
+    }
+    let mut builder = TrustBuilder::default();
+    if let Some(file) = &spec.client_certificates {
+        add(file, Source::Certificates, cx, |pem| builder.add_client_certificates(pem))?;
+    }
+    if let Some(file) = &spec.trusted {
+        add(file, Source::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
+    }
+    if let Some(file) = &spec.lists {
+        add(file, Source::Lists, cx, |pem| builder.add_lists(pem))?;
+    }
+    let level = ciphers::ssl_ciphers(&spec.ciphers).map_err(problem)?.security_level.unwrap_or(DEFAULT_LEVEL);
+    Ok(Some(ClientVerification { asked, trust: builder.build(), depth: spec.depth, level }))
+}
+
+/// Adds a file of trusted certificates or of revocation lists.
+fn add(
+    file: &FileName,
+    source: Source,
+    cx: &mut Cx,
+    add: impl FnOnce(&[u8]) -> Result<(), TrustError>,
+) -> Result<(), Problem> {
+    let pem = read(file, cx).map_err(|(path, error)| Problem::new(source.unopened(&path, &error)))?;
+    add(pem.bytes()).map_err(|error| Problem::new(error.words(&file.path)))
+}
+
+/// `ssl_dhparam` has no effect, because there are no suites that would use it, but what it names has to be right.
+fn check_dhparam(spec: &ServerSpec, cx: &mut Cx) -> Result<(), Problem> {
+    let Some(file) = &spec.dhparam else { return Ok(()) };
+    let pem = read(file, cx).map_err(|(path, error)| {
+        let said = unopened(&path, &error);
+        Problem::new(format!("BIO_new_file(\"{path}\") failed (SSL: {said})"))
+    })?;
+    freerun_tls::load::check_dhparam(pem.bytes()).map_err(|error| Problem::new(error.words(&file.path)))
 }
 
 /// What the directives and the commands together ask for.
@@ -238,7 +330,8 @@ fn pair<P: AsRef<[u8]>>(
     }
     let failed = |error: freerun_tls::load::LoadError| Problem::new(error.words(&certificate.path, &key.path));
     let open = |what: &str, (path, error): (String, io::Error)| {
-        unreadable(&format!("cannot load {what} \"{path}\": BIO_new_file() failed"), &error)
+        let said = unopened(&path, &error);
+        Problem::new(format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})"))
     };
     let pem = read(certificate, cx).map_err(|error| open("certificate", error))?;
     let chain = Chain::from_pem(pem.bytes()).map_err(failed)?;
