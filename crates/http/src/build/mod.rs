@@ -29,6 +29,7 @@ use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
+use crate::settings::ssl::{self, SslSettings};
 use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
 use crate::variables::VariableTable;
@@ -92,6 +93,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<FileSettings>(),
         group::<RateSettings>(),
         group::<ResolverSettings>(),
+        group::<SslSettings>(),
     ]
 }
 
@@ -239,7 +241,14 @@ impl Builder<'_> {
         let inside = Inside { content: self.content(node), conditions, ..Inside::default() };
         let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
-        let server = Arc::new(Server { name, locations, entry, tls: None });
+        let tls = match ssl::server_tls(&settings, cx) {
+            Ok(tls) => tls,
+            Err(problem) => {
+                cx.report(problem)?;
+                None
+            }
+        };
+        let server = Arc::new(Server { name, locations, entry, tls });
         let written = Written { place: node.name.place, end: node.end, order: node.order };
         Ok(Planned { server, settings, written })
     }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use freerun_runtime::log::{Errno, Level};
+use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
@@ -81,31 +81,11 @@ fn lane(connection: &Connection) -> u64 {
 fn log(connection: &Connection, error: &HandshakeError) {
     let (client, server) = (Peer(&connection.peer), &connection.listen.name);
     let context = format_args!(" while SSL handshaking, client: {client}, server: {server}");
-    match error {
-        HandshakeError::Closed => {
-            connection.log(Level::Info, format_args!("peer closed connection in SSL handshake{context}"));
-        }
-        HandshakeError::Broken(error) => {
-            let error = Errno(error);
-            connection.log(Level::Info, format_args!("peer closed connection in SSL handshake ({error}){context}"));
-        }
-        HandshakeError::TimedOut => {
-            connection.log(Level::Info, format_args!("client timed out (110: Connection timed out){context}"));
-        }
-        HandshakeError::Hello(error) => {
-            connection.log(Level::Info, format_args!("SSL_do_handshake() failed (SSL: {error}){context}"));
-        }
-        HandshakeError::Refused(Refusal::NoCertificate) => {
-            let words = "no \"ssl_certificate\" is defined in server listening on SSL port";
-            connection.log(Level::Error, format_args!("{words}{context}"));
-        }
-        HandshakeError::Refused(Refusal::Rejected) => {
-            let words = "error:0A0000EA:SSL routines::callback failed";
-            connection.log(Level::Info, format_args!("SSL_do_handshake() failed (SSL: {words}){context}"));
-        }
-        HandshakeError::Failed(failure) => {
-            let level = if failure.kind == FailureKind::Internal { Level::Crit } else { Level::Info };
-            connection.log(level, format_args!("SSL_do_handshake() failed (SSL: {failure}){context}"));
-        }
-    }
+    let level = match error {
+        HandshakeError::Refused(Refusal::NoCertificate) => Level::Error,
+        HandshakeError::Failed(failure) if failure.kind == FailureKind::Internal => Level::Crit,
+        _ => Level::Info,
+    };
+    let whose = if matches!(error, HandshakeError::TimedOut) { "client " } else { "" };
+    connection.log(level, format_args!("{whose}{error}{context}"));
 }

@@ -3,10 +3,12 @@
 //! The caller chooses by a client's ClientHello what the session is made of: its protocols, ciphers and certificates are
 //! those of the server that the client names (RFC 6066 section 3).
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant, SystemTime};
 
 use freerun_proto::tls::{Alert, ClientHello, HelloError, HelloReader, Progress, is_tls};
+use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
 use freerun_runtime::pool::{CpuPool, PoolError};
 use freerun_runtime::timer::Timer;
@@ -76,6 +78,25 @@ pub enum HandshakeError {
     Refused(Refusal),
     /// The peers cannot agree, or one of them breaks the protocol.
     Failed(Failure),
+}
+
+impl fmt::Display for HandshakeError {
+    /// nginx's words, without what was done meanwhile.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandshakeError::Closed => to.write_str("peer closed connection in SSL handshake"),
+            HandshakeError::Broken(error) => write!(to, "peer closed connection in SSL handshake ({})", Errno(error)),
+            HandshakeError::TimedOut => to.write_str("timed out (110: Connection timed out)"),
+            HandshakeError::Hello(error) => write!(to, "SSL_do_handshake() failed (SSL: {error})"),
+            HandshakeError::Refused(Refusal::NoCertificate) => {
+                to.write_str("no \"ssl_certificate\" is defined in server listening on SSL port")
+            }
+            HandshakeError::Refused(Refusal::Rejected) => {
+                to.write_str("SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)")
+            }
+            HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed (SSL: {failure})"),
+        }
+    }
 }
 
 impl From<io::Error> for HandshakeError {
