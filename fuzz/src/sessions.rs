@@ -42,13 +42,13 @@ pub fn session(data: &[u8]) {
 /// What a session comes to that gets its bytes in pieces of this size.
 fn run(config: &ServerConfig, bytes: &[u8], piece: usize, options: u8) -> (bool, Option<Discriminant<FailureKind>>) {
     let Ok(mut session) = Session::new(config) else { panic!("no session") };
-    let (mut received, mut output, mut plaintext) = (Vec::new(), Vec::new(), [0; 64]);
+    let (mut received, mut output, mut plaintext) = (Vec::new(), Vec::new(), Vec::new());
     let mut answered = false;
     for piece in bytes.chunks(piece) {
         received.extend_from_slice(piece);
         loop {
             output.clear();
-            let progress = session.step(Duration::from_secs(1), &mut received, &mut output, &mut plaintext);
+            let progress = session.step(Duration::from_secs(1), &mut received, &mut output, &mut plaintext, 64);
             answered |= !output.is_empty();
             assert!(progress.consumed <= received.len());
             received.drain(..progress.consumed);

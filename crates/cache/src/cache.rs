@@ -44,10 +44,11 @@ impl Cache {
 
     /// Sets how the disk is reached. This has to be called before [`start`](Cache::start); later calls have no effect.
     /// `pool` runs the work that belongs to no request. Before this call nothing is stored on the disk or read from it.
-    pub fn attach(&self, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) {
+    pub fn attach(&self, files: Arc<FileSystem>, pool: Arc<ThreadPool>) {
         let config = self.config();
         let folder = CString::new(config.path.as_os_str().as_bytes()).unwrap_or_default();
-        self.store.disk.get_or_init(|| Arc::new(Disk::new(folder, files, pool, tell)));
+        let reporter = &self.store.reporter;
+        self.store.disk.get_or_init(|| Arc::new(Disk::new(folder, files, pool, reporter.clone())));
     }
 
     #[cfg(test)]
@@ -59,7 +60,7 @@ impl Cache {
         &self.store
     }
 
-    /// The fill of a key that can be followed, for status pages.
+    /// The fill of a key, if a request that comes now can follow it.
     pub fn fill_of(&self, key: Key) -> Option<Arc<Fill>> {
         self.fills.get(key)
     }
@@ -100,11 +101,11 @@ impl Cache {
 
     /// Figures of the disk's health, of the memory tier, and of the fills.
     pub fn tiers(&self) -> (HealthFigures, MemoryFigures, FillFigures) {
-        let health = self.store.disk().map(|disk| disk.health.figures()).unwrap_or_default();
+        let health = self.store.disk.get().map(|disk| disk.health.figures()).unwrap_or_default();
         (health, self.store.memory.figures(), self.fills.figures())
     }
 
-    /// Takes over the present configuration. The first call also starts the cache's thread and waits a moment for the
+    /// Takes over the present configuration, with the function that reports errors from now on. The first call also starts the cache's thread and waits a moment for the
     /// index, so it is for a control thread, not for a loop. The folder and its levels identify a cache: they do not
     /// change.
     ///
@@ -114,8 +115,9 @@ impl Cache {
         self.store.index.space.set_limits(config.max_size, config.max_entries());
         self.store.memory.resize(config.memory);
         self.store.config.store(Arc::new(config));
+        self.store.reporter.set(tell);
         self.store.index.bell.urgent();
-        self.thread.start(&self.store, &self.fills, tell)
+        self.thread.start(&self.store, &self.fills)
     }
 
     /// Tells the thread to write everything down and to end, and waits for its end, at most for `limit`. True if the
@@ -135,9 +137,10 @@ impl Cache {
         self.store.index.find(key, now)
     }
 
-    /// The entry of a key, without noting a use: for status pages. It may be [foreign](Entry::is_foreign).
+    /// The entry of a key. Unlike [`find`](Cache::find) this notes no use, and the entry may be
+    /// [foreign](Entry::is_foreign).
     pub fn peek(&self, key: Key) -> Option<Arc<Entry>> {
-        self.store.peek(key)
+        self.store.index.peek(key)
     }
 
     /// Counts a use of a key that has no object (`proxy_cache_min_uses`). The answer includes this use.
@@ -148,7 +151,7 @@ impl Cache {
     /// The number of the newest purge. A caller takes it before it asks the upstream, and gives it to
     /// [`stored`](Cache::stored).
     pub fn sequence(&self) -> u64 {
-        self.store.sequence()
+        self.store.index.sequence()
     }
 
     /// Reserves space for a file of so many bytes, without waiting. `None`: there is no space at the moment.

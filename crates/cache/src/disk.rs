@@ -8,7 +8,7 @@ use freerun_runtime::log::Level;
 use freerun_runtime::pool::ThreadPool;
 
 use crate::health::{Health, Out};
-use crate::tell::Tell;
+use crate::tell::Reporter;
 
 /// The disk of a cache.
 pub(crate) struct Disk {
@@ -16,7 +16,7 @@ pub(crate) struct Disk {
     /// The pool for work that belongs to no request, and for requests without a pool (`aio off`).
     pub(crate) pool: Arc<ThreadPool>,
     pub(crate) health: Arc<Health>,
-    tell: Tell,
+    reporter: Arc<Reporter>,
 }
 
 impl std::fmt::Debug for Disk {
@@ -26,14 +26,14 @@ impl std::fmt::Debug for Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) -> Disk {
-        let say = tell.clone();
+    pub(crate) fn new(folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, reporter: Arc<Reporter>) -> Disk {
+        let say = reporter.clone();
         let report = move |change: Option<Out>| match change {
-            Some(why) => say(Level::Crit, &format!("its disk is not used any more: {why}")),
-            None => say(Level::Notice, "its disk is used again"),
+            Some(why) => say.tell(Level::Crit, &format!("its disk is not used any more: {why}")),
+            None => say.tell(Level::Notice, "its disk is used again"),
         };
         let health = Health::new(folder, files.clone(), pool.clone(), Some(Box::new(report)));
-        Disk { files, pool, health, tell }
+        Disk { files, pool, health, reporter }
     }
 
     /// Reports that an object could not be stored.
@@ -42,7 +42,7 @@ impl Disk {
         // When the disk is out, that was already reported.
         if self.health.figures().out.is_none() {
             let why = error.describe(path.to_bytes());
-            (self.tell)(Level::Crit, &format!("{why} while storing a response"));
+            self.reporter.tell(Level::Crit, &format!("{why} while storing a response"));
         }
     }
 }

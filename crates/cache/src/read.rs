@@ -25,7 +25,7 @@ impl Cache {
     pub fn in_memory(&self, key: Key) -> Option<Arc<Object>> {
         let object = self.store().memory.get(key)?;
         let on_disk = matches!(object.body, ObjectBody::File { .. });
-        (!on_disk || self.store().disk().is_some_and(|disk| disk.health.is_in())).then_some(object)
+        (!on_disk || self.store().disk.get().is_some_and(|disk| disk.health.is_in())).then_some(object)
     }
 
     /// Opens a stored object. When the future is ready, the head was verified and the file has the length that the head
@@ -94,7 +94,7 @@ impl Cache {
             let for_good = match trouble {
                 Trouble::Short => true,
                 Trouble::Failed(error) => {
-                    if let Some(disk) = store.disk() {
+                    if let Some(disk) = store.disk.get() {
                         disk.health.failed(error);
                     }
                     Unreadable::Failed(error.clone()).is_for_good()
@@ -107,7 +107,9 @@ impl Cache {
     }
 
     async fn open_object(&self, key: Key, size: Option<u64>, via: Via<'_>) -> Result<(Head, ObjectBody), Unreadable> {
-        let Some(disk) = self.store().disk().filter(|disk| disk.health.is_in()) else { return Err(Unreadable::Disk) };
+        let Some(disk) = self.store().disk.get().filter(|disk| disk.health.is_in()) else {
+            return Err(Unreadable::Disk);
+        };
         match self.read(disk, key, size, via).await {
             Err(Unreadable::Failed(error)) if is_out_of_descriptors(&error) => {
                 self.store().memory.close_files();

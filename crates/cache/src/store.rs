@@ -19,6 +19,7 @@ use crate::key::Key;
 use crate::memory::{Memory, OPEN_FILES};
 use crate::naming::Naming;
 use crate::purge::Purges;
+use crate::tell::Reporter;
 use crate::usage::Usage;
 use crate::work::Work;
 
@@ -33,8 +34,11 @@ pub(crate) struct Store {
     pub(crate) memory: Memory,
     pub(crate) usage: Usage,
     pub(crate) naming: Naming,
-    /// Files have names while they are written, because the file system does not support unnamed ones.
+    /// Files have names while they are written, because the file system does not support unnamed ones: one that is being
+    /// written would remain if the process ended now.
     pub(crate) named_early: AtomicBool,
+    /// Where errors are reported.
+    pub(crate) reporter: Arc<Reporter>,
     /// The way to the disk, once it was set.
     pub(crate) disk: OnceLock<Arc<Disk>>,
     /// The thread is to write everything down and to end.
@@ -50,6 +54,7 @@ impl Store {
             usage: Usage::default(),
             naming: Naming::default(),
             named_early: AtomicBool::new(false),
+            reporter: Arc::default(),
             disk: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
             purges: Purges::default(),
@@ -64,37 +69,18 @@ impl Store {
         self.index.bell.urgent();
     }
 
-    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
-        self.disk.get()
-    }
-
-    /// Notes that a file is being written under a name: it would remain if the process ended now.
-    pub(crate) fn note_named_early(&self) {
-        self.named_early.store(true, Relaxed);
-    }
-
     /// Has a file removed that was written and must not be used, with the entry that the index has for its key.
     pub(crate) fn unwanted(&self, key: Key) {
-        match self.peek(key) {
+        match self.index.peek(key) {
             Some(entry) => drop(self.index.remove(&entry, false)),
             None => self.index.tell(Event::Unwanted(key)),
         }
     }
 
-    /// The entry of a key, without noting a use. It may be [foreign](Entry::is_foreign).
-    pub(crate) fn peek(&self, key: Key) -> Option<Arc<Entry>> {
-        self.index.peek(key)
-    }
-
     /// Whether the key has another entry than the one that was found before (or none).
     pub(crate) fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
-        let now = self.peek(key).filter(|entry| !entry.is_foreign());
+        let now = self.index.peek(key).filter(|entry| !entry.is_foreign());
         now.is_some_and(|now| known.is_none_or(|known| !Arc::ptr_eq(known, &now)))
-    }
-
-    /// The number of the newest purge.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.index.sequence()
     }
 
     /// Reserves space for a file of so many bytes, without waiting. `None`: there is no space at the moment.

@@ -97,5 +97,5 @@ pub use settings::{Erased, Group, Settings, SettingsSet, Slot, group, parse_defa
 pub use tree::{
     Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, MAX_WORD, Node, Tree, Word,
 };
-pub use units::{Buffers, Offset, Seconds, Size, parse_offset, parse_seconds, parse_size, parse_time};
+pub use units::{Buffers, Offset, Seconds, Size, parse_number, parse_offset, parse_seconds, parse_size, parse_time};
 pub use value::{Many, RawBlock, Setting, Value, raw_entries};

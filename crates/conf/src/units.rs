@@ -33,7 +33,8 @@ pub struct Buffers {
 /// The largest size, offset or number: nginx's types are signed.
 const MAX: u64 = i64::MAX as u64;
 
-fn digits(text: &str) -> Option<u64> {
+/// Parses a number: decimal digits without a sign, at most `i64::MAX`. `None` for anything else.
+pub fn parse_number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -47,7 +48,7 @@ fn scaled(text: &str, giga: bool) -> Option<u64> {
         b'g' | b'G' if giga => 30,
         _ => 0,
     };
-    let number = digits(if shift == 0 { text } else { &text[..text.len() - 1] })?;
+    let number = parse_number(if shift == 0 { text } else { &text[..text.len() - 1] })?;
     number.checked_mul(1 << shift).filter(|number| *number <= MAX)
 }
 
@@ -88,7 +89,7 @@ fn time(text: &str, fine: bool) -> Option<u64> {
         while at < bytes.len() && bytes[at].is_ascii_digit() {
             at += 1;
         }
-        let number = digits(&text[start..at])?;
+        let number = parse_number(&text[start..at])?;
         let (step, scale, width) = match (bytes.get(at), bytes.get(at + 1)) {
             (Some(b'y'), _) if !fine => (1, 365 * 86_400, 1),
             (Some(b'M'), _) if !fine => (2, 30 * 86_400, 1),
@@ -177,7 +178,7 @@ impl Value for Buffers {
 
     fn parse(node: &Node, _cx: &mut Cx) -> Result<Self, Problem> {
         let [count, size] = node.args.as_slice() else { return Err(Problem::wrong_count(node)) };
-        let number = digits(&count.text).and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
+        let number = parse_number(&count.text).and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
         let bytes = parse_size(&size.text).filter(|size| *size > 0);
         match (number, bytes) {
             (Some(count), Some(size)) => Ok(Buffers { count, size }),
@@ -195,7 +196,7 @@ macro_rules! number {
 
             fn parse(node: &Node, _cx: &mut Cx) -> Result<Self, Problem> {
                 let word = first(node)?;
-                let number = digits(&word.text).and_then(|number| <$type>::try_from(number).ok());
+                let number = parse_number(&word.text).and_then(|number| <$type>::try_from(number).ok());
                 number.ok_or_else(|| Problem::directive(node, "invalid number").at(word.place))
             }
         }

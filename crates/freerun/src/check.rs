@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use freerun_conf::Problem;
 use freerun_proxy::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
+use freerun_serve::resolver::NamedServers;
 
 use crate::bundle::Input;
 use crate::cli::Options;
@@ -57,9 +58,11 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
 /// Servers and name servers whose names have no address. nginx would not start; here they are left out until they have
 /// one.
 fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
-    let upstreams = configuration.blueprint.parts.get::<Upstreams>().unwrap_or_default();
-    let unknown = upstream::unknown(&upstreams).into_iter();
-    unknown.map(|(message, written)| Problem::warning(message).at(written)).collect()
+    let parts = &configuration.blueprint.parts;
+    let servers = upstream::system_names(&parts.get::<Upstreams>().unwrap_or_default());
+    let name_servers = upstream::name_servers(&parts.get::<NamedServers>().unwrap_or_default());
+    let unknown = upstream::unknown(servers.into_iter().chain(name_servers));
+    unknown.into_iter().map(|(message, written)| Problem::warning(message).at(written)).collect()
 }
 
 /// Checks the things outside that the configuration needs: logs that can be opened, a pid file that can be written, a

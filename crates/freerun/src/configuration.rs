@@ -1,6 +1,7 @@
 //! From texts to a configuration: the steps that master and worker both do with the same bytes.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -16,6 +17,7 @@ use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
 use freerun_serve::hosts::Hosts;
+use freerun_serve::tls::files::{ConfigurationFiles, SecretFiles};
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
 use freerun_serve::zones::{ZoneTable, Zones};
@@ -54,6 +56,8 @@ pub struct Configuration {
     pub prefix: String,
     /// The addresses of the hosts in the configuration that are needed at once.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// The files of TLS that the configuration names.
+    pub secrets: SecretFiles,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -91,16 +95,25 @@ pub fn modules() -> &'static [&'static Module] {
 
 /// Reads a configuration and builds all parts of it that need no sockets, files or threads.
 pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Configuration, Box<Failure>> {
-    read_after(input, loader, side, BTreeMap::new(), Zones::default())
+    read_after(input, loader, side, Known::default(), Zones::default())
 }
 
-/// Reads a configuration like [`read`], with the `known` addresses of hosts, after a configuration that has these
+/// What is known beforehand of the world outside of the configuration's texts.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The addresses of hosts.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// The files of TLS.
+    pub secrets: SecretFiles,
+}
+
+/// Reads a configuration like [`read`], with what is `known` beforehand, after a configuration that has these
 /// zones: zones in both keep their state.
 pub fn read_after(
     input: &Input,
     loader: &mut dyn Loader,
     side: Side,
-    known: BTreeMap<String, Vec<IpAddr>>,
+    known: Known,
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
     let mut tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
@@ -116,7 +129,11 @@ pub fn read_after(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
-    cx.extensions.insert(Hosts { lookup: (side == Side::Master).then_some(crate::hosts::lookup), known });
+    let Known { hosts, secrets } = known;
+    let is_master = side == Side::Master;
+    cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::hosts::lookup), known: hosts });
+    let read: fn(&str) -> io::Result<Vec<u8>> = crate::loader::read_secret;
+    cx.extensions.insert(ConfigurationFiles { read: is_master.then_some(read), known: secrets });
     match side {
         Side::Worker => drop(cx.extensions.insert(NoLookup)),
         Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
@@ -136,8 +153,9 @@ pub fn read_after(
             let default_log = input.error_log.clone();
             let prefix = input.prefix.clone();
             let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
+            let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
             let (sources, warnings) = (cx.sources, cx.warnings);
-            Ok(Configuration { sources, settings, logs, default_log, blueprint, pools, prefix, hosts, warnings })
+            Ok(Configuration { sources, settings, logs, default_log, blueprint, pools, prefix, hosts, secrets, warnings })
         }
         Err(problems) => Err(Box::new(Failure { sources: cx.sources, warnings: cx.warnings, problems, syntax_ok })),
     }

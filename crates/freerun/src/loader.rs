@@ -6,6 +6,8 @@ use std::io::{self, Read as _};
 use std::net::IpAddr;
 
 use freerun_conf::{Loader, MAX_FILE};
+use freerun_serve::tls::files::SecretFiles;
+use freerun_tls::load::MAX_PEM;
 use serde::{Deserialize, Serialize};
 
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
@@ -18,6 +20,8 @@ pub struct Recorded {
     pub globs: BTreeMap<String, Vec<String>>,
     /// The addresses of the hosts in the configuration that are needed at once.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// The files of TLS that the configuration names.
+    pub secrets: SecretFiles,
 }
 
 /// A loader that reads from the disk and records the texts.
@@ -45,6 +49,16 @@ impl Loader for Recorder {
         self.recorded.globs.insert(pattern.to_owned(), paths.clone());
         Ok(paths)
     }
+}
+
+/// Reads a file that a directive of TLS names. Of one that is too large as much is read as shows that.
+///
+/// # Errors
+/// The error of open(2) or read(2).
+pub fn read_secret(path: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_PEM as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The most paths of one pattern.

@@ -82,6 +82,7 @@ fn recorded(address: SocketAddr) -> Recorded {
         files: files.into_iter().map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).collect(),
         globs: BTreeMap::new(),
         hosts: BTreeMap::new(),
+        secrets: BTreeMap::new(),
     }
 }
 

@@ -36,7 +36,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("document_uri", |r, _| path(r)),
     Variable::named("host", host),
     Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
-    Variable::named("https", |_, _| text("")),
+    Variable::named("https", |r, _| text(if r.client.tls().is_some() { "on" } else { "" })),
     Variable::named("is_args", |r, _| {
         text(if r.asked.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
     }),

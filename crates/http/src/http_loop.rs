@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use freerun_serve::loop_state::LoopState;
 
 use crate::connection::idle::Idle;
+use crate::connection::tls_facts::TlsFacts;
 use crate::request::Connection;
 use crate::request::generation::{Answering, LoopGeneration, ServedBy};
 
@@ -70,7 +71,10 @@ impl HttpLoop {
                 // The kernel is asked for the local address only where servers differ by it.
                 let is_alike = listen.specific.is_empty();
                 let local = if is_alike { connection.listen.address() } else { connection.local() };
-                let servers = generation.servers(listen.servers_for(&local));
+                let servers = listen.servers_for(&local);
+                let named = connection.tls().and_then(TlsFacts::server_name);
+                let default = named.map_or(&servers.default, |name| servers.named(&name));
+                let servers = generation.servers(servers, default);
                 *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });
                 Some((generation, servers, true))
             }

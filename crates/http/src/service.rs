@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use freerun_runtime::tasks::Tasks;
+use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
 
@@ -33,7 +34,10 @@ impl Service for HttpService {
     }
 
     fn accept(self: Rc<Self>, accepted: Accepted) {
-        let Accepted { number, transport, peer, listen, now } = accepted;
+        let Accepted { number, mut transport, peer, listen, now } = accepted;
+        if self.http.generation().http.listen(&listen).is_some_and(|listen| listen.has_tls()) {
+            transport = transport.into_tls();
+        }
         let loop_state = self.http.loop_state.clone();
         let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
         // A reload may remove the address before the first request comes: that is then served by the configuration which is
@@ -45,6 +49,11 @@ impl Service for HttpService {
         } else {
             self.tasks.start(number, serve);
         }
+    }
+
+    fn is_busy(&self, listen: &ListenSpec) -> bool {
+        let generation = self.http.generation();
+        generation.pools.handshakes().is_full() && generation.http.listen(listen).is_some_and(|listen| listen.has_tls())
     }
 
     fn renew(self: Rc<Self>) {

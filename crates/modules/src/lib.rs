@@ -19,6 +19,7 @@ use freerun_proxy::modules as proxy;
 
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
+    &variables::ssl::MODULE,
     &postread::realip::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,

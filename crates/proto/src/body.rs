@@ -25,7 +25,8 @@ impl BodyDecoder {
     }
 
     /// Decodes the next piece of the body. Bytes that a step has assigned to the body must not be given again; the
-    /// bytes behind [`Step::Done`] belong to the next message.
+    /// bytes behind [`Step::Done`] belong to the next message. Of a body that is complete this is `Step::Done(0)`
+    /// whatever the input is; otherwise a step without input is [`Step::More`].
     ///
     /// # Errors
     /// [`Error::Chunked`] if the coding is violated, now and from now on: the end of the body is then unknown.
@@ -33,6 +34,7 @@ impl BodyDecoder {
     pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
         match self {
             BodyDecoder::Length(0) => Ok(Step::Done(0)),
+            BodyDecoder::Chunked(decoder) => decoder.step(input),
             _ if input.is_empty() => Ok(Step::More),
             BodyDecoder::Length(left) => {
                 let take = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
@@ -40,7 +42,6 @@ impl BodyDecoder {
                 *left -= take as u64;
                 Ok(Step::Data(0..take))
             }
-            BodyDecoder::Chunked(decoder) => decoder.step(input),
             BodyDecoder::UntilClose => Ok(Step::Data(0..input.len())),
         }
     }

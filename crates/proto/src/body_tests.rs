@@ -31,7 +31,9 @@ fn feed(mut decoder: BodyDecoder, text: &[u8], cuts: &[usize]) -> Result<Found, 
                 Step::Done(used) => {
                     let trailers = decoder.trailers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
                     assert!(decoder.is_done() && decoder.is_done_when_closed());
-                    assert_eq!(decoder.step(b"more"), Ok(Step::Done(0)), "a body that is over stays so");
+                    for next in [&b"more"[..], b""] {
+                        assert_eq!(decoder.step(next), Ok(Step::Done(0)), "a body that is over stays so");
+                    }
                     return Ok(Found { body, trailers, used: at + used, done: true });
                 }
             }
@@ -42,6 +44,17 @@ fn feed(mut decoder: BodyDecoder, text: &[u8], cuts: &[usize]) -> Result<Found, 
 
 fn length(length: u64) -> BodyDecoder {
     BodyFraming::Length(length).decoder()
+}
+
+#[test]
+fn nothing_decides_nothing() {
+    for mut decoder in [BodyDecoder::chunked(), length(1), Framing::UntilClose.decoder()] {
+        assert_eq!(decoder.step(b""), Ok(Step::More));
+        assert!(!decoder.is_done());
+    }
+    let mut wrong = BodyDecoder::chunked();
+    assert_eq!(wrong.step(b"g"), Err(Error::Chunked));
+    assert_eq!(wrong.step(b""), Err(Error::Chunked), "what is wrong stays so");
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl ChunkedDecoder {
         })
     }
 
-    /// Decodes the next piece of the body.
+    /// Decodes the next piece of the body. Of a complete one the answer is `Step::Done(0)`, even without input.
     ///
     /// # Errors
     /// [`Error::Chunked`] if the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long:
@@ -125,7 +125,9 @@ impl ChunkedDecoder {
                 }
                 return Ok(Step::Data(i..i + take));
             }
-            let Some(&b) = input.get(i) else { return Ok(Step::More) };
+            let Some(&b) = input.get(i) else {
+                return if self.state == State::Failed { Err(Error::Chunked) } else { Ok(Step::More) };
+            };
             match self.frame(b) {
                 Ok(state) => self.state = state,
                 Err(error) => {

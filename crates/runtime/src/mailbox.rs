@@ -8,28 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crossbeam_queue::SegQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
+use crate::woken::Woken;
+
 /// The data of epoll events of [`Mailbox::bell`]: no place of a table has this number.
 pub(crate) const BELL: u64 = u64::MAX;
-
-/// The table of the loop that a task is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The future that the loop itself runs.
-    Root,
-    /// The table of tasks of all kinds.
-    Single,
-    /// The table of tasks of one kind.
-    Own,
-}
-
-/// The place of a task that was woken.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Woken {
-    /// The table that the task is in.
-    pub(crate) kind: Kind,
-    /// The task's place there.
-    pub(crate) index: u32,
-}
 
 /// The mailbox of a loop. The mailbox outlives the loop if a thread may still wake one of its tasks.
 #[derive(Debug)]

@@ -4,49 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::clock::{self, epoch};
-use crate::stats::{Counter, Histogram};
+use crate::clock;
+use crate::loop_stats::LoopStats;
 
 /// A poll of a task that takes longer than this is a stall: counted, and logged with the task that ran.
 pub const STALL: Duration = Duration::from_millis(10);
-
-/// Figures of one loop. The loop writes them, any thread may read them; no lock is involved.
-#[derive(Debug, Default)]
-pub struct LoopStats {
-    /// Connections accepted since the start.
-    pub accepted: Counter,
-    /// Connections open now.
-    pub active: Counter,
-    /// Of these, keep-alive connections without a request.
-    pub idle: Counter,
-    /// Of these, connections that have sent nothing yet.
-    pub fresh: Counter,
-    /// Of these, connections that have sent a part of their next request's head.
-    pub reading: Counter,
-    /// Requests begun since the start.
-    pub requests: Counter,
-    /// Connections that another thread accepted from this loop's own socket because this loop was late.
-    pub rescued: Counter,
-    /// Wall-clock time of each poll of a task.
-    pub polls: Histogram,
-    /// Polls longer than [`STALL`].
-    pub stalls: Counter,
-    /// When the current poll began, in nanoseconds since [`epoch`] plus one; 0 between polls.
-    poll_started: AtomicU64,
-}
-
-impl LoopStats {
-    /// For how long the loop has been in its current poll; zero between polls.
-    pub fn in_poll_for(&self) -> Duration {
-        match self.poll_started.load(Relaxed) {
-            0 => Duration::ZERO,
-            started => epoch().elapsed().saturating_sub(Duration::from_nanos(started - 1)),
-        }
-    }
-}
 
 /// The activity in a poll, for the line that reports a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +73,7 @@ pub fn set_stall_report(report: StallReport) {
 /// reading of the clock.
 pub(crate) struct Row<'l> {
     local: &'l Local,
-    /// End of the last poll, in nanoseconds since [`epoch`].
+    /// End of the last poll, in nanoseconds since [`epoch`](clock::epoch).
     last: u64,
 }
 
@@ -119,7 +83,7 @@ impl<'l> Row<'l> {
         Row { local, last: clock::look() }
     }
 
-    /// When the last poll ended, in nanoseconds since [`epoch`].
+    /// When the last poll ended, in nanoseconds since [`epoch`](clock::epoch).
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
@@ -133,9 +97,9 @@ impl<'l> Row<'l> {
     pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
         let Row { local, last: start } = *self;
         ACTIVITY.set(activity);
-        local.stats.poll_started.store(start + 1, Relaxed);
+        local.stats.begin_poll(start);
         let answer = poll();
-        local.stats.poll_started.store(0, Relaxed);
+        local.stats.end_poll();
         self.look();
         let took = Duration::from_nanos(self.last.saturating_sub(start));
         local.stats.polls.record_alone(took);

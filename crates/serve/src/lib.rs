@@ -47,6 +47,7 @@ pub mod services;
 pub mod shared;
 mod stateless;
 pub mod subject;
+pub mod tls;
 pub mod upstream;
 pub mod values;
 pub mod worker;

@@ -7,6 +7,7 @@ use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word, near, parse_sec
 use freerun_upstream::place::{self, Place as Where};
 use freerun_upstream::resolve::{NameServer, Resolver, ResolverSpec};
 
+use crate::parts::Parts;
 use crate::zones::ZoneTable;
 
 /// The port of name servers.
@@ -19,8 +20,9 @@ const PARAMETERS: [&str; 4] = ["valid", "ipv4", "ipv6", "status_zone"];
 #[derive(Debug, Clone)]
 pub struct ResolverSetting(pub Arc<Resolver>);
 
-/// The resolvers with a `status_zone`, in the order written; lives in the configuration's context.
-#[derive(Debug, Default)]
+/// The resolvers with a `status_zone`, of all protocols, in the order written. It lives in the configuration's context, and
+/// [`finish`] makes it a part of the generation.
+#[derive(Debug, Clone, Default)]
 pub struct ZonedResolvers(pub Vec<Arc<Resolver>>);
 
 /// A name server that is given by its name.
@@ -34,9 +36,20 @@ pub struct NamedServer {
     pub written: Place,
 }
 
-/// The name servers that are given by their names; lives in the configuration's context.
-#[derive(Debug, Default)]
+/// The name servers that are given by their names, of all protocols. It lives in the configuration's context, and
+/// [`finish`] makes it a part of the generation.
+#[derive(Debug, Clone, Default)]
 pub struct NamedServers(pub Vec<NamedServer>);
+
+/// Gives the generation the resolvers that have been read so far. Each protocol calls this when all of its configuration
+/// has been read; after the last one the generation has the resolvers of all.
+pub fn finish(cx: &mut Cx) {
+    let zoned = cx.extensions.get_or_default::<ZonedResolvers>().clone();
+    let named = cx.extensions.get_or_default::<NamedServers>().clone();
+    let parts = cx.extensions.get_or_default::<Parts>();
+    parts.insert(Arc::new(zoned));
+    parts.insert(Arc::new(named));
+}
 
 impl Value for ResolverSetting {
     const SHAPE: Shape = Shape::at_least(1, "address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]");

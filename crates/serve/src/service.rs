@@ -44,6 +44,12 @@ pub trait Service {
     /// already; the service reports there when it has ended.
     fn accept(self: Rc<Self>, accepted: Accepted);
 
+    /// Whether no connection should be accepted from this listening socket for now, because more has been begun than can be
+    /// done (handshakes of TLS). Connections wait in the kernel's queue then.
+    fn is_busy(&self, _listen: &ListenSpec) -> bool {
+        false
+    }
+
     /// Notes that requests use another generation from now on.
     fn renew(self: Rc<Self>);
 

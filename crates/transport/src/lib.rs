@@ -7,6 +7,9 @@
 //!
 //! The type is an enumeration and not a trait object, so that a plain connection costs no more than its socket.
 
+mod tls;
+
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +17,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
+use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 pub use freerun_sys::socket::TcpInfo;
+
+pub use self::tls::TlsStream;
 
 /// A connected byte stream of one event loop.
 ///
@@ -25,6 +31,8 @@ pub use freerun_sys::socket::TcpInfo;
 pub enum Transport {
     /// Bytes are sent and received as they are.
     Plain(Socket),
+    /// Bytes go through a TLS session, once that is established.
+    Tls(Box<TlsStream>),
 }
 
 /// How a file is sent to the peer.
@@ -35,6 +43,12 @@ pub enum FileSending<'t> {
     Sendfile(BorrowedFd<'t>),
     /// The file has to be read first, and is written like bytes from memory.
     Copy,
+}
+
+/// How bytes go: as they are, or through a session.
+enum Way<'t> {
+    Plain(&'t Socket),
+    Session(&'t TlsStream),
 }
 
 impl From<Socket> for Transport {
@@ -49,10 +63,46 @@ impl Transport {
         Transport::Plain(Socket::new(fd))
     }
 
+    /// The stream as one on which a TLS session can be [established](TlsStream::establish).
+    #[must_use]
+    pub fn into_tls(self) -> Transport {
+        match self {
+            Transport::Plain(socket) => Transport::Tls(Box::new(TlsStream::new(socket))),
+            Transport::Tls(tls) => Transport::Tls(tls),
+        }
+    }
+
+    /// The TLS stream, if it is one.
+    #[inline]
+    pub fn tls(&self) -> Option<&TlsStream> {
+        match self {
+            Transport::Plain(_) => None,
+            Transport::Tls(tls) => Some(tls),
+        }
+    }
+
+    /// The TLS stream, if a session was established on it.
+    #[inline]
+    pub fn established(&self) -> Option<&TlsStream> {
+        self.tls().filter(|tls| tls.is_established())
+    }
+
+    /// How bytes go at present.
+    #[inline]
+    fn way(&self) -> Way<'_> {
+        match self {
+            Transport::Plain(socket) => Way::Plain(socket),
+            Transport::Tls(tls) if tls.is_established() => Way::Session(tls),
+            Transport::Tls(tls) => Way::Plain(&tls.socket),
+        }
+    }
+
     #[inline]
     fn socket(&self) -> &Socket {
-        let Transport::Plain(socket) = self;
-        socket
+        match self {
+            Transport::Plain(socket) => socket,
+            Transport::Tls(tls) => &tls.socket,
+        }
     }
 
     // ---- reading ---------------------------------------------------------------------------------------------------
@@ -63,14 +113,21 @@ impl Transport {
     /// `WouldBlock` if there are no bytes, or the error that broke the stream.
     #[inline]
     pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        self.socket().try_read(buffer)
+        let most = buffer.capacity() - buffer.len();
+        match self.way() {
+            Way::Plain(socket) => socket.try_read(buffer),
+            Way::Session(tls) => tls.try_read_into(buffer, most),
+        }
     }
 
     /// Reads without waiting, if the loop's events say that there are bytes. `None` tells the caller to use
     /// [`Transport::read`]; this function is the cheaper one for a caller that does not have to be woken.
     #[inline]
     pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
-        self.socket().read_now(buffer)
+        match self.way() {
+            Way::Plain(socket) => socket.read_now(buffer),
+            Way::Session(tls) => tls.read_now(buffer),
+        }
     }
 
     /// Waits for bytes (or the end), and reads them into the spare capacity of `buffer`, which must not be empty.
@@ -78,8 +135,15 @@ impl Transport {
     /// # Errors
     /// The error that broke the stream.
     #[inline]
-    pub fn read(&self, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> {
-        self.socket().read(buffer)
+    pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self.way() {
+            Way::Plain(socket) => socket.read(buffer).await,
+            Way::Session(tls) => {
+                loops::consume_budget().await;
+                let most = buffer.capacity() - buffer.len();
+                poll_fn(|context| tls.poll_read_into(context, buffer, most)).await
+            }
+        }
     }
 
     /// Waits as [`Transport::read`] does, and reads at most `most` bytes into a buffer from which pieces can be taken
@@ -88,8 +152,9 @@ impl Transport {
     /// # Errors
     /// The error that broke the stream.
     #[inline]
-    pub fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> impl Future<Output = io::Result<usize>> {
-        self.socket().read_bytes(buffer, most)
+    pub async fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
+        loops::consume_budget().await;
+        poll_fn(|context| self.poll_read_bytes(context, buffer, most)).await
     }
 
     /// Polls a read of at most `most` bytes, for a task that also waits for other events, and yields to other tasks
@@ -104,7 +169,11 @@ impl Transport {
         buffer: &mut BytesMut,
         most: usize,
     ) -> Poll<io::Result<usize>> {
-        self.socket().poll_read_bytes(context, buffer, most)
+        let room = (buffer.capacity() - buffer.len()).min(most);
+        match self.way() {
+            Way::Plain(socket) => socket.poll_read_bytes(context, buffer, most),
+            Way::Session(tls) => tls.poll_read_into(context, buffer, room),
+        }
     }
 
     /// Reads at most `most` bytes without waiting, into a buffer from which pieces can be taken without copying.
@@ -113,7 +182,11 @@ impl Transport {
     /// `WouldBlock` if there are no bytes, or the error that broke the stream.
     #[inline]
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
-        self.socket().try_read_bytes(buffer, most)
+        let room = (buffer.capacity() - buffer.len()).min(most);
+        match self.way() {
+            Way::Plain(socket) => socket.try_read_bytes(buffer, most),
+            Way::Session(tls) => tls.try_read_into(buffer, room),
+        }
     }
 
     /// Polls a read that `read` does by [`Transport::try_read`] or [`Transport::try_read_bytes`]. `read` is called only
@@ -128,7 +201,10 @@ impl Transport {
         context: &mut Context<'_>,
         read: impl FnMut() -> io::Result<(usize, usize)>,
     ) -> Poll<io::Result<usize>> {
-        self.socket().poll_read_by(context, read)
+        match self.way() {
+            Way::Plain(socket) => socket.poll_read_by(context, read),
+            Way::Session(tls) => tls.poll_read_by(context, read),
+        }
     }
 
     /// Polls for bytes, or the end, without reading them: an idle connection holds no buffer.
@@ -137,7 +213,10 @@ impl Transport {
     /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket().poll_readable(context)
+        match self.way() {
+            Way::Plain(socket) => socket.poll_readable(context),
+            Way::Session(tls) => tls.poll_readable(context),
+        }
     }
 
     /// Waits for bytes, or the end, without reading them.
@@ -146,14 +225,17 @@ impl Transport {
     /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn readable(&self) -> impl Future<Output = io::Result<()>> {
-        self.socket().readable()
+        poll_fn(|context| self.poll_readable(context))
     }
 
     /// Whether there is nothing unread from the peer, neither bytes nor the end, as a connection that is kept for
     /// another request has to be. With `surely` the kernel is asked in any case, see [`Socket::is_quiet`].
     #[inline]
     pub fn is_quiet(&self, surely: bool) -> bool {
-        self.socket().is_quiet(surely)
+        match self.way() {
+            Way::Plain(socket) => socket.is_quiet(surely),
+            Way::Session(tls) => tls.is_quiet(surely),
+        }
     }
 
     // ---- writing ---------------------------------------------------------------------------------------------------
@@ -161,11 +243,17 @@ impl Transport {
     /// Writes as much as fits without waiting. With `more`, a last partial segment is held back for the bytes that
     /// follow at once.
     ///
+    /// If fewer bytes than offered are written, the next write begins with the others: a TLS session may have encrypted
+    /// them already.
+    ///
     /// # Errors
     /// `WouldBlock` if no byte fits, or the error that broke the stream.
     #[inline]
     pub fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-        self.socket().try_write(parts, more)
+        match self.way() {
+            Way::Plain(socket) => socket.try_write(parts, more),
+            Way::Session(tls) => tls.try_write(parts, more),
+        }
     }
 
     /// Polls a write of as much of `bytes` as fits.
@@ -174,13 +262,19 @@ impl Transport {
     /// The error that broke the stream.
     #[inline]
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket().poll_write(context, bytes)
+        match self.way() {
+            Way::Plain(socket) => socket.poll_write(context, bytes),
+            Way::Session(tls) => tls.poll_write(context, bytes),
+        }
     }
 
     /// How many bytes a write would certainly accept now; 0 if that is not known.
     #[inline]
     pub fn certain_room(&self) -> usize {
-        self.socket().certain_room()
+        match self.way() {
+            Way::Plain(socket) => socket.certain_room(),
+            Way::Session(tls) => tls.certain_room(),
+        }
     }
 
     /// Whether a write would not wait, or would fail.
@@ -189,7 +283,10 @@ impl Transport {
     /// The error of `poll(2)`.
     #[inline]
     pub fn has_room(&self) -> io::Result<bool> {
-        self.socket().has_room()
+        match self.way() {
+            Way::Plain(socket) => socket.has_room(),
+            Way::Session(tls) => tls.has_room(),
+        }
     }
 
     /// Waits until a write would not wait. It has to be called right after a write of this thread that found no more
@@ -215,8 +312,9 @@ impl Transport {
     /// How a file is sent to the peer.
     #[inline]
     pub fn file_sending(&self) -> FileSending<'_> {
-        match self {
-            Transport::Plain(socket) => FileSending::Sendfile(socket.as_fd()),
+        match self.way() {
+            Way::Plain(socket) => FileSending::Sendfile(socket.as_fd()),
+            Way::Session(_) => FileSending::Copy,
         }
     }
 
@@ -257,18 +355,27 @@ impl Transport {
 
     /// Shuts down the sending side; the peer reads the end of the stream.
     pub fn shutdown_write(&self) {
+        if let Transport::Tls(tls) = self {
+            tls.close();
+        }
         self.socket().shutdown_write();
     }
 
     /// Makes closing, or [`Transport::end`], send a reset instead of an orderly end: an incomplete response whose end
     /// is the end of the connection must not be taken for a complete one.
     pub fn reset_on_close(&self) {
+        if let Transport::Tls(tls) = self {
+            tls.keep_quiet();
+        }
         self.socket().reset_on_close();
     }
 
     /// Shows the peer the end now, as if the stream was closed, even if another holder keeps it for long yet. Reading
     /// goes on after an orderly end.
     pub fn end(&self) {
+        if let Transport::Tls(tls) = self {
+            tls.close();
+        }
         self.socket().end();
     }
 
@@ -292,8 +399,10 @@ impl Transport {
     /// Takes the stream away from the loop that watched it, on any thread: another loop may use it then.
     #[must_use]
     pub fn moved(self) -> Transport {
-        let Transport::Plain(socket) = self;
-        Transport::Plain(socket.moved())
+        match self {
+            Transport::Plain(socket) => Transport::Plain(socket.moved()),
+            Transport::Tls(tls) => Transport::Tls(tls.moved()),
+        }
     }
 
     /// The address that the peer connected to, if it is an IP address.

@@ -69,8 +69,7 @@ impl GroupState {
         });
         found
     }
-}
-impl GroupState {
+
     /// Runs `what`, which only one loop at a time should run; does nothing if another loop is running it.
     pub(crate) fn alone(&self, what: impl FnOnce(&GroupState) -> bool) -> bool {
         if self.ejecting.swap(true, Acquire) {

@@ -86,7 +86,7 @@ pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static 
             None => (text, None),
         },
     };
-    let port = port.map(|port| number(port).ok_or("invalid port")).transpose()?;
+    let port = port.map(|port| number_of_port(port).ok_or("invalid port")).transpose()?;
     if host.is_empty() {
         return Err("no host");
     }
@@ -104,7 +104,7 @@ pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static 
 }
 
 /// Parses a port: decimal digits, from 1.
-fn number(text: &str) -> Option<u16> {
+fn number_of_port(text: &str) -> Option<u16> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }

@@ -170,3 +170,36 @@ fn a_folder_of_nginx_is_taken_over() {
     assert_eq!(get(&server, "/new").0, "MISS");
     eventually("and it is used", || get(&server, "/new").0 == "HIT");
 }
+
+/// Whether the worker has the thread of the cache.
+fn has_thread(server: &Server) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.worker())).expect("its threads").flatten();
+    threads
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())
+        .any(|name| name == "cache z\n")
+}
+
+#[test]
+fn a_cache_that_was_left_out_for_a_while_is_there_again() {
+    if !require::freerun() || !require::root() {
+        return;
+    }
+    let (site, origin) = (site(), origin());
+    let server = server(Kind::Freerun, &site, &origin, "", PURGE);
+    for number in 1..=20 {
+        assert_eq!(get(&server, &format!("/{number}")), miss(&format!("/{number} {number}")));
+    }
+    assert_eq!(get(&server, "/1"), hit("/1 1"));
+    eventually("all are stored", || files(&site.at("cache")).len() == 20);
+    assert!(has_thread(&server));
+    server.edit("proxy_cache_path", "#proxy_cache_path");
+    server.reload();
+    eventually("it ends", || !has_thread(&server));
+    assert_eq!(get(&server, "/1").0, "-");
+    server.edit("#proxy_cache_path", "proxy_cache_path");
+    server.reload();
+    eventually("it is loaded", || has_thread(&server) && state(&server) == "ready");
+    assert_eq!(get(&server, "/20"), hit("/20 20"));
+    assert_eq!(get(&server, "/new").0, "MISS");
+    eventually("it takes others", || get(&server, "/new").0 == "HIT");
+}

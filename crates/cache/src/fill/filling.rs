@@ -10,7 +10,7 @@ use freerun_runtime::files::Aio;
 use super::file::Keeping;
 use super::follow::Follower;
 use super::state::{End, Phase, Storing, WINDOWS};
-use super::table::Fill;
+use super::table::{ActiveFill, Fill};
 use super::{window, write};
 use crate::key::Key;
 use crate::record::{Head, MAX_HEAD};
@@ -24,7 +24,7 @@ const MOST_MEMORY: u64 = 2 * WINDOWS;
 /// comes: followers get an error, and nothing is stored.
 #[derive(Debug)]
 pub struct Filling {
-    fill: Arc<Fill>,
+    fill: ActiveFill,
     over: bool,
 }
 
@@ -34,33 +34,33 @@ pub struct Filling {
 pub struct Unwanted;
 
 impl Filling {
-    pub(super) fn new(fill: Arc<Fill>) -> Filling {
+    pub(super) fn new(fill: ActiveFill) -> Filling {
         Filling { fill, over: false }
     }
 
     /// The fill, which the leader's own response follows.
     pub fn fill(&self) -> &Arc<Fill> {
-        &self.fill
+        &self.fill.fill
     }
 
     /// The leader's own follower, like one of [`Fill::join`], but not subject to the limit of followers.
     pub fn follow(&self, aio: Aio, client: u64) -> Option<Follower> {
-        self.fill.seated(true, aio, client)
+        self.fill().seated(true, aio, client)
     }
 
     /// Gives the head to the fill. `length` is the body's length, or `None` while it is not known; [`Head::body`] is
     /// not used. The object is stored under `key`, unless there is no space or the disk is not well: then it is only
     /// passed on. Returns whether the object is going to be stored.
     pub fn head(&mut self, head: Head, length: Option<u64>, key: Key) -> bool {
-        let fills = &self.fill.fills;
+        let store = &self.fill.store;
         let mut head = head;
         head.body = length.unwrap_or(0);
         let size = head.size() as u64;
         let reserved = match length {
             _ if !self.fill.disk.health.may_store() || window::held() > MOST_MEMORY => None,
             _ if head.size() > MAX_HEAD => None,
-            Some(length) => fills.store.reserve(size.saturating_add(length)),
-            None => fills.store.reserve(size + RESERVE),
+            Some(length) => store.reserve(size.saturating_add(length)),
+            None => store.reserve(size + RESERVE),
         };
         let head = Arc::new(head);
         let stores = self.fill.with(|state, wakes| {
@@ -74,21 +74,21 @@ impl Filling {
             stores
         });
         if !stores {
-            fills.figures.unstored.fetch_add(1, Relaxed);
+            self.fill.counts.unstored.fetch_add(1, Relaxed);
             // Requests that wait for the head follow this fill; requests that come now lead another one.
-            fills.remove(&self.fill);
+            self.fill.remove();
         }
         stores
     }
 
-    /// The response may not be shared: every waiting request asks the origin for itself.
+    /// The response may not be shared: there is nothing to follow for the requests that wait.
     pub fn not_storable(mut self) {
         self.over = true;
         self.fill.with(|state, wakes| {
             state.phase = Phase::Never;
             state.finish(End::Broken, wakes);
         });
-        self.fill.fills.remove(&self.fill);
+        self.fill.remove();
     }
 
     /// Gives the next bytes of the body. All followers see them when this is first polled; the future is ready when
@@ -153,12 +153,12 @@ impl Filling {
             (state.end, state.is_storing())
         });
         if end == Some(End::Broken) {
-            fill.fills.figures.broken.fetch_add(1, Relaxed);
+            fill.counts.broken.fetch_add(1, Relaxed);
         }
         if storing {
             fill.work();
         } else {
-            fill.fills.remove(fill);
+            fill.remove();
         }
     }
 }

@@ -71,7 +71,7 @@ impl Follower {
         &self.fill
     }
 
-    /// Waits for the head; `None`: there is no head to follow, and the request asks the origin for itself.
+    /// Waits for the head; `None`: there will be none to follow, see [`Progress::Never`].
     pub async fn head(&self) -> Option<Arc<Head>> {
         poll_fn(|context| {
             self.fill.with(|state, _| match &state.phase {
@@ -114,7 +114,7 @@ impl Follower {
     /// read. An incomplete body never ends like a complete one.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         if !std::mem::replace(&mut self.counted, true) {
-            self.fill.fills.figures.followed.fetch_add(1, Relaxed);
+            self.fill.counts.followed.fetch_add(1, Relaxed);
         }
         let (fill, seat, until) = (&self.fill, self.seat, self.until);
         let take = poll_fn(|context| fill.with(|state, wakes| state.poll_take(seat, until, context, wakes))).await;

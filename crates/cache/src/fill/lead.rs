@@ -7,7 +7,7 @@ use std::time::Duration;
 use freerun_runtime::files::Aio;
 
 use super::filling::Filling;
-use super::table::{Fill, Fills, MAX_FILLS};
+use super::table::{ActiveFill, Fill, Fills, MAX_FILLS};
 use crate::index::Entry;
 use crate::key::Key;
 
@@ -20,12 +20,12 @@ pub enum Lead {
     Follow(Arc<Fill>),
     /// The object has changed since it was looked up: look again.
     Changed,
-    /// The request asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], or the cache has not been
-    /// started.
+    /// The request asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], the cache has not been
+    /// started, or each time that this request tried to lead, another one had come or gone.
     Alone,
 }
 
-/// How often leading a fill is tried while other requests do the same.
+/// How often leading a fill is tried while other requests do the same. Beyond that the request asks the origin itself.
 const MAX_ROUNDS: usize = 12;
 
 impl Fills {
@@ -38,10 +38,11 @@ impl Fills {
         aio: &Aio,
         client: u64,
     ) -> Lead {
-        let Some(disk) = self.store.disk() else { return Lead::Alone };
+        let Some(disk) = self.store.disk.get() else { return Lead::Alone };
         let map = self.map.pin();
         let mut spare: Option<Arc<Fill>> = None;
-        // In each round another request has come or gone; two at the same instant are rare, and a dozen do not happen.
+        // A round fails only if another request has come or gone in between. Under load that may go on for any number
+        // of rounds, and the loop must not wait for its end.
         for _ in 0..MAX_ROUNDS {
             let there = map.get(&key);
             if let Some(fill) = there
@@ -55,7 +56,7 @@ impl Fills {
             }
             let fill = spare.take().unwrap_or_else(|| {
                 let pool = aio.pool().unwrap_or(&disk.pool).clone();
-                Arc::new(Fill::new(self.clone(), disk.clone(), (key, main), pool, client))
+                Arc::new(Fill::new(self, disk.clone(), (key, main), pool, client))
             });
             let before = there.cloned();
             if let Some(before) = &before {
@@ -74,15 +75,15 @@ impl Fills {
                 spare = Some(fill);
                 continue;
             }
-            fill.sequence.store(self.store.sequence(), Release);
+            fill.sequence.store(self.store.index.sequence(), Release);
             // A fill that was there a moment ago may just have stored the wanted object.
             if self.store.has_changed(key, known) {
-                // A request that has found this fill meanwhile asks the origin.
-                Filling::new(fill).not_storable();
+                // A request that has found this fill meanwhile looks again, too.
+                Filling::new(ActiveFill { fills: self.clone(), fill }).not_storable();
                 return Lead::Changed;
             }
-            self.figures.begun.fetch_add(1, Relaxed);
-            return Lead::Leader(Filling::new(fill));
+            self.counts.begun.fetch_add(1, Relaxed);
+            return Lead::Leader(Filling::new(ActiveFill { fills: self.clone(), fill }));
         }
         Lead::Alone
     }

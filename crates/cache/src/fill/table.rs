@@ -1,6 +1,7 @@
 //! The table of all fills of a cache, and the type of a fill.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ use crate::store::Store;
 /// The most fills of one cache; requests beyond them ask the origin without storing anything.
 pub const MAX_FILLS: usize = 1 << 16;
 
-/// The fills of a cache. The cache's thread ends when the cache is gone and no fill is left.
+/// The fills of a cache. The cache's thread ends when this is dropped: when the cache is gone, and no fill is at work.
 pub(crate) struct Fills {
     pub(super) store: Arc<Store>,
     pub(super) map: papaya::HashMap<Key, Arc<Fill>, FxBuildHasher>,
@@ -30,7 +31,7 @@ pub(crate) struct Fills {
     pub(super) replaced: papaya::HashMap<usize, Arc<Fill>, FxBuildHasher>,
     /// The number of fills for variants of a key; such fills are not found by that key.
     pub(super) variants: papaya::HashMap<Key, usize, FxBuildHasher>,
-    pub(super) figures: Counts,
+    pub(super) counts: Arc<Counts>,
 }
 
 /// Counters of fills.
@@ -69,8 +70,12 @@ impl fmt::Debug for Fills {
 }
 
 /// An object that is being fetched.
+///
+/// It does not keep the table of its cache: the table frees what was taken out of it some time later, at the latest
+/// when it is dropped itself, so the two would keep each other for ever. [`ActiveFill`] keeps both.
 pub struct Fill {
-    pub(super) fills: Arc<Fills>,
+    pub(super) store: Arc<Store>,
+    pub(super) counts: Arc<Counts>,
     pub(super) disk: Arc<Disk>,
     pub(super) key: Key,
     /// The key of the key's text, which differs from `key` for a variant.
@@ -86,6 +91,30 @@ pub struct Fill {
     pub(super) state: Mutex<State>,
     /// Notified when the fill cannot be found any more.
     pub(super) closed: Notify,
+}
+
+/// A fill at work, with the table that it is in. The one who gives bytes to the fill and the task that writes them have
+/// one each, and so they keep the cache's thread, which has to learn of the stored object. A follower has only the
+/// [`Fill`].
+#[derive(Debug, Clone)]
+pub(super) struct ActiveFill {
+    pub(super) fills: Arc<Fills>,
+    pub(super) fill: Arc<Fill>,
+}
+
+impl Deref for ActiveFill {
+    type Target = Fill;
+
+    fn deref(&self) -> &Fill {
+        &self.fill
+    }
+}
+
+impl ActiveFill {
+    /// Takes the fill out of the table, see [`Fills::remove`].
+    pub(super) fn remove(&self) {
+        self.fills.remove(&self.fill);
+    }
 }
 
 /// The identity of a fill that cannot be found by its key.
@@ -109,11 +138,11 @@ impl Fills {
     /// An empty table. The fetched objects are stored in `store`.
     pub(crate) fn new(store: Arc<Store>) -> Fills {
         let (map, replaced, variants) = Default::default();
-        Fills { store, map, replaced, variants, figures: Counts::default() }
+        Fills { store, map, replaced, variants, counts: Arc::default() }
     }
 
     pub(crate) fn figures(&self) -> FillFigures {
-        let Counts { begun, stored, unstored, broken, followed } = &self.figures;
+        let Counts { begun, stored, unstored, broken, followed } = &*self.counts;
         FillFigures {
             now: (self.map.len() + self.replaced.len()) as u64,
             begun: begun.load(Relaxed),
@@ -217,6 +246,7 @@ impl Fills {
         }
     }
 
+    /// Takes a fill out of the table: no request finds it any more. Its followers go on.
     pub(super) fn remove(&self, fill: &Arc<Fill>) {
         // This comes first: a fill that takes its place meanwhile sees that it is closed, or has put it into `replaced`
         // before this looks there.
@@ -235,18 +265,13 @@ impl Fills {
 }
 
 impl Fill {
-    pub(super) fn new(
-        fills: Arc<Fills>,
-        disk: Arc<Disk>,
-        keys: (Key, Key),
-        pool: Arc<ThreadPool>,
-        client: u64,
-    ) -> Fill {
+    pub(super) fn new(fills: &Fills, disk: Arc<Disk>, keys: (Key, Key), pool: Arc<ThreadPool>, client: u64) -> Fill {
         let (key, main) = keys;
         let (sequence, began) = (AtomicU64::new(0), Instant::now());
         let replaced = AtomicBool::new(false);
         Fill {
-            fills,
+            store: fills.store.clone(),
+            counts: fills.counts.clone(),
             disk,
             key,
             main,

@@ -9,7 +9,7 @@ use freerun_runtime::pool::Tag;
 
 use super::file::Keeping;
 use super::state::{Step, Storing};
-use super::table::Fill;
+use super::table::{ActiveFill, Fill};
 use crate::index::About;
 use crate::key::Key;
 use crate::memory::SMALL;
@@ -24,10 +24,10 @@ const FOLDER_MODE: u32 = 0o700;
 impl Fill {
     /// Makes the file of a key.
     fn make_file(&self, key: Key) -> Result<Unnamed, FileError> {
-        let store = &self.fills.store;
+        let store = &self.store;
         let file = self.disk.files.make_unnamed(&store.c_path_of(key), FILE_MODE, FOLDER_MODE, self.tag())?;
         if file.has_name() {
-            store.note_named_early();
+            store.named_early.store(true, Relaxed);
         }
         Ok(file)
     }
@@ -37,51 +37,53 @@ impl Fill {
         file.copy_from_slice(&self.key.0[..8]);
         Tag { file: u64::from_ne_bytes(file), ..self.disk.files.tag_of(self.disk.health.folder(), self.client) }
     }
+}
 
+impl ActiveFill {
     /// Starts the task that writes, if there is work for it. If no pool takes it, nothing is stored.
-    pub(super) fn work(self: &Arc<Self>) {
+    pub(super) fn work(&self) {
         if self.with(|state, _| state.wants_work()) {
             start(self);
         }
     }
 
     /// Notes that the task that writes has stored the object.
-    fn done(self: &Arc<Self>) {
-        self.fills.figures.stored.fetch_add(1, Relaxed);
-        self.fills.remove(self);
+    fn done(&self) {
+        self.counts.stored.fetch_add(1, Relaxed);
+        self.remove();
         drop(self.with(|state, _| state.stopped()));
     }
 
     /// Notes that the task that writes has ended without storing the object.
-    fn abandoned(self: &Arc<Self>) {
+    fn abandoned(&self) {
         self.with(|state, wakes| state.give_up_disk(wakes));
-        self.fills.remove(self);
+        self.remove();
         drop(self.with(|state, _| state.stopped()));
     }
 
-    /// Notes that the disk has refused the object.
-    fn failed(self: &Arc<Self>, error: &FileError) {
-        self.disk.trouble(error, &self.fills.store.c_path_of(self.key));
+    /// Notes that the disk has refused the object, which was to be stored under `key`.
+    fn failed(&self, key: Key, error: &FileError) {
+        self.disk.trouble(error, &self.store.c_path_of(key));
         self.unstored();
     }
 
     /// Notes that storing has failed.
-    pub(super) fn unstored(self: &Arc<Self>) {
+    pub(super) fn unstored(&self) {
         let was = self.with(|state, wakes| {
             let was = state.storing;
             state.give_up_disk(wakes);
             was
         });
         if matches!(was, Storing::Undecided | Storing::Yes) {
-            self.fills.figures.unstored.fetch_add(1, Relaxed);
-            self.fills.remove(self);
+            self.counts.unstored.fetch_add(1, Relaxed);
+            self.remove();
         }
     }
 }
 
 /// Gives the written file its name and the index its entry, unless the fill was given up meanwhile. Returns whether it
 /// did.
-fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, FileError> {
+fn finish(fill: &Fill, mut keeping: Keeping, length: u64) -> Result<bool, FileError> {
     keeping.complete(|key| fill.make_file(key), length)?;
     let Keeping { head, key, file, .. } = keeping;
     let Some(file) = file else { return Ok(false) };
@@ -92,7 +94,7 @@ fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, F
     });
     // The body gets an allocation of its own: pieces keep alive the buffers that they were read into.
     let body = body.map(|pieces| Bytes::from(pieces.concat()));
-    let store = &fill.fills.store;
+    let store = &fill.store;
     let own = store.naming.enter(key);
     let sequence = fill.sequence.load(Acquire);
     let compared = store.compared(sequence, &head.key, &head.tags);
@@ -128,7 +130,7 @@ fn finish(fill: &Arc<Fill>, mut keeping: Keeping, length: u64) -> Result<bool, F
 }
 
 /// Hands the work over to the pool. The state already says that a task is there.
-pub(super) fn start(fill: &Arc<Fill>) {
+pub(super) fn start(fill: &ActiveFill) {
     let task = fill.clone();
     if fill.pool.spawn(fill.tag(), move || work(&task)).is_err() {
         fill.with(|state, _| state.working = false);
@@ -136,9 +138,10 @@ pub(super) fn start(fill: &Arc<Fill>) {
     }
 }
 
-fn work(fill: &Arc<Fill>) {
+fn work(fill: &ActiveFill) {
     let running = fill.disk.health.begin();
     let mut keeping = fill.with(|state, _| state.keeping.take());
+    let key = keeping.as_ref().map_or(fill.key, |keeping| keeping.key);
     let mut written = 0;
     loop {
         let (step, length) = fill.with(|state, _| {
@@ -175,7 +178,7 @@ fn work(fill: &Arc<Fill>) {
         };
         if let Err(error) = outcome {
             drop(keeping);
-            fill.failed(&error);
+            fill.failed(key, &error);
             fill.abandoned();
             return;
         }

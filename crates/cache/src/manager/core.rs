@@ -20,7 +20,6 @@ use crate::index::{Entry, Event, State};
 use crate::journal::{Journal, purges};
 use crate::key::Key;
 use crate::store::Store;
-use crate::tell::Tell;
 
 /// Changes that are looked at in one round.
 const EVENTS: usize = 8192;
@@ -81,7 +80,6 @@ pub(super) struct Manager {
     pub(super) store: Arc<Store>,
     /// The fills, which others keep alive: the thread ends when they are gone.
     pub(super) fills: Weak<Fills>,
-    tell: Tell,
     pub(super) journal: Journal,
     pub(super) policy: Policy<Arc<Entry>>,
     pub(super) walk: Option<Walk>,
@@ -126,7 +124,6 @@ impl Manager {
     pub(super) fn new(
         store: Arc<Store>,
         fills: Weak<Fills>,
-        tell: Tell,
         journal: Journal,
         policy: Policy<Arc<Entry>>,
         walk: Option<Walk>,
@@ -135,7 +132,6 @@ impl Manager {
         Manager {
             store,
             fills,
-            tell,
             journal,
             policy,
             walk,
@@ -335,7 +331,8 @@ impl Manager {
                 if !self.told_removal {
                     self.told_removal = true;
                     let path = self.store.path_of(key);
-                    (self.tell)(Level::Crit, &format!("unlink() \"{}\" failed ({error})", path.display()));
+                    let text = format!("unlink() \"{}\" failed ({error})", path.display());
+                    self.store.reporter.tell(Level::Crit, &text);
                 }
                 if self.stubborn.len() < MAX_STUBBORN {
                     self.stubborn.push_back(entry.clone());
@@ -430,7 +427,8 @@ impl Manager {
         if self.journal.is_broken() {
             if !self.told_journal {
                 self.told_journal = true;
-                (self.tell)(Level::Error, &format!("the journal of cache \"{}\" cannot be written", config.name));
+                let text = format!("the journal of cache \"{}\" cannot be written", config.name);
+                self.store.reporter.tell(Level::Error, &text);
             }
         } else {
             self.told_journal = false;
@@ -515,7 +513,8 @@ impl Manager {
         match purges::save(folder, &self.store.purges.list()) {
             Ok(()) => true,
             Err(error) => {
-                (self.tell)(Level::Error, &format!("purges in \"{}\" cannot be written: {error}", folder.display()));
+                let text = format!("purges in \"{}\" cannot be written: {error}", folder.display());
+                self.store.reporter.tell(Level::Error, &text);
                 false
             }
         }

@@ -23,7 +23,6 @@ use self::core::{Manager, Moment, Next};
 use crate::fill::Fills;
 use crate::index::State;
 use crate::store::Store;
-use crate::tell::Tell;
 use open::{Lock, Opened};
 
 /// How long a start waits for the index: a small index is loaded by then, and a larger one goes on loading behind the
@@ -77,7 +76,7 @@ impl Progress {
 
 impl Handle {
     /// Starts the thread, unless it runs.
-    pub(crate) fn start(&self, store: &Arc<Store>, fills: &Arc<Fills>, tell: Tell) -> io::Result<()> {
+    pub(crate) fn start(&self, store: &Arc<Store>, fills: &Arc<Fills>) -> io::Result<()> {
         if self.progress.get().is_some() {
             return Ok(());
         }
@@ -85,9 +84,10 @@ impl Handle {
         let (store, fills, reports) = (store.clone(), Arc::downgrade(fills), progress.clone());
         let name = format!("cache {}", store.config.load().name);
         std::thread::Builder::new().name(name).spawn(move || {
-            let run = AssertUnwindSafe(|| run(&store, &fills, &tell, &reports));
+            let run = AssertUnwindSafe(|| run(&store, &fills, &reports));
             let clean = catch_unwind(run).unwrap_or_else(|_| {
-                tell(Level::Alert, &format!("the thread of cache \"{}\" panicked", store.config.load().name));
+                let text = format!("the thread of cache \"{}\" panicked", store.config.load().name);
+                store.reporter.tell(Level::Alert, &text);
                 false
             });
             store.index.space.close();
@@ -116,7 +116,7 @@ fn unix_time() -> u64 {
 }
 
 /// The body of the thread. True if the next process will find everything.
-fn run(store: &Arc<Store>, fills: &Weak<Fills>, tell: &Tell, progress: &Progress) -> bool {
+fn run(store: &Arc<Store>, fills: &Weak<Fills>, progress: &Progress) -> bool {
     let begun = Instant::now();
     store.index.bell.answer_to(std::thread::current());
     let moment = || Moment { unix: unix_time(), clock: begun.elapsed() };
@@ -132,15 +132,16 @@ fn run(store: &Arc<Store>, fills: &Weak<Fills>, tell: &Tell, progress: &Progress
             Lock::Failed(error) => {
                 if told.replace(error.kind()) != Some(error.kind()) {
                     let path = store.config.load().path.clone();
-                    tell(Level::Crit, &format!("cache folder \"{}\" cannot be used: {error}", path.display()));
+                    let text = format!("cache folder \"{}\" cannot be used: {error}", path.display());
+                    store.reporter.tell(Level::Crit, &text);
                 }
                 // The folder may come back, with its disk.
                 std::thread::park_timeout(FOLDER_PAUSE);
             }
         }
     };
-    let Opened { journal, policy, walk } = open::open(store, tell, moment());
-    let mut manager = Manager::new(store.clone(), fills.clone(), tell.clone(), journal, policy, walk);
+    let Opened { journal, policy, walk } = open::open(store, moment());
+    let mut manager = Manager::new(store.clone(), fills.clone(), journal, policy, walk);
     // A small folder is done after the first round.
     manager.round(moment());
     progress.set(Stage::Loaded);

@@ -22,7 +22,6 @@ use crate::journal::{self, Journal, LOCK, purges};
 use crate::key::Key;
 use crate::purge::Purge;
 use crate::store::Store;
-use crate::tell::Tell;
 
 /// The owner of the folder.
 pub(super) enum Lock {
@@ -65,7 +64,7 @@ const PURGES_A_SECOND: u32 = 20;
 
 /// Reads the purges and the journal. Afterwards the cache is usable; the walk finds the objects that the journal does
 /// not know.
-pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
+pub(super) fn open(store: &Arc<Store>, at: Moment) -> Opened {
     let begun = Instant::now();
     let config = store.config.load_full();
     let index = &store.index;
@@ -80,7 +79,8 @@ pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
     if purges.is_some() {
         index.set_state(State::Loading, true);
     } else {
-        tell(Level::Error, &format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name));
+        let text = format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name);
+        store.reporter.tell(Level::Error, &text);
         // The list is new, so there is room.
         let _ = store.purges.add(&Purge::Prefix(bytes::Bytes::new()), index);
     }
@@ -104,7 +104,8 @@ pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
     index.space.open();
     if loaded.exists && !loaded.clean {
         let text = if loaded.intact { "was not closed" } else { "is damaged" };
-        tell(Level::Notice, &format!("the journal of cache \"{}\" {text}: its folder is looked through", config.name));
+        let text = format!("the journal of cache \"{}\" {text}: its folder is looked through", config.name);
+        store.reporter.tell(Level::Notice, &text);
     }
     Opened { journal, policy, walk }
 }

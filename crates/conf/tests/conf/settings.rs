@@ -131,6 +131,23 @@ fn times() {
 }
 
 #[test]
+fn numbers() {
+    for (text, number) in [
+        ("0", Some(0)),
+        ("007", Some(7)),
+        ("9223372036854775807", Some(i64::MAX as u64)),
+        ("9223372036854775808", None),
+        ("+1", None),
+        ("-1", None),
+        ("1k", None),
+        (" 1", None),
+        ("", None),
+    ] {
+        assert_eq!(parse_number(text), number, "{text:?}");
+    }
+}
+
+#[test]
 fn sizes() {
     for (text, size, offset) in [
         ("0", Some(0), Some(0)),

@@ -54,6 +54,7 @@ pub fn read(
         Ok(configuration) => {
             let mut recorded = embedded.cloned().unwrap_or(recorder.recorded);
             recorded.hosts.clone_from(&configuration.hosts);
+            recorded.secrets.clone_from(&configuration.secrets);
             Ok(Draft { configuration, recorded })
         }
         Err(failure) => {

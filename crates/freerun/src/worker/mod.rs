@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SI
 
 use crate::bundle::{Bundle, FromWorker, ToWorker};
 use crate::channel::{Channel, Limits};
-use crate::configuration::{self, Configuration, Side};
+use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
 use crate::loader::Replay;
 use crate::master::signals::Signals;
@@ -68,8 +68,8 @@ impl Worker {
             return Err(Error::Message(format!("a bundle with {} descriptors", fds.len())));
         }
         let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
-        let hosts = bundle.recorded.hosts.clone();
-        let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, hosts, zones);
+        let known = Known { hosts: bundle.recorded.hosts.clone(), secrets: bundle.recorded.secrets.clone() };
+        let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, known, zones);
         let configuration = read.map_err(|failure| {
             let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));
             Error::Configuration(first.unwrap_or_default())

@@ -131,9 +131,7 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
         poll_piece(body, context, (buffer, head), client, most)
     });
     let piece = timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))?;
-    if request.body.declared_length().is_none() {
-        check_size(request, limit)?;
-    }
+    check_size(request, limit)?;
     Ok(piece)
 }
 
@@ -232,7 +230,7 @@ fn some(read: io::Result<usize>) -> Result<(), BodyError> {
     }
 }
 
-/// Refuses a body that has become larger than `limit`; 0 is no limit.
+/// Refuses a body of undeclared length that has become larger than `limit`; 0 is no limit.
 fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
     if request.body.is_beyond(limit) {
         let received = request.body.received();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem};
 
 use super::Planned;
-use crate::request::generation::{Listen, Servers};
+use crate::request::generation::{Listen, Servers, SessionSettings};
 use crate::route::names::{Name, NameTable};
 use crate::settings::listen::{ListenSetting, Written, default_listen};
 use crate::settings::server::ServerSettings;
@@ -22,6 +22,8 @@ struct Address {
     /// Whether any `listen` of the address has `proxy_protocol`. It holds for all of its servers, because the header is
     /// read before the server is known.
     proxied: bool,
+    /// Whether any `listen` of the address has `ssl`.
+    tls: bool,
     servers: Vec<usize>,
 }
 
@@ -40,22 +42,23 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
         let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
         let implied = default_listen(privileged);
         let all: Vec<_> = if settings.listen.is_empty() {
-            vec![(implied, false, false, false, plan.written)]
+            vec![(implied, false, false, false, false, plan.written)]
         } else {
             written
                 .map(|(spec, listen)| {
-                    let ListenSetting { default_server, proxy_protocol, has_options, written, .. } = *listen;
-                    (spec.clone(), default_server, proxy_protocol, has_options, written)
+                    let ListenSetting { default_server, proxy_protocol, tls, has_options, written, .. } = *listen;
+                    (spec.clone(), default_server, proxy_protocol, tls, has_options, written)
                 })
                 .collect()
         };
-        for (spec, is_default, proxy_protocol, has_options, written) in all {
+        for (spec, is_default, proxy_protocol, tls, has_options, written) in all {
             let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
                 order.push(Address {
                     spec: spec.clone(),
                     fixed: false,
                     default: None,
                     proxied: false,
+                    tls: false,
                     servers: Vec::new(),
                 });
                 order.len() - 1
@@ -66,6 +69,7 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
                 continue;
             }
             address.proxied |= proxy_protocol;
+            address.tls |= tls;
             if has_options {
                 if address.fixed && address.spec != spec {
                     cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
@@ -78,6 +82,9 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
             }
             address.servers.push(index);
         }
+    }
+    for address in order.iter().filter(|address| address.tls) {
+        check_certificates(address, planned, cx)?;
     }
     let mut listens = Vec::new();
     for address in &order {
@@ -95,6 +102,23 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
         listens.push(Arc::new(Listen { spec: Arc::new(address.spec.clone()), servers: own, specific }));
     }
     Ok(listens)
+}
+
+/// Every server that may be asked for by TLS has to have a certificate, or the address's default server has one for it.
+fn check_certificates(address: &Address, planned: &[Planned], cx: &mut Cx) -> Result<(), Problem> {
+    let default = address.default.unwrap_or(address.servers[0]);
+    let has_certificate = |index: usize| planned[index].server.tls.as_ref().is_some_and(|tls| tls.has_certificate());
+    let is_settled = |index: usize| has_certificate(index) || planned[index].server.tls.as_ref().is_some_and(|tls| tls.rejects);
+    if has_certificate(default) {
+        return Ok(());
+    }
+    let missing = [default].into_iter().chain(address.servers.iter().copied()).find(|index| !is_settled(*index));
+    let Some(missing) = missing else { return Ok(()) };
+    let written = planned[missing].written;
+    let mut problem = Problem::new("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
+    problem = problem.reported_at(written.place).at(written.place);
+    problem.order = Some(written.order);
+    cx.report(problem)
 }
 
 /// The wildcard address of the same port and family, if the configuration has it.
@@ -137,7 +161,12 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
             }
         }
     }
-    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied }
+    let default = planned[default].server.clone();
+    let sessions = match address.tls {
+        true => SessionSettings::new(address.servers.iter().map(|index| &planned[*index].server), &default),
+        false => SessionSettings::default(),
+    };
+    Servers { names, default, proxy_protocol: address.proxied, tls: address.tls, sessions }
 }
 
 fn has_regex(plan: &Planned) -> bool {

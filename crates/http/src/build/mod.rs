@@ -11,6 +11,7 @@ use freerun_proto::Method;
 use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
+use crate::connection::tls_facts::HELLO_VARIABLES;
 use crate::core_variables::CORE_VARIABLES;
 use crate::error_log::{ErrorLogSettings, LogPaths};
 use crate::module::Module;
@@ -28,6 +29,7 @@ use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
+use crate::settings::ssl::{self, SslSettings};
 use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
 use crate::variables::VariableTable;
@@ -91,6 +93,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<FileSettings>(),
         group::<RateSettings>(),
         group::<ResolverSettings>(),
+        group::<SslSettings>(),
     ]
 }
 
@@ -206,13 +209,14 @@ impl Builder<'_> {
         let variables = cx.extensions.get_or_default::<VariableTable>();
         let keeps_sent_head = variables.uses_family("sent_http_");
         let keeps_upstream_head = ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name));
+        let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
         let paths = cx.extensions.get_or_default::<Paths>().clone();
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
         let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
         let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
         let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
         Ok(Blueprint {
-            http: HttpConfiguration { listens, keeps_sent_head, keeps_upstream_head, variables },
+            http: HttpConfiguration { listens, keeps_sent_head, keeps_upstream_head, keeps_hello, variables },
             log_paths,
             temp_folders,
             paths,
@@ -237,7 +241,14 @@ impl Builder<'_> {
         let inside = Inside { content: self.content(node), conditions, ..Inside::default() };
         let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
-        let server = Arc::new(Server { name, locations, entry });
+        let tls = match ssl::server_tls(&settings, cx) {
+            Ok(tls) => tls,
+            Err(problem) => {
+                cx.report(problem)?;
+                None
+            }
+        };
+        let server = Arc::new(Server { name, locations, entry, tls });
         let written = Written { place: node.name.place, end: node.end, order: node.order };
         Ok(Planned { server, settings, written })
     }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use freerun_proto::encode;
-use freerun_transport::{TcpInfo, Transport};
+use freerun_transport::{TcpInfo, TlsStream, Transport};
 
 use super::stream::{ResponseHead, Stream};
 use super::{Connection, Facts};
@@ -94,6 +94,14 @@ impl<C> ClientStream<C> {
         }
     }
 
+    /// The TLS session of the client's connection, if there is one.
+    pub fn tls_stream(&self) -> Option<&TlsStream> {
+        match &self.way {
+            Way::Connection(connection) | Way::Stream(connection, _) => connection.transport.established(),
+            Way::Nobody(_) => None,
+        }
+    }
+
     /// The stream of a multiplexed protocol, if the request came by one.
     #[inline]
     pub(crate) fn stream(&self) -> Option<&Rc<dyn Stream>> {
@@ -121,7 +129,7 @@ impl<C> ClientStream<C> {
     /// The scheme that the client has used: `$scheme`.
     #[inline]
     pub fn scheme(&self) -> &'static str {
-        "http"
+        if self.tls().is_some() { "https" } else { "http" }
     }
 
     /// The kernel's information about the client's connection, if that is a TCP connection.

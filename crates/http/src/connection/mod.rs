@@ -6,6 +6,7 @@ pub mod idle;
 mod queues;
 pub mod stream;
 pub mod takeover;
+pub mod tls_facts;
 pub mod tunnel_end;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -23,6 +24,7 @@ use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
 use freerun_transport::Transport;
 
+use crate::connection::tls_facts::TlsFacts;
 use crate::message::states::States;
 
 /// A client connection: its transport, and the properties of it that requests ask for. It lives as long as the
@@ -79,6 +81,8 @@ pub struct Origin<C> {
 struct Extra {
     /// The PROXY protocol header before the first request (`listen … proxy_protocol`).
     proxied: OnceCell<ProxyHeader>,
+    /// What is known of the client's TLS (`listen … ssl`).
+    tls: OnceCell<TlsFacts>,
     /// The state that modules keep with the connection.
     states: States,
 }
@@ -126,6 +130,16 @@ impl<C> Facts<C> {
     /// Stores the PROXY protocol header; the first one counts.
     pub fn set_proxied(&self, header: ProxyHeader) {
         let _ = self.extra.get_or_init(Box::default).proxied.set(header);
+    }
+
+    /// What is known of the client's TLS, if a session was established.
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.extra.get()?.tls.get()
+    }
+
+    /// Stores what is known of the client's TLS, once.
+    pub fn set_tls(&self, facts: TlsFacts) {
+        let _ = self.extra.get_or_init(Box::default).tls.set(facts);
     }
 
     /// The state of type `T` that a module keeps with the connection, made at first use.

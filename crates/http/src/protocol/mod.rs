@@ -3,4 +3,5 @@
 pub mod h1;
 pub mod multiplexed;
 pub mod proxy_header;
+pub mod tls;
 pub mod unanswered;

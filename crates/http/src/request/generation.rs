@@ -14,9 +14,11 @@ use freerun_runtime::{loops, timer};
 use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
 
 use freerun_serve::Address;
+use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::values::VariableTable;
+use freerun_tls::session::ServerConfig;
 
 use super::Request;
 use super::location::{Location, Server};
@@ -32,6 +34,42 @@ pub struct Servers {
     pub default: Arc<Server>,
     /// Whether connections begin with a PROXY protocol header.
     pub proxy_protocol: bool,
+    /// Whether connections may begin with a TLS handshake (`listen … ssl`); those that do not are answered with 497.
+    pub tls: bool,
+    /// The settings of TLS sessions for each server that has a certificate. They depend on the address too: its default
+    /// server says how sessions are resumed.
+    pub sessions: SessionSettings,
+}
+
+
+/// The settings of TLS sessions by server.
+#[derive(Debug, Default)]
+pub struct SessionSettings(HashMap<usize, ServerConfig>);
+
+impl SessionSettings {
+    /// The settings for these servers at an address with this default server.
+    pub fn new<'s>(servers: impl Iterator<Item = &'s Arc<Server>>, default: &Server) -> SessionSettings {
+        let own = |server: &'s Arc<Server>| {
+            let config = server.tls.as_ref()?.config_at(default.tls.as_ref()?)?;
+            Some((Arc::as_ptr(server).addr(), config))
+        };
+        SessionSettings(servers.filter_map(own).collect())
+    }
+
+    /// The settings for a server, if it has a certificate.
+    pub fn of(&self, server: &Arc<Server>) -> Option<&ServerConfig> {
+        self.0.get(&Arc::as_ptr(server).addr())
+    }
+}
+
+impl Servers {
+    /// The server that a client names in its TLS handshake, or the default server. The name is in lower case.
+    pub fn named(&self, name: &str) -> &Arc<Server> {
+        // What a regular expression captures here is of no use: the request's host is matched again.
+        let found =
+            if self.names.is_empty() { None } else { self.names.find(name, &Captures::default()).ok().flatten() };
+        found.unwrap_or(&self.default)
+    }
 }
 
 /// A listening socket of a generation.
@@ -46,6 +84,11 @@ pub struct Listen {
 }
 
 impl Listen {
+    /// Whether connections of the socket may begin with a TLS handshake.
+    pub fn has_tls(&self) -> bool {
+        self.servers.tls || self.specific.values().any(|servers| servers.tls)
+    }
+
     /// The servers for a connection to this local address.
     pub fn servers_for(&self, local: &Address) -> &Arc<Servers> {
         match local {
@@ -66,6 +109,8 @@ pub struct HttpConfiguration {
     pub keeps_sent_head: bool,
     /// Whether heads of upstream servers' responses are kept for `$upstream_http_…` and `$upstream_cookie_…`.
     pub keeps_upstream_head: bool,
+    /// Whether the ClientHello of a TLS connection is kept for variables that are made of it.
+    pub keeps_hello: bool,
     /// The variables, for names that are only known while serving.
     pub variables: Arc<VariableTable<Request>>,
 }
@@ -80,9 +125,10 @@ impl HttpConfiguration {
 /// The servers of an address, as one loop holds them, with the values that each of their requests begins with.
 pub struct Answering {
     servers: Arc<Servers>,
-    /// The default server.
+    /// The server that answers requests which name none: the default server, or the one that the client has named in its
+    /// TLS handshake.
     pub server: LoopLocal<Server>,
-    /// The default server's own level.
+    /// That server's own level.
     pub entry: LoopLocal<Location>,
 }
 
@@ -99,6 +145,8 @@ pub struct LoopGeneration {
     // The fields are dropped in this order, the generation last: its memory may be freed elsewhere as soon as the last
     // loop has dropped it.
     addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
+    /// The same for clients that have named a server in their TLS handshake.
+    named: RefCell<HashMap<(*const Servers, *const Server), Rc<Answering>>>,
     locations: LoopHandles<Location>,
     servers: LoopHandles<Server>,
     texts: RefCell<HashMap<*const u8, Bytes, BuildHasherDefault<AddressHasher>>>,
@@ -122,11 +170,12 @@ pub struct ServedBy {
 impl LoopGeneration {
     /// The generation on one of `loops` loops.
     pub fn new(generation: Arc<Generation>, loops: usize) -> Rc<LoopGeneration> {
-        let (locations, servers, addresses, texts) = Default::default();
+        let (locations, servers, addresses, named, texts) = Default::default();
         let http = generation.parts.get::<HttpConfiguration>().unwrap_or_default();
         let hot = RefCell::new(HotFiles::new(loops));
         Rc::new(LoopGeneration {
             addresses,
+            named,
             locations,
             servers,
             texts,
@@ -191,14 +240,17 @@ impl LoopGeneration {
         kept.clone()
     }
 
-    /// The servers of one of the generation's addresses.
-    pub fn servers(&self, servers: &Arc<Servers>) -> Rc<Answering> {
-        let mut addresses = self.addresses.borrow_mut();
-        let known = addresses.entry(Arc::as_ptr(servers)).or_insert_with(|| {
-            let (server, entry) = (self.server(&servers.default), self.location(&servers.default.entry));
+    /// The servers of one of the generation's addresses, of which `default` answers requests that name none.
+    pub fn servers(&self, servers: &Arc<Servers>, default: &Arc<Server>) -> Rc<Answering> {
+        let make = || {
+            let (server, entry) = (self.server(default), self.location(&default.entry));
             Rc::new(Answering { servers: servers.clone(), server, entry })
-        });
-        known.clone()
+        };
+        if Arc::ptr_eq(default, &servers.default) {
+            return self.addresses.borrow_mut().entry(Arc::as_ptr(servers)).or_insert_with(make).clone();
+        }
+        let key = (Arc::as_ptr(servers), Arc::as_ptr(default));
+        self.named.borrow_mut().entry(key).or_insert_with(make).clone()
     }
 }
 

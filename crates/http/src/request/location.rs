@@ -8,6 +8,7 @@ use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::services::Services;
+use freerun_serve::tls::server::ServerTls;
 use freerun_serve::values::Template;
 
 use super::Request;
@@ -134,6 +135,8 @@ pub struct Server {
     pub locations: Locations<Location>,
     /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
     pub entry: Arc<Location>,
+    /// What it has of TLS, if it has a certificate or refuses handshakes.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// How often a request may start again with another URI before it is answered with 500.

@@ -34,6 +34,8 @@ pub struct ListenSetting {
     pub default_server: bool,
     /// `proxy_protocol`
     pub proxy_protocol: bool,
+    /// `ssl`
+    pub tls: bool,
     /// The place where it is written.
     pub written: Written,
     /// Whether any parameter concerns the socket itself: such an address is bound separately, and only one `listen` for
@@ -51,6 +53,7 @@ impl Value for ListenSetting {
         })?;
         let mut default_server = false;
         let mut proxy_protocol = false;
+        let mut tls = false;
         let mut has_options = false;
         for parameter in &directive.args[1..] {
             let text = parameter.text.as_str();
@@ -62,12 +65,13 @@ impl Value for ListenSetting {
                 proxy_protocol = true;
                 continue;
             }
-            if matches!(text, "ssl" | "http2" | "quic" | "multipath") {
+            if text == "ssl" {
+                tls = true;
+                continue;
+            }
+            if matches!(text, "http2" | "quic" | "multipath") {
                 let problem = Problem::new(format!("the \"{text}\" parameter is not supported yet"));
-                return Err(problem.at(parameter.place).hint(match text {
-                    "ssl" => "freerun does not have TLS yet; without the parameter it speaks plain HTTP there",
-                    _ => "freerun does not have it yet; remove the parameter",
-                }));
+                return Err(problem.at(parameter.place).hint("freerun does not have it yet; remove the parameter"));
             }
             has_options = true;
             for spec in &mut specs {
@@ -78,6 +82,6 @@ impl Value for ListenSetting {
             }
         }
         let written = Written { place: word.place, end: directive.end, order: directive.order };
-        Ok(ListenSetting { specs, default_server, proxy_protocol, written, has_options })
+        Ok(ListenSetting { specs, default_server, proxy_protocol, tls, written, has_options })
     }
 }

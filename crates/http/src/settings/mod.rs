@@ -7,4 +7,5 @@ pub mod rate;
 pub mod resolver;
 pub mod server;
 pub mod server_names;
+pub mod ssl;
 pub mod transfer;

@@ -7,3 +7,4 @@ pub mod map;
 pub mod referer;
 pub mod secure_link;
 pub mod split_clients;
+pub mod ssl;

@@ -169,7 +169,7 @@ fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
             log.write(level, None, format_args!("cache \"{name}\": {text}"));
         });
         let cache = &defined.home.cache;
-        cache.attach(generation.files.clone(), generation.pools.default().clone(), tell.clone());
+        cache.attach(generation.files.clone(), generation.pools.default().clone());
         if let Err(error) = cache.start(config(&defined.path), tell) {
             let name = &defined.path.name;
             generation.error_log.write(Level::Alert, None, format_args!("cache \"{name}\" cannot be started: {error}"));

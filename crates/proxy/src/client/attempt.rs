@@ -82,7 +82,7 @@ impl UpstreamExchange {
         lease: &Lease,
     ) -> Result<(), Failed> {
         self.plan.prepare(request, body)?;
-        let sharing = self.plan.sharing(request);
+        let sharing = self.plan.sharing(request, lease);
         // A request that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
@@ -93,7 +93,7 @@ impl UpstreamExchange {
                 Some(connection) => connection,
                 none => {
                     let connected = Box::pin(self.plan.connect(request, lease, &sharing)).await;
-                    let failed = |error| Failed { error, stage: Stage::Connecting, sent: false };
+                    let failed = |(error, stage)| Failed { error, stage, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }
             };

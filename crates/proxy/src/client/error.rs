@@ -10,6 +10,7 @@ use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_runtime::log::{Errno, Level};
+use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_upstream::connect::ConnectError;
 use freerun_upstream::{Failure, NoPeer};
 
@@ -21,6 +22,8 @@ use crate::settings::next::NextUpstream;
 pub enum Stage {
     /// Choosing a server, or connecting to it.
     Connecting,
+    /// Agreeing with the server on a TLS session.
+    Handshaking,
     /// Sending the request.
     Sending,
     /// Waiting for the response's head.
@@ -35,6 +38,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Stage::Connecting => "connecting to upstream",
+            Stage::Handshaking => "SSL handshaking to upstream",
             Stage::Sending => "sending request to upstream",
             Stage::ReadingHead => "reading response header from upstream",
             Stage::ReadingBody => "reading upstream",
@@ -52,6 +56,8 @@ pub enum UpstreamError {
     Denied,
     /// No connection could be made.
     Connect(ConnectError),
+    /// There is no TLS session with the server.
+    Tls(OutgoingError),
     /// Sending failed.
     Send(io::Error),
     /// Receiving failed.
@@ -129,6 +135,7 @@ impl UpstreamError {
             UpstreamError::Denied => Some(NextUpstream::Denied),
             UpstreamError::Fault(Fault::Invalid(_) | Fault::TooBig) => Some(NextUpstream::InvalidHeader),
             UpstreamError::Connect(_)
+            | UpstreamError::Tls(_)
             | UpstreamError::Send(_)
             | UpstreamError::Receive(_)
             | UpstreamError::Fault(Fault::Cut) => (self.side() == Side::Upstream).then_some(NextUpstream::Error),
@@ -150,7 +157,7 @@ impl UpstreamError {
         Some(match self {
             UpstreamError::TimedOut => Failure::Timeout,
             UpstreamError::Denied => Failure::Denied,
-            UpstreamError::Connect(_) => Failure::Connect,
+            UpstreamError::Connect(_) | UpstreamError::Tls(_) => Failure::Connect,
             UpstreamError::Fault(Fault::Cut) | UpstreamError::Receive(_) | UpstreamError::Send(_) => Failure::Closed,
             UpstreamError::Fault(_) => Failure::Invalid,
             _ => Failure::Other,
@@ -214,6 +221,7 @@ impl fmt::Display for Words<'_> {
             UpstreamError::NoPeer(_) => write!(formatter, "no live upstreams while {stage}"),
             UpstreamError::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {stage}"),
             UpstreamError::Connect(error) => write!(formatter, "{error} ({}) while {stage}", Errno(error.io())),
+            UpstreamError::Tls(error) => write!(formatter, "{error} while {stage}"),
             UpstreamError::Send(error) => write!(formatter, "writev() failed ({}) while {stage}", Errno(error)),
             UpstreamError::Receive(error) => write!(formatter, "recv() failed ({}) while {stage}", Errno(error)),
             UpstreamError::TimedOut => {

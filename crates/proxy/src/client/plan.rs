@@ -7,6 +7,9 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
+use freerun_serve::tls::handshake::{HandshakeError, Helpers};
+use freerun_serve::tls::outgoing::OutgoingError;
+use freerun_transport::Transport;
 use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
 use freerun_upstream::pool::{Exclusive, Pool, Scope, Slot};
@@ -87,16 +90,21 @@ impl Plan {
         self.target.whom().servers.as_deref()
     }
 
-    /// The connections that the request may share: those that use the same protocol.
-    pub fn sharing(&self, request: &Request) -> Sharing {
+    /// The connections to the chosen server that the request may share: those that use the same protocol.
+    pub fn sharing(&self, request: &Request, lease: &Lease) -> Sharing {
         let shared = |scope| Sharing { scope, own: None };
         let Some(servers) = self.servers() else { return shared(Scope::SHARED) };
         let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
-        if let Some(own) = servers.tied_pool(request) {
+        if let Some(own) = servers.tied_pool(request, lease.peer()) {
             return Sharing { scope: Scope::of((family, bind, transparent)), own: Some(own) };
+        }
+        if self.target.whom().is_secure {
+            // Sessions of other settings, or with another name, are other connections.
+            let name = self.family.tls_name(request, &self.target);
+            return shared(Scope::of((family, request.place.location.identity, bind, transparent, "tls", name)));
         }
         if !keepalive.local && bind.is_none() && family == "proxy" {
             return shared(Scope::SHARED);
@@ -114,28 +122,56 @@ impl Plan {
         Some(UpstreamConnection::new(slot, sharing.own.clone(), true))
     }
 
-    /// Makes a new connection.
+    /// Makes a new connection, with a TLS session if the target's scheme asks for one.
+    ///
+    /// # Errors
+    /// There is no connection; the stage tells what was done last.
     pub async fn connect(
         &self,
         request: &Request,
         lease: &Lease,
         sharing: &Sharing,
-    ) -> Result<UpstreamConnection, UpstreamError> {
+    ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
         let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
         let began = loops::now();
         let mut timer = Timer::default();
         let connecting = self.client.unless_gone(connect(&peer.address, &options));
-        let transport = match timer.within(self.options.connect_timeout, connecting).await {
-            None => return Err(UpstreamError::TimedOut),
-            Some(Err(gone)) => return Err(gone),
-            Some(Ok(Err(error))) => return Err(UpstreamError::Connect(error)),
+        let mut transport = match timer.within(self.options.connect_timeout, connecting).await {
+            None => return Err((UpstreamError::TimedOut, Stage::Connecting)),
+            Some(Err(gone)) => return Err((gone, Stage::Connecting)),
+            Some(Ok(Err(error))) => return Err((UpstreamError::Connect(error), Stage::Connecting)),
             Some(Ok(Ok(transport))) => transport,
         };
+        if self.target.whom().is_secure {
+            transport = transport.into_tls();
+            let secured = self.secure(request, lease, &transport, &mut timer).await;
+            secured.map_err(|error| (error, Stage::Handshaking))?;
+        }
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
         self.record.with(|last| last.connect = took.into());
         Ok(UpstreamConnection::new(Exclusive::new(transport, sharing.scope), sharing.own.clone(), false))
+    }
+
+    /// Has a TLS session on a new connection.
+    async fn secure(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        transport: &Transport,
+        timer: &mut Timer,
+    ) -> Result<(), UpstreamError> {
+        let Some(outgoing) = self.family.outgoing_tls(request, &self.target, lease.peer()) else {
+            return Err(UpstreamError::Internal("the settings of TLS are missing"));
+        };
+        let helpers = Helpers { pool: request.generation.pools.handshakes(), lane: request.place.location.identity };
+        let opening = outgoing.open(transport, timer, self.options.connect_timeout, helpers);
+        match self.client.unless_gone(Box::pin(opening)).await? {
+            Ok(()) => Ok(()),
+            Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(UpstreamError::TimedOut),
+            Err(error) => Err(UpstreamError::Tls(error)),
+        }
     }
 }

@@ -11,6 +11,9 @@ use freerun_http::request::response::Response;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 
+use freerun_serve::tls::outgoing::Outgoing;
+use freerun_upstream::Peer;
+
 use crate::exchange::http1::{HttpExchange, WriteHead};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{Exchange, Fault, UpstreamHead};
@@ -99,6 +102,18 @@ pub trait Family: Sync {
 
     /// The target that the request is passed to.
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r>;
+
+    /// What a connection to this server of the target needs for TLS, if the member has that.
+    fn outgoing_tls(&self, request: &Request, target: &Target, peer: &Peer) -> Option<Outgoing> {
+        let _ = (request, target, peer);
+        None
+    }
+
+    /// The name by which servers of a target with TLS are told apart and verified (`proxy_ssl_name`).
+    fn tls_name(&self, request: &Request, target: &Target) -> Option<String> {
+        let _ = (request, target);
+        None
+    }
 
     /// Appends the key of a response if `cache_key` gives none: the target and the URI. `false`: there is no key.
     ///

@@ -28,6 +28,8 @@ pub type Uri = SmallVec<[u8; 48]>;
 pub struct UpstreamTarget {
     /// The scheme with its `://`, for the log: `http://`, `fastcgi://`.
     pub scheme: &'static str,
+    /// Whether connections to the servers have TLS.
+    pub is_secure: bool,
     /// The group's name, or the address as it was written: `$proxy_host`.
     pub host: Bytes,
     /// The port as written, or the protocol's default: `$proxy_port`.
@@ -45,7 +47,7 @@ impl Target {
     /// The upstream group; one without servers for a default target.
     pub fn whom(&self) -> &UpstreamTarget {
         static NOBODY: UpstreamTarget =
-            UpstreamTarget { scheme: "", host: Bytes::new(), port: Bytes::new(), servers: None };
+            UpstreamTarget { scheme: "", is_secure: false, host: Bytes::new(), port: Bytes::new(), servers: None };
         self.whom.as_deref().unwrap_or(&NOBODY)
     }
 }
@@ -81,12 +83,12 @@ pub trait Servers: Send + Sync {
     /// Chooses a server that was not tried yet, by all the group's directives: `hash`, `sticky`, `queue`.
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a>;
 
-    /// The settings for idle connections, and the count that they are compared with.
+    /// How many connections are kept, and how long, with the count of those that are.
     fn keepalive(&self) -> (&KeepAlive, &Arc<Count>);
 
-    /// The client's own connections to the chosen server, if the client's connection is tied to it (`ntlm`). `None`: it
-    /// is not tied.
-    fn tied_pool(&self, _request: &Request) -> Option<Rc<Pool>> {
+    /// The client's own connections to `peer`, the chosen server, if the client's connection is tied to servers (`ntlm`).
+    /// `None`: it is not tied.
+    fn tied_pool(&self, _request: &Request, _peer: &Peer) -> Option<Rc<Pool>> {
         None
     }
 

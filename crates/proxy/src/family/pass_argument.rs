@@ -63,5 +63,5 @@ impl Pass {
 
 fn whom(group: &Arc<Upstream>, scheme: &'static str) -> Arc<UpstreamTarget> {
     let host = Bytes::copy_from_slice(group.name().as_bytes());
-    Arc::new(UpstreamTarget { scheme, host, port: Bytes::new(), servers: Some(group.clone()) })
+    Arc::new(UpstreamTarget { scheme, is_secure: false, host, port: Bytes::new(), servers: Some(group.clone()) })
 }

@@ -15,7 +15,7 @@ use freerun_http::variables;
 use freerun_http::variables::{Reference, Variable, VariableTable};
 use freerun_proto::HeaderId;
 
-use crate::exchange::target::{Target, TargetLookup, UpstreamTarget};
+use crate::exchange::target::{Servers, Target, TargetLookup, UpstreamTarget};
 use crate::family::http::settings::HttpSettings;
 use crate::family::uri;
 use crate::family::uri::{Asked, Rule};
@@ -25,6 +25,8 @@ use crate::upstream::UpstreamRef;
 
 /// The port of `http://` if none is written.
 const HTTP_PORT: u16 = 80;
+/// The port of an address with `https` without one.
+const HTTPS_PORT: u16 = 443;
 
 /// The value of `proxy_pass`.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub struct Fixed {
     pub port: Bytes,
     /// The part after host and port.
     pub uri: Option<Bytes>,
+    /// Whether the scheme is `https`.
+    pub secure: bool,
     /// The group of servers.
     pub group: UpstreamRef,
     /// The target of requests, which the first request makes.
@@ -137,16 +141,12 @@ impl Value for ProxyPass {
             return Ok(ProxyPass { to, location, host: host_variable });
         }
         let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
-        if url.secure {
-            return Err(Problem::new("https protocol requires SSL support")
-                .at(word.place)
-                .hint("freerun does not speak TLS with upstream servers yet"));
-        }
-        let group = upstream::refer(url.authority, Some(HTTP_PORT), directive, word, cx).map_err(|mut problem| {
+        let secure = url.secure;
+        let group = upstream::refer(url.authority, Some(default_port(secure)), directive, word, cx).map_err(|mut problem| {
             // nginx names everything after the scheme.
             let short = format!("in upstream \"{}\"", url.authority);
             if let Some(what) = problem.message.strip_suffix(&short) {
-                problem.message = format!("{what}in upstream \"{}\"", &word.text["http://".len()..]);
+                problem.message = format!("{what}in upstream \"{}\"", &word.text[scheme(secure).len()..]);
             }
             problem
         })?;
@@ -160,7 +160,7 @@ impl Value for ProxyPass {
         let uri = url.uri.map(|uri| Bytes::copy_from_slice(uri.as_bytes()));
         passes_on(false, cx);
         let to =
-            PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), host, port, uri, group, whom: OnceLock::new() }));
+            PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), secure, host, port, uri, group, whom: OnceLock::new() }));
         Ok(ProxyPass { to, location, host: host_variable })
     }
 }
@@ -177,7 +177,7 @@ impl ProxyPass {
                 let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
                 let whom = fixed.whom.get_or_init(|| {
                     let (host, port) = (fixed.host.clone(), fixed.port.clone());
-                    Arc::new(UpstreamTarget { scheme: SCHEME, host, port, servers: Some(group.clone()) })
+                    Arc::new(target(fixed.secure, host, port, group.clone()))
                 });
                 TargetLookup::Now(Ok(Target::new(whom.clone(), uri::kept(rule, Asked::of(request)))))
             }
@@ -190,9 +190,9 @@ impl ProxyPass {
     /// # Errors
     /// Variables give a text that is not a URL; it is logged, and answered with 500.
     pub fn describe(&self, request: &Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
-        out.extend_from_slice(SCHEME.as_bytes());
         match &self.to {
             PassTo::Fixed(fixed) => {
+                out.extend_from_slice(scheme(fixed.secure).as_bytes());
                 let rule = match &fixed.uri {
                     Some(uri) => Rule::Replace(self.location.len(), uri),
                     None => Rule::AsAsked,
@@ -208,6 +208,7 @@ impl ProxyPass {
                     return Err(Outcome::Status(500));
                 };
                 let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+                out.extend_from_slice(scheme(url.secure).as_bytes());
                 out.extend_from_slice(&url.host_and_port().0);
                 uri::append(rule, Asked::of(request), out);
             }
@@ -238,8 +239,20 @@ impl ProxyPass {
     }
 }
 
-/// The scheme of the addresses that this module passes requests to.
-const SCHEME: &str = "http://";
+/// The scheme of addresses, with TLS or without.
+fn scheme(secure: bool) -> &'static str {
+    if secure { "https://" } else { "http://" }
+}
+
+/// The port of addresses that have none.
+fn default_port(secure: bool) -> u16 {
+    if secure { HTTPS_PORT } else { HTTP_PORT }
+}
+
+/// The target of requests with this scheme.
+fn target(is_secure: bool, host: Bytes, port: Bytes, servers: Arc<dyn Servers>) -> UpstreamTarget {
+    UpstreamTarget { scheme: scheme(is_secure), is_secure, host, port, servers: Some(servers) }
+}
 
 /// The variables that show the target of requests.
 pub const VARIABLES: &[Variable] = &[
@@ -265,7 +278,7 @@ fn passed_to<'r>(request: &'r Request, which: fn(&UpstreamTarget) -> &Bytes, fix
         let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
         return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
     };
-    (target.whom().scheme == SCHEME).then(|| Cow::Owned(which(target.whom()).to_vec()))
+    matches!(target.whom().scheme, "http://" | "https://").then(|| Cow::Owned(which(target.whom()).to_vec()))
 }
 
 /// Looks up the target that variables give.
@@ -276,18 +289,14 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
         log_error!(request, Error, "invalid URL prefix in \"{text}\"");
         return Err(Outcome::Status(500));
     };
-    if url.secure {
-        log_error!(request, Error, "https protocol requires SSL support in \"{text}\"");
-        return Err(Outcome::Status(500));
-    }
-    let group = upstream::find(request, url.authority, Some(HTTP_PORT)).await.map_err(|why| {
+    let group = upstream::find(request, url.authority, Some(default_port(url.secure))).await.map_err(|why| {
         log_error!(request, Error, "{why}");
         Outcome::Status(why.status())
     })?;
     let (host, port) = url.host_and_port();
     let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
     let uri = uri::kept(rule, Asked::of(request));
-    Ok(Target::new(Arc::new(UpstreamTarget { scheme: SCHEME, host, port, servers: Some(group) }), uri))
+    Ok(Target::new(Arc::new(target(url.secure, host, port, group)), uri))
 }
 
 #[cfg(test)]

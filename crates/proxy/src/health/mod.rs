@@ -147,7 +147,7 @@ fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
                 let key = Key::new(check, peer);
                 if !running.contains(&key) {
                     let watch = Watch::new(peer.live().clone(), check.rules.rules);
-                    new.entry(key.loop_state(shared.loops.len())).or_default().push((key, watch));
+                    new.entry(key.loop_index(shared.loops.len())).or_default().push((key, watch));
                 }
             }
         }

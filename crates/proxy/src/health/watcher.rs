@@ -32,12 +32,13 @@ pub struct Key {
 }
 
 impl Key {
+    /// The key of this check of this server.
     pub fn new(check: &Check, peer: &Peer) -> Key {
         Key { check: check.key.clone(), server: peer.id }
     }
 
     /// The index of the loop that runs the check, among so many.
-    pub fn loop_state(&self, loops: usize) -> usize {
+    pub fn loop_index(&self, loops: usize) -> usize {
         (BuildHasherDefault::<DefaultHasher>::default().hash_one(self) % loops.max(1) as u64) as usize
     }
 }
@@ -100,7 +101,7 @@ impl Watcher {
             let Some(group) = check.group() else { continue };
             for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
                 let key = Key::new(check, peer);
-                if Some(key.loop_state(loops::count())) != loops::index() || self.running.borrow().contains_key(&key) {
+                if Some(key.loop_index(loops::count())) != loops::index() || self.running.borrow().contains_key(&key) {
                     continue;
                 }
                 let running = match old.remove(&key) {

@@ -47,11 +47,11 @@ impl Servers for Upstream {
     }
 
     fn keepalive(&self) -> (&KeepAlive, &Arc<Count>) {
-        (&self.keepalive, &self.idle)
+        (&self.keepalive, &self.kept)
     }
 
-    fn tied_pool(&self, request: &Request) -> Option<Rc<Pool>> {
-        tie(self, request)?.pool()
+    fn tied_pool(&self, request: &Request, peer: &Peer) -> Option<Rc<Pool>> {
+        Some(tie(self, request)?.pool(peer))
     }
 
     fn answered(&self, request: &Request, peer: &Peer, _head: &[Field], response: &mut Response) {

@@ -13,7 +13,7 @@ pub mod ntlm;
 pub mod settings;
 pub mod sticky;
 
-pub use freerun_serve::upstream::{refer, unknown};
+pub use freerun_serve::upstream::{name_servers, refer, system_names, unknown};
 pub use http::{Http, Servers, Upstream, UpstreamRef, Upstreams, find};
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};

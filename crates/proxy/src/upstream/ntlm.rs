@@ -28,7 +28,7 @@ pub struct Tie(RefCell<Option<Tied>>);
 /// The server that was asked last.
 struct Tied {
     peer: Arc<Peer>,
-    /// The idle ones of the client's own connections to the server: as many as its requests were in flight at a time.
+    /// The client's own connections to the server, while they are idle: as many as its requests were in flight at a time.
     pool: Rc<Pool>,
 }
 
@@ -63,9 +63,14 @@ impl Tie {
         }
     }
 
-    /// The client's own connections to the server.
-    pub(super) fn pool(&self) -> Option<Rc<Pool>> {
-        self.0.borrow().as_ref().map(|tied| tied.pool.clone())
+    /// The client's own connections to this server, which was chosen for one of its requests. If another of its requests
+    /// has tied the connection to another server since, the request has a pool for itself, because no other client may
+    /// use its connection either.
+    pub(super) fn pool(&self, peer: &Peer) -> Rc<Pool> {
+        match &*self.0.borrow() {
+            Some(tied) if tied.peer.id == peer.id => tied.pool.clone(),
+            _ => Rc::new(peer.pool.branch()),
+        }
     }
 }
 
@@ -77,7 +82,32 @@ fn shows_credentials(authorization: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use freerun_upstream::{GroupSettings, PeerSpec, UpstreamAddress};
+
     use super::*;
+
+    /// Requests of one connection that are in flight at a time may be answered by different servers.
+    #[test]
+    fn a_server_gets_the_connections_that_lead_to_it_and_no_others() {
+        let spec = |port| PeerSpec {
+            address: UpstreamAddress::Ip(([127, 0, 0, 1], port).into()),
+            server: "s".into(),
+            settings: Default::default(),
+        };
+        let group = Group::new("g", GroupSettings::default(), Arc::default(), vec![spec(1), spec(2)]);
+        let peers: Vec<Arc<Peer>> = group.peers().peers().cloned().collect();
+        let tie = Tie::default();
+        tie.chosen(&peers[0]);
+        let first = tie.pool(&peers[0]);
+        tie.chosen(&peers[0]);
+        assert!(Rc::ptr_eq(&first, &tie.pool(&peers[0])));
+        tie.chosen(&peers[1]);
+        let second = tie.pool(&peers[1]);
+        let late = tie.pool(&peers[0]);
+        assert!(!Rc::ptr_eq(&late, &second) && !Rc::ptr_eq(&late, &tie.pool(&peers[0])));
+        assert!(Rc::ptr_eq(&second, &tie.pool(&peers[1])));
+        assert_eq!(tie.server(), Some(peers[1].id));
+    }
 
     #[test]
     fn credentials_of_a_connection() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_number, settings};
 use freerun_serve::upstream::SharedZones;
 use freerun_upstream::pool::KeepAlive;
 
@@ -94,8 +94,7 @@ impl Value for Keep {
 
     fn parse(directive: &Node, _cx: &mut Cx) -> Result<Keep, Problem> {
         let word = &directive.args[0];
-        let digits = word.text.bytes().all(|byte| byte.is_ascii_digit());
-        let connections = digits.then(|| word.text.parse().ok()).flatten();
+        let connections = parse_number(&word.text).and_then(|connections| usize::try_from(connections).ok());
         let message = || format!("invalid value \"{}\" in \"keepalive\" directive", word.text);
         let connections = connections.ok_or_else(|| Problem::new(message()).at(word.place))?;
         let local = match directive.args.get(1) {
@@ -116,8 +115,8 @@ impl Value for Requests {
 
     fn parse(directive: &Node, _cx: &mut Cx) -> Result<Requests, Problem> {
         let word = &directive.args[0];
-        let digits = !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = digits.then(|| word.text.parse().ok()).flatten();
-        number.map(Requests).ok_or_else(|| Problem::directive(directive, "invalid number").at(word.place))
+        parse_number(&word.text)
+            .map(Requests)
+            .ok_or_else(|| Problem::directive(directive, "invalid number").at(word.place))
     }
 }

@@ -51,7 +51,7 @@ pub(super) enum Chunk {
     /// Whole lines, or one message.
     Lines(Bytes),
     /// Lines to be compressed with gzip at this level.
-    Packed(Bytes, u8),
+    Gzip(Bytes, u8),
     /// Lines for a file that has to be opened.
     Named(Box<Destination>, Bytes),
 }
@@ -59,7 +59,7 @@ pub(super) enum Chunk {
 impl Chunk {
     fn bytes(&self) -> &Bytes {
         match self {
-            Chunk::Lines(bytes) | Chunk::Packed(bytes, _) | Chunk::Named(_, bytes) => bytes,
+            Chunk::Lines(bytes) | Chunk::Gzip(bytes, _) | Chunk::Named(_, bytes) => bytes,
         }
     }
 }
@@ -89,8 +89,8 @@ impl LogFile {
 
     /// Queues lines that are to be compressed with gzip, at a level from 1 to 9, into a member of their own. `false`:
     /// they were dropped and counted.
-    pub fn write_packed(&self, lines: impl Into<Bytes>, level: u8) -> bool {
-        self.push(Chunk::Packed(lines.into(), level))
+    pub fn write_compressed(&self, lines: impl Into<Bytes>, level: u8) -> bool {
+        self.push(Chunk::Gzip(lines.into(), level))
     }
 
     /// Queues messages to a syslog server, which stand one after the other in `messages`; each ends at its place in

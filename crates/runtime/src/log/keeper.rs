@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::clock;
+use super::errno::Errno;
 use super::file::{Chunk, LogFile, MAX_WAITING};
-use super::level::{Errno, Level};
+use super::level::Level;
 use super::named::{Destination, Failure, OpenFiles};
 use super::sink::{self, BATCH, Memories, SYSLOG, Sink, Written};
 use super::writer::{Command, Shared};
@@ -261,12 +262,12 @@ impl Keeper {
             {
                 match chunk {
                     Chunk::Lines(lines) => job.chunks.push_back(lines),
-                    Chunk::Packed(lines, level) => {
-                        let packed = pack(&lines, level);
+                    Chunk::Gzip(lines, level) => {
+                        let compressed = compress(&lines, level);
                         // From here on the compressed bytes are the waiting ones; they may be longer, if there are few.
-                        inner.waiting.fetch_add(packed.len(), Ordering::AcqRel);
+                        inner.waiting.fetch_add(compressed.len(), Ordering::AcqRel);
                         inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
-                        job.chunks.push_back(packed);
+                        job.chunks.push_back(compressed);
                     }
                     Chunk::Named(to, lines) => {
                         let mut open = self.open.take().unwrap_or_default();
@@ -396,7 +397,7 @@ impl Job {
 
 /// Compresses lines to one member of gzip (RFC 1952). Members stand one after the other in a file, and unpack as one
 /// text.
-fn pack(lines: &[u8], level: u8) -> Bytes {
+fn compress(lines: &[u8], level: u8) -> Bytes {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level.into()));
     // Writing to a vector does not fail.

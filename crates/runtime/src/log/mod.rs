@@ -11,6 +11,7 @@
 //! [`Writer::direct`] has no thread and writes each line where it is called.
 
 pub mod clock;
+mod errno;
 mod error;
 mod file;
 mod keeper;
@@ -21,9 +22,10 @@ mod sink;
 pub mod syslog;
 mod writer;
 
+pub use errno::Errno;
 pub use error::{ErrorLog, MAX_LINE, Target};
 pub use file::{LogFile, MAX_WAITING};
-pub use level::{Errno, Level};
+pub use level::Level;
 pub use named::{Destination, Keep};
 pub use relief::MAX_LOG_THREADS;
 pub use sink::{MAX_MEMORY, MEMORY, NAMED, SYSLOG, syslog_socket};

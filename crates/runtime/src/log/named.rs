@@ -42,11 +42,11 @@ pub struct Destination {
 /// The reason why lines could not be written, in the words of the error log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    #[error("open() \"{0}\" failed ({err})", err = super::level::Errno(.1))]
+    #[error("open() \"{0}\" failed ({err})", err = super::errno::Errno(.1))]
     Open(String, io::Error),
-    #[error("testing \"{0}\" existence failed ({err})", err = super::level::Errno(.1))]
+    #[error("testing \"{0}\" existence failed ({err})", err = super::errno::Errno(.1))]
     Root(String, io::Error),
-    #[error("write() to \"{0}\" failed ({err})", err = super::level::Errno(.1))]
+    #[error("write() to \"{0}\" failed ({err})", err = super::errno::Errno(.1))]
     Write(String, io::Error),
 }
 

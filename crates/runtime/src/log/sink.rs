@@ -91,9 +91,9 @@ fn connect(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
 /// The reason why a message was not sent, in the words of the error log.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum Unsent {
-    #[error("connect() failed ({err})", err = super::level::Errno(&(*.0).into()))]
+    #[error("connect() failed ({err})", err = super::errno::Errno(&(*.0).into()))]
     Connect(Errno),
-    #[error("send() failed ({err})", err = super::level::Errno(&(*.0).into()))]
+    #[error("send() failed ({err})", err = super::errno::Errno(&(*.0).into()))]
     Send(Errno),
 }
 

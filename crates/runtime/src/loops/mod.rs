@@ -15,7 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::run::{UNASKED, after_events, block_on, wake_after_events};
 pub use crate::clock::{epoch, millis, nanos, nanos_here, now};
-pub use crate::stalls::{Activity, LoopStats, STALL, StallReport, note, set_stall_report, stats};
+pub use crate::loop_stats::LoopStats;
+pub use crate::stalls::{Activity, STALL, StallReport, note, set_stall_report, stats};
 pub use crate::turn::spend;
 
 use self::run::Running;

@@ -15,8 +15,9 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::clock::{self, nanos};
+use crate::loop_stats::LoopStats;
 use crate::mailbox::Mailbox;
-use crate::stalls::{self, Local, LoopStats, Row};
+use crate::stalls::{self, Local, Row};
 use crate::tasks::Waiting;
 use crate::turn::fill_budget;
 use crate::{deadline, events, tasks};

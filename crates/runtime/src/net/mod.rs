@@ -41,10 +41,11 @@ pub struct Socket {
 impl Socket {
     /// Takes over a connected, non-blocking socket.
     pub fn new(fd: OwnedFd) -> Socket {
-        Socket::unregistered(Arc::new(fd))
+        Socket::of_shared(Arc::new(fd))
     }
 
-    fn unregistered(fd: Arc<OwnedFd>) -> Socket {
+    /// Takes over a connected, non-blocking socket that others may hold as well; only one of them is used at a time.
+    pub fn of_shared(fd: Arc<OwnedFd>) -> Socket {
         Socket {
             fd,
             registered: OnceCell::new(),
@@ -126,16 +127,24 @@ impl Socket {
     /// call [`Socket::read`]. It costs less than that, for a caller that does not have to be woken.
     pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
         let room = buffer.capacity() - buffer.len();
-        let mut got = None;
-        let mut read = || match self.try_read(buffer) {
+        self.read_now_by(|| Ok((self.try_read(buffer)?, room)))
+    }
+
+    /// Reads like [`Socket::read_now`], by `read`, which is called once at most. It returns how many bytes it got, and
+    /// for how many it had room.
+    #[inline]
+    pub fn read_now_by(&self, mut read: impl FnMut() -> io::Result<(usize, usize)>) -> Option<io::Result<usize>> {
+        let (mut got, mut filled) = (None, false);
+        let mut read = || match read() {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Err(error),
             // A short read has emptied the socket: the registration is told that nothing is left.
-            Ok(n) if n > 0 && n < room => {
+            Ok((n, room)) if n > 0 && n < room => {
                 got = Some(Ok(n));
                 Err(io::ErrorKind::WouldBlock.into())
             }
             answer => {
-                got = Some(answer);
+                filled = matches!(answer, Ok((n, room)) if n == room);
+                got = Some(answer.map(|(n, _)| n));
                 Ok(())
             }
         };
@@ -150,8 +159,8 @@ impl Socket {
         {
             registered.clear(Side::Read);
         }
-        if let Some(Ok(n)) = got {
-            self.was_filled.set(n == room);
+        if let Some(Ok(_)) = got {
+            self.was_filled.set(filled);
         }
         got
     }
@@ -200,10 +209,22 @@ impl Socket {
     /// # Errors
     /// The error of `send(2)`, except `WouldBlock`.
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_by(context, || self.try_write(&[IoSlice::new(bytes)], false))
+    }
+
+    /// Writes by `write`, which is called when the socket may take something.
+    ///
+    /// # Errors
+    /// The error of `write`, except `WouldBlock`.
+    pub fn poll_write_by(
+        &self,
+        context: &mut Context<'_>,
+        mut write: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         let registered = self.registration(Side::Read)?;
         loop {
             ready!(registered.poll(&self.fd, Side::Write, context))?;
-            match self.try_write(&[IoSlice::new(bytes)], false) {
+            match write() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => registered.clear(Side::Write),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 answer => return Poll::Ready(answer),
@@ -248,6 +269,15 @@ impl Socket {
                 continue;
             }
             return Poll::Ready(Ok(()));
+        }
+    }
+
+    /// To be called when a read of this thread has found nothing, if it was not one of the functions here: the next event
+    /// reports the next bytes.
+    pub fn found_empty(&self) {
+        self.read_first.set(false);
+        if let Some(registered) = self.registered.get() {
+            registered.clear(Side::Read);
         }
     }
 
@@ -389,7 +419,7 @@ impl Socket {
     /// on another loop.
     #[must_use]
     pub fn moved(self) -> Socket {
-        Socket::unregistered(self.fd.clone())
+        Socket::of_shared(self.fd.clone())
     }
 
     /// Waits until a connection that was begun (`connect(2)` returned `EINPROGRESS`) is established. Asks once before

@@ -1,8 +1,9 @@
-//! The pool for steps that cost time on a processor rather than waiting: compressing, hashing passwords.
+//! The pools for steps that cost time on a processor rather than waiting: one for compressing and hashing passwords, one
+//! for handshakes of TLS.
 //!
-//! It is built in: every generation has it, with as many threads as there are processors, and it is not one of those
-//! that `thread_pool` names, because work that waits for a disk and work that needs a processor must not wait for each
-//! other. A task for it should be a *piece* of at most a few milliseconds, so that the clients waiting for it are
+//! They are built in: every generation has them, with as many threads as there are processors, and they are not among
+//! those that `thread_pool` names, because work that waits for a disk and work that needs a processor must not wait for
+//! each other. A task for them should be a *piece* of at most a few milliseconds, so that the clients waiting for it are
 //! served in turn; a large body is many pieces, each queued when the one before is done.
 //!
 //! ```
@@ -25,21 +26,39 @@ use super::{MAX_THREADS, PoolError, PoolSpec, Tag, ThreadPool};
 pub const CPU_NAME: &str = "(cpu)";
 /// How many pieces may wait for a thread of this pool.
 pub const CPU_MAX_QUEUE: usize = 1024;
+/// The name of the pool for handshakes in figures and logs. `thread_pool` refuses it.
+pub const HANDSHAKES_NAME: &str = "(tls)";
+/// How many handshakes may wait for each thread of their pool: at half a millisecond for each, that is a tenth of a
+/// second.
+pub const HANDSHAKES_FOR_EACH: usize = 256;
+/// How much lower the priority of the threads is that do handshakes, see setpriority(2): a loop that has something to do
+/// comes first.
+const HANDSHAKES_NICE: i32 = 5;
 /// How long a task waits before it looks again whether a full queue has room: a full queue is seconds of work.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
-/// The built-in pool for steps that need a processor. Cheap to clone.
+/// A built-in pool for steps that need a processor. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct CpuPool(Arc<ThreadPool>);
 
 impl CpuPool {
-    /// A pool with as many threads as the process has processors.
+    /// The pool for compressing and the like.
     pub(super) fn start() -> io::Result<CpuPool> {
+        CpuPool::with_queue(CPU_NAME, |_| CPU_MAX_QUEUE, 0)
+    }
+
+    /// The pool for handshakes.
+    pub(super) fn for_handshakes() -> io::Result<CpuPool> {
+        CpuPool::with_queue(HANDSHAKES_NAME, |threads| threads * HANDSHAKES_FOR_EACH, HANDSHAKES_NICE)
+    }
+
+    /// A pool with as many threads as the process has processors.
+    fn with_queue(name: &str, max_queue: impl FnOnce(usize) -> usize, nice: i32) -> io::Result<CpuPool> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let spec = PoolSpec { name: CPU_NAME.to_owned(), threads, max_queue: CPU_MAX_QUEUE };
+        let spec = PoolSpec { name: name.to_owned(), threads, max_queue: max_queue(threads) };
         // There are no caps: pieces end by themselves, so no client can take the threads for good, and with two threads
         // a cap would leave one of them idle.
-        ThreadPool::start_uncapped(&spec).map(CpuPool)
+        ThreadPool::start_uncapped(&spec, nice).map(CpuPool)
     }
 
     /// Runs `f` on a thread of the pool; waiting pieces of different clients are served in turn. `client` is
@@ -75,6 +94,29 @@ impl CpuPool {
         self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await
     }
 
+    /// Runs `f` on a thread of the pool; waiting pieces of different lanes are served in turn, those of one lane in the
+    /// order in which they came. A piece is withdrawn when `gone` resolves while it waits. If the queue is full, this waits
+    /// for room.
+    ///
+    /// # Errors
+    /// `ClientGone`, `ShutDown`, `Panicked`.
+    pub async fn run_in_lane<T, F, G>(&self, lane: u64, gone: G, f: F) -> Result<T, PoolError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+        G: Future<Output = ()>,
+    {
+        while self.0.admit().is_err() {
+            crate::timer::sleep(FULL_PAUSE).await;
+        }
+        self.0.run_admitted(Tag { mount: lane, ..Tag::default() }, Some(gone), f).await
+    }
+
+    /// Whether so many pieces wait that no more should be begun.
+    pub fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
     /// The thread pool behind it, for its figures.
     pub fn threads(&self) -> &Arc<ThreadPool> {
         &self.0
@@ -107,7 +149,7 @@ mod tests {
     #[test]
     fn one_client_may_use_all_threads_and_a_full_queue_is_told_or_waited_for() {
         let spec = PoolSpec { name: CPU_NAME.to_owned(), threads: 2, max_queue: 0 };
-        let cpu = CpuPool(ThreadPool::start_uncapped(&spec).unwrap());
+        let cpu = CpuPool(ThreadPool::start_uncapped(&spec, 0).unwrap());
         let (running, started) = mpsc::channel();
         let gates: Vec<_> = (0..2)
             .map(|_| {

@@ -23,10 +23,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::stats::HistogramSnapshot;
-pub use cpu::{CPU_MAX_QUEUE, CPU_NAME, CpuPool};
+pub use cpu::{CPU_MAX_QUEUE, CPU_NAME, CpuPool, HANDSHAKES_FOR_EACH, HANDSHAKES_NAME};
 pub use registry::{PoolSet, Pools};
 use schedule::Caps;
-use threads::{Inner, Job, Work};
+use threads::{Inner, Job, Manner, Work};
 
 /// The pool that exists without being declared.
 pub const DEFAULT_NAME: &str = "default";
@@ -150,19 +150,19 @@ impl ThreadPool {
     /// # Errors
     /// `InvalidInput` when the number of threads is 0 or over [`MAX_THREADS`]; else the reason why no thread can be made.
     pub fn start(spec: &PoolSpec) -> io::Result<Arc<ThreadPool>> {
-        ThreadPool::start_with(spec, Caps::of)
+        ThreadPool::start_with(spec, Manner { caps: Caps::of, nice: 0 })
     }
 
     /// Makes a pool in which one client, file or mount may use all threads, for tasks that do not wait.
-    fn start_uncapped(spec: &PoolSpec) -> io::Result<Arc<ThreadPool>> {
-        ThreadPool::start_with(spec, Caps::none)
+    fn start_uncapped(spec: &PoolSpec, nice: i32) -> io::Result<Arc<ThreadPool>> {
+        ThreadPool::start_with(spec, Manner { caps: Caps::none, nice })
     }
 
-    fn start_with(spec: &PoolSpec, caps: fn(usize) -> Caps) -> io::Result<Arc<ThreadPool>> {
+    fn start_with(spec: &PoolSpec, manner: Manner) -> io::Result<Arc<ThreadPool>> {
         if spec.threads == 0 || spec.threads > MAX_THREADS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "number of threads out of range"));
         }
-        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME, caps)? }))
+        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME, manner)? }))
     }
 
     /// The pool's name.
@@ -247,6 +247,12 @@ impl ThreadPool {
                 Ok(())
             }
         }
+    }
+
+    /// Whether the next task would be refused, or nearly so.
+    fn is_full(&self) -> bool {
+        let Inner { limit, max_queue, accepted, .. } = &*self.inner;
+        accepted.load(Relaxed) >= limit.load(Relaxed) + max_queue.load(Relaxed)
     }
 
     fn admit(&self) -> Result<(), PoolError> {

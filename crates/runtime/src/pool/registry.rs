@@ -10,7 +10,8 @@ use super::{CpuPool, DEFAULT_NAME, PoolSpec, ThreadPool};
 #[derive(Debug, Default)]
 pub struct Pools {
     known: Mutex<HashMap<String, Weak<ThreadPool>>>,
-    cpu: Mutex<Option<CpuPool>>,
+    /// The built-in pools: for pieces of work, and for handshakes.
+    built_in: Mutex<Option<(CpuPool, CpuPool)>>,
 }
 
 impl Pools {
@@ -47,12 +48,12 @@ impl Pools {
             pools.insert(spec.name.as_str().into(), start(spec)?);
         }
         pools.insert(DEFAULT_NAME.into(), default.clone());
-        let mut cpu = self.cpu.lock().unwrap_or_else(PoisonError::into_inner);
-        let cpu = match &*cpu {
-            Some(cpu) => cpu.clone(),
-            None => cpu.insert(CpuPool::start()?).clone(),
+        let mut built_in = self.built_in.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cpu, handshakes) = match &*built_in {
+            Some(both) => both.clone(),
+            None => built_in.insert((CpuPool::start()?, CpuPool::for_handshakes()?)).clone(),
         };
-        Ok(PoolSet(Arc::new(Set { pools, default, cpu })))
+        Ok(PoolSet(Arc::new(Set { pools, default, cpu, handshakes })))
     }
 }
 
@@ -61,6 +62,7 @@ struct Set {
     pools: HashMap<Box<str>, Arc<ThreadPool>>,
     default: Arc<ThreadPool>,
     cpu: CpuPool,
+    handshakes: CpuPool,
 }
 
 /// The pools of one generation, immutable and cheap to clone.
@@ -83,8 +85,13 @@ impl PoolSet {
         &self.0.cpu
     }
 
-    /// All pools, in no particular order, including the built-in one.
+    /// The built-in pool for handshakes of TLS.
+    pub fn handshakes(&self) -> &CpuPool {
+        &self.0.handshakes
+    }
+
+    /// All pools, in no particular order, including those that are built in.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ThreadPool>> {
-        self.0.pools.values().chain([self.0.cpu.threads()])
+        self.0.pools.values().chain([self.0.cpu.threads(), self.0.handshakes.threads()])
     }
 }

@@ -81,6 +81,7 @@ pub(super) struct Inner {
     pub(super) limit: AtomicUsize,
     pub(super) max_queue: AtomicUsize,
     idle_time: Duration,
+    nice: i32,
     /// Tasks accepted and not yet ended: waiting and running ones.
     pub(super) accepted: AtomicUsize,
     pub(super) figures: Figures,
@@ -102,20 +103,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How the threads of a pool work.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// How many threads one mount, client or file may keep busy.
+    pub(super) caps: fn(usize) -> Caps,
+    /// How much lower than that of other threads their priority is, see setpriority(2).
+    pub(super) nice: i32,
+}
+
 impl Inner {
     pub(super) fn start(
         name: &str,
         threads: usize,
         max_queue: usize,
         idle_time: Duration,
-        caps: fn(usize) -> Caps,
+        manner: Manner,
     ) -> io::Result<Arc<Inner>> {
-        let schedule = Schedule::new(threads, caps);
+        let schedule = Schedule::new(threads, manner.caps);
         let inner = Arc::new(Inner {
             name: name.into(),
             limit: AtomicUsize::new(threads),
             max_queue: AtomicUsize::new(max_queue),
             idle_time,
+            nice: manner.nice,
             accepted: AtomicUsize::new(0),
             figures: Figures::default(),
             sequence: AtomicU64::new(0),
@@ -330,6 +341,10 @@ impl Inner {
     fn work(self: Arc<Self>, slot: usize) {
         // Signals are for the main thread.
         freerun_sys::signals::block_all();
+        if self.nice != 0 {
+            // Without it the work is done all the same.
+            let _ = rustix::process::setpriority_process(None, self.nice);
+        }
         let mut ended = None;
         while let Some((job, work)) = self.next(slot, ended.take()) {
             self.run(&job, work);

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::mailbox::{Kind, Mailbox, Woken};
+use crate::mailbox::Mailbox;
 use crate::stalls::{self, Activity, Row};
 use crate::turn;
+use crate::woken::{Kind, Woken};
 
 /// How many tasks of the one kind are polled before other tasks of the loop, such as the one that accepts, get their
 /// turn.

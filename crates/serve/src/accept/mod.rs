@@ -47,6 +47,9 @@ const LAST: usize = 511;
 /// How long a loop without room leaves a connection to the others, before it looks whether one of them has taken it.
 const TAKEN: Duration = Duration::from_millis(10);
 
+/// How long accepting pauses before a service that is busy is asked again.
+const BUSY: Duration = Duration::from_millis(5);
+
 /// The weights of a connection that accept4(2) found, and of one that it looked for in vain: that costs five times as
 /// much as asking first.
 const FOUND: u8 = 1;
@@ -223,6 +226,15 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
                 }
             }
             drop(full);
+            continue;
+        }
+        if listener.service.is_busy(&listener.spec) {
+            registered.rest();
+            turn = None;
+            tokio::select! {
+                () = freerun_runtime::timer::sleep(BUSY) => {}
+                () = &mut stopped => return,
+            }
             continue;
         }
         // A loop that has the turn serves no connection at once: it may have to hand over the turn.

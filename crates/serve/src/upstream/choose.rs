@@ -19,7 +19,7 @@ thread_local! {
     static RANDOM: RefCell<Random> = RefCell::new(Random::seeded(RandomState::new().hash_one(0)));
 }
 
-fn number() -> u64 {
+fn random_number() -> u64 {
     RANDOM.with_borrow_mut(Random::number)
 }
 
@@ -28,7 +28,26 @@ fn number() -> u64 {
 pub struct Asking<'s> {
     /// The time of the choice.
     pub now: Millis,
-    key: Cow<'s, [u8]>,
+    key: Key<'s>,
+}
+
+/// The key of the group's method. The bytes of an address need no memory of their own.
+#[derive(Debug)]
+enum Key<'s> {
+    Text(Cow<'s, [u8]>),
+    V4([u8; 4]),
+    V6([u8; 16]),
+}
+
+impl Asking<'_> {
+    fn query<'a>(&'a self, bound: Option<Bound<'a>>, random: u64) -> Query<'a> {
+        let key = match &self.key {
+            Key::Text(text) => text,
+            Key::V4(octets) => &octets[..],
+            Key::V6(octets) => octets,
+        };
+        Query { now: self.now, key, sticky: bound, random }
+    }
 }
 
 impl<P: Protocol> Upstream<P> {
@@ -38,15 +57,15 @@ impl<P: Protocol> Upstream<P> {
         let key = match self.group.settings.method {
             Method::IpHash => match subject.peer() {
                 Address::Ip(address) => match address.ip() {
-                    IpAddr::V4(ip) => ip.octets().to_vec().into(),
-                    IpAddr::V6(ip) => ip.octets().to_vec().into(),
+                    IpAddr::V4(ip) => Key::V4(ip.octets()),
+                    IpAddr::V6(ip) => Key::V6(ip.octets()),
                 },
-                Address::Unix(_) => Cow::default(),
+                Address::Unix(_) => Key::Text(Cow::default()),
             },
             Method::Hash | Method::ConsistentHash => {
-                self.key.as_ref().map(|key| key.render(subject)).unwrap_or_default()
+                Key::Text(self.key.as_ref().map(|key| key.render(subject)).unwrap_or_default())
             }
-            _ => Cow::default(),
+            _ => Key::Text(Cow::default()),
         };
         Asking { now, key }
     }
@@ -60,15 +79,7 @@ impl<P: Protocol> Upstream<P> {
         bound: Option<Bound<'_>>,
         tried: &mut Tried,
     ) -> Option<Result<Lease, NoPeer>> {
-        let waits = self.group.settings.queue.is_some();
-        if waits && self.group.waiting() > 0 {
-            return None;
-        }
-        let query = Query { now: asking.now, key: &asking.key, sticky: bound, random: self.random() };
-        match self.group.pick(&query, tried) {
-            Err(NoPeer::Wait) if waits => None,
-            answer => Some(answer),
-        }
+        self.group.pick_now(&asking.query(bound, self.random()), tried)
     }
 
     /// Waits in the group's queue for a server that has room. Dropping the future gives up waiting.
@@ -81,14 +92,15 @@ impl<P: Protocol> Upstream<P> {
         bound: Option<Bound<'_>>,
         tried: &mut Tried,
     ) -> Result<Lease, NoPeer> {
-        let query = Query { now: asking.now, key: &asking.key, sticky: bound, random: 0 };
-        self.group.pick_or_wait(&query, &mut Random::seeded(number()), tried, now).await
+        // Each choice in the queue has a random number of its own.
+        let mut random = Random::seeded(random_number());
+        self.group.pick_later(&asking.query(bound, 0), &mut random, tried, now).await
     }
 
     /// A random number, if the method uses one.
     fn random(&self) -> u64 {
         match self.group.settings.method {
-            Method::Random | Method::RandomTwo(_) => number(),
+            Method::Random | Method::RandomTwo(_) => random_number(),
             _ => 0,
         }
     }

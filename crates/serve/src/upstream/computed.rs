@@ -1,5 +1,5 @@
 //! Groups of addresses and names that subjects compute. They are kept, so that subjects that compute the same name
-//! share the state of its servers, and their idle connections.
+//! share the state of its servers, and the connections to them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};

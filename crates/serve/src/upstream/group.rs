@@ -21,17 +21,17 @@ use crate::zones::ZoneTable;
 #[derive(Debug, Default)]
 struct Lasting {
     group: Arc<GroupState>,
-    idle: Arc<Count>,
+    kept: Arc<Count>,
 }
 
 /// A group of servers, declared by an `upstream` block or implied by an address.
 pub struct Upstream<P: Protocol> {
     /// The servers, and the method of choosing one.
     pub group: Group,
-    /// The settings of idle connections.
+    /// How many connections are kept, and how long.
     pub keepalive: KeepAlive,
-    /// The number of idle connections, for [`Pool::release`](freerun_upstream::pool::Pool::release).
-    pub idle: Arc<Count>,
+    /// The number of connections that are kept, for [`Pool::release`](freerun_upstream::pool::Pool::release).
+    pub kept: Arc<Count>,
     /// Whether an `upstream` block declares the group.
     pub declared: bool,
     /// The text that the method hashes.
@@ -60,7 +60,7 @@ pub struct Plan<P: Protocol> {
     pub settings: GroupSettings,
     /// The text that the method hashes.
     pub key: Option<Template<P::Subject>>,
-    /// The settings of idle connections.
+    /// How many connections are kept, and how long.
     pub keepalive: KeepAlive,
     /// The servers as they are written.
     pub servers: Vec<Server>,
@@ -100,7 +100,7 @@ impl<P: Protocol> Upstream<P> {
         let known: Vec<_> = servers.iter().map(known).collect();
         let servers: Vec<_> = servers.into_iter().zip(known).collect();
         let group = Group::new(name, settings, lasting.group.clone(), peers(&servers));
-        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, key, extra, servers, resolver }
+        Upstream { group, keepalive, kept: lasting.kept.clone(), declared, key, extra, servers, resolver }
     }
 
     /// A group of servers that a subject has computed.
@@ -108,7 +108,7 @@ impl<P: Protocol> Upstream<P> {
         Upstream {
             group: Group::new(name, GroupSettings::default(), Arc::default(), peers),
             keepalive: KeepAlive::default(),
-            idle: Arc::default(),
+            kept: Arc::default(),
             declared: false,
             key: None,
             extra: P::Extra::default(),

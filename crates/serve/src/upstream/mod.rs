@@ -23,10 +23,12 @@ mod zone;
 
 use std::fmt;
 
+use freerun_conf::parse_number;
+
 pub use choose::Asking;
 pub use group::{Plan, Resolving, Upstream};
 pub use method::Balance;
-pub use names::{look_up_all, unknown};
+pub use names::{SystemName, look_up_all, name_servers, system_names, unknown};
 pub use outliers::Outliers;
 pub use registry::{NotFound, UpstreamRef, Upstreams, declare, find, finish, refer};
 pub use server::{Server, Servers};
@@ -52,5 +54,5 @@ pub trait Protocol: fmt::Debug + Clone + Default + Send + Sync + 'static {
 
 /// A number in a parameter: decimal digits, up to 32 bits.
 pub fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    parse_number(text).and_then(|number| u32::try_from(number).ok())
 }

@@ -16,6 +16,7 @@ use super::group::Upstream;
 use super::known::{Hosts, Known, Target};
 use super::registry::Upstreams;
 use super::server::Server;
+use crate::resolver::NamedServers;
 
 /// How long a configuration waits for names without known addresses, before it is installed without them.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -63,37 +64,71 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     }
 }
 
-/// The servers and name servers whose names the system does not know, in nginx's words, and the places where they are
-/// written, for `-t`. Waits a bounded time.
-pub fn unknown<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<(String, Place)> {
-    let (sender, found) = std::sync::mpsc::channel();
+/// A name in the configuration that the system has to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemName {
+    host: Box<str>,
+    /// What is wrong if the system does not know the name, in nginx's words.
+    problem: String,
+    written: Place,
+}
+
+impl SystemName {
+    /// The name.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn new(host: &str, of: &str, text: &str, written: Place) -> SystemName {
+        SystemName { host: host.into(), problem: format!("host not found in {of} \"{text}\""), written }
+    }
+}
+
+/// The names of a protocol's servers that are looked up in the system.
+pub fn system_names<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
     let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
-    let servers = servers.filter_map(|(_, (server, _))| {
+    let names = servers.filter_map(|(_, (server, _))| {
         let Where::Name(name) = &server.place else { return None };
-        Some((&name.host, "upstream", &server.text, server.written))
+        Some(SystemName::new(&name.host, "upstream", &server.text, server.written))
     });
-    let name_servers = upstreams.name_servers().iter();
-    let name_servers = name_servers.map(|server| (&server.host, "resolver", &server.text, server.written));
-    let mut asked = 0;
-    for (host, of, text, written) in servers.chain(name_servers) {
-        let (host, sender) = (host.clone(), sender.clone());
-        let message = format!("host not found in {of} \"{text}\"");
-        let looked = thread::run(move || {
+    names.collect()
+}
+
+/// The names of name servers, which are looked up in the system.
+pub fn name_servers(servers: &NamedServers) -> Vec<SystemName> {
+    servers.0.iter().map(|server| SystemName::new(&server.host, "resolver", &server.text, server.written)).collect()
+}
+
+/// The names that the system does not know, with nginx's words for it and the places where they are written, for `-t`.
+/// Waits a bounded time.
+pub fn unknown(names: impl IntoIterator<Item = SystemName>) -> Vec<(String, Place)> {
+    unknown_to(names, PATIENCE, async |host: Box<str>| system::lookup(&host).await.is_ok_and(|found| !found.is_empty()))
+}
+
+/// The names for which `knows` says no within `patience`.
+fn unknown_to<K: Future<Output = bool> + 'static>(
+    names: impl IntoIterator<Item = SystemName>,
+    patience: Duration,
+    knows: impl Fn(Box<str>) -> K + Copy + Send + 'static,
+) -> Vec<(String, Place)> {
+    let (sender, found) = std::sync::mpsc::channel();
+    for SystemName { host, problem, written } in names {
+        let sender = sender.clone();
+        // If the thread cannot be started, nothing is known of the name.
+        let _ = thread::run(move || {
             tokio::task::spawn_local(async move {
-                let known = system::lookup(&host).await.is_ok_and(|found| !found.is_empty());
                 // The receiver may have stopped waiting.
-                let _ = sender.send((message, written, known));
+                let _ = sender.send((problem, written, knows(host).await));
             });
         });
-        asked += usize::from(looked.is_ok());
     }
-    let deadline = Instant::now() + PATIENCE;
+    // From here on the lookups have the only senders: when all have ended, there is nothing to wait for.
+    drop(sender);
+    let deadline = Instant::now() + patience;
     let mut unknown = Vec::new();
-    for _ in 0..asked {
-        match found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok((_, _, true)) => {}
-            Ok((message, written, false)) => unknown.push((message, written)),
-            Err(_) => break,
+    while let Ok((problem, written, known)) = found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        if !known {
+            unknown.push((problem, written));
         }
     }
     unknown
@@ -229,4 +264,17 @@ async fn look_up<P: Protocol>(
         None => expires,
     };
     Ok(Looked { targets, hosts, expires: Some(expires) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_system_does_not_know_are_told() {
+        let names = ["there.test", "nowhere.test"];
+        let names = names.map(|host| SystemName::new(host, "upstream", &format!("{host}:7"), Place::NONE));
+        let unknown = unknown_to(names, Duration::from_secs(60), async |host: Box<str>| &*host == "there.test");
+        assert_eq!(unknown, [("host not found in upstream \"nowhere.test:7\"".to_owned(), Place::NONE)]);
+    }
 }

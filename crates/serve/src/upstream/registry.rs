@@ -17,7 +17,7 @@ use super::group::{Plan, Upstream};
 use super::method;
 use super::server::Server;
 use crate::parts::Parts;
-use crate::resolver::{NamedServer, NamedServers, ZonedResolvers};
+use crate::resolver;
 use crate::subject::Subject;
 use crate::zones::ZoneTable;
 
@@ -55,9 +55,6 @@ pub struct Upstreams<P: Protocol> {
     by_name: HashMap<String, Arc<Upstream<P>>>,
     /// The groups that subjects have computed; they survive reloads.
     computed: Arc<Computed<P>>,
-    resolvers: Vec<Arc<Resolver>>,
-    /// The name servers of all resolvers.
-    name_servers: Vec<NamedServer>,
 }
 
 impl<P: Protocol> Upstreams<P> {
@@ -71,16 +68,6 @@ impl<P: Protocol> Upstreams<P> {
         let mut all = self.computed.all();
         all.retain(|group| !self.by_name.contains_key(&**group.name()));
         all
-    }
-
-    /// The resolvers that have a `status_zone`.
-    pub fn resolvers(&self) -> &[Arc<Resolver>] {
-        &self.resolvers
-    }
-
-    /// The name servers that are written as names.
-    pub(super) fn name_servers(&self) -> &[NamedServer] {
-        &self.name_servers
     }
 
     /// The group that an `upstream` block with this name declares.
@@ -177,8 +164,8 @@ fn is_refused(parameter: &str) -> bool {
     parameter == "backup" || parameter.starts_with("slow_start=")
 }
 
-/// Gives every reference its group, and the generation all groups, when all of the protocol's configuration has been
-/// read.
+/// Gives every reference its group, and the generation all groups and resolvers, when all of the protocol's
+/// configuration has been read.
 ///
 /// # Errors
 /// There are more problems than are collected.
@@ -214,10 +201,8 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
         let _ = group.0.set(found);
     }
     let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::<P>::default);
-    let resolvers = cx.extensions.remove::<ZonedResolvers>().unwrap_or_default().0;
-    let name_servers = cx.extensions.remove::<NamedServers>().unwrap_or_default().0;
-    let upstreams = Arc::new(Upstreams { by_name, computed, resolvers, name_servers });
-    cx.extensions.get_or_default::<Parts>().insert(upstreams);
+    cx.extensions.get_or_default::<Parts>().insert(Arc::new(Upstreams { by_name, computed }));
+    resolver::finish(cx);
     Ok(())
 }
 

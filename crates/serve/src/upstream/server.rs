@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, Word, parse_seconds};
+use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, Word, parse_number, parse_seconds};
 use freerun_upstream::PeerSettings;
 use freerun_upstream::place::{self, Place, Written};
 
@@ -59,9 +59,9 @@ fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem
     for word in &directive.args[1..] {
         let invalid = || Problem::invalid_parameter(directive, word);
         match word.text.split_once('=') {
-            Some(("weight", value)) => settings.weight = number(value).filter(|n| *n > 0).ok_or_else(invalid)?,
-            Some(("max_conns", value)) => settings.max_conns = number(value).ok_or_else(invalid)?,
-            Some(("max_fails", value)) => settings.max_fails = number(value).ok_or_else(invalid)?,
+            Some(("weight", value)) => settings.weight = count(value).filter(|n| *n > 0).ok_or_else(invalid)?,
+            Some(("max_conns", value)) => settings.max_conns = count(value).ok_or_else(invalid)?,
+            Some(("max_fails", value)) => settings.max_fails = count(value).ok_or_else(invalid)?,
             Some(("fail_timeout", value)) => settings.fail_timeout = time(value).ok_or_else(invalid)?,
             Some(("slow_start", value)) => settings.slow_start = time(value).ok_or_else(invalid)?,
             Some(("route", value)) if !value.is_empty() => settings.route = Some(value.into()),
@@ -99,12 +99,10 @@ fn service_name(name: &str, word: &Word, written: &Written, resolve: bool) -> Re
     Ok(if name.contains('.') { format!("{name}.{host}").into() } else { format!("_{name}._tcp.{host}").into() })
 }
 
-/// A number in a parameter: decimal digits only, up to 63 bits, as in nginx. A number that is larger than the counters
-/// here is as good as no limit.
-fn number(text: &str) -> Option<u32> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let number: i64 = digits.then(|| text.parse().ok())??;
-    Some(u32::try_from(number).unwrap_or(u32::MAX))
+/// A number in a parameter, up to 63 bits as in nginx. A number that is larger than the counters here is as good as no
+/// limit.
+fn count(text: &str) -> Option<u32> {
+    parse_number(text).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn time(text: &str) -> Option<Duration> {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Sources, Value, settings};
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::parts::Parts;
+use freerun_serve::resolver::{NamedServers, ResolverSetting, ZonedResolvers};
 use freerun_serve::upstream::{
-    Balance, NotFound, Plan, Protocol, Queue, Servers, SharedZones, Upstream, UpstreamRef, Upstreams, find,
-    look_up_all, refer, unknown,
+    Balance, NotFound, Plan, Protocol, Queue, Servers, SharedZones, SystemName, Upstream, UpstreamRef, Upstreams, find,
+    look_up_all, name_servers, refer, system_names,
 };
 use freerun_serve::zones::Zones;
-use freerun_testkit::{Dns, Reply};
+use freerun_testkit::{Dns, Reply, eventually};
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, GroupSettings, Lease, NoPeer, Tried, now};
 
@@ -248,16 +249,46 @@ fn servers_that_are_names_are_looked_up_at_the_resolver() {
     assert_eq!(names(group(&doors)), BTreeSet::from(["127.0.0.9:7".to_owned()]));
     look_up_all(&upstreams, &ErrorLog::none());
     let all = ["127.0.0.1:7", "127.0.0.2:7", "127.0.0.9:7"].map(str::to_owned).into();
-    assert_eq!(names(group(&doors)), all);
+    // The answer may come after the time that a configuration waits for it.
+    eventually("the addresses are known", || names(group(&doors)) == all);
     let seen: BTreeSet<String> = BAGS.iter().map(|bag| chosen(&doors, bag)).collect();
     assert!(seen.len() > 1, "{seen:?}");
     // The next configuration begins with the known addresses.
     let next = Doors::after(doors.services.zones.clone(), &text).unwrap();
     assert_eq!(names(group(&next)), all);
-    let unfound = Doors::read("upstream a { server unknown.invalid:7; server 127.0.0.1:7; }");
-    let upstreams = unfound.services.parts.get::<Upstreams<Door>>().expect("the groups");
-    let unknown: Vec<String> = unknown(&upstreams).into_iter().map(|(message, _)| message).collect();
-    assert_eq!(unknown, ["host not found in upstream \"unknown.invalid:7\""]);
+}
+
+/// Those that have a resolver are looked up while visitors come.
+#[test]
+fn names_without_a_resolver_have_to_be_known_to_the_system() {
+    let hosts = |text: &str| {
+        let upstreams = Doors::read(text).services.parts.get::<Upstreams<Door>>().expect("the groups");
+        system_names(&upstreams).iter().map(|name| name.host().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(hosts("upstream a { server one.test:7; server 127.0.0.1:7; server unix:/two; }"), ["one.test"]);
+    let none: [&str; 0] = [];
+    assert_eq!(hosts("resolver 127.0.0.1; upstream a { server one.test:7 resolve; }"), none);
+}
+
+/// Protocols are read one after the other, and each may have resolvers.
+#[test]
+fn the_resolvers_of_all_protocols_are_known() {
+    let mut cx = Cx::new(Sources::default());
+    for (text, finish) in [
+        ("resolver one.test status_zone=one;", freerun_serve::upstream::finish::<Door> as fn(&mut Cx) -> _),
+        ("resolver two.test 127.0.0.1 status_zone=two;", freerun_serve::upstream::finish::<Hatch>),
+        ("resolver one.test status_zone=one;", freerun_serve::upstream::finish::<Hatch>),
+    ] {
+        let tree = freerun_conf::parse("doors.conf", None, "", &mut super::Text(text));
+        ResolverSetting::parse(&tree.nodes[0], &mut cx).expect("a resolver");
+        finish(&mut cx).expect("groups");
+    }
+    let parts = cx.extensions.get_or_default::<Parts>();
+    let zoned = parts.get::<ZonedResolvers>().expect("resolvers");
+    let zones: Vec<_> = zoned.0.iter().map(|resolver| resolver.spec().status_zone.as_deref()).collect();
+    assert_eq!(zones, [Some("one"), Some("two")]);
+    let named = name_servers(&parts.get::<NamedServers>().expect("name servers"));
+    assert_eq!(named.iter().map(SystemName::host).collect::<Vec<_>>(), ["one.test", "two.test", "one.test"]);
 }
 
 #[test]

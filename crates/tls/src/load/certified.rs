@@ -1,19 +1,28 @@
 //! A chain and its key, ready to serve clients.
 
-use super::{Chain, Key, KeyKind, LoadError};
+use super::{Chain, Key, KeyKind, LoadError, cost};
+use arc_swap::ArcSwapOption;
 use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The fewest bits of an RSA key.
 const MIN_RSA_BITS: u32 = 2048;
 
 /// A chain with the key of its first certificate. It is cheap to clone.
 #[derive(Debug, Clone)]
-pub struct CertifiedKey {
+pub struct CertifiedKey(Arc<Pair>);
+
+#[derive(Debug)]
+struct Pair {
     shared: Arc<rustls::sign::CertifiedKey>,
+    /// The same with a response about its revocation.
+    stapled: ArcSwapOption<rustls::sign::CertifiedKey>,
     kind: KeyKind,
+    signature: Duration,
 }
 
 impl CertifiedKey {
@@ -33,25 +42,60 @@ impl CertifiedKey {
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.as_slice()));
         let signing = any_supported_type(&der).map_err(|_| LoadError::UnsupportedKey)?;
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
-        Ok(Self { shared: Arc::new(rustls::sign::CertifiedKey::new(certificates, signing)), kind })
+        let signature = cost::of_signature(&*signing, kind);
+        let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
+        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature })))
     }
 
     /// What kind of key it is.
     pub fn kind(&self) -> KeyKind {
-        self.kind
+        self.0.kind
+    }
+
+    /// How long a signature takes on this machine with a key of this kind.
+    pub fn signature_time(&self) -> Duration {
+        self.0.signature
     }
 
     /// The certificates in DER, the server's own first.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
-        self.shared.cert.iter().map(AsRef::as_ref)
+        self.0.shared.cert.iter().map(AsRef::as_ref)
     }
 
     /// Whether the key can sign in this way.
     pub(crate) fn signs(&self, scheme: SignatureScheme) -> bool {
-        self.shared.key.choose_scheme(&[scheme]).is_some()
+        self.0.shared.key.choose_scheme(&[scheme]).is_some()
     }
 
+    /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,
+    /// whichever settings have this certificate. Whether it is a good one is the caller's matter.
+    pub fn staple(&self, response: Option<Vec<u8>>) {
+        let stapled = response.map(|response| {
+            let mut pair = rustls::sign::CertifiedKey::clone(&self.0.shared);
+            pair.ocsp = Some(response);
+            Arc::new(pair)
+        });
+        self.0.stapled.store(stapled);
+    }
+
+    /// What is shown at this moment.
     pub(crate) fn shared(&self) -> Arc<rustls::sign::CertifiedKey> {
-        Arc::clone(&self.shared)
+        self.0.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.0.shared))
+    }
+
+    /// What shows this certificate to servers that ask for one; always the same object, by which sessions are told apart.
+    pub(crate) fn client_resolver(&self) -> Arc<dyn ResolvesClientCert> {
+        self.0.clone()
+    }
+}
+
+impl ResolvesClientCert for Pair {
+    /// The certificate is shown whomever the server would trust, as OpenSSL does.
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        Some(self.shared.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }

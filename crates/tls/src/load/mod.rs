@@ -4,6 +4,7 @@
 
 mod certificates;
 mod certified;
+mod cost;
 mod dhparam;
 mod error;
 mod keys;

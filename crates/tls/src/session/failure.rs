@@ -38,6 +38,8 @@ pub enum FailureKind {
     Protocol,
     /// The peer's certificate cannot be used.
     Certificate,
+    /// The name that is to be sent to a server is none that DNS could have.
+    ServerName,
     /// The library itself fails, or is used in a wrong way.
     Internal,
 }
@@ -78,6 +80,7 @@ impl Failure {
             FailureKind::Certificate => {
                 format!("SSL: error:0A000086:SSL routines::certificate verify failed:{}", self.said)
             }
+            FailureKind::ServerName => "SSL: error:0A00013F:SSL routines::ssl3 ext invalid servername".to_owned(),
             FailureKind::Internal => format!("SSL: error:0A0C0103:SSL routines::internal error:{}", self.said),
         }
     }
@@ -113,7 +116,9 @@ impl FailureKind {
             Error::PeerIncompatible(incompatible) => match incompatible {
                 PeerIncompatible::SupportedVersionsExtensionRequired
                 | PeerIncompatible::Tls12NotOffered
-                | PeerIncompatible::Tls12NotOfferedOrEnabled => Self::NoSharedVersion,
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::ServerDoesNotSupportTls12Or13
+                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig => Self::NoSharedVersion,
                 PeerIncompatible::NoCipherSuitesInCommon => Self::NoSharedCipher,
                 PeerIncompatible::NoKxGroupsInCommon
                 | PeerIncompatible::NamedGroupsExtensionRequired

@@ -1,7 +1,7 @@
 //! What was agreed on, in OpenSSL's words.
 
 use crate::openssl::groups::Group;
-use rustls::{CipherSuite, NamedGroup};
+use rustls::{CipherSuite, NamedGroup, ProtocolVersion};
 
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,13 @@ impl Version {
         match self {
             Self::Tls12 => "TLSv1.2",
             Self::Tls13 => "TLSv1.3",
+        }
+    }
+
+    pub(super) fn protocol(self) -> ProtocolVersion {
+        match self {
+            Self::Tls12 => ProtocolVersion::TLSv1_2,
+            Self::Tls13 => ProtocolVersion::TLSv1_3,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What rustls's callbacks know of the session whose step runs: they have no argument for it. A step runs on one thread from
 //! its beginning to its end, so it stands in a variable of the thread meanwhile.
 
+use super::resume::PeerSessions;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
@@ -8,7 +9,40 @@ use std::time::Duration;
 
 thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    static SERVER_NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// What a session keeps for the callbacks, and learns from them.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The name that the client asks for; only on the server's side.
+    pub(super) server_name: Option<Box<str>>,
+    /// Earlier sessions with the same peer; only on the client's side.
+    pub(super) peer: Option<PeerSessions>,
+    /// How the session goes on with an earlier one; only on the server's side.
+    pub(super) resumption: Resumption,
+}
+
+/// How a session goes on with an earlier one.
+#[derive(Default)]
+pub(super) struct Resumption {
+    /// An earlier session was resumed, as far as it was known before the step.
+    pub(super) is_resumed: bool,
+    /// When the full handshake of the earlier session was, since 1970.
+    began: Option<Duration>,
+    /// The earlier session was found within this step.
+    found_now: bool,
+    /// A session was given to the client, for later.
+    gave: bool,
+    /// Its id.
+    id: Option<[u8; 32]>,
+}
+
+impl Resumption {
+    /// The id of the session that was given to the client last.
+    pub(super) fn id(&self) -> Option<&[u8]> {
+        self.id.as_ref().map(<[u8; 32]>::as_slice)
+    }
 }
 
 /// The time that the running step was given.
@@ -17,22 +51,63 @@ pub(super) struct StepTime;
 
 impl TimeProvider for StepTime {
     fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(NOW.get()))
+        Some(UnixTime::since_unix_epoch(now()))
     }
 }
 
-/// Begins a step, at a time since 1970.
-pub(super) fn begin(now: Duration) {
+/// Runs a step, or a part of one, at a time since 1970.
+pub(super) fn run<T>(now: Duration, mut kept: Kept, work: impl FnOnce() -> T) -> (T, Kept) {
+    kept.resumption.found_now = false;
     NOW.set(now);
-    SERVER_NAME.take();
+    KEPT.replace(kept);
+    let done = work();
+    (done, KEPT.take())
 }
 
-/// Takes what the step has learned: the name that the client asked for.
-pub(super) fn end() -> Option<Box<str>> {
-    SERVER_NAME.take()
+/// The time that the running step was given, since 1970.
+pub(super) fn now() -> Duration {
+    NOW.get()
 }
 
 /// Notes the name that the client asks for.
 pub(super) fn asked_for(name: Option<&str>) {
-    SERVER_NAME.replace(name.map(Box::from));
+    KEPT.with_borrow_mut(|kept| kept.server_name = name.map(Box::from));
+}
+
+/// Looks at the earlier sessions with the peer, if there may be any.
+pub(super) fn with_peer<T>(look: impl FnOnce(&PeerSessions) -> T) -> Option<T> {
+    KEPT.with_borrow(|kept| kept.peer.as_ref().map(look))
+}
+
+/// Notes that there is an earlier session, whose full handshake was then. It may turn out not to fit.
+pub(super) fn found(began: Duration) {
+    KEPT.with_borrow_mut(|kept| {
+        kept.resumption.began = Some(began);
+        kept.resumption.found_now = true;
+    });
+}
+
+/// When the full handshake was of the session that is being given to the client. A resumed one does not live longer than the
+/// session that it goes on with.
+pub(super) fn began() -> Duration {
+    KEPT.with_borrow(|kept| {
+        // Whoever gives a session within the step in which one was found goes on with it, in TLS 1.2: after a full handshake
+        // it takes another step.
+        let resumption = &kept.resumption;
+        resumption.began.filter(|_| resumption.is_resumed || resumption.found_now).unwrap_or_else(now)
+    })
+}
+
+/// Whether the client may get a session for later: as many as there are tickets after a full handshake, one after a resumed
+/// one, for that one which it has used.
+pub(super) fn may_give() -> bool {
+    KEPT.with_borrow(|kept| !(kept.resumption.is_resumed && kept.resumption.gave))
+}
+
+/// Notes the id of a session that the client gets for later.
+pub(super) fn gave(id: &[u8]) {
+    KEPT.with_borrow_mut(|kept| {
+        kept.resumption.gave = true;
+        kept.resumption.id = id.try_into().ok();
+    });
 }

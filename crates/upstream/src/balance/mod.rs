@@ -62,7 +62,7 @@ impl Tier {
             let peer = peer(index);
             peer.usable(now) && !peer.full() && !tried.has(peer.id)
         });
-        let candidates = open.map(|&index| Candidate { index: index as usize, weight: peer(index).configured() });
+        let candidates = open.map(|&index| Candidate { index: index as usize, weight: peer(index).full_weight() });
         self.in_turn(&mut candidates.collect(), now)
     }
 
@@ -165,7 +165,7 @@ impl Tier {
         self.circle.from(query.key).take(hash::TRIES as usize).find_map(|server| {
             let open = server.iter().filter(|&&index| self.open(index as usize, query.now, tried).is_some());
             let candidate = |&index: &u32| {
-                let weight = self.peers[index as usize].configured();
+                let weight = self.peers[index as usize].full_weight();
                 Candidate { index: index as usize, weight }
             };
             self.in_turn(&mut open.map(candidate).collect(), query.now)

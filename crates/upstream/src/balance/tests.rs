@@ -465,6 +465,19 @@ fn who_is_bound_stays() {
 }
 
 #[test]
+fn servers_of_one_route_take_turns_whatever_turns_others_had() {
+    let route = |weight| PeerSettings { weight, route: Some("r".into()), ..PeerSettings::default() };
+    let group = group(Method::RoundRobin, [1, 1].into_iter().enumerate().map(|(n, w)| spec(n, route(w))).collect());
+    let bound = || {
+        let query = Query { sticky: Some(Bound::Route(b"r")), ..Query::default() };
+        index(&group.pick(&query, &mut Tried::new()).unwrap())
+    };
+    assert_eq!(chosen(&group, 0), Some(0));
+    assert_eq!([bound(), bound(), bound(), bound()], [1, 0, 1, 0]);
+    assert_eq!(chosen(&group, 0), Some(1));
+}
+
+#[test]
 fn what_is_known_goes_on_when_servers_are_replaced() {
     let state: Arc<GroupState> = Arc::default();
     let settings = GroupSettings::default();

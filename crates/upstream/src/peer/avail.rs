@@ -44,6 +44,11 @@ impl Peer {
         self.settings.weight.clamp(1, MAX_WEIGHT)
     }
 
+    /// The weight of a server that has lost none of it, in units of 1/[`SCALE`].
+    pub(crate) fn full_weight(&self) -> u32 {
+        self.configured() * SCALE
+    }
+
     /// Whether the server has reached its limit of connections.
     pub(crate) fn full(&self) -> bool {
         self.settings.max_conns > 0 && self.connections.load(Relaxed) >= self.settings.max_conns
@@ -76,7 +81,7 @@ impl Peer {
         }
         let configured = self.configured();
         if self.single {
-            return Some(configured * SCALE);
+            return Some(self.full_weight());
         }
         let lost = if self.fails_count() { self.lost.load(Relaxed).min(configured) } else { 0 };
         if lost > 0 {

@@ -13,9 +13,10 @@ pub const MAX_LISTS: usize = 256;
 /// How many connections are kept and how long: the `keepalive*` directives of nginx's `upstream`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// `keepalive N`: how many idle connections of one group a loop keeps; beyond that, the one unused for longest is
-    /// closed. In nginx the number is for one worker process. Here, where all loops share, up to N times the number of
-    /// loops are idle in all.
+    /// `keepalive N`: how many connections of one group a loop keeps in the pools; beyond that, the one unused for longest
+    /// is closed. A connection that carries one exchange at a time is there while it is idle, one that carries several
+    /// also while it is used. In nginx the number is for one worker process. Here, where all loops share, up to N times
+    /// the number of loops are kept in all.
     pub connections: usize,
     /// The parameter `local`: only the location that made a connection uses it again.
     pub local: bool,
@@ -23,7 +24,7 @@ pub struct KeepAlive {
     pub requests: u64,
     /// `keepalive_time`: the age after which a connection is not kept any more.
     pub time: Duration,
-    /// `keepalive_timeout`: how long a connection may be idle.
+    /// `keepalive_timeout`: how long a connection may be unused.
     pub timeout: Duration,
 }
 
@@ -56,7 +57,7 @@ impl Scope {
     }
 }
 
-/// How many connections of one group are idle, for each loop: the number that `keepalive N` limits. All peers of a
+/// How many connections of one group are in the pools, for each loop: the number that `keepalive N` limits. All peers of a
 /// group share it, also over reloads.
 #[derive(Debug, Default)]
 pub struct Count(OnceLock<Box<[AtomicUsize]>>);
@@ -67,7 +68,7 @@ impl Count {
         counts.get(within(list, counts.len()))
     }
 
-    /// The number of idle connections of the group on all loops.
+    /// The number of the group's connections in the pools of all loops.
     pub fn total(&self) -> usize {
         self.0.get().map_or(0, |counts| counts.iter().map(|count| count.load(Relaxed)).sum())
     }

@@ -27,9 +27,9 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Whether it is dead or too old.
-    fn is_over(&self, now: u64) -> bool {
-        now >= self.expires || !self.connection.transport.is_quiet(false)
+    /// Whether it is too old, or dead: as far as the loop knows, or with `surely` as the kernel says.
+    pub(super) fn is_over(&self, now: u64, surely: bool) -> bool {
+        now >= self.expires || !self.connection.transport.is_quiet(surely)
     }
 }
 
@@ -129,10 +129,17 @@ pub(super) struct Lists {
     lists: OnceLock<Box<[LoopList]>>,
     /// The count of the group that connections were first kept for; a peer seldom has a second one.
     pub(super) count: OnceLock<Arc<Count>>,
-    /// The lists that these lists are a branch of.
-    trunk: Option<Arc<Lists>>,
+    /// Set if this is a branch: one list, of one loop.
+    branch: Option<Branch>,
     /// How many connections are in the lists of branches.
     in_branches: AtomicUsize,
+}
+
+/// What a branch belongs to.
+struct Branch {
+    trunk: Arc<Lists>,
+    /// The number of the loop that uses the branch.
+    loop_index: usize,
 }
 
 /// The list of one loop, or of several.
@@ -144,14 +151,15 @@ struct LoopList {
 }
 
 impl Lists {
-    /// Makes separate lists for connections to the same peer.
-    pub(super) fn branch(trunk: &Arc<Lists>) -> Lists {
+    /// Makes a separate list for connections to the same peer that only this loop uses.
+    pub(super) fn branch(trunk: &Arc<Lists>, loop_index: usize) -> Lists {
         let (lists, count, in_branches) = Default::default();
-        Lists { lists, count, trunk: Some(trunk.clone()), in_branches }
+        Lists { lists, count, branch: Some(Branch { trunk: trunk.clone(), loop_index }), in_branches }
     }
 
     fn all(&self) -> &[LoopList] {
-        self.lists.get_or_init(|| (0..lists()).map(|_| Default::default()).collect())
+        let number = || if self.branch.is_some() { 1 } else { lists() };
+        self.lists.get_or_init(|| (0..number()).map(|_| Default::default()).collect())
     }
 
     /// How many lists there are; `None`: no list was used yet.
@@ -171,7 +179,12 @@ impl Lists {
     }
 
     fn in_branches(&self) -> Option<&AtomicUsize> {
-        self.trunk.as_ref().map(|trunk| &trunk.in_branches)
+        self.branch.as_ref().map(|branch| &branch.trunk.in_branches)
+    }
+
+    /// The part of a group's count that the connections of a list belong to: that of the list's loop.
+    pub(super) fn counted<'c>(&self, index: usize, count: &'c Count) -> Option<&'c AtomicUsize> {
+        count.of(self.branch.as_ref().map_or(index, |branch| branch.loop_index))
     }
 
     /// Locks the list, unless another loop has it.
@@ -195,8 +208,8 @@ impl Lists {
     /// Counts a connection that left a list, with the count that it belongs to. It has to be called for each one.
     pub(super) fn left(&self, index: usize, count: Option<&Arc<Count>>) {
         let count = count.or_else(|| self.count.get());
-        if let Some(count) = count.and_then(|count| count.of(index)) {
-            count.fetch_sub(1, Relaxed);
+        if let Some(counted) = count.and_then(|count| self.counted(index, count)) {
+            counted.fetch_sub(1, Relaxed);
         }
     }
 
@@ -204,7 +217,7 @@ impl Lists {
     pub(super) fn sweep(&self, index: usize, now: u64) -> (Vec<Held>, bool) {
         let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };
         let mut over = Vec::new();
-        for Entry { held, count } in take_out(&mut list.idle, |idle| idle.is_over(now)) {
+        for Entry { held, count } in take_out(&mut list.idle, |idle| idle.is_over(now, false)) {
             self.left(index, count.as_ref());
             over.push(Held::Idle(held));
         }

@@ -11,7 +11,7 @@
 //! A connection on which anything has come (unexpected bytes, or the end) is never handed out. Its registration knows
 //! this without a system call as of the loop's last poll; for a request that must not be sent twice the kernel is
 //! asked. A connection that dies or expires in the pool is closed within a second by a task of its loop, which runs
-//! only while there are idle connections.
+//! only while there are connections in its lists.
 
 pub mod keepalive;
 mod lists;
@@ -78,9 +78,10 @@ impl Pool {
             match found {
                 Found::Slot(slot) => return Some(slot.into()),
                 Found::Over(entry) => self.0.left(index, entry.count.as_ref()),
-                Found::Idle(Entry { held: Idle { mut connection, expires, .. }, count }) => {
+                Found::Idle(Entry { held, count }) => {
                     self.0.left(index, count.as_ref());
-                    if now < expires && connection.transport.is_quiet(surely) {
+                    if !held.is_over(now, surely) {
+                        let mut connection = held.connection;
                         if !connection.transport.is_here() {
                             connection.transport = connection.transport.moved();
                         }
@@ -94,7 +95,7 @@ impl Pool {
     }
 
     /// Releases a slot whose exchange has ended cleanly, so that another request may have it. `false` if the connection
-    /// was closed instead: there are too many idle ones, it has served enough, or something has come on it. A slot
+    /// was closed instead: there are too many others, it has served enough, or something has come on it. A slot
     /// whose exchange has ended otherwise is dropped instead.
     pub fn release(&self, slot: Slot, settings: &KeepAlive, count: &Arc<Count>) -> bool {
         let Slot::Exclusive(connection) = slot else { return true };
@@ -128,21 +129,22 @@ impl Pool {
         slot
     }
 
-    /// Makes a pool of connections to the same peer that belong to one client, and to its loop: no other client uses
-    /// it, so that a connection put there is always found. Its connections are counted together with those of this
-    /// pool, and are closed with it.
+    /// Makes a pool of connections to the same peer that belong to one client, and to the client's loop, on which this
+    /// has to be called: no other client uses it, so that a connection put there is always found. Its connections are
+    /// counted together with those of this pool, and are closed with it.
     #[must_use]
     pub fn branch(&self) -> Pool {
-        Pool(Arc::new(Lists::branch(&self.0)))
+        Pool(Arc::new(Lists::branch(&self.0, loops::index().unwrap_or(0))))
     }
 
     /// Puts a connection into this loop's list. `false`: there is no room for it.
     fn park(&self, held: Held, settings: &KeepAlive, count: &Arc<Count>) -> bool {
-        let index = self.0.of(loops::index().unwrap_or(0));
+        let me = loops::index().unwrap_or(0);
+        let index = self.0.of(me);
         let own = self.0.count.get_or_init(|| count.clone());
         let other = (!Arc::ptr_eq(own, count)).then(|| count.clone());
-        let Some(counted) = count.of(index) else { return false };
-        if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(index, count) {
+        let Some(counted) = self.0.counted(index, count) else { return false };
+        if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(me, count) {
             counted.fetch_sub(1, Relaxed);
             return false;
         }

@@ -98,8 +98,8 @@ pub trait Multiplexed: Any + Send + Sync {
 pub(super) struct Carrier {
     connection: Box<dyn Multiplexed>,
     scope: Scope,
-    /// The number of the loop that uses the connection.
-    home: Option<usize>,
+    /// The number of the loop that uses the connection; `None`: it was shared on a thread that is no loop.
+    loop_index: Option<usize>,
     /// The time of its end, how long it may be unused, and how many requests it may serve: from [`KeepAlive`].
     end: u64,
     timeout: u64,
@@ -119,7 +119,7 @@ impl Carrier {
         let carrier = Arc::new(Carrier {
             connection: Box::new(connection),
             scope,
-            home: loops::index(),
+            loop_index: loops::index(),
             end: now.saturating_add(nanos(settings.time)),
             timeout: nanos(settings.timeout),
             most_requests: settings.requests,
@@ -133,7 +133,7 @@ impl Carrier {
 
     /// Whether a request of this scope on this loop would find a slot here, or find that the connection is over.
     pub(super) fn offers(&self, scope: Scope) -> bool {
-        self.scope == scope && self.home == loops::index() && {
+        self.scope == scope && self.loop_index == loops::index() && {
             let streams = self.connection.streams();
             streams == 0 || self.used.load(Relaxed) < streams
         }

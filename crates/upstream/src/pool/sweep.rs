@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use freerun_runtime::loops;
+use smallvec::SmallVec;
 
 use super::keepalive::Count;
 use super::lists::Lists;
@@ -20,7 +21,7 @@ const SWEPT_AT_ONCE: usize = 64;
 /// task yields, and a request stops looking for a live connection among the dead.
 pub(super) const CLOSED_AT_ONCE: usize = 32;
 
-/// The peers with idle connections on this loop, by the address of their group's count.
+/// The peers with connections in this loop's lists, by the address of their group's count.
 pub(super) type Swept = HashMap<usize, Vec<Weak<Lists>>>;
 
 thread_local! {
@@ -31,23 +32,26 @@ fn key(count: &Arc<Count>) -> usize {
     Arc::as_ptr(count).addr()
 }
 
-/// Makes room in a loop's share of a group by closing the connection that was unused for longest.
-pub(super) fn close_oldest(index: usize, count: &Arc<Count>) -> bool {
-    SWEPT.with_borrow(|swept| {
-        let mut oldest: Option<(u64, Arc<Lists>)> = None;
-        for lists in swept.get(&key(count)).into_iter().flatten().filter_map(Weak::upgrade) {
-            let since = lists.try_lock(index).and_then(|list| list.unused_since());
-            if let Some(since) = since
-                && oldest.as_ref().is_none_or(|(before, _)| since < *before)
-            {
-                oldest = Some((since, lists));
-            }
+/// Makes room in the share of a group that the loop with the number `me` has, by closing the connection that was unused
+/// for longest.
+pub(super) fn close_oldest(me: usize, count: &Arc<Count>) -> bool {
+    // Closing a connection runs code of its protocol, which may use the pools: nothing is borrowed meanwhile.
+    let known: SmallVec<[Arc<Lists>; 8]> =
+        SWEPT.with_borrow(|swept| swept.get(&key(count)).into_iter().flatten().filter_map(Weak::upgrade).collect());
+    let mut oldest: Option<(u64, &Lists)> = None;
+    for lists in &known {
+        let since = lists.try_lock(lists.of(me)).and_then(|list| list.unused_since());
+        if let Some(since) = since
+            && oldest.is_none_or(|(before, _)| since < before)
+        {
+            oldest = Some((since, lists));
         }
-        let Some((_, lists)) = oldest else { return false };
-        let Some(entry) = lists.try_lock(index).and_then(|mut list| list.take_oldest()) else { return false };
-        lists.left(index, entry.count.as_ref());
-        true
-    })
+    }
+    let Some((_, lists)) = oldest else { return false };
+    let index = lists.of(me);
+    let Some(entry) = lists.try_lock(index).and_then(|mut list| list.take_oldest()) else { return false };
+    lists.left(index, entry.count.as_ref());
+    true
 }
 
 /// Registers a peer with this loop's sweep task, and starts the task if it does not run.
@@ -58,15 +62,15 @@ pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
         first
     });
     if first && loops::index().is_some() {
-        loops::spawn(0, "closing idle upstream connections", sweep());
+        loops::spawn(0, "closing unused upstream connections", sweep());
     }
 }
 
-/// Sweeps the idle connections on this loop until there are none.
+/// Sweeps this loop's lists until there is no connection in them.
 async fn sweep() {
     loop {
         freerun_runtime::timer::sleep(SWEEP).await;
-        let index = loops::index().unwrap_or(0);
+        let me = loops::index().unwrap_or(0);
         let keys: Vec<usize> = SWEPT.with_borrow(|swept| swept.keys().copied().collect());
         let (mut looked_at, mut closed) = (0, 0);
         for key in keys {
@@ -76,7 +80,7 @@ async fn sweep() {
             let (mut kept, mut over) = (Vec::new(), Vec::new());
             for lists in known {
                 let Some(upgraded) = lists.upgrade() else { continue };
-                let (mut found, again) = upgraded.sweep(upgraded.of(index), loops::nanos());
+                let (mut found, again) = upgraded.sweep(upgraded.of(me), loops::nanos());
                 over.append(&mut found);
                 if again {
                     kept.push(lists);

@@ -13,12 +13,25 @@ use crate::random::Random;
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Group {
-    /// Chooses a server as [`Group::pick`] does; where the group has a queue, waits in it for a server that has room.
-    /// The `query` is made anew with the time of `clock` for each choice.
+    /// Chooses a server as [`Group::pick`] does, if that needs no waiting: `None` if the request has to go into the
+    /// group's queue ([`Group::pick_later`]), because others wait there, or because servers lack nothing but room.
+    pub fn pick_now(&self, query: &Query<'_>, tried: &mut Tried) -> Option<Result<Lease, NoPeer>> {
+        if self.settings.queue.is_none() {
+            return Some(self.pick(query, tried));
+        }
+        // A request that comes while others wait goes behind them.
+        if self.waiting() > 0 {
+            return None;
+        }
+        Some(self.pick(query, tried)).filter(|answer| !matches!(answer, Err(NoPeer::Wait)))
+    }
+
+    /// Waits in the group's queue for a server that has room, after [`Group::pick_now`] has said that this is necessary.
+    /// The `query` is made anew with the time of `clock` and a number of `random` for each choice.
     ///
     /// # Errors
     /// There is no server: none could be asked, the queue was full, or the time in it was over.
-    pub async fn pick_or_wait(
+    pub async fn pick_later(
         &self,
         query: &Query<'_>,
         random: &mut Random,
@@ -29,15 +42,8 @@ impl Group {
             let query = Query { now, random: random.number(), ..*query };
             self.pick(&query, tried)
         };
-        let queue = &self.state().queue;
         let Some(settings) = self.settings.queue else { return ask(query.now, tried) };
-        // A request that comes while others wait goes behind them.
-        if queue.waiting() == 0 {
-            match ask(query.now, tried) {
-                Err(NoPeer::Wait) => {}
-                answer => return answer,
-            }
-        }
+        let queue = &self.state().queue;
         let particular = query.sticky.is_some() || tried.count() > 0;
         let group = std::ptr::from_ref(self).addr();
         let Some(mut place) = queue.enter(settings.length, group, particular) else {

@@ -75,7 +75,7 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
         let object = run(bench.object(key(1))).unwrap();
         let ObjectBody::File { file, offset, len } = &object.body else { panic!("in memory") };
         breaks(&bench);
-        let disk = bench.cache.store().disk().unwrap();
+        let disk = bench.cache.store().disk.get().unwrap();
         let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), bench.via());
         assert!(run(read).is_ok_and(|read| read.len() < LARGE) == (errors == 0));
         assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
@@ -83,11 +83,40 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
     }
 }
 
+/// A variant is stored under another key than the one that was asked for, and its errors name its own file. They go to
+/// the log of the present configuration.
+#[test]
+fn errors_name_the_file_and_go_where_the_newest_configuration_says() {
+    let bench = Bench::new();
+    bench.faults.write(Fault::Fail(ENOSPC), 0);
+    let store = |number: u32, variant: u32| {
+        let mut filling = bench.lead(key(number));
+        assert!(filling.head(head(number), Some(4), key(variant)));
+        filling.whole(body(number, 4));
+        bench.over();
+    };
+    let path = |number: u32| bench.cache.path_of(key(number)).display().to_string();
+    store(1, 11);
+    let old = std::mem::take(&mut *bench.told.lock().unwrap());
+    assert!(old.len() == 1 && old[0].contains(&path(11)), "{old:?}");
+    let new = Told::default();
+    bench.cache.start(bench.config.clone(), tell(&new)).unwrap();
+    let health = &bench.cache.store().disk.get().unwrap().health;
+    for _ in 0..crate::health::STRIKES {
+        health.failed(&FileError::System { call: "pread()", errno: EIO });
+    }
+    assert_eq!(
+        *new.lock().unwrap(),
+        [format!("its disk is not used any more: {}", std::io::Error::from_raw_os_error(EIO))]
+    );
+    assert!(bench.told.lock().unwrap().is_empty());
+}
+
 #[test]
 fn a_disk_comes_back_though_nobody_asks() {
     let bench = Bench::new();
     bench.faults.write(Fault::Fail(EIO), 0);
-    let health = &bench.cache.store().disk().unwrap().health;
+    let health = &bench.cache.store().disk.get().unwrap().health;
     for _ in 0..crate::health::STRIKES {
         health.failed(&FileError::System { call: "pread()", errno: EIO });
     }

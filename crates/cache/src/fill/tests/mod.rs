@@ -1,21 +1,22 @@
 //! Tests of fills with real files, several loops, and a disk that fails on demand.
 
 mod disk;
+mod end;
 mod loops;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_runtime::files::faults::{Fault, Faults};
-use freerun_runtime::files::{Aio, Via};
+use freerun_runtime::files::{Aio, FileSystem, Via};
 use freerun_runtime::pool::{PoolSpec, ThreadPool};
 use freerun_testkit::TempDir;
 
 use super::seats::MAX_SEATS;
 use super::*;
-use crate::cache::{Cache, CacheConfig, Entry, Found, Pace};
+use crate::cache::{Cache, CacheConfig, Entry, Found, Pace, Tell};
 use crate::key::{Key, Levels};
 use crate::object::{ObjectBody, Unreadable};
 use crate::purge::Purge;
@@ -28,10 +29,17 @@ const ENOSPC: i32 = 28;
 
 struct Bench {
     cache: Arc<Cache>,
+    config: CacheConfig,
+    files: Arc<FileSystem>,
+    pool: Arc<ThreadPool>,
     faults: Faults,
     aio: Aio,
     dir: TempDir,
+    /// What the cache has reported.
+    told: Told,
 }
+
+type Told = Arc<Mutex<Vec<String>>>;
 
 impl Bench {
     fn new() -> Bench {
@@ -60,11 +68,25 @@ impl Bench {
         let faults = Faults::default();
         let files = faults.files(pool.clone()).unwrap();
         let cache = Arc::new(Cache::new(config.clone()));
-        let quiet: crate::cache::Tell = Arc::new(|_, _| {});
-        cache.attach(files, pool.clone(), quiet.clone());
-        cache.start(config, quiet).unwrap();
-        freerun_testkit::eventually("there is space", || cache.reserve(1).is_some());
-        Bench { cache, faults, aio: Aio::Auto(pool), dir }
+        let bench = Bench {
+            cache,
+            config,
+            files,
+            pool: pool.clone(),
+            faults,
+            aio: Aio::Auto(pool),
+            dir,
+            told: Told::default(),
+        };
+        bench.start(&bench.cache);
+        freerun_testkit::eventually("there is space", || bench.cache.reserve(1).is_some());
+        bench
+    }
+
+    /// Starts a cache with this disk.
+    fn start(&self, cache: &Cache) {
+        cache.attach(self.files.clone(), self.pool.clone());
+        cache.start(self.config.clone(), tell(&self.told)).unwrap();
     }
 
     fn via(&self) -> Via<'_> {
@@ -119,12 +141,18 @@ impl Bench {
         match &self.object(key).await.unwrap().body {
             ObjectBody::Bytes(bytes) => bytes.to_vec(),
             ObjectBody::File { file, offset, len } => {
-                let disk = self.cache.store().disk().unwrap();
+                let disk = self.cache.store().disk.get().unwrap();
                 let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), self.via());
                 read.await.unwrap().to_vec()
             }
         }
     }
+}
+
+/// Collects the lines of a cache.
+fn tell(told: &Told) -> Tell {
+    let told = told.clone();
+    Arc::new(move |_, text| told.lock().unwrap().push(text.to_owned()))
 }
 
 fn text(number: u32) -> Bytes {
@@ -316,7 +344,7 @@ fn a_disk_that_fails_meanwhile_costs_nobody_the_answer() {
     for (what, breaks) in cases {
         let bench = Bench::new();
         breaks(&bench.faults);
-        bench.cache.store().disk().unwrap().health.set_limit(Duration::from_millis(200));
+        bench.cache.store().disk.get().unwrap().health.set_limit(Duration::from_millis(200));
         run(async {
             let mut filling = bench.lead(key(1));
             let mut follower = bench.join(key(1));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use crate::cache::{About, Cache, CacheConfig, Found, Pace};
+use crate::cache::{About, Cache, CacheConfig, Found, Pace, Tell};
 use crate::key::{Key, Levels};
 use crate::purge::Purge;
 use crate::record::Head;
@@ -77,8 +77,9 @@ impl Bench {
         let tell: Tell = Arc::new(move |_, text: &str| lines.lock().unwrap().push(text.to_owned()));
         let Lock::Own(lock) = Lock::take(cache.store()) else { panic!("the folder is in use") };
         let at = Moment { unix, clock: Duration::ZERO };
-        let Opened { journal, policy, walk } = open::open(cache.store(), &tell, at);
-        let manager = Manager::new(cache.store().clone(), Arc::downgrade(cache.fills()), tell, journal, policy, walk);
+        cache.store().reporter.set(tell);
+        let Opened { journal, policy, walk } = open::open(cache.store(), at);
+        let manager = Manager::new(cache.store().clone(), Arc::downgrade(cache.fills()), journal, policy, walk);
         Bench { cache, manager, lock, clock: Duration::ZERO, told }
     }
 

@@ -116,7 +116,9 @@ impl Value for Pool {
         let name = node.args[0].text.clone();
         let names = cx.extensions.get_or_default::<PoolNames>();
         // The built-in pool already has this name.
-        if names.0.contains(&name) || name == freerun_runtime::pool::CPU_NAME {
+        if names.0.contains(&name)
+            || [freerun_runtime::pool::CPU_NAME, freerun_runtime::pool::HANDSHAKES_NAME].contains(&name.as_str())
+        {
             return Err(Problem::new(format!("duplicate thread pool \"{name}\"")).at(node.args[0].place));
         }
         names.0.push(name.clone());

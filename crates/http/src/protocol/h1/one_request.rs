@@ -118,7 +118,8 @@ pub(super) async fn one_request(
                 let chosen = request.place.server.entry.settings.get::<ServerSettings>();
                 read::apply_names_rules(&mut request.head, &rules, chosen);
             }
-            match routed.and_then(|()| arrive::refuse_methods(&mut request)) {
+            let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
+            match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
                 Ok(()) => phases::respond(&mut request).await,
                 Err(status) => phases::respond_with_status(&mut request, status).await,
             }

@@ -5,12 +5,14 @@ use std::task::Poll;
 
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
+use freerun_serve::tls::handshake::Speaks;
 
 use crate::message::scratch::RequestScratch;
 use crate::protocol::h1::one_request::{After, one_request};
 use crate::protocol::h1::runner::Post;
 use crate::protocol::h1::{Driver, Keep, linger};
 use crate::protocol::proxy_header;
+use crate::protocol::tls;
 use crate::protocol::unanswered::{self, Awaited, End};
 use crate::request::Connection;
 use crate::settings::server::ServerSettings;
@@ -81,6 +83,17 @@ async fn requests(
             if buffer.is_empty() {
                 buffers::give_back(buffer);
                 return Some(Keep::most(timeout));
+            }
+        }
+    }
+    if connection.requests.get() == 0 && connection.transport.tls().is_some_and(|tls| !tls.is_established()) {
+        let (_, servers, _) = http.servers(connection)?;
+        if servers.tls {
+            let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
+            match tls::open(http, connection, &mut timer, timeout, &mut buffer).await? {
+                // Its first request is waited for as for that of any other connection, without a buffer.
+                Speaks::Tls => return Some(Keep::most(timeout)),
+                Speaks::Plain => {}
             }
         }
     }

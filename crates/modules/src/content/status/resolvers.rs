@@ -1,11 +1,11 @@
 //! The counters of resolvers that have a `status_zone`, in both forms.
 
 use freerun_serve::generation::Generation;
+use freerun_serve::resolver::ZonedResolvers;
 use freerun_upstream::resolve::Resolver as Asked;
 use serde::Serialize;
 
 use super::prometheus::Text;
-use freerun_proxy::upstream::Upstreams;
 
 /// The counters of the resolvers of a zone.
 #[derive(Debug, Default, Serialize)]
@@ -47,8 +47,8 @@ impl Resolver {
 
 /// Collects the counters of the resolvers of a generation.
 pub fn collect(generation: &Generation) -> Vec<Resolver> {
-    let upstreams = generation.parts.get::<Upstreams>().unwrap_or_default();
-    Resolver::of(upstreams.resolvers().iter().map(|resolver| &**resolver))
+    let zoned = generation.parts.get::<ZonedResolvers>().unwrap_or_default();
+    Resolver::of(zoned.0.iter().map(|resolver| &**resolver))
 }
 
 /// Writes the counters for Prometheus.

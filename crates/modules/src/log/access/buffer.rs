@@ -290,7 +290,7 @@ impl Gathered {
                 self.file.write_named(to.as_ref().clone(), lines);
             }
             (None, Some(level)) => {
-                self.file.write_packed(lines, level);
+                self.file.write_compressed(lines, level);
             }
             (None, None) => {
                 self.file.write(lines);

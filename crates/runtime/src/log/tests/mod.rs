@@ -207,13 +207,13 @@ fn errors_print_as_nginx_prints_them() {
 }
 
 #[test]
-fn packed_buffers_unpack_as_one_text() {
-    let dir = Scratch::new("packed");
+fn compressed_buffers_are_one_text() {
+    let dir = Scratch::new("compressed");
     let writer = Writer::start().unwrap();
     let file = writer.file("a", dir.open("a"));
     let long = "all the same ".repeat(10_000);
-    assert!(file.write_packed(format!("first\n{long}\n"), 1));
-    assert!(file.write_packed("second\n", 9));
+    assert!(file.write_compressed(format!("first\n{long}\n"), 1));
+    assert!(file.write_compressed("second\n", 9));
     assert!(writer.flush(LONG));
     assert_eq!(file.0.waiting.load(std::sync::atomic::Ordering::Acquire), 0);
     let bytes = fs::read(dir.0.join("a")).unwrap();

@@ -1,14 +1,26 @@
 //! rustls's client, which believes every certificate.
 
+use super::NOW;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::client::{ClientConfig, ClientConnection, ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion};
 use std::io::{Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// The time of the tests.
+#[derive(Debug)]
+struct Now;
+
+impl TimeProvider for Now {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(NOW))
+    }
+}
 
 pub(super) struct Client {
     pub(super) connection: ClientConnection,
@@ -26,6 +38,9 @@ pub(super) struct Ability {
     pub(super) schemes: Vec<SignatureScheme>,
     pub(super) alpn: Vec<Vec<u8>>,
     pub(super) fragment: Option<usize>,
+    /// What it shows to servers that ask for a certificate.
+    pub(super) certificate: Option<Arc<dyn ResolvesClientCert>>,
+    pub(super) stapled: Stapled,
 }
 
 impl Default for Ability {
@@ -42,6 +57,8 @@ impl Default for Ability {
             ],
             alpn: Vec::new(),
             fragment: None,
+            certificate: None,
+            stapled: Stapled::default(),
         }
     }
 }
@@ -52,14 +69,17 @@ impl Ability {
         if let Some(suites) = &self.suites {
             provider.cipher_suites.retain(|suite| suites.contains(&u16::from(suite.suite())));
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        let mut config = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(Now))
             .with_protocol_versions(&self.versions)
             .expect("versions")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Believer(self.schemes.clone())))
+            .with_custom_certificate_verifier(Arc::new(Believer(self.schemes.clone(), self.stapled.clone())))
             .with_no_client_auth();
         config.alpn_protocols = self.alpn.clone();
         config.max_fragment_size = self.fragment;
+        if let Some(certificate) = &self.certificate {
+            config.client_auth_cert_resolver = certificate.clone();
+        }
         config.resumption = Resumption::in_memory_sessions(8);
         Arc::new(config)
     }
@@ -117,7 +137,10 @@ impl Client {
 
 /// Believes every certificate and signature.
 #[derive(Debug)]
-struct Believer(Vec<SignatureScheme>);
+struct Believer(Vec<SignatureScheme>, Stapled);
+
+/// The response that a server has stapled to its certificate.
+pub(super) type Stapled = Arc<Mutex<Vec<u8>>>;
 
 impl ServerCertVerifier for Believer {
     fn verify_server_cert(
@@ -125,9 +148,10 @@ impl ServerCertVerifier for Believer {
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        _: &[u8],
+        stapled: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        *self.1.lock().expect("a lock") = stapled.to_vec();
         Ok(ServerCertVerified::assertion())
     }
 

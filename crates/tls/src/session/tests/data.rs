@@ -2,7 +2,8 @@
 
 use super::super::{Event, MIN_OUTPUT, ServerSettings};
 use super::client::Ability;
-use super::{NOW, Server, config, exchange, handshake, settings};
+use super::{End, NOW, config, exchange, handshake, settings};
+use bytes::BytesMut;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
@@ -69,14 +70,16 @@ fn records_are_no_larger_than_the_settings_say() {
 #[test]
 fn plaintext_directly_behind_the_handshake_is_there_after_it() {
     let mut client = ability(&TLS13, 0x1301).client();
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.receive(&client.take_output());
     client.receive(&std::mem::take(&mut server.output));
     server.received = client.send(b"request");
     // The end of the handshake is told first, and an answer may be encrypted before the request is read.
-    let progress = server.session.step(NOW, &mut server.received, &mut server.output, &mut [0; 100]);
+    let progress = server.session.step(NOW, &mut server.received, &mut server.output, &mut Vec::new(), 100);
     server.received.drain(..progress.consumed);
     assert_eq!(progress.event, Event::Established);
+    // All received bytes may be consumed by then, so the session itself has to say that there is something to read.
+    assert!(server.session.has_plaintext() || !server.received.is_empty());
     server.send(b"early answer", 1000);
     server.receive(&[]);
     assert_eq!(server.plaintext, b"request");
@@ -121,7 +124,7 @@ fn both_sides_close() {
 
 #[test]
 fn before_the_end_of_the_handshake_there_is_nothing_to_close() {
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.session.close(&mut server.output);
     assert!(server.output.is_empty());
     exchange(&mut Ability::default().client(), &mut server, usize::MAX);
@@ -136,7 +139,7 @@ fn a_session_that_waits_has_no_buffers() {
     let text = numbers(30_000);
     server.receive(&client.send(&text));
     assert_eq!(server.plaintext, text);
-    assert_eq!(server.session.rest.capacity(), 0);
+    assert_eq!(server.session.kept_bytes(), 0);
     assert!(!server.session.has_plaintext());
     assert!(server.received.is_empty());
 }
@@ -147,8 +150,13 @@ fn plaintext_waits_for_room() {
     let mut server = handshake(&mut client, &config());
     let mut received = client.send(b"words");
     let mut output = Vec::new();
-    for _ in 0..2 {
-        let progress = server.session.step(NOW, &mut received, &mut output, &mut []);
+    let mut full: &mut [u8] = &mut [];
+    for most in [0, 100] {
+        // There is no room because of either limit.
+        let progress = match most {
+            0 => server.session.step(NOW, &mut received, &mut output, &mut Vec::new(), most),
+            _ => server.session.step(NOW, &mut received, &mut output, &mut full, most),
+        };
         received.drain(..progress.consumed);
         assert_eq!(progress.event, Event::Plaintext(0));
     }
@@ -170,4 +178,56 @@ fn new_keys_of_the_client_are_followed() {
         client.receive(&std::mem::take(&mut server.output));
     }
     assert_eq!((&server.plaintext[..], &client.plaintext[..]), (&b"xxx"[..], &b"yyy"[..]));
+}
+
+#[test]
+fn a_buffer_of_any_kind_gets_plaintext_behind_what_it_has() {
+    let mut client = Ability::default().client();
+    let mut server = handshake(&mut client, &config());
+    let mut received = client.send(b"some words");
+    let mut buffer = BytesMut::from(&b"before: "[..]);
+    let mut given = Vec::new();
+    for most in [4, 100] {
+        let progress = server.session.step(NOW, &mut received, &mut server.output, &mut buffer, most);
+        received.drain(..progress.consumed);
+        given.push(progress.event);
+    }
+    assert_eq!(given, [Event::Plaintext(4), Event::Plaintext(6)]);
+    assert_eq!(&buffer[..], b"before: some words");
+}
+
+#[test]
+fn the_end_of_the_handshake_and_of_the_session_may_come_together() {
+    for version in [&TLS12, &TLS13] {
+        let mut client = Ability { versions: vec![version], ..Ability::default() }.client();
+        let mut server = End::server(&config());
+        server.receive(&client.take_output());
+        client.receive(&std::mem::take(&mut server.output));
+        let mut last = client.take_output();
+        client.connection.send_close_notify();
+        last.extend(client.take_output());
+        server.receive(&last);
+        assert_eq!(server.events, [Event::Established, Event::PeerClosed], "{version:?}");
+        assert!(server.session.agreed().is_some());
+        server.receive(b"behind the end");
+        assert!(server.received.is_empty());
+        // What is said to the peer after its end still arrives.
+        server.send(b"answer", 1000);
+        server.session.close(&mut server.output);
+        client.receive(&server.output);
+        assert!(client.closed && client.plaintext == b"answer", "{version:?}");
+    }
+}
+
+#[test]
+fn bytes_that_were_left_with_the_caller_may_go_at_the_close() {
+    let mut client = Ability::default().client();
+    let mut server = handshake(&mut client, &config());
+    let record = client.send(b"words");
+    server.receive(&record[..10]);
+    assert_eq!(server.received.len(), 10);
+    server.session.close(&mut server.output);
+    server.received.clear();
+    server.receive(b"x");
+    assert_eq!(server.events, [Event::Established]);
 }

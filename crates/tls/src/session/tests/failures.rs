@@ -2,25 +2,25 @@
 
 use super::super::{Event, FailureKind};
 use super::client::Ability;
-use super::{NOW, Server, config, exchange, handshake};
+use super::{End, NOW, config, exchange, handshake};
 use rustls::version::{TLS12, TLS13};
 
 #[test]
 fn other_protocols_are_recognised() {
     for bytes in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\x80\x2e\x01\x03\x01", &[0xff; 100]] {
-        let mut server = Server::new(&config());
+        let mut server = End::server(&config());
         server.receive(bytes);
         assert_eq!(server.failure().kind, FailureKind::NotTls, "{bytes:?}");
         assert!(server.received.is_empty());
     }
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.receive(b"GET / HTTP/1.1\r\n\r\n");
     assert_eq!(server.failure().openssl(), "SSL: error:0A00010B:SSL routines::wrong version number");
 }
 
 #[test]
 fn a_failed_session_stays_failed() {
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.receive(b"garbage");
     let (failure, output) = (server.failure().clone(), server.output.clone());
     server.receive(&Ability::default().client().take_output());
@@ -35,7 +35,7 @@ fn a_failed_session_stays_failed() {
 #[test]
 fn a_version_that_is_not_served_is_refused_by_its_alert() {
     let only13 = super::ServerSettings { versions: vec![super::super::Version::Tls13], ..super::settings() };
-    let mut server = Server::new(&only13.build().expect("settings"));
+    let mut server = End::server(&only13.build().expect("settings"));
     let mut client = Ability { versions: vec![&TLS12], ..Ability::default() }.client();
     exchange(&mut client, &mut server, usize::MAX);
     assert_eq!((server.failure().kind, server.failure().alert), (FailureKind::NoSharedVersion, Some(70)));
@@ -47,7 +47,7 @@ fn no_suite_in_common_is_a_handshake_failure() {
     for (version, suite) in [(&TLS12, 0xc02f), (&TLS12, 0xc030)] {
         // Suites for RSA certificates, of which the server has none.
         let ability = Ability { versions: vec![version], suites: Some(vec![suite]), ..Ability::default() };
-        let mut server = Server::new(&config());
+        let mut server = End::server(&config());
         exchange(&mut ability.client(), &mut server, usize::MAX);
         assert_eq!(server.failure().alert, Some(40));
     }
@@ -74,7 +74,7 @@ fn a_changed_record_is_noticed() {
 
 #[test]
 fn an_alert_of_the_peer_has_openssls_words() {
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.receive(&Ability::default().client().take_output());
     server.receive(&[21, 3, 3, 0, 2, 2, 46]);
     assert_eq!(server.failure().kind, FailureKind::PeerAlert(46));
@@ -86,7 +86,7 @@ fn an_alert_of_the_peer_has_openssls_words() {
 fn the_end_of_the_connection_may_come_at_any_place() {
     let hello = Ability::default().client().take_output();
     for end in 0..hello.len() {
-        let mut server = Server::new(&config());
+        let mut server = End::server(&config());
         server.receive(&hello[..end]);
         assert!(server.events.is_empty() && server.session.agreed().is_none());
     }
@@ -94,7 +94,7 @@ fn the_end_of_the_connection_may_come_at_any_place() {
 
 #[test]
 fn a_close_in_the_middle_of_the_handshake_ends_it() {
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     server.receive(&Ability::default().client().take_output());
     server.receive(&[21, 3, 3, 0, 2, 1, 0]);
     assert_eq!(server.events, [Event::PeerClosed]);
@@ -118,7 +118,7 @@ fn any_single_changed_byte_of_a_handshake_is_an_error_or_harmless() {
         let ability = Ability { versions: vec![version], ..Ability::default() };
         let length = ability.client().take_output().len();
         for at in 0..length {
-            let (mut client, mut server) = (ability.client(), Server::new(&config()));
+            let (mut client, mut server) = (ability.client(), End::server(&config()));
             let mut hello = client.take_output();
             let Some(byte) = hello.get_mut(at) else { continue };
             *byte ^= 0x41;
@@ -138,9 +138,9 @@ fn bytes_that_are_lost_end_the_session_without_a_panic() {
     if cfg!(debug_assertions) {
         return;
     }
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     let hello = Ability::default().client().take_output();
     server.receive(&hello[..100]);
-    let progress = server.session.step(NOW, &mut [], &mut Vec::new(), &mut []);
+    let progress = server.session.step(NOW, &mut [], &mut Vec::new(), &mut Vec::new(), 100);
     assert!(matches!(progress.event, Event::Failed(failure) if failure.kind == FailureKind::Internal));
 }

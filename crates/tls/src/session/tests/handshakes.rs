@@ -1,8 +1,8 @@
 //! What peers agree on.
 
 use super::super::{Agreed, FailureKind, MAX_INPUT, SettingsError, Version, group_name, has_suite};
-use super::client::{Ability, Client};
-use super::{Server, ServerSettings, config, ec, exchange, handshake, rsa, settings};
+use super::client::Ability;
+use super::{End, ServerSettings, config, ec, exchange, handshake, rsa, settings};
 use crate::load::CertifiedKey;
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
@@ -22,6 +22,8 @@ fn both_sides_know_what_was_agreed_on() {
         server_name: Some("www.example.org"),
         alpn: None,
         resumed: false,
+        session_id: None,
+        early_data: false,
     };
     assert_eq!(server.session.agreed(), Some(agreed));
     let server = handshake(&mut only(&TLS12).client(), &config());
@@ -33,7 +35,7 @@ fn both_sides_know_what_was_agreed_on() {
 fn a_handshake_may_come_in_pieces_of_any_size() {
     for version in [&TLS12, &TLS13] {
         for piece in [1, 2, 3, 5, 7, 64, 255] {
-            let (mut client, mut server) = (only(version).client(), Server::new(&config()));
+            let (mut client, mut server) = (only(version).client(), End::server(&config()));
             exchange(&mut client, &mut server, piece);
             assert!(server.established(), "{version:?} in pieces of {piece}");
             assert!(server.received.is_empty());
@@ -46,7 +48,7 @@ fn every_split_of_the_first_message_is_the_same() {
     for version in [&TLS12, &TLS13] {
         let length = only(version).client().take_output().len();
         for split in 0..=length {
-            let (mut client, mut server) = (only(version).client(), Server::new(&config()));
+            let (mut client, mut server) = (only(version).client(), End::server(&config()));
             let hello = client.take_output();
             let split = split.min(hello.len());
             server.receive(&hello[..split]);
@@ -62,7 +64,7 @@ fn every_split_of_the_first_message_is_the_same() {
 fn a_handshake_may_come_in_many_records() {
     for version in [&TLS12, &TLS13] {
         let ability = Ability { fragment: Some(32), ..only(version) };
-        let (mut client, mut server) = (ability.client(), Server::new(&config()));
+        let (mut client, mut server) = (ability.client(), End::server(&config()));
         exchange(&mut client, &mut server, 11);
         assert!(server.established());
     }
@@ -90,7 +92,7 @@ fn the_client_decides_by_what_it_can_verify_which_certificate_it_gets() {
     let alone = ServerSettings { keys: vec![ec()], ..settings() }.build().expect("settings");
     for version in [&TLS12, &TLS13] {
         let mut client = Ability { schemes: rsa_schemes.clone(), ..only(version) }.client();
-        let mut server = Server::new(&alone);
+        let mut server = End::server(&alone);
         exchange(&mut client, &mut server, usize::MAX);
         assert_eq!(server.failure().alert, Some(40));
     }
@@ -153,31 +155,15 @@ fn protocols_above_tls_are_agreed_on_or_the_client_is_refused() {
     assert_eq!(server.session.agreed().and_then(|agreed| agreed.alpn), Some(&b"http/1.1"[..]));
     let server = handshake(&mut client(&[]), &config);
     assert_eq!(server.session.agreed().and_then(|agreed| agreed.alpn), None);
-    let mut server = Server::new(&config);
+    let mut server = End::server(&config);
     exchange(&mut client(&["h2"]), &mut server, usize::MAX);
     assert_eq!((server.failure().kind, server.failure().alert), (FailureKind::NoApplicationProtocol, Some(120)));
 }
 
 #[test]
-fn sessions_are_resumed_if_they_are_kept() {
-    for version in [&TLS12, &TLS13] {
-        for (sessions, resumed) in [(0, false), (100, true)] {
-            let config = ServerSettings { sessions, ..settings() }.build().expect("settings");
-            let client = only(version).config();
-            let first = handshake(&mut Client::new(client.clone()), &config);
-            assert_eq!(first.session.agreed().map(|agreed| agreed.resumed), Some(false));
-            let second = handshake(&mut Client::new(client), &config);
-            let agreed = second.session.agreed().expect("a session");
-            assert_eq!(agreed.resumed, resumed, "{version:?}");
-            assert_eq!(agreed.server_name, Some("www.example.org"));
-        }
-    }
-}
-
-#[test]
 fn a_message_that_never_ends_is_not_collected_for_ever() {
     // A ClientHello of almost 64 KiB in records of one byte each.
-    let mut server = Server::new(&config());
+    let mut server = End::server(&config());
     let mut record = |byte: u8| server.receive(&[22, 3, 1, 0, 1, byte]);
     for byte in [1, 0, 0xff, 0] {
         record(byte);

@@ -1,12 +1,22 @@
 //! Handshakes and data against rustls's client, without sockets.
 
 mod client;
+mod client_certificates;
+mod clients;
 mod data;
+mod early_data;
+mod extras;
 mod failures;
 mod handshakes;
+mod library_server;
 mod openssl_client;
+mod resumed;
+mod tickets;
 
-use super::{Event, Failure, MIN_OUTPUT, ServerConfig, ServerSettings, Session};
+use super::{
+    ClientConfig, Event, Failure, MIN_OUTPUT, PeerSessions, ServerConfig, ServerSettings, Session, SessionCache,
+    SessionStore, Sessions,
+};
 use crate::fixtures::{EC_CRT, EC_KEY, RSA_CRT, RSA_KEY};
 use crate::load::{CertifiedKey, Chain, Key};
 use client::Client;
@@ -37,23 +47,43 @@ fn config() -> ServerConfig {
     settings().build().expect("settings")
 }
 
-/// A server's session with the buffers of its caller.
-struct Server {
+/// How sessions are resumed from a store, for five minutes.
+fn kept() -> Sessions {
+    Sessions { cache: SessionCache::Kept(SessionStore::new(1 << 20)), tickets: None, timeout: Duration::from_secs(300) }
+}
+
+/// The same configuration with sessions that are resumed.
+fn keeping(config: &ServerConfig) -> ServerConfig {
+    config.with_sessions(&kept(), b"context")
+}
+
+/// A session with the buffers of its caller.
+struct End {
     session: Session,
+    now: Duration,
     /// What was received and not consumed.
     received: Vec<u8>,
     /// What is to be sent.
     output: Vec<u8>,
     plaintext: Vec<u8>,
     events: Vec<Event>,
-    /// The size of the caller's buffer for plaintext.
+    /// How much plaintext a step may give.
     room: usize,
 }
 
-impl Server {
-    fn new(config: &ServerConfig) -> Self {
+impl End {
+    fn server(config: &ServerConfig) -> Self {
+        Self::of(Session::new(config).expect("a session"))
+    }
+
+    fn client(config: &ClientConfig, peer: Option<&PeerSessions>) -> Self {
+        Self::of(Session::client(config, NOW, Some("www.example.org"), peer.cloned()).expect("a session"))
+    }
+
+    fn of(session: Session) -> Self {
         Self {
-            session: Session::new(config).expect("a session"),
+            session,
+            now: NOW,
             received: Vec::new(),
             output: Vec::new(),
             plaintext: Vec::new(),
@@ -65,13 +95,14 @@ impl Server {
     /// Gives the session bytes of the peer, and steps until it needs more.
     fn receive(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
-        let mut buffer = vec![0; self.room];
         loop {
-            let progress = self.session.step(NOW, &mut self.received, &mut self.output, &mut buffer);
+            let before = self.plaintext.len();
+            let progress =
+                self.session.step(self.now, &mut self.received, &mut self.output, &mut self.plaintext, self.room);
             self.received.drain(..progress.consumed);
             match progress.event {
                 Event::NeedsInput => return,
-                Event::Plaintext(length) => self.plaintext.extend_from_slice(&buffer[..length]),
+                Event::Plaintext(length) => assert_eq!(self.plaintext.len(), before + length),
                 event @ (Event::Failed(_) | Event::PeerClosed) => {
                     self.events.push(event);
                     return;
@@ -105,7 +136,7 @@ impl Server {
 }
 
 /// Passes bytes between both until neither has any; what the server gets comes in pieces of this size.
-fn exchange(client: &mut Client, server: &mut Server, piece: usize) {
+fn exchange(client: &mut Client, server: &mut End, piece: usize) {
     loop {
         let from_client = client.take_output();
         for bytes in from_client.chunks(piece) {
@@ -120,10 +151,32 @@ fn exchange(client: &mut Client, server: &mut Server, piece: usize) {
 }
 
 /// A handshake that both sides take to its end.
-fn handshake(client: &mut Client, config: &ServerConfig) -> Server {
-    let mut server = Server::new(config);
+fn handshake(client: &mut Client, config: &ServerConfig) -> End {
+    let mut server = End::server(config);
     exchange(client, &mut server, usize::MAX);
     assert_eq!(server.events, [Event::Established]);
     assert_eq!(client.error, None);
     server
+}
+
+/// Passes bytes between two sessions, beginning with the client's, until neither has any.
+fn pass(client: &mut End, server: &mut End) {
+    client.receive(&[]);
+    loop {
+        let from_client = std::mem::take(&mut client.output);
+        server.receive(&from_client);
+        let from_server = std::mem::take(&mut server.output);
+        client.receive(&from_server);
+        if from_client.is_empty() && from_server.is_empty() {
+            return;
+        }
+    }
+}
+
+/// A handshake between two sessions that both take to its end.
+fn established(client: &ClientConfig, peer: Option<&PeerSessions>, server: &ServerConfig) -> (End, End) {
+    let (mut client, mut server) = (End::client(client, peer), End::server(server));
+    pass(&mut client, &mut server);
+    assert_eq!((&client.events[..], &server.events[..]), (&[Event::Established][..], &[Event::Established][..]));
+    (client, server)
 }

@@ -12,10 +12,10 @@ fn echo(listener: &TcpListener, config: &ServerConfig) -> Option<String> {
     let (mut socket, _) = listener.accept().expect("a client");
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
     let mut session = Session::new(config).expect("a session");
-    let (mut received, mut output, mut plaintext) = (Vec::new(), Vec::new(), [0; 4096]);
+    let (mut received, mut output, mut plaintext) = (Vec::new(), Vec::new(), Vec::new());
     let mut agreed = None;
     loop {
-        let progress = session.step(NOW, &mut received, &mut output, &mut plaintext);
+        let progress = session.step(NOW, &mut received, &mut output, &mut plaintext, 4096);
         received.drain(..progress.consumed);
         let mut over = false;
         match progress.event {

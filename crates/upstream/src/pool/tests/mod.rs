@@ -264,6 +264,25 @@ fn what_belongs_to_a_client_is_there_for_it_whatever_lists_are_in_hand() {
 }
 
 #[test]
+fn what_belongs_to_a_client_has_one_list_and_counts_for_its_loop() {
+    let mut bench = Bench::new(3);
+    bench.settings.connections = 1;
+    let pool = bench.pool.clone();
+    let trunk = std::mem::replace(&mut bench.pool, on(&bench.loops[2], move || Arc::new(pool.branch())));
+    let mut first = bench.put(2);
+    assert_eq!(bench.pool.0.known(), Some(1));
+    let counted = |bench: &Bench| [0, 1, 2].map(|index| bench.count.of(index).map(|count| count.load(Relaxed)));
+    assert_eq!(counted(&bench), [Some(0), Some(0), Some(1)]);
+    // The limit of the loop closes it, whichever pool of the loop the next connection comes to.
+    let branch = std::mem::replace(&mut bench.pool, trunk);
+    let _second = bench.put(2);
+    assert!(is_closed(&mut first));
+    assert_eq!((branch.len(), bench.pool.len(), bench.count.total()), (0, 1, 1));
+    assert_eq!(counted(&bench), [Some(0), Some(0), Some(1)]);
+    bench.close();
+}
+
+#[test]
 fn a_server_that_goes_leaves_its_share_of_the_group_to_others() {
     let mut bench = Bench::new(1);
     bench.settings.connections = 2;

@@ -41,6 +41,46 @@ fn wide(name: &'static str, streams: usize) -> (Wide, Server) {
     (Wide { name, allowed, closed }, server)
 }
 
+/// A connection that puts another one into a pool when it ends.
+struct Making {
+    pool: Pool,
+    connection: Option<Wide>,
+    settings: KeepAlive,
+    count: Arc<Count>,
+}
+
+impl Multiplexed for Making {
+    fn streams(&self) -> usize {
+        1
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let connection = self.connection.take().expect("it is dropped once");
+        drop(self.pool.share(connection, scope(), &self.settings, &self.count));
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_to_make_room_may_use_the_pools_itself() {
+    let mut bench = Bench::new(1);
+    bench.settings.connections = 1;
+    let (pool, count, settings) = (bench.pool.clone(), bench.count.clone(), bench.settings.clone());
+    let other: Arc<Count> = Arc::default();
+    let ((next, server), others) = (wide("next", 1), other.clone());
+    on(&bench.loops[0], move || {
+        let connection = Some(next);
+        let making = Making { pool: Pool::default(), connection, settings: settings.clone(), count: others };
+        drop(pool.share(making, scope(), &settings, &count));
+    });
+    let _peer = bench.put(0);
+    assert_eq!((bench.pool.len(), bench.count.total()), (1, 1));
+    // Its own pool has gone with it.
+    assert!(server.is_closed() && other.total() == 0);
+    bench.close();
+}
+
 /// A scope of its own, as each protocol has.
 fn scope() -> Scope {
     Scope::of("wide")

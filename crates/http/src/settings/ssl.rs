@@ -1,0 +1,125 @@
+//! The directives of TLS towards clients (`ssl_…`).
+//!
+//! <https://nginx.org/en/docs/http/ngx_http_ssl_module.html>
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_conf::{Cx, Many, Problem, SettingsSet, Size, settings};
+use freerun_serve::tls::server::{ServerSpec, ServerTls};
+use freerun_serve::tls::unused::{File, Unused};
+use freerun_serve::tls::values::{
+    CertificateCache, ConfCommand, FileName, Ocsp, OcspCache, ProtocolSet, SessionCacheValue, VerifyClient,
+};
+
+/// The reason why a directive has no effect, for the reference.
+const NOT_YET: &str = "freerun does not have it yet";
+
+settings! {
+    /// TLS towards clients.
+    #[module = "ssl"]
+    pub struct SslSettings {
+        /// The size of the buffer that responses are sent through.
+        ssl_buffer_size: Size = "16k", in HTTP | SERVER;
+        /// A file with the server's certificate and the intermediate certificates.
+        ssl_certificate: Many<FileName>, in HTTP | SERVER;
+        /// Keeps certificates whose names have variables in memory.
+        ssl_certificate_cache: Option<Unused<CertificateCache>>, in HTTP | SERVER, since = "1.27.4", fidelity = NoEffect(NOT_YET);
+        /// Whether certificates are sent compressed.
+        ssl_certificate_compression: bool = "off", in HTTP | SERVER, since = "1.29.1";
+        /// A file with the key of the certificate.
+        ssl_certificate_key: Many<FileName>, in HTTP | SERVER;
+        /// The ciphers that are allowed, in OpenSSL's syntax.
+        ssl_ciphers: String = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+        /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
+        ssl_client_certificate: Option<FileName>, in HTTP | SERVER;
+        /// A command for OpenSSL.
+        ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER, fidelity = Differs("what is not there is named by a warning");
+        /// A file with revoked certificates.
+        ssl_crl: Option<FileName>, in HTTP | SERVER;
+        /// A file with parameters for the key exchange DHE.
+        ssl_dhparam: Option<FileName>, in HTTP | SERVER, fidelity = NoEffect("no suite that is there uses it; the file is checked");
+        /// Whether a client may send a request before the handshake is over.
+        ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and none is resumed twice");
+        /// The curves for the key exchange ECDHE.
+        ssl_ecdh_curve: String = "auto", in HTTP | SERVER;
+        /// A file with keys for encrypted client hellos.
+        ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NOT_YET);
+        /// Checks by OCSP whether clients' certificates are still valid.
+        ssl_ocsp: Unused<Ocsp> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// The cache for OCSP responses.
+        ssl_ocsp_cache: Unused<OcspCache> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// The URL of the OCSP responder, instead of the one in the certificate.
+        ssl_ocsp_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// A file with the passwords of keys, one a line.
+        ssl_password_file: Option<FileName>, in HTTP | SERVER;
+        /// Whether the server's order of ciphers is preferred to the client's.
+        ssl_prefer_server_ciphers: bool = "off", in HTTP | SERVER;
+        /// The versions of the protocol that are allowed.
+        ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER, fidelity = Differs("TLS 1.2 and 1.3 alone are there");
+        /// Whether every handshake is refused.
+        ssl_reject_handshake: bool = "off", in HTTP | SERVER;
+        /// The cache for sessions that may be resumed.
+        ssl_session_cache: SessionCacheValue = "none", in HTTP | SERVER, fidelity = Differs("all workers of nginx have a `builtin` cache each; here it is one");
+        /// A file with the key of session tickets.
+        ssl_session_ticket_key: Many<FileName>, in HTTP | SERVER, fidelity = Differs("nginx and freerun cannot resume sessions of each other");
+        /// Whether sessions are resumed by tickets.
+        ssl_session_tickets: bool = "on", in HTTP | SERVER;
+        /// How long a session may be resumed.
+        ssl_session_timeout: Duration = "5m", in HTTP | SERVER;
+        /// Whether an OCSP response is sent with the certificate.
+        ssl_stapling: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// A file with the OCSP response that is sent with the certificate.
+        ssl_stapling_file: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// The URL of the OCSP responder for stapling, instead of the one in the certificate.
+        ssl_stapling_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// Whether the OCSP response for stapling is verified.
+        ssl_stapling_verify: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        /// A file with certificate authorities that are trusted; their names are not sent to clients.
+        ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER;
+        /// Whether clients have to show a certificate.
+        ssl_verify_client: VerifyClient = "off", in HTTP | SERVER;
+        /// The longest chain of certificates from a client's to an authority.
+        ssl_verify_depth: u32 = "1", in HTTP | SERVER;
+    }
+}
+
+/// The protocols above TLS that a server of HTTP/1 speaks, the most preferred first (RFC 7301).
+const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
+
+/// What a virtual server has of TLS, if it has a certificate or refuses handshakes.
+///
+/// # Errors
+/// The directives contradict each other, or a file cannot be used, in nginx's words.
+pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<ServerTls>>, Problem> {
+    let ssl = settings.get::<SslSettings>();
+    if ssl.ssl_certificate.is_empty() && !ssl.ssl_reject_handshake {
+        return Ok(None);
+    }
+    let spec = ServerSpec {
+        certificates: ssl.ssl_certificate.to_vec(),
+        keys: ssl.ssl_certificate_key.to_vec(),
+        passwords: ssl.ssl_password_file.clone(),
+        protocols: ssl.ssl_protocols.0,
+        ciphers: ssl.ssl_ciphers.clone(),
+        curves: ssl.ssl_ecdh_curve.clone(),
+        prefer_server_ciphers: ssl.ssl_prefer_server_ciphers,
+        commands: ssl.ssl_conf_command.iter().map(|command| command.0.clone()).collect(),
+        buffer_size: usize::try_from(ssl.ssl_buffer_size.0).unwrap_or(usize::MAX),
+        rejects: ssl.ssl_reject_handshake,
+        cache: ssl.ssl_session_cache.clone(),
+        tickets: ssl.ssl_session_tickets,
+        ticket_keys: ssl.ssl_session_ticket_key.to_vec(),
+        timeout: ssl.ssl_session_timeout,
+        early_data: ssl.ssl_early_data,
+        compression: ssl.ssl_certificate_compression,
+        verify: ssl.ssl_verify_client,
+        depth: ssl.ssl_verify_depth,
+        client_certificates: ssl.ssl_client_certificate.clone(),
+        trusted: ssl.ssl_trusted_certificate.clone(),
+        lists: ssl.ssl_crl.clone(),
+        dhparam: ssl.ssl_dhparam.clone(),
+        alpn: ALPN.iter().map(|name| name.to_vec()).collect(),
+    };
+    ServerTls::of(spec, cx).map(Some)
+}

@@ -1,0 +1,52 @@
+//! The figures of one loop.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::clock::epoch;
+use crate::stats::{Counter, Histogram};
+
+/// Figures of one loop. The loop writes them, any thread may read them; no lock is involved.
+#[derive(Debug, Default)]
+pub struct LoopStats {
+    /// Connections accepted since the start.
+    pub accepted: Counter,
+    /// Connections open now.
+    pub active: Counter,
+    /// Of these, keep-alive connections without a request.
+    pub idle: Counter,
+    /// Of these, connections that have sent nothing yet.
+    pub fresh: Counter,
+    /// Of these, connections that have sent a part of their next request's head.
+    pub reading: Counter,
+    /// Requests begun since the start.
+    pub requests: Counter,
+    /// Connections that another thread accepted from this loop's own socket because this loop was late.
+    pub rescued: Counter,
+    /// Wall-clock time of each poll of a task.
+    pub polls: Histogram,
+    /// Polls longer than [`STALL`](crate::loops::STALL).
+    pub stalls: Counter,
+    /// When the current poll began, in nanoseconds since [`epoch`] plus one; 0 between polls.
+    poll_started: AtomicU64,
+}
+
+impl LoopStats {
+    /// For how long the loop has been in its current poll; zero between polls.
+    pub fn in_poll_for(&self) -> Duration {
+        match self.poll_started.load(Relaxed) {
+            0 => Duration::ZERO,
+            started => epoch().elapsed().saturating_sub(Duration::from_nanos(started - 1)),
+        }
+    }
+
+    /// Notes that a poll begins, so many nanoseconds after [`epoch`].
+    pub(crate) fn begin_poll(&self, at: u64) {
+        self.poll_started.store(at + 1, Relaxed);
+    }
+
+    /// Notes that no poll is going on.
+    pub(crate) fn end_poll(&self) {
+        self.poll_started.store(0, Relaxed);
+    }
+}

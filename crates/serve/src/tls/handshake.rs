@@ -1,0 +1,325 @@
+//! Handshakes: those of clients that have connected to a listening socket with `ssl`, and those with upstream servers.
+//!
+//! The caller chooses by a client's ClientHello what the session is made of: its protocols, ciphers and certificates are
+//! those of the server that the client names (RFC 6066 section 3).
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::time::{Duration, Instant, SystemTime};
+
+use freerun_proto::tls::{Alert, ClientHello, HelloError, HelloReader, Progress, is_tls};
+use freerun_runtime::log::Errno;
+use freerun_runtime::loops;
+use freerun_runtime::pool::{CpuPool, PoolError};
+use freerun_runtime::timer::Timer;
+use freerun_tls::session::{Event, Failure, MAX_INPUT, ServerConfig, Session};
+use freerun_transport::Transport;
+
+use super::share;
+
+/// How much room for received bytes a handshake begins with. A ClientHello with a key share of a post-quantum group fits.
+const FIRST_READ: usize = 4 << 10;
+
+/// The signature from which on a handshake always goes to the pool.
+const LONG: Duration = Duration::from_micros(150);
+
+/// The longest signature of a handshake that is begun on the loop when the client offers to resume an earlier session,
+/// which needs none.
+const LONGEST_GAMBLE: Duration = Duration::from_micros(400);
+
+/// Where handshakes are done that take long.
+#[derive(Debug, Clone, Copy)]
+pub struct Helpers<'p> {
+    /// The pool.
+    pub pool: &'p CpuPool,
+    /// The listening address, as a number: the addresses take turns in the pool.
+    pub lane: u64,
+}
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// TLS: the session is established.
+    Tls,
+    /// Something else, which the buffer has the first bytes of.
+    Plain,
+}
+
+/// A ClientHello, with the message that its spans point into.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer<'m> {
+    /// What the client offers.
+    pub hello: &'m ClientHello,
+    /// The message.
+    pub message: &'m [u8],
+}
+
+/// Why there are no settings for a session that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The server refuses every handshake (`ssl_reject_handshake`).
+    Rejected,
+    /// Neither the server nor the address's default server has a certificate.
+    NoCertificate,
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub enum HandshakeError {
+    /// The peer closed the connection.
+    Closed,
+    /// The connection broke.
+    Broken(io::Error),
+    /// The handshake took too long.
+    TimedOut,
+    /// The first message is no ClientHello that can be gone on with.
+    Hello(HelloError),
+    /// There are no settings for the session.
+    Refused(Refusal),
+    /// The peers cannot agree, or one of them breaks the protocol.
+    Failed(Failure),
+}
+
+impl fmt::Display for HandshakeError {
+    /// nginx's words, without what was done meanwhile.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandshakeError::Closed => to.write_str("peer closed connection in SSL handshake"),
+            HandshakeError::Broken(error) => write!(to, "peer closed connection in SSL handshake ({})", Errno(error)),
+            HandshakeError::TimedOut => to.write_str("timed out (110: Connection timed out)"),
+            HandshakeError::Hello(error) => write!(to, "SSL_do_handshake() failed (SSL: {error})"),
+            HandshakeError::Refused(Refusal::NoCertificate) => {
+                to.write_str("no \"ssl_certificate\" is defined in server listening on SSL port")
+            }
+            HandshakeError::Refused(Refusal::Rejected) => {
+                to.write_str("SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)")
+            }
+            HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed (SSL: {failure})"),
+        }
+    }
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> HandshakeError {
+        HandshakeError::Broken(error)
+    }
+}
+
+/// A handshake that goes on: a session, and the bytes on both sides of it.
+struct Handshake {
+    session: Box<Session>,
+    /// What was received and is not consumed.
+    received: Vec<u8>,
+    /// What is to be sent.
+    output: Vec<u8>,
+}
+
+/// What a handshake needs next.
+enum Next {
+    /// More bytes of the client.
+    Input,
+    /// Nothing: it is complete.
+    Nothing,
+}
+
+impl Handshake {
+    fn new(session: Session, received: Vec<u8>) -> Handshake {
+        Handshake { session: Box::new(session), received, output: Vec::new() }
+    }
+
+    /// Goes on with what was received.
+    fn advance(&mut self) -> Result<Next, Failure> {
+        loop {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
+            self.received.drain(..progress.consumed);
+            match progress.event {
+                Event::NeedsInput => return Ok(Next::Input),
+                Event::Established | Event::Plaintext(_) => return Ok(Next::Nothing),
+                // The next read finds the end of the connection.
+                Event::PeerClosed => return Ok(Next::Input),
+                Event::Failed(failure) => return Err(failure),
+            }
+        }
+    }
+}
+
+/// Finds out what a client speaks, and lets it have a session if that is TLS. All of it has to be done within `timeout`.
+///
+/// A step with a signature that takes long is done by the `helpers`, and so is any, once this loop has spent its share of
+/// time on handshakes ([`share`]).
+///
+/// `buffer` has the bytes that have come already, and gets those that do not belong to TLS. `choose` makes the session's
+/// configuration of the ClientHello.
+///
+/// # Errors
+/// There is no session; an alert was sent where one belongs.
+pub async fn shake_hands(
+    transport: &Transport,
+    timer: &mut Timer,
+    timeout: Duration,
+    helpers: Helpers<'_>,
+    buffer: &mut Vec<u8>,
+    choose: impl FnOnce(Offer<'_>) -> Result<ServerConfig, Refusal>,
+) -> Result<Speaks, HandshakeError> {
+    let deadline = loops::now() + timeout;
+    while buffer.is_empty() {
+        read_more(transport, timer, deadline, buffer).await?;
+    }
+    if !is_tls(buffer[0]) {
+        return Ok(Speaks::Plain);
+    }
+    let mut received = std::mem::take(buffer);
+    let mut reader = HelloReader::new();
+    let (config, is_short) = loop {
+        match reader.advance(&received) {
+            Ok(Progress::Hello(read)) => {
+                let message = read.message(&received);
+                match choose(Offer { hello: &read.hello, message }) {
+                    Ok(config) => {
+                        let signature = config.signature_time();
+                        let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
+                        break (config, signature < LONG || gambles);
+                    }
+                    Err(refusal) => {
+                        refuse(transport, (refusal == Refusal::Rejected).then_some(Alert::UnrecognizedName));
+                        return Err(HandshakeError::Refused(refusal));
+                    }
+                }
+            }
+            Ok(Progress::NeedMore) => read_more(transport, timer, deadline, &mut received).await?,
+            Err(error) => {
+                refuse(transport, error.alert());
+                return Err(HandshakeError::Hello(error));
+            }
+        }
+    };
+    let session = Session::new(&config).map_err(HandshakeError::Failed)?;
+    // Only the answer to the ClientHello has a signature.
+    finish(transport, timer, deadline, helpers, Handshake::new(session, received), is_short).await?;
+    Ok(Speaks::Tls)
+}
+
+/// Has a session with a server that a connection was made to; all of it has to be done within `timeout`. It is established
+/// on the transport then, and nothing is verified yet but that the server has the key of its certificate.
+///
+/// # Errors
+/// There is no session.
+pub async fn greet(
+    transport: &Transport,
+    timer: &mut Timer,
+    timeout: Duration,
+    helpers: Helpers<'_>,
+    session: Session,
+) -> Result<(), HandshakeError> {
+    let deadline = loops::now() + timeout;
+    finish(transport, timer, deadline, helpers, Handshake::new(session, Vec::new()), true).await
+}
+
+/// Takes a handshake to its end, and establishes the session. `is_short` tells whether its first step needs no long
+/// signature.
+async fn finish(
+    transport: &Transport,
+    timer: &mut Timer,
+    deadline: Instant,
+    helpers: Helpers<'_>,
+    mut handshake: Handshake,
+    mut is_short: bool,
+) -> Result<(), HandshakeError> {
+    loop {
+        let next = match is_short && share::has_time() {
+            true => share::spend(|| handshake.advance()),
+            false => {
+                let next;
+                (handshake, next) = in_pool(transport, timer, deadline, helpers, handshake).await?;
+                next
+            }
+        };
+        is_short = true;
+        // An alert is sent as well as it goes: why there is no session is told all the same.
+        let sent = send(transport, timer, deadline, &mut handshake.output).await;
+        let next = next.map_err(HandshakeError::Failed)?;
+        sent?;
+        match next {
+            Next::Input => read_more(transport, timer, deadline, &mut handshake.received).await?,
+            Next::Nothing => break,
+        }
+    }
+    if let Some(tls) = transport.tls() {
+        handshake.received.shrink_to_fit();
+        tls.establish(handshake.session, handshake.received);
+    }
+    Ok(())
+}
+
+/// Goes on with a handshake on a thread of the pool. The socket is not read meanwhile; if its client goes, the step is left
+/// out.
+async fn in_pool(
+    transport: &Transport,
+    timer: &mut Timer,
+    deadline: Instant,
+    Helpers { pool, lane }: Helpers<'_>,
+    mut handshake: Handshake,
+) -> Result<(Handshake, Result<Next, Failure>), HandshakeError> {
+    let step = move || {
+        let next = handshake.advance();
+        (handshake, next)
+    };
+    let left = deadline.saturating_duration_since(loops::now());
+    match timer.within(left, pool.run_in_lane(lane, transport.gone_for_reader(), step)).await {
+        None => Err(HandshakeError::TimedOut),
+        Some(Ok(done)) => Ok(done),
+        Some(Err(PoolError::ClientGone)) => Err(HandshakeError::Closed),
+        Some(Err(error)) => Err(HandshakeError::Broken(io::Error::other(error))),
+    }
+}
+
+/// Receives more bytes behind those that are there.
+async fn read_more(
+    transport: &Transport,
+    timer: &mut Timer,
+    deadline: Instant,
+    received: &mut Vec<u8>,
+) -> Result<(), HandshakeError> {
+    if received.capacity() - received.len() < FIRST_READ / 2 {
+        received.reserve(FIRST_READ.min(MAX_INPUT));
+    }
+    let left = deadline.saturating_duration_since(loops::now());
+    match timer.within(left, transport.read(received)).await {
+        None => Err(HandshakeError::TimedOut),
+        Some(Ok(0)) => Err(HandshakeError::Closed),
+        Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => Err(error.into()),
+    }
+}
+
+/// Sends all of it.
+async fn send(
+    transport: &Transport,
+    timer: &mut Timer,
+    deadline: Instant,
+    output: &mut Vec<u8>,
+) -> Result<(), HandshakeError> {
+    let mut sent = 0;
+    while sent < output.len() {
+        match transport.try_write(&[IoSlice::new(&output[sent..])], false) {
+            Ok(n) => sent += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = deadline.saturating_duration_since(loops::now());
+                timer.within(left, transport.writable_after_full()).await.ok_or(HandshakeError::TimedOut)??;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    output.clear();
+    Ok(())
+}
+
+/// Sends an alert, as far as the socket takes it now: nothing else was sent, so it does.
+fn refuse(transport: &Transport, alert: Option<Alert>) {
+    if let Some(alert) = alert {
+        // A client that has gone misses it.
+        let _ = transport.try_write(&[IoSlice::new(&alert.record())], false);
+    }
+}

@@ -1,0 +1,104 @@
+//! TLS with a server that this one has connected to: the handshake, and the verification of what the server shows.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
+use freerun_tls::session::{ClientConfig, PeerSessions, Session};
+use freerun_tls::verify::{PeerCertificate, Purpose, Rules, Trust, Verified};
+use freerun_transport::Transport;
+
+use super::handshake::{HandshakeError, Helpers, greet};
+
+/// What one connection to a server needs for TLS.
+#[derive(Clone)]
+pub struct Outgoing {
+    /// The settings of the session.
+    pub config: ClientConfig,
+    /// The name that the server is told (SNI, RFC 6066 section 3), if it is told one.
+    pub server_name: Option<String>,
+    /// The earlier sessions with this server, one of which may be resumed.
+    pub sessions: Option<PeerSessions>,
+    /// What the server's certificate is verified by, if it is verified.
+    pub verification: Option<Verification>,
+}
+
+/// What a server's certificate is verified by.
+#[derive(Clone)]
+pub struct Verification {
+    /// The trusted certificates and the revocation lists.
+    pub trust: Trust,
+    /// How many certificates there may be between the server's own and a trusted one.
+    pub depth: u32,
+    /// OpenSSL's security level.
+    pub level: u8,
+    /// The name that the certificate has to be for.
+    pub name: String,
+}
+
+/// Why there is no session with a server.
+#[derive(Debug)]
+pub enum OutgoingError {
+    /// The handshake has failed.
+    Handshake(HandshakeError),
+    /// The server's certificate is not trusted.
+    Untrusted(Verified),
+    /// The certificate is for other names than this one.
+    OtherName(String),
+}
+
+impl fmt::Display for OutgoingError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OutgoingError::Handshake(error) => write!(to, "{error}"),
+            OutgoingError::Untrusted(verified) => to.write_str(&verified.upstream_error().unwrap_or_default()),
+            OutgoingError::OtherName(name) => write!(to, "upstream SSL certificate does not match \"{name}\""),
+        }
+    }
+}
+
+impl Outgoing {
+    /// Has a session with the server at the other end of `transport`, which is established when this is done. All of it has
+    /// to be done within `timeout`. A chain of certificates is verified by the `helpers`, because that takes long.
+    ///
+    /// # Errors
+    /// [`OutgoingError`]; nothing must be sent on the transport then.
+    pub async fn open(
+        &self,
+        transport: &Transport,
+        timer: &mut Timer,
+        timeout: Duration,
+        helpers: Helpers<'_>,
+    ) -> Result<(), OutgoingError> {
+        let began = loops::now();
+        let failed = OutgoingError::Handshake;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let session = Session::client(&self.config, now, self.server_name.as_deref(), self.sessions.clone());
+        let session = session.map_err(|failure| failed(HandshakeError::Failed(failure)))?;
+        greet(transport, timer, timeout, helpers, session).await.map_err(failed)?;
+        let Some(verification) = &self.verification else { return Ok(()) };
+        let chain = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let chain = transport.tls().and_then(|tls| tls.with_session(chain)).unwrap_or_default();
+        let Verification { trust, depth, level, name } = verification.clone();
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let verify = move || {
+            let verified = trust.verify(chain.iter().map(Vec::as_slice), &Rules { purpose: Purpose::Server, depth, level, now });
+            if verified != Verified::Success {
+                return Err(OutgoingError::Untrusted(verified));
+            }
+            match chain.first().and_then(|own| PeerCertificate::from_der(own)).is_some_and(|own| own.matches_host(&name)) {
+                true => Ok(()),
+                false => Err(OutgoingError::OtherName(name)),
+            }
+        };
+        let left = timeout.saturating_sub(loops::now().saturating_duration_since(began));
+        let Helpers { pool, lane } = helpers;
+        let verified = pool.run_in_lane(lane, transport.gone_for_reader(), verify);
+        match timer.within(left, verified).await {
+            None => Err(failed(HandshakeError::TimedOut)),
+            Some(Ok(verified)) => verified,
+            Some(Err(_)) => Err(failed(HandshakeError::Closed)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What a session's cryptography is made of: the suites, groups and versions that the settings of both sides name.
+
+use super::p521::P521;
+use super::{Version, names};
+use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::version::{TLS12, TLS13};
+use rustls::{NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// All groups that there are, in the order in which they are preferred unless the settings say otherwise. The first
+/// [`DEFAULT_GROUPS`] are used unless others are named.
+static GROUPS: &[&dyn SupportedKxGroup] = &[
+    kx_group::X25519MLKEM768,
+    kx_group::X25519,
+    kx_group::SECP256R1,
+    kx_group::SECP384R1,
+    &P521,
+    kx_group::SECP256R1MLKEM768,
+    kx_group::MLKEM768,
+    kx_group::MLKEM1024,
+];
+
+/// How many of the groups are used unless some are named (`ssl_ecdh_curve auto`).
+const DEFAULT_GROUPS: usize = 4;
+
+/// The largest plaintext of a record.
+pub(super) const MAX_FRAGMENT: usize = 16 << 10;
+
+/// The smallest plaintext of a record that can be asked for.
+const MIN_FRAGMENT: usize = 32;
+
+/// How many bytes a record has before its plaintext, as rustls counts them in its limit.
+const RECORD_HEADER: usize = 5;
+
+/// Why there can be no sessions with some settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SettingsError {
+    /// There is no certificate.
+    #[error("no certificate")]
+    NoCertificate,
+    /// No version is enabled for which there are suites and groups.
+    #[error("no usable protocol version")]
+    NoVersion,
+    /// None of the suites exists here.
+    #[error("no cipher match")]
+    NoSuite,
+    /// None of the groups exists here.
+    #[error("no usable group")]
+    NoGroup,
+    /// The names of the authorities whose certificates clients are asked for are too long together.
+    #[error("too many names of certificate authorities")]
+    TooManyAuthorities,
+}
+
+/// The versions of the protocol, and what they need.
+pub(super) struct Algorithms {
+    pub(super) provider: Arc<CryptoProvider>,
+    pub(super) versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+impl Algorithms {
+    /// Those that are named by their IANA numbers: suites, or all if none is named, and groups, or the usual ones. What does not
+    /// exist here is left out, and so are suites without their version and versions without a suite.
+    pub(super) fn new(versions: &[Version], suites: &[u16], groups: &[u16]) -> Result<Self, SettingsError> {
+        let mut suites = named_suites(suites);
+        if suites.is_empty() {
+            return Err(SettingsError::NoSuite);
+        }
+        let kx_groups = named_groups(groups);
+        if kx_groups.is_empty() {
+            return Err(SettingsError::NoGroup);
+        }
+        let enabled = |known: &SupportedProtocolVersion| {
+            versions.iter().any(|version| version.protocol() == known.version)
+                && kx_groups.iter().any(|group| group.usable_for_version(known.version))
+        };
+        suites.retain(|suite| enabled(suite.version()));
+        let has_suite =
+            |known: &&&'static SupportedProtocolVersion| suites.iter().any(|suite| suite.version() == **known);
+        let versions: Vec<_> = [&TLS13, &TLS12].iter().filter(has_suite).copied().collect();
+        if versions.is_empty() {
+            return Err(SettingsError::NoVersion);
+        }
+        let provider = CryptoProvider { cipher_suites: suites, kx_groups, ..default_provider() };
+        Ok(Self { provider: Arc::new(provider), versions })
+    }
+}
+
+/// A record's largest plaintext, within the limits of the protocol.
+pub(super) fn fragment(wanted: usize) -> usize {
+    wanted.clamp(MIN_FRAGMENT, MAX_FRAGMENT)
+}
+
+/// The limit that rustls is given for records with so much plaintext; none if it is the protocol's own.
+pub(super) fn max_fragment_size(fragment: usize) -> Option<usize> {
+    (fragment < MAX_FRAGMENT).then_some(fragment + RECORD_HEADER)
+}
+
+fn named_suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
+    if named.is_empty() {
+        return ALL_CIPHER_SUITES.to_vec();
+    }
+    let known = |number: &u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == *number);
+    named.iter().filter_map(known).copied().collect()
+}
+
+fn named_groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
+    if named.is_empty() {
+        return GROUPS[..DEFAULT_GROUPS].to_vec();
+    }
+    named.iter().filter_map(|number| GROUPS.iter().find(|group| u16::from(group.name()) == *number)).copied().collect()
+}
+
+/// Whether there is a suite with this IANA number.
+pub fn has_suite(number: u16) -> bool {
+    ALL_CIPHER_SUITES.iter().any(|suite| u16::from(suite.suite()) == number)
+}
+
+/// Whether there is a group with this IANA number, and its name in OpenSSL.
+pub fn group_name(number: u16) -> Option<&'static str> {
+    GROUPS.iter().any(|group| u16::from(group.name()) == number).then(|| names::group(NamedGroup::from(number)))
+}

@@ -1,0 +1,60 @@
+//! What a session reports.
+
+use super::{Failure, Version};
+
+/// What a step has done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How many of the received bytes are used up. The others are given to the next step again, as they are now, with what
+    /// has been received since behind them.
+    pub consumed: usize,
+    /// Why the step has ended.
+    pub event: Event,
+}
+
+/// Why a step has ended. In each case what is in the output is to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// All that was received is done with; there has to be more of it for another step.
+    NeedsInput,
+    /// The handshake is complete, or the client has sent early data, which may be answered before it is. This comes once.
+    Established,
+    /// So many bytes of plaintext were written; none if there are some, but no room.
+    Plaintext(usize),
+    /// The peer has sent `close_notify`; no plaintext comes any more. Plaintext may still be sent.
+    PeerClosed,
+    /// The session is over; what is in the output (an alert, in most cases) is still to be sent.
+    Failed(Failure),
+}
+
+/// What peers have agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agreed<'a> {
+    /// The protocol's version.
+    pub version: Version,
+    /// The cipher suite's name in OpenSSL.
+    pub cipher: &'static str,
+    /// The group's name in OpenSSL; empty if there was no key exchange.
+    pub group: &'static str,
+    /// The name that the client has asked for; a client does not keep it.
+    pub server_name: Option<&'a str>,
+    /// The protocol above TLS.
+    pub alpn: Option<&'a [u8]>,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+    /// What the session is called, to resume it. In TLS 1.2 this is the id that the server has named; in TLS 1.3 that of the
+    /// last ticket: what stands in it if the server keeps the session itself, its SHA-256 otherwise. A client does not keep it.
+    pub session_id: Option<&'a [u8]>,
+    /// Whether the handshake is not complete yet: the plaintext so far is early data, which somebody else may have sent again
+    /// to another server.
+    pub early_data: bool,
+}
+
+/// What was encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encrypted {
+    /// How many bytes of the plaintext.
+    pub taken: usize,
+    /// How many bytes were written for it.
+    pub written: usize,
+}

@@ -1,0 +1,459 @@
+//! The steps of a session, which are the same on both sides.
+
+use super::connection::Connection;
+use super::records::{
+    ALERT_ROOM, MAX_SESSION_ID, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
+};
+use super::step::{self, Kept};
+use super::{Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Progress, Version, names};
+use bytes::BufMut;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
+use rustls::{AlertDescription, Error, HandshakeKind, ProtocolVersion};
+use std::time::Duration;
+
+/// A session of one side.
+pub(super) struct Machine<C> {
+    connection: C,
+    stage: Stage,
+    /// The handshake's end was told.
+    established: bool,
+    /// How many bytes the last step left with the caller. They have been changed, so the next one has to get the same.
+    left: usize,
+    /// Received bytes that the session keeps itself: the begin of a handshake message that comes in several records while
+    /// plaintext may be sent, and what has come behind it.
+    held: Vec<u8>,
+    /// The library is in the middle of the message at the front of `held` and has to get it at each call.
+    in_message: bool,
+    /// Plaintext for which the caller's buffer had no room, and where it begins.
+    rest: Vec<u8>,
+    rest_at: usize,
+    /// The peer's end has come, and is told by the next step.
+    peer_closes: bool,
+    peer_closed: bool,
+    fragment: usize,
+    /// The id that the server has given the session, and its length.
+    hello_id: Option<(u8, [u8; MAX_SESSION_ID])>,
+    kept: Kept,
+}
+
+/// How far a session is.
+enum Stage {
+    Handshake,
+    Open,
+    /// `close_notify` was sent; whatever still comes is of no interest.
+    Closed,
+    Failed(Failure),
+}
+
+/// What the library has come to within a step.
+enum Reached {
+    /// There is more to do.
+    More,
+    /// Nothing more can be done with what was received.
+    End,
+    Event(Event),
+    /// A failure, and where in the output its alert begins.
+    Failure(Failure, usize),
+}
+
+/// Where a step puts plaintext.
+pub(super) struct Sink<'a> {
+    pub(super) buffer: &'a mut dyn BufMut,
+    /// How many bytes it may still get.
+    pub(super) most: usize,
+}
+
+impl Sink<'_> {
+    fn room(&self) -> usize {
+        self.most.min(self.buffer.remaining_mut())
+    }
+
+    /// Appends as much of it as there is room for, and says how many bytes that were.
+    fn put(&mut self, plaintext: &[u8]) -> usize {
+        let taken = plaintext.len().min(self.room());
+        self.buffer.put_slice(&plaintext[..taken]);
+        self.most -= taken;
+        taken
+    }
+}
+
+/// Plaintext that the library has decrypted.
+struct Got<'a, 'b> {
+    open: bool,
+    plaintext: &'a mut Sink<'b>,
+    rest: &'a mut Vec<u8>,
+    given: usize,
+}
+
+impl<'a, 'b> Got<'a, 'b> {
+    fn new(open: bool, plaintext: &'a mut Sink<'b>, rest: &'a mut Vec<u8>) -> Self {
+        Self { open, plaintext, rest, given: 0 }
+    }
+
+    fn record(&mut self, record: &[u8]) {
+        // The handshake's end is told first; what came right behind it is kept, where the caller can see that it is there.
+        let taken = if self.open { self.plaintext.put(record) } else { 0 };
+        self.given += taken;
+        self.rest.extend_from_slice(&record[taken..]);
+    }
+
+    fn reached(self) -> Reached {
+        match (self.open, self.given) {
+            (false, _) => Reached::Event(Event::Established),
+            // An empty record is no news.
+            (true, 0) if self.rest.is_empty() => Reached::More,
+            (true, given) => Reached::Event(Event::Plaintext(given)),
+        }
+    }
+}
+
+impl<C: Connection> Machine<C> {
+    pub(super) fn new(connection: C, fragment: usize, kept: Kept) -> Self {
+        Self {
+            connection,
+            stage: Stage::Handshake,
+            established: false,
+            left: 0,
+            held: Vec::new(),
+            in_message: false,
+            rest: Vec::new(),
+            rest_at: 0,
+            peer_closes: false,
+            peer_closed: false,
+            fragment,
+            hello_id: None,
+            kept,
+        }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        now: Duration,
+        received: &mut [u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut Sink<'_>,
+    ) -> Progress {
+        debug_assert!(received.len() >= self.left, "the bytes that the last step has left are gone");
+        if let Some(event) = self.without_input(received.len(), plaintext) {
+            let consumed = if matches!(event, Event::Plaintext(_)) { 0 } else { received.len() };
+            if consumed > 0 {
+                self.left = 0;
+            }
+            return Progress { consumed, event };
+        }
+        let begin = output.len();
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.resumption.is_resumed = self.is_resumed();
+        let (progress, kept) = step::run(now, kept, || self.with_input(received, output, plaintext));
+        self.kept = kept;
+        if self.hello_id.is_none() && matches!(self.stage, Stage::Handshake) {
+            self.hello_id = output.get(begin..).and_then(hello_session_id).map(|id| {
+                let mut bytes = [0; MAX_SESSION_ID];
+                bytes[..id.len()].copy_from_slice(id);
+                (id.len() as u8, bytes)
+            });
+        }
+        debug_assert!(progress.consumed <= received.len());
+        self.left = received.len() - progress.consumed;
+        progress
+    }
+
+    /// What a step comes to for which the received bytes do not matter.
+    fn without_input(&mut self, received: usize, plaintext: &mut Sink<'_>) -> Option<Event> {
+        if self.rest_at < self.rest.len() {
+            return Some(Event::Plaintext(self.give_rest(plaintext)));
+        }
+        match &self.stage {
+            Stage::Failed(failure) => Some(Event::Failed(failure.clone())),
+            Stage::Closed => Some(Event::NeedsInput),
+            _ if std::mem::take(&mut self.peer_closes) => {
+                self.peer_closed = true;
+                Some(Event::PeerClosed)
+            }
+            _ if self.peer_closed => Some(Event::NeedsInput),
+            Stage::Handshake | Stage::Open if received < self.left => {
+                let failure = Failure::new(FailureKind::Internal, "received bytes were lost");
+                self.stage = Stage::Failed(failure.clone());
+                Some(Event::Failed(failure))
+            }
+            Stage::Handshake | Stage::Open => None,
+        }
+    }
+
+    /// Works on the received bytes, or on those that the session keeps, with the received ones behind them.
+    fn with_input(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> Progress {
+        if self.held.is_empty() {
+            let mut progress = self.advance(received, output, plaintext);
+            if self.in_message {
+                self.held.extend_from_slice(&received[progress.consumed..]);
+                progress.consumed = received.len();
+            }
+            return progress;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(received);
+        let Progress { consumed, event } = self.advance(&mut held, output, plaintext);
+        if consumed < held.len() {
+            held.drain(..consumed);
+            self.held = held;
+        }
+        Progress { consumed: received.len(), event }
+    }
+
+    fn advance(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> Progress {
+        let all = received.len();
+        let mut consumed = 0;
+        self.in_message = false;
+        loop {
+            let status = self.connection.process(&mut received[consumed..]);
+            let discard = status.discard;
+            let open = matches!(self.stage, Stage::Open);
+            let reached = match status.state {
+                // The library takes the peer's end for an error as long as the handshake is not complete.
+                Err(Error::AlertReceived(AlertDescription::CloseNotify)) => Reached::Event(Event::PeerClosed),
+                Err(error) => {
+                    let begin = output.len();
+                    self.send_alerts(output);
+                    Reached::Failure(Failure::of(&error), begin)
+                }
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    let mut got = Got::new(open, plaintext, &mut self.rest);
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        got.record(record.payload);
+                    }
+                    got.reached()
+                }
+                // The client sends it before it has answered the server's part of the handshake, and waits for a response.
+                Ok(ConnectionState::ReadEarlyData(early)) => {
+                    let mut got = Got::new(open, plaintext, &mut self.rest);
+                    C::early_data(early, |record| got.record(record));
+                    got.reached()
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    append(data, output);
+                    Reached::More
+                }
+                Ok(ConnectionState::TransmitTlsData(transmitted)) => {
+                    transmitted.done();
+                    Reached::More
+                }
+                Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => Reached::End,
+                // The end came together with the last message of the handshake, and is told after it.
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) if !open => {
+                    self.peer_closes = true;
+                    Reached::Event(Event::Established)
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Reached::Event(Event::PeerClosed),
+                Ok(_) => Reached::Failure(Failure::new(FailureKind::Internal, "an unknown state"), output.len()),
+            };
+            consumed = (consumed + discard).min(all);
+            let event = match reached {
+                Reached::More => continue,
+                Reached::End => self.at_end(&received[consumed..]),
+                Reached::Event(event) => event,
+                Reached::Failure(failure, begin) => self.fail(failure, &output[begin..]),
+            };
+            match event {
+                Event::Established => {
+                    self.stage = Stage::Open;
+                    self.established = true;
+                }
+                Event::PeerClosed => self.peer_closed = true,
+                _ => {}
+            }
+            // What stands behind the end is of no interest.
+            let over = matches!(event, Event::PeerClosed | Event::Failed(_));
+            return Progress { consumed: if over { all } else { consumed }, event };
+        }
+    }
+
+    /// What it means that nothing can be done with what is left of the received bytes.
+    fn at_end(&mut self, left: &[u8]) -> Event {
+        if left.len() >= MAX_INPUT {
+            return self.fail(Failure::new(FailureKind::TooLarge, "a handshake message in too many pieces"), &[]);
+        }
+        let open = matches!(self.stage, Stage::Open);
+        if self.connection.common().is_handshaking() && !open {
+            return Event::NeedsInput;
+        }
+        // Records that are complete and yet not used up are those of a message whose last record has not come.
+        self.in_message = has_whole_record(left);
+        if open { Event::NeedsInput } else { Event::Established }
+    }
+
+    /// Ends the session; `sent` is what has been put into the output for it.
+    fn fail(&mut self, mut failure: Failure, sent: &[u8]) -> Event {
+        failure.alert = sent_alert(sent).or(failure.kind.alert().filter(|_| !sent.is_empty()));
+        self.stage = Stage::Failed(failure.clone());
+        Event::Failed(failure)
+    }
+
+    /// Puts what the library still wants to send into the output. There are no received bytes to refer to any more, so it is
+    /// asked only while it has something.
+    fn send_alerts(&mut self, output: &mut Vec<u8>) {
+        while self.connection.common().wants_write() {
+            match self.connection.process(&mut []).state {
+                Ok(ConnectionState::EncodeTlsData(data)) => append(data, output),
+                _ => return,
+            }
+        }
+    }
+
+    /// Gives plaintext that had no room before, and lets its buffer go with the last of it.
+    fn give_rest(&mut self, plaintext: &mut Sink<'_>) -> usize {
+        let given = plaintext.put(&self.rest[self.rest_at..]);
+        self.rest_at += given;
+        if self.rest_at == self.rest.len() {
+            self.rest = Vec::new();
+            self.rest_at = 0;
+        }
+        given
+    }
+
+    pub(super) fn agreed(&self) -> Option<Agreed<'_>> {
+        if !self.established {
+            return None;
+        }
+        let common = self.connection.common();
+        let version = match common.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => Version::Tls13,
+            _ => Version::Tls12,
+        };
+        let session_id = match (version, &self.hello_id) {
+            (Version::Tls13, _) => self.kept.resumption.id(),
+            (Version::Tls12, Some((length, id))) => id.get(..usize::from(*length)).filter(|id| !id.is_empty()),
+            (Version::Tls12, None) => None,
+        };
+        Some(Agreed {
+            version,
+            cipher: names::suite(common.negotiated_cipher_suite()?.suite()),
+            group: common.negotiated_key_exchange_group().map_or("", |group| names::group(group.name())),
+            server_name: self.kept.server_name.as_deref(),
+            alpn: common.alpn_protocol(),
+            resumed: self.is_resumed(),
+            session_id,
+            early_data: common.is_handshaking(),
+        })
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.connection.common().handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    pub(super) fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {
+        let certificates = self.connection.common().peer_certificates().filter(|_| self.established);
+        certificates.unwrap_or_default().iter().map(AsRef::as_ref)
+    }
+
+    pub(super) fn encrypt(&mut self, plaintext: &[u8], output: &mut [u8]) -> Result<Encrypted, Failure> {
+        debug_assert!(output.len() >= MIN_OUTPUT, "the output is too small for a record");
+        match &self.stage {
+            Stage::Open => {}
+            Stage::Failed(failure) => return Err(failure.clone()),
+            Stage::Handshake | Stage::Closed => {
+                debug_assert!(false, "plaintext for a session that cannot send it");
+                return Err(Failure::new(FailureKind::Internal, "the session cannot send"));
+            }
+        }
+        let (fragment, overhead) = (self.fragment, overhead(self.connection.common().negotiated_cipher_suite()));
+        let mut written = 0;
+        let mut most = plaintext.len();
+        loop {
+            let begun = if self.in_message { &mut self.held[..] } else { &mut [] };
+            match self.connection.process(begun).state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    let room = &mut output[written..];
+                    let taken = most.min(plaintext_room(fragment, overhead, room.len()));
+                    if taken == 0 {
+                        return Ok(Encrypted { taken, written });
+                    }
+                    match traffic.encrypt(&plaintext[..taken], room) {
+                        Ok(more) => return Ok(Encrypted { taken, written: written + more }),
+                        // New keys are announced in the same output, which takes some of its room.
+                        Err(EncryptError::InsufficientSize(size)) => {
+                            let missing = size.required_size.saturating_sub(room.len()).max(1);
+                            most = taken.saturating_sub(missing);
+                        }
+                        Err(error @ EncryptError::EncryptExhausted) => {
+                            return Err(Failure::new(FailureKind::Internal, &error.to_string()));
+                        }
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => match data.encode(&mut output[written..]) {
+                    Ok(more) => written += more,
+                    Err(error) => return Err(Failure::new(FailureKind::Internal, &error.to_string())),
+                },
+                Ok(ConnectionState::TransmitTlsData(transmitted)) => transmitted.done(),
+                // The peer's plaintext waits for the next step.
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        self.rest.extend_from_slice(record.payload);
+                    }
+                }
+                _ => return Err(Failure::new(FailureKind::Internal, "the library cannot send")),
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, output: &mut Vec<u8>) {
+        if !matches!(self.stage, Stage::Open) {
+            return;
+        }
+        loop {
+            let begun = if self.in_message { &mut self.held[..] } else { &mut [] };
+            match self.connection.process(begun).state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    close_notify(&mut traffic, output);
+                    break;
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => append(data, output),
+                Ok(ConnectionState::TransmitTlsData(transmitted)) => transmitted.done(),
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => while traffic.next_record().is_some() {},
+                _ => break,
+            }
+        }
+        self.stage = Stage::Closed;
+        // The caller may drop what the last step left with it, as nothing of it is read any more.
+        self.left = 0;
+        self.held = Vec::new();
+        self.rest = Vec::new();
+        self.rest_at = 0;
+    }
+
+    pub(super) fn has_plaintext(&self) -> bool {
+        self.rest_at < self.rest.len() || !self.in_message && has_whole_record(&self.held)
+    }
+
+    /// How many bytes the session itself keeps.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.rest.capacity() + self.held.capacity()
+    }
+
+    pub(super) fn stage(&self) -> &'static str {
+        match self.stage {
+            Stage::Handshake => "Handshake",
+            Stage::Open => "Open",
+            Stage::Closed => "Closed",
+            Stage::Failed(_) => "Failed",
+        }
+    }
+}
+
+/// Appends what the library wants to send.
+fn append<Data>(mut data: EncodeTlsData<'_, Data>, output: &mut Vec<u8>) {
+    let begin = output.len();
+    if let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) {
+        output.resize(begin + size.required_size, 0);
+        let written = data.encode(&mut output[begin..]).unwrap_or(0);
+        output.truncate(begin + written);
+    }
+}
+
+/// Appends `close_notify`.
+fn close_notify<Data>(traffic: &mut WriteTraffic<'_, Data>, output: &mut Vec<u8>) {
+    let begin = output.len();
+    output.resize(begin + ALERT_ROOM, 0);
+    let written = traffic.queue_close_notify(&mut output[begin..]).unwrap_or(0);
+    output.truncate(begin + written);
+}

@@ -1,0 +1,74 @@
+//! The outside of records: their headers, and how many bytes they take.
+
+use rustls::{CipherSuite, SupportedCipherSuite};
+
+/// The bytes before a record's content: its type, a version and its length.
+pub(super) const HEADER: usize = 5;
+
+/// The content type of alerts.
+const ALERT: u8 = 21;
+
+/// The content type of handshake messages.
+const HANDSHAKE: u8 = 22;
+
+/// The type of the message.
+const SERVER_HELLO: u8 = 2;
+
+/// What stands before the session's id in that message: its type and length, the version, and the server's random bytes.
+const BEFORE_SESSION_ID: usize = 4 + 2 + 32;
+
+/// The longest id of a session.
+pub(super) const MAX_SESSION_ID: usize = 32;
+
+/// More bytes than an encrypted alert has.
+pub(super) const ALERT_ROOM: usize = 64;
+
+/// How many bytes a record has besides its plaintext: the header, the authentication code, and what a version adds, which is
+/// the content's type or a part of the nonce.
+pub(super) fn overhead(suite: Option<SupportedCipherSuite>) -> usize {
+    let added = match suite.map(|suite| suite.suite()) {
+        Some(
+            CipherSuite::TLS13_AES_128_GCM_SHA256
+            | CipherSuite::TLS13_AES_256_GCM_SHA384
+            | CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        ) => 1,
+        Some(
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+            | CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ) => 0,
+        _ => 8,
+    };
+    HEADER + 16 + added
+}
+
+/// How much plaintext has room in so many bytes of output, in records of `fragment` bytes.
+pub(super) fn plaintext_room(fragment: usize, overhead: usize, output: usize) -> usize {
+    let record = fragment + overhead;
+    output / record * fragment + (output % record).saturating_sub(overhead)
+}
+
+/// The alert among these records, if it is not encrypted.
+pub(super) fn sent_alert(mut records: &[u8]) -> Option<u8> {
+    loop {
+        let [kind, _, _, high, low] = records.first_chunk::<HEADER>()?;
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        match (*kind, records.get(HEADER..HEADER + length)?) {
+            (ALERT, [_, alert]) => return Some(*alert),
+            _ => records = &records[HEADER + length..],
+        }
+    }
+}
+
+/// The id of the session in the ServerHello at the front of these records.
+pub(super) fn hello_session_id(records: &[u8]) -> Option<&[u8]> {
+    let (HANDSHAKE, body) = (*records.first()?, records.get(HEADER..)?) else { return None };
+    let (SERVER_HELLO, body) = (*body.first()?, body.get(BEFORE_SESSION_ID..)?) else { return None };
+    let (length, rest) = body.split_first()?;
+    rest.get(..usize::from(*length)).filter(|id| id.len() <= MAX_SESSION_ID)
+}
+
+/// Whether there is a complete record at the front.
+pub(super) fn has_whole_record(received: &[u8]) -> bool {
+    let Some([_, _, _, high, low]) = received.first_chunk::<HEADER>() else { return false };
+    received.len() - HEADER >= usize::from(u16::from_be_bytes([*high, *low]))
+}

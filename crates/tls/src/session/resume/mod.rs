@@ -1,0 +1,41 @@
+//! What is kept of sessions, so that later ones need no full handshake. Nothing here knows a session that runs: the time and
+//! everything else is an argument. Nothing waits for more than a look into the shard of a table.
+
+mod peers;
+mod sessions;
+mod store;
+mod tickets;
+
+pub use peers::{ClientSessions, PeerSessions};
+pub use sessions::{SessionCache, Sessions};
+pub use store::SessionStore;
+pub use tickets::{TicketKeyError, TicketKeys};
+
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// The largest session that is kept or put into a ticket, in bytes as rustls writes it. Only the certificates of a client make
+/// one larger than a few hundred.
+const MAX_SESSION: usize = 8 << 10;
+
+/// Sessions with different contexts are not resumed with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Context([u8; 16]);
+
+impl Context {
+    /// The context of these words, which may be long.
+    pub(crate) fn of(words: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, words);
+        let mut context = [0; 16];
+        context.copy_from_slice(&digest.as_ref()[..16]);
+        Self(context)
+    }
+}
+
+/// A session that was kept.
+pub(crate) struct Found {
+    /// When its full handshake was, since 1970.
+    pub(crate) began: Duration,
+    /// The session as rustls writes it.
+    pub(crate) session: Zeroizing<Vec<u8>>,
+}

@@ -1,0 +1,123 @@
+//! Sessions with upstream servers. Nothing here waits for more than one look into the shard of a table.
+
+use arc_swap::ArcSwapOption;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, UnitWeighter};
+use rustc_hash::FxBuildHasher;
+use rustls::NamedGroup;
+use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+/// How many sessions of TLS 1.3 are kept for one peer. Each is used once, and servers give two for each handshake.
+const TLS13_SESSIONS: usize = 4;
+
+type Table = Cache<Box<[u8]>, PeerSessions, UnitWeighter, FxBuildHasher>;
+
+/// Sessions with the peers of a group of clients, to be resumed. It is cheap to clone, and all clones are the same; all loops
+/// use one.
+#[derive(Clone)]
+pub struct ClientSessions(Option<Arc<Table>>);
+
+/// The sessions with one peer. It is cheap to clone, and all clones are the same.
+#[derive(Clone)]
+pub struct PeerSessions(Arc<Peer>);
+
+struct Peer {
+    tls12: ArcSwapOption<Tls12ClientSessionValue>,
+    tls13: [ArcSwapOption<Tls13ClientSessionValue>; TLS13_SESSIONS],
+    /// How many sessions of TLS 1.3 there have been; the next one takes the place of this number.
+    tls13_added: AtomicUsize,
+    /// The group that the peer has last agreed to, or zero.
+    group: AtomicU16,
+}
+
+impl ClientSessions {
+    /// Sessions with so many peers at most; peers that are seldom asked for are forgotten first.
+    pub fn new(max: usize) -> Self {
+        let mut options = OptionsBuilder::new();
+        options.estimated_items_capacity(max).weight_capacity(max as u64);
+        // Building fails only where one of these two is missing.
+        let options = options.build().ok().filter(|_| max > 0);
+        let table = |options| Cache::with_options(options, UnitWeighter, FxBuildHasher, DefaultLifecycle::default());
+        Self(options.map(|options| Arc::new(table(options))))
+    }
+
+    /// The sessions with one peer, of which there are none yet if its key is new. The key has everything by which peers
+    /// differ: an address and a name, and whatever of the settings must not change between a session and its resumption.
+    pub fn peer(&self, key: &[u8]) -> PeerSessions {
+        let Some(table) = &self.0 else { return PeerSessions::new() };
+        if let Some(peer) = table.get(key) {
+            return peer;
+        }
+        let peer = PeerSessions::new();
+        table.insert(key.into(), peer.clone());
+        peer
+    }
+}
+
+impl std::fmt::Debug for ClientSessions {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let peers = self.0.as_ref().map_or(0, |table| table.len());
+        to.debug_struct("ClientSessions").field("peers", &peers).finish()
+    }
+}
+
+impl PeerSessions {
+    /// No sessions yet, with a peer whose sessions are kept by the caller alone.
+    pub fn new() -> Self {
+        Self(Arc::new(Peer {
+            tls12: ArcSwapOption::empty(),
+            tls13: Default::default(),
+            tls13_added: AtomicUsize::new(0),
+            group: AtomicU16::new(0),
+        }))
+    }
+
+    pub(crate) fn group(&self) -> Option<NamedGroup> {
+        match self.0.group.load(Ordering::Relaxed) {
+            0 => None,
+            group => Some(NamedGroup::from(group)),
+        }
+    }
+
+    pub(crate) fn set_group(&self, group: NamedGroup) {
+        self.0.group.store(u16::from(group), Ordering::Relaxed);
+    }
+
+    pub(crate) fn tls12(&self) -> Option<Tls12ClientSessionValue> {
+        self.0.tls12.load().as_deref().cloned()
+    }
+
+    pub(crate) fn set_tls12(&self, session: Option<Tls12ClientSessionValue>) {
+        self.0.tls12.store(session.map(Arc::new));
+    }
+
+    /// Takes the session that was added last: it is the least likely one to have expired.
+    pub(crate) fn take_tls13(&self) -> Option<Tls13ClientSessionValue> {
+        let added = self.0.tls13_added.load(Ordering::Relaxed);
+        (1..=TLS13_SESSIONS).find_map(|back| {
+            let session = self.0.tls13[added.wrapping_sub(back) % TLS13_SESSIONS].swap(None)?;
+            // Sessions are only ever swapped, so nobody else has this one.
+            Arc::into_inner(session)
+        })
+    }
+
+    /// Keeps a session, and forgets the oldest one if there is no room.
+    pub(crate) fn add_tls13(&self, session: Tls13ClientSessionValue) {
+        let place = self.0.tls13_added.fetch_add(1, Ordering::Relaxed) % TLS13_SESSIONS;
+        self.0.tls13[place].store(Some(Arc::new(session)));
+    }
+}
+
+impl Default for PeerSessions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for PeerSessions {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("PeerSessions").field("tls12", &self.0.tls12.load().is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,33 @@
+//! How the sessions of a listening address are resumed.
+
+use super::{SessionStore, TicketKeys};
+use std::time::Duration;
+
+/// Where a server keeps sessions (`ssl_session_cache`).
+#[derive(Debug, Clone)]
+pub enum SessionCache {
+    /// Nowhere, and clients are told so (`off`).
+    Off,
+    /// Nowhere, but clients are not told (`none`).
+    None,
+    /// In a store, which other servers may use as well (`builtin`, `shared`).
+    Kept(SessionStore),
+}
+
+/// How the sessions of a listening address are resumed. It is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    /// Where sessions are kept for clients without tickets.
+    pub cache: SessionCache,
+    /// What tickets are sealed with; without keys there are no tickets.
+    pub tickets: Option<TicketKeys>,
+    /// How long after its full handshake a session may be resumed, in whole seconds.
+    pub timeout: Duration,
+}
+
+impl Sessions {
+    /// Whether a session that began then may still be resumed.
+    pub(crate) fn in_time(&self, began: Duration, now: Duration) -> bool {
+        now.saturating_sub(began) <= self.timeout
+    }
+}

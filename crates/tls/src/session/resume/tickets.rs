@@ -1,0 +1,200 @@
+//! Tickets: sessions that clients keep for the server, sealed so that it alone can read them. A ticket is made as OpenSSL makes
+//! it: the key's name, an initialisation vector, the session encrypted with AES in CBC mode, and an HMAC of all that.
+
+use super::{Context, Found, MAX_SESSION};
+use arc_swap::ArcSwap;
+use aws_lc_rs::cipher::{
+    AES_128, AES_256, DecryptionContext, EncryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
+    UnboundCipherKey,
+};
+use aws_lc_rs::iv::FixedLength;
+use aws_lc_rs::{hmac, rand};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+const NAME: usize = 16;
+const VECTOR: usize = 16;
+const MAC: usize = 32;
+
+/// The bytes before the session in what is encrypted: when it began, in seconds.
+const BEGAN: usize = 8;
+
+/// The longest ticket: the largest session with its padding.
+const MAX_TICKET: usize = NAME + VECTOR + BEGAN + MAX_SESSION + 16 + MAC;
+
+/// How many keys of files there may be. Each ticket with an unknown name is looked for among all.
+const MAX_KEYS: usize = 64;
+
+/// The keys of tickets. It is cheap to clone, and all clones are the same; several servers may use one.
+#[derive(Clone)]
+pub struct TicketKeys(Arc<Source>);
+
+enum Source {
+    /// Keys of files: the first one seals.
+    Files(Vec<Key>),
+    /// Own keys, the newest first.
+    Own { keys: ArcSwap<Vec<Arc<Key>>>, period: Duration },
+}
+
+struct Key {
+    name: [u8; NAME],
+    sealing: PaddedBlockEncryptingKey,
+    opening: PaddedBlockDecryptingKey,
+    mac: hmac::Key,
+    /// When an own key was made, since 1970.
+    made: Duration,
+}
+
+/// Why there are no keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum TicketKeyError {
+    /// The file with this number has another size; the first one is 0.
+    #[error("must be 48 or 80 bytes")]
+    Size(usize),
+    /// There are no files, or too many.
+    #[error("there must be 1 to {MAX_KEYS} files")]
+    Files,
+    /// The library has no randomness, or does not take a key.
+    #[error("the keys cannot be made")]
+    Library,
+}
+
+impl TicketKeys {
+    /// The keys of `ssl_session_ticket_key`: files of 48 bytes (for AES-128) or 80 bytes (for AES-256), which have a key's name
+    /// of 16 bytes, half of the rest for the HMAC, and the other half for AES. The first key seals, all open.
+    pub fn from_files(files: &[impl AsRef<[u8]>]) -> Result<Self, TicketKeyError> {
+        if files.is_empty() || files.len() > MAX_KEYS {
+            return Err(TicketKeyError::Files);
+        }
+        let read = |(number, file): (usize, &_)| Key::read(AsRef::as_ref(file), number, Duration::ZERO);
+        let keys = files.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        Ok(Self(Arc::new(Source::Files(keys))))
+    }
+
+    /// Own keys. Each seals for a period and opens for a period more, so that a ticket is good for at least one. `now` is the
+    /// time since 1970.
+    pub fn random(period: Duration, now: Duration) -> Result<Self, TicketKeyError> {
+        let keys = ArcSwap::from_pointee(vec![Arc::new(Key::random(now)?)]);
+        Ok(Self(Arc::new(Source::Own { keys, period })))
+    }
+
+    /// Makes a ticket of a session that began then.
+    pub(crate) fn seal(&self, now: Duration, context: Context, began: Duration, session: &[u8]) -> Option<Vec<u8>> {
+        if session.len() > MAX_SESSION {
+            return None;
+        }
+        match &*self.0 {
+            Source::Files(keys) => keys.first()?.seal(context, began, session),
+            Source::Own { keys, period } => {
+                let newest = keys.load().first().cloned()?;
+                let key = if newest.age(now) < *period { newest } else { rotate(keys, *period, now)? };
+                key.seal(context, began, session)
+            }
+        }
+    }
+
+    /// Opens a ticket, which may be anything.
+    pub(crate) fn open(&self, now: Duration, context: Context, ticket: &[u8]) -> Option<Found> {
+        if ticket.len() > MAX_TICKET {
+            return None;
+        }
+        match &*self.0 {
+            Source::Files(keys) => keys.iter().find(|key| ticket.starts_with(&key.name))?.open(context, ticket),
+            Source::Own { keys, period } => {
+                let usable = |key: &&Arc<Key>| ticket.starts_with(&key.name) && key.age(now) < period.saturating_mul(2);
+                keys.load().iter().find(usable)?.open(context, ticket)
+            }
+        }
+    }
+}
+
+/// Puts a new key before those that may still open tickets, and gives the newest. Of several threads that do it at once one
+/// has its key taken.
+fn rotate(keys: &ArcSwap<Vec<Arc<Key>>>, period: Duration, now: Duration) -> Option<Arc<Key>> {
+    let new = Arc::new(Key::random(now).ok()?);
+    keys.rcu(|before| {
+        let is_done = before.first().is_some_and(|newest| newest.age(now) < period);
+        let still = before.iter().filter(|key| key.age(now) < period.saturating_mul(2)).cloned();
+        if is_done { before.to_vec() } else { std::iter::once(new.clone()).chain(still).collect::<Vec<_>>() }
+    });
+    keys.load().first().cloned()
+}
+
+impl Key {
+    fn read(file: &[u8], number: usize, made: Duration) -> Result<Self, TicketKeyError> {
+        let (algorithm, hmac, aes) = match file.len() {
+            48 => (&AES_128, 16..32, 32..48),
+            80 => (&AES_256, 16..48, 48..80),
+            _ => return Err(TicketKeyError::Size(number)),
+        };
+        let cipher = || UnboundCipherKey::new(algorithm, &file[aes.clone()]);
+        let sealing = cipher().and_then(PaddedBlockEncryptingKey::cbc_pkcs7).map_err(|_| TicketKeyError::Library)?;
+        let opening = cipher().and_then(PaddedBlockDecryptingKey::cbc_pkcs7).map_err(|_| TicketKeyError::Library)?;
+        let mac = hmac::Key::new(hmac::HMAC_SHA256, &file[hmac]);
+        let mut name = [0; NAME];
+        name.copy_from_slice(&file[..NAME]);
+        Ok(Self { name, sealing, opening, mac, made })
+    }
+
+    fn random(made: Duration) -> Result<Self, TicketKeyError> {
+        let mut bytes = Zeroizing::new([0; 80]);
+        rand::fill(&mut *bytes).map_err(|_| TicketKeyError::Library)?;
+        Self::read(&*bytes, 0, made)
+    }
+
+    fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.made)
+    }
+
+    fn seal(&self, context: Context, began: Duration, session: &[u8]) -> Option<Vec<u8>> {
+        let mut vector = [0; VECTOR];
+        rand::fill(&mut vector).ok()?;
+        let mut sealed = Vec::with_capacity(BEGAN + session.len() + 16);
+        sealed.extend_from_slice(&began.as_secs().to_be_bytes());
+        sealed.extend_from_slice(session);
+        let with = EncryptionContext::Iv128(FixedLength::from(vector));
+        self.sealing.less_safe_encrypt(&mut sealed, with).ok()?;
+        let mut ticket = Vec::with_capacity(NAME + VECTOR + sealed.len() + MAC);
+        ticket.extend_from_slice(&self.name);
+        ticket.extend_from_slice(&vector);
+        ticket.extend_from_slice(&sealed);
+        let mac = self.sign(context, &ticket);
+        ticket.extend_from_slice(mac.as_ref());
+        Some(ticket)
+    }
+
+    fn open(&self, context: Context, ticket: &[u8]) -> Option<Found> {
+        let (signed, mac) = ticket.split_at_checked(ticket.len().checked_sub(MAC)?)?;
+        let (head, sealed) = signed.split_at_checked(NAME + VECTOR)?;
+        let mut with_context = signed.to_vec();
+        with_context.extend_from_slice(&context.0);
+        hmac::verify(&self.mac, &with_context, mac).ok()?;
+        let vector = FixedLength::<VECTOR>::try_from(&head[NAME..]).ok()?;
+        let mut sealed = Zeroizing::new(sealed.to_vec());
+        let opened = self.opening.decrypt(&mut sealed, DecryptionContext::Iv128(vector)).ok()?;
+        let (began, session) = opened.split_first_chunk::<BEGAN>()?;
+        let began = Duration::from_secs(u64::from_be_bytes(*began));
+        Some(Found { began, session: Zeroizing::new(session.to_vec()) })
+    }
+
+    /// The HMAC of a ticket. It also covers the context, which the ticket does not have, so a ticket of another context is as
+    /// good as a forged one.
+    fn sign(&self, context: Context, ticket: &[u8]) -> hmac::Tag {
+        let mut signing = hmac::Context::with_key(&self.mac);
+        signing.update(ticket);
+        signing.update(&context.0);
+        signing.sign()
+    }
+}
+
+impl std::fmt::Debug for TicketKeys {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let keys = match &*self.0 {
+            Source::Files(keys) => keys.len(),
+            Source::Own { keys, .. } => keys.load().len(),
+        };
+        to.debug_struct("TicketKeys").field("keys", &keys).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! How rustls keeps and finds the sessions of a server.
+
+use super::resume::{Context, Found, SessionCache, SessionStore, Sessions};
+use super::step;
+use rustls::server::{ProducesTickets, StoresServerSessions};
+
+/// The sessions of one server at a listening address.
+#[derive(Debug)]
+pub(super) struct Resumption {
+    pub(super) sessions: Sessions,
+    pub(super) context: Context,
+    /// Clients may send early data.
+    pub(super) early_data: bool,
+}
+
+impl Resumption {
+    fn store(&self) -> Option<&SessionStore> {
+        match &self.sessions.cache {
+            SessionCache::Kept(store) => Some(store),
+            SessionCache::Off | SessionCache::None => None,
+        }
+    }
+
+    fn found(&self, found: &Found) -> Option<Vec<u8>> {
+        if !self.sessions.in_time(found.began, step::now()) {
+            return None;
+        }
+        step::found(found.began);
+        Some(found.session.to_vec())
+    }
+}
+
+impl StoresServerSessions for Resumption {
+    /// Keeps a session of TLS 1.2 under its id, or one of TLS 1.3 under what is its ticket.
+    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
+        let Some(store) = self.store().filter(|_| step::may_give()) else { return false };
+        let is_kept = store.put(self.context, &id, step::began(), session);
+        if is_kept {
+            step::gave(&id);
+        }
+        is_kept
+    }
+
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.found(&*self.store()?.get(self.context, id)?)
+    }
+
+    /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again. Others stay, as
+    /// they do in nginx.
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        if !self.early_data {
+            return self.get(id);
+        }
+        self.found(&*self.store()?.take(self.context, id)?)
+    }
+
+    fn can_cache(&self) -> bool {
+        !matches!(self.sessions.cache, SessionCache::Off)
+    }
+}
+
+impl ProducesTickets for Resumption {
+    fn enabled(&self) -> bool {
+        self.sessions.tickets.is_some()
+    }
+
+    fn lifetime(&self) -> u32 {
+        u32::try_from(self.sessions.timeout.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
+        let keys = self.sessions.tickets.as_ref().filter(|_| step::may_give())?;
+        let ticket = keys.seal(step::now(), self.context, step::began(), session)?;
+        step::gave(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &ticket).as_ref());
+        Some(ticket)
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.found(&self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket)?)
+    }
+}

@@ -1,0 +1,193 @@
+//! The settings of a server's sessions.
+
+use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
+use super::compression::{self, COMPRESSORS};
+use super::resume::{Context, SessionCache, Sessions};
+use super::resumption::Resumption;
+use super::step::{self, StepTime};
+use super::{KeyLog, SettingsError, Version, signatures};
+use crate::load::{CertifiedKey, KeyKind};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::{CipherSuite, NamedGroup};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
+const TICKETS: usize = 2;
+
+/// How many bytes the names of authorities may have, with two for each name's length: more have no room in the message.
+const MAX_AUTHORITIES: usize = 60 << 10;
+
+/// How much early data a client may send, as nginx has it.
+const MAX_EARLY_DATA: u32 = 16 << 10;
+
+/// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// The certificates with their keys. The client decides by what it can verify which one it gets.
+    pub keys: Vec<CertifiedKey>,
+    /// The versions of the protocol.
+    pub versions: Vec<Version>,
+    /// The cipher suites of both versions in the order of preference, or none for all; those that do not exist here are
+    /// left out.
+    pub suites: Vec<u16>,
+    /// The groups of the key exchange, or none for the usual ones; those that do not exist here are left out.
+    pub groups: Vec<u16>,
+    /// Whether the server's order of suites counts, not the client's.
+    pub prefer_server_order: bool,
+    /// The protocols above TLS in the order of preference. A client that names protocols, but none of these, is refused.
+    pub alpn: Vec<Vec<u8>>,
+    /// The largest plaintext of a record.
+    pub fragment: usize,
+    /// How many tickets a client of TLS 1.3 gets after a full handshake, if it gets any.
+    pub tickets: usize,
+    /// Whether clients that resume a session of TLS 1.3 may send early data, of 16 KiB at most. This needs a store of sessions,
+    /// and where there is one, there are no tickets.
+    pub early_data: bool,
+    /// Whether the certificates are sent compressed to clients of TLS 1.3 that know how to read that.
+    pub compress_certificates: bool,
+    /// Gets the secrets of all sessions.
+    pub key_log: Option<KeyLog>,
+    /// Whether clients are asked for a certificate, and for which. Whatever they show is accepted, and so are those that show
+    /// nothing; only that a client has the key of its certificate is checked.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// What clients are told of the certificates that they are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct ClientCertificates {
+    /// The names of the authorities of which a certificate is wanted, in DER, or none for any.
+    pub authorities: Vec<Vec<u8>>,
+}
+
+impl ClientCertificates {
+    /// Whether so many names can be sent.
+    fn fit(&self) -> bool {
+        self.authorities.iter().map(|name| name.len() + 2).sum::<usize>() <= MAX_AUTHORITIES
+    }
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            keys: Vec::new(),
+            versions: vec![Version::Tls12, Version::Tls13],
+            suites: Vec::new(),
+            groups: Vec::new(),
+            prefer_server_order: false,
+            alpn: Vec::new(),
+            fragment: MAX_FRAGMENT,
+            tickets: TICKETS,
+            early_data: false,
+            compress_certificates: false,
+            key_log: None,
+            client_certificates: None,
+        }
+    }
+}
+
+/// The settings of a server's sessions, ready for use. It is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    pub(super) shared: Arc<rustls::ServerConfig>,
+    pub(super) fragment: usize,
+    signature: Duration,
+    early_data: bool,
+}
+
+impl ServerConfig {
+    /// How long the signature of a handshake takes at most, whichever of the certificates is used.
+    pub fn signature_time(&self) -> Duration {
+        self.signature
+    }
+}
+
+impl ServerSettings {
+    /// Makes them ready for use.
+    pub fn build(self) -> Result<ServerConfig, SettingsError> {
+        if self.keys.is_empty() {
+            return Err(SettingsError::NoCertificate);
+        }
+        let certificates = self.keys.len();
+        let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
+        let verifier = match self.client_certificates {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(certificates) if certificates.fit() => signatures::any_client(certificates.authorities),
+            Some(_) => return Err(SettingsError::TooManyAuthorities),
+        };
+        let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
+        let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
+            .with_protocol_versions(&algorithms.versions)
+            .map_err(|_| SettingsError::NoVersion)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(Keys(self.keys)));
+        config.cert_compressors = Vec::new();
+        config.cert_decompressors = Vec::new();
+        if self.compress_certificates {
+            config.cert_compressors = COMPRESSORS.to_vec();
+            config.cert_compression_cache = compression::cache(certificates);
+        }
+        if let Some(log) = self.key_log {
+            config.key_log = log.shared();
+        }
+        let fragment = fragment(self.fragment);
+        config.ignore_client_order = self.prefer_server_order;
+        config.max_fragment_size = max_fragment_size(fragment);
+        config.alpn_protocols = self.alpn;
+        config.send_tls13_tickets = self.tickets;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data })
+    }
+}
+
+impl ServerConfig {
+    /// The same settings with sessions that are resumed. Sessions with different contexts are not resumed with each other, so
+    /// the context says everything of a server that must not change between a session and its resumption: its certificates,
+    /// and whom it lets its clients be vouched for. This is cheap, but not free.
+    pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
+        let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
+        let mut sessions = sessions.clone();
+        let mut shared = rustls::ServerConfig::clone(&self.shared);
+        if early_data {
+            sessions.tickets = None;
+            shared.max_early_data_size = MAX_EARLY_DATA;
+            // Early data is answered before the client's last message, or it would have been no use to send it early.
+            shared.send_half_rtt_data = true;
+        }
+        let resumption = Arc::new(Resumption { sessions, context: Context::of(context), early_data });
+        shared.session_storage = resumption.clone();
+        shared.ticketer = resumption;
+        Self { shared: Arc::new(shared), ..*self }
+    }
+}
+
+/// The certificates of a server.
+#[derive(Debug)]
+struct Keys(Vec<CertifiedKey>);
+
+impl ResolvesServerCert for Keys {
+    /// Chooses by the client's order of signature schemes, as OpenSSL does. A client that can verify none of them gets the
+    /// first one, with which the handshake fails by the alert that belongs there.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        step::asked_for(hello.server_name());
+        let usable = |key: &&CertifiedKey| knows_curve(&hello, key.kind());
+        let fits = hello
+            .signature_schemes()
+            .iter()
+            .find_map(|scheme| self.0.iter().filter(usable).find(|key| key.signs(*scheme)));
+        fits.or(self.0.first()).map(CertifiedKey::shared)
+    }
+}
+
+/// Whether the client can use a certificate's curve. In TLS 1.2 its groups are also the curves of certificates that it takes;
+/// in TLS 1.3 the signature schemes say that alone.
+fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
+    let curve = match kind {
+        KeyKind::P256 => NamedGroup::secp256r1,
+        KeyKind::P384 => NamedGroup::secp384r1,
+        KeyKind::P521 => NamedGroup::secp521r1,
+        KeyKind::Rsa(_) | KeyKind::Ed25519 | KeyKind::Other => return true,
+    };
+    let speaks_tls13 = || hello.cipher_suites().contains(&CipherSuite::TLS13_AES_128_GCM_SHA256);
+    hello.named_groups().is_none_or(|groups| groups.contains(&curve)) || speaks_tls13()
+}

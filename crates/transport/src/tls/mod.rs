@@ -1,0 +1,107 @@
+//! A TLS session over a socket.
+//!
+//! A connection to a listening socket with `ssl` is one of these from the start: as long as no session has been
+//! [established](TlsStream::establish), bytes go through as they are, so that a PROXY protocol header, the handshake,
+//! and a client that speaks plain HTTP need nothing else.
+//!
+//! A connection that waits holds no buffers. Bytes are received into, and encrypted in, memory of the loop
+//! ([`scratch`]); a connection has memory of its own for what is left of an incomplete record, and for encrypted bytes
+//! that its socket has not taken.
+
+mod read;
+mod scratch;
+mod write;
+
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime};
+
+use freerun_runtime::net::Socket;
+use freerun_tls::session::{Agreed, Session};
+
+use self::read::Received;
+use self::write::Unsent;
+
+/// A TLS session over a socket of one event loop.
+#[derive(Debug)]
+pub struct TlsStream {
+    pub(crate) socket: Socket,
+    state: RefCell<State>,
+}
+
+/// The state of the session.
+#[derive(Debug, Default)]
+struct State {
+    /// The session, once there is one.
+    session: Option<Box<Session>>,
+    received: Received,
+    unsent: Unsent,
+    /// Whether the peer sends nothing any more: it has closed the session or the connection.
+    ended: bool,
+    /// Whether `close_notify` must not be sent: it was sent, or the peer must not take the stream for complete.
+    quiet: bool,
+}
+
+impl TlsStream {
+    /// A connected socket on which no session has begun.
+    pub fn new(socket: Socket) -> TlsStream {
+        TlsStream { socket, state: RefCell::default() }
+    }
+
+    /// Lets the bytes go through this session from now on. Its handshake is complete, and `received` are the peer's bytes
+    /// that it has not consumed.
+    pub fn establish(&self, session: Box<Session>, received: Vec<u8>) {
+        let mut state = self.state.borrow_mut();
+        debug_assert!(state.session.is_none(), "a connection has one session");
+        state.session = Some(session);
+        state.received = Received::of(received);
+    }
+
+    /// Whether a session was established.
+    pub fn is_established(&self) -> bool {
+        self.state.borrow().session.is_some()
+    }
+
+    /// What `read` makes of the session, if there is one.
+    pub fn with_session<T>(&self, read: impl FnOnce(&Session) -> T) -> Option<T> {
+        self.state.borrow().session.as_deref().map(read)
+    }
+
+    /// What `read` makes of what the peers have agreed on, if a session was established.
+    pub fn with_agreed<T>(&self, read: impl FnOnce(Agreed<'_>) -> T) -> Option<T> {
+        self.with_session(|session| session.agreed().map(read)).flatten()
+    }
+
+    /// Takes the stream away from its loop, see [`Socket::moved`].
+    #[must_use]
+    pub(crate) fn moved(self: Box<Self>) -> Box<TlsStream> {
+        let state = RefCell::new(std::mem::take(&mut *self.state.borrow_mut()));
+        Box::new(TlsStream { socket: Socket::of_shared(self.socket.shared_fd()), state })
+    }
+
+    /// Sends `close_notify`, once, as far as the socket takes it now.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.borrow_mut();
+        let State { session: Some(session), unsent, quiet, .. } = &mut *state else { return };
+        if !std::mem::replace(quiet, true) {
+            session.close(unsent.queue());
+            // A peer that takes nothing any more misses it, as it would miss everything else.
+            let _ = unsent.flush(&self.socket);
+        }
+    }
+
+    /// Sends no `close_notify`: the peer must not take the stream for complete.
+    pub(crate) fn keep_quiet(&self) {
+        self.state.borrow_mut().quiet = true;
+    }
+}
+
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The time since 1970, of which sessions are told.
+fn now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
