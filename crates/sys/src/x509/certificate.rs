@@ -88,6 +88,14 @@ impl Certificate {
         }
     }
 
+    /// Takes a reference to a certificate.
+    ///
+    /// # Safety
+    /// The certificate is alive, and the reference is the caller's.
+    pub(super) unsafe fn own(certificate: NonNull<lc::X509>) -> Self {
+        Self(certificate)
+    }
+
     /// Another reference to a certificate.
     ///
     /// # Safety

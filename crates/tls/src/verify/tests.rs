@@ -2,8 +2,9 @@
 //! wrapped, in `freerun_sys`.
 
 use super::{
-    Asked, DEFAULT_LEVEL, MAX_TRUST, PeerCertificate, Purpose, Refusal, Rules, Source, Trust, TrustBuilder, TrustError,
-    Verified, VerifyError,
+    Asked, DEFAULT_LEVEL, MAX_OCSP_RESPONSE, MAX_TRUST, OcspError, OcspStatus, PeerCertificate, Purpose, Refusal,
+    Rules, Signer, Source, Trust, TrustBuilder, TrustError, Verified, VerifyError, ocsp_answer, ocsp_request,
+    status_word,
 };
 use crate::load::{Chain, Problem};
 use std::io;
@@ -42,6 +43,7 @@ fn code(verified: Verified) -> i32 {
         Verified::Success => 0,
         Verified::None => -1,
         Verified::Failed(error) => error.code,
+        Verified::NotGood(_) => -2,
     }
 }
 
@@ -238,4 +240,64 @@ fn a_pool_may_verify_and_a_loop_may_look_at_certificates() {
     shared::<Trust>();
     handed_over::<PeerCertificate>();
     handed_over::<Verified>();
+}
+
+#[test]
+fn the_chain_that_was_built_names_the_issuer() {
+    let trust = trust(&["root", "int1"]);
+    let sent = ders(&["leaf of int1"]);
+    let (verified, built) = trust.verify_and_build(sent.iter().map(Vec::as_slice), &RULES);
+    assert_eq!((verified, built), (Verified::Success, ders(&["leaf of int1", "int1", "root"])));
+    let strange = ders(&["self ca"]);
+    assert!(trust.verify_and_build(strange.iter().map(Vec::as_slice), &RULES).1.is_empty());
+    let issuer = Some(ders(&["int1"]).remove(0));
+    assert_eq!(trust.issuer(&sent[0], [], RULES.now), issuer);
+    let chain = ders(&["self ca", "int1"]);
+    assert_eq!(self::trust(&["root"]).issuer(&sent[0], chain.iter().map(Vec::as_slice), RULES.now), issuer);
+    assert_eq!(self::trust(&["root"]).issuer(&sent[0], [], RULES.now), None);
+    assert_eq!(trust.issuer(b"", [], RULES.now), None);
+}
+
+#[test]
+fn a_certificate_that_a_responder_does_not_call_good_is_refused() {
+    assert_eq!(Verified::of_answer(Some(OcspStatus::Good)), Verified::Success);
+    for (status, words) in [
+        (Some(OcspStatus::Revoked), "certificate revoked"),
+        (Some(OcspStatus::Unknown), "certificate status unknown"),
+        (None, "certificate status request failed"),
+    ] {
+        let verified = Verified::of_answer(status);
+        assert_eq!(&*verified.variable(), format!("FAILED:{words}"));
+        for asked in [Asked::Required, Asked::Optional, Asked::OptionalNoAuthority] {
+            let refusal = verified.refusal(asked).expect("a refusal");
+            let line = format!("client SSL certificate verify error: {words}");
+            assert_eq!((refusal.status(), refusal.to_string()), (495, line));
+        }
+    }
+}
+
+#[test]
+fn responses_are_refused_in_nginx_words() {
+    const RESPONSES: &str = include_str!("../../../sys/tests/fixtures/ocsp.txt");
+    let chain = Chain::from_pem(RESPONSES.as_bytes()).expect("two certificates").to_der();
+    let (own, issuer) = (&chain[0], &chain[1]);
+    assert!(ocsp_request(own, issuer).is_some_and(|request| request.len() == 69));
+    assert!(ocsp_request(own, b"").is_none() && ocsp_request(b"", issuer).is_none());
+    let words = |response: &[u8]| {
+        ocsp_answer(response, own, issuer, Signer::Authorised, RULES.now).expect_err("it is refused").to_string()
+    };
+    assert_eq!(words(b"hello"), "d2i_OCSP_RESPONSE() failed");
+    assert_eq!(words(&vec![0; MAX_OCSP_RESPONSE + 1]), "d2i_OCSP_RESPONSE() failed");
+    assert_eq!(words(b"\x30\x03\x0a\x01\x06"), "OCSP response not successful (6: unauthorized)");
+    assert_eq!(words(b"\x30\x03\x0a\x01\x04"), "OCSP response not successful (4: (UNKNOWN))");
+    let no_data = "OCSP_response_get1_basic() failed (SSL: error:1380006C:OCSP routines::no response data)";
+    assert_eq!(words(b"\x30\x03\x0a\x01\x00"), no_data);
+    let answer = ocsp_answer(b"", b"", issuer, Signer::Anybody, RULES.now);
+    assert_eq!(answer, Err(OcspError::Certificate));
+    let expired = "OCSP_check_validity() failed (SSL: error:1380007D:OCSP routines::status expired)";
+    assert_eq!(OcspError::Expired.to_string(), expired);
+    assert_eq!(
+        [OcspStatus::Good, OcspStatus::Revoked, OcspStatus::Unknown].map(status_word),
+        ["good", "revoked", "unknown"]
+    );
 }

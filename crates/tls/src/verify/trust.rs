@@ -97,21 +97,42 @@ impl Trust {
     /// Verifies what a peer has sent, in DER: its own certificate first, and then others in any order, up to
     /// [`MAX_PEER_CHAIN`] bytes.
     pub fn verify<'a>(&self, sent: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>, rules: &Rules) -> Verified {
+        self.verify_and_build(sent, rules).0
+    }
+
+    /// Verifies as [`Trust::verify`] does, and gives the chain up to a trusted certificate as well, in DER; it is empty unless
+    /// the peer is trusted. Certificates that the peer has not sent may be in it.
+    pub fn verify_and_build<'a>(
+        &self,
+        sent: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+        rules: &Rules,
+    ) -> (Verified, Vec<Vec<u8>>) {
+        let failed = |code| (Verified::Failed(VerifyError { code, depth: 0 }), Vec::new());
         let sent = sent.into_iter();
         if sent.clone().next().is_none() {
-            return Verified::None;
+            return (Verified::None, Vec::new());
         }
         if sent.clone().map(<[u8]>::len).try_fold(0, usize::checked_add).is_none_or(|length| length > MAX_PEER_CHAIN) {
-            return Verified::Failed(VerifyError { code: CHAIN_TOO_LONG, depth: 0 });
+            return failed(CHAIN_TOO_LONG);
         }
-        let (Some(store), Some(chain)) = (&self.0.store, peer_chain(sent)) else {
-            return Verified::Failed(VerifyError { code: UNSPECIFIED, depth: 0 });
-        };
+        let (Some(store), Some(chain)) = (&self.0.store, peer_chain(sent)) else { return failed(UNSPECIFIED) };
         let Rules { purpose, depth, level, now } = *rules;
         match store.verify(&chain, &x509::Rules { purpose, depth, lists: self.0.lists, level, now }) {
-            Ok(()) => Verified::Success,
-            Err(error) => Verified::Failed(error),
+            Ok(chain) => (Verified::Success, chain.iter().map(Certificate::to_der).collect()),
+            Err(error) => (Verified::Failed(error), Vec::new()),
         }
+    }
+
+    /// Who has issued a certificate in DER: one of the others, or one that is trusted. `now` is in seconds since 1970.
+    pub fn issuer<'a>(
+        &self,
+        certificate: &[u8],
+        others: impl IntoIterator<Item = &'a [u8]>,
+        now: i64,
+    ) -> Option<Vec<u8>> {
+        let certificate = Certificate::from_der(certificate)?;
+        let others: Vec<_> = others.into_iter().filter_map(Certificate::from_der).collect();
+        Some(self.0.store.as_ref()?.issuer(&certificate, &others, now)?.to_der())
     }
 
     /// The names of the authorities in `ssl_client_certificate` in DER, each once: what a server says in its
