@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use crate::channel::{Channel, Limits};
     use freerun_serve::listen::Protocol;
+    use freerun_serve::tls::files::KnownFile;
 
     fn key(name: &str) -> ListenKey {
         ListenKey { protocol: Protocol::Stream, name: name.to_owned() }
@@ -117,6 +118,8 @@ mod tests {
         let mut recorded = Recorded::default();
         recorded.files.insert("/x.conf".into(), b"events {}\xff".to_vec());
         recorded.globs.insert("/d/*.conf".into(), vec!["/d/a.conf".into()]);
+        recorded.secrets.insert("/x.key".into(), KnownFile::read(b"key\0\xff".to_vec(), None));
+        recorded.secrets.insert("/closed.key".into(), KnownFile::failed(13));
         Bundle {
             number: 3,
             input: Input {

@@ -3,7 +3,7 @@
 //! A frame is eight bytes of lengths (body, number of descriptors; little-endian `u32`), the body in postcard's format,
 //! and the descriptors with SCM_RIGHTS (unix(7)), [`FDS_A_MESSAGE`] to each single byte. Sizes are checked before
 //! anything is allocated for them. If a side stops in the middle of a frame, the other side gives up after
-//! [`PATIENCE`].
+//! [`PATIENCE`]. Configurations come with private keys, so a body is overwritten before its memory is given back.
 
 use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -11,14 +11,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use freerun_serve::tls::files;
+use postcard::ser_flavors::Flavor;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::error::Error;
+use crate::loader::append_wiping;
 
 /// The number of descriptors that are sent with one byte; the kernel takes at most 253 (SCM_MAX_FD).
 const FDS_A_MESSAGE: usize = 200;
@@ -40,9 +44,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits for messages from the master: a configuration at its largest (see `freerun_conf::tree::MAX_TOTAL`)
+    /// The limits for messages from the master: a configuration and its files of TLS at their largest (see
+    /// `freerun_conf::tree::MAX_TOTAL`)
     /// and as many descriptors as a process can reasonably hold.
-    pub const FROM_MASTER: Limits = Limits { body: 300 * 1024 * 1024, fds: 65_536 };
+    pub const FROM_MASTER: Limits = Limits { body: 300 * 1024 * 1024 + files::MAX_TOTAL, fds: 65_536 };
     /// The limits for messages from the worker, which is less trusted: answers with one error text.
     pub const FROM_WORKER: Limits = Limits { body: 64 * 1024, fds: 0 };
 }
@@ -71,7 +76,8 @@ impl Channel {
 
     /// Sends one message. Waits while the other side does not read, at most for [`PATIENCE`] a step.
     pub fn send<M: Serialize>(&self, message: &M, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        let body = postcard::to_stdvec(message).map_err(|error| Error::Message(error.to_string()))?;
+        let body = postcard::serialize_with_flavor(message, Body::default());
+        let body = body.map_err(|error| Error::Message(error.to_string()))?;
         let mut head = [0; 8];
         head[..4].copy_from_slice(&length(body.len())?.to_le_bytes());
         head[4..].copy_from_slice(&length(fds.len())?.to_le_bytes());
@@ -93,11 +99,12 @@ impl Channel {
         if size > self.limits.body || count > self.limits.fds {
             return Err(Error::Message(format!("{size} bytes with {count} descriptors are too much")));
         }
-        let mut body = Vec::new();
+        let mut body = Zeroizing::new(Vec::new());
+        let mut piece = Zeroizing::new(vec![0; size.min(STEP)]);
         while body.len() < size {
-            let start = body.len();
-            body.resize(size.min(start + STEP), 0);
-            (&self.socket).read_exact(&mut body[start..]).map_err(broken)?;
+            let piece = &mut piece[..(size - body.len()).min(STEP)];
+            (&self.socket).read_exact(piece).map_err(broken)?;
+            append_wiping(&mut body, piece);
         }
         let mut fds = Vec::new();
         while fds.len() < count {
@@ -152,6 +159,28 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// The body of a message while it is written.
+#[derive(Default)]
+struct Body(Zeroizing<Vec<u8>>);
+
+impl Flavor for Body {
+    type Output = Zeroizing<Vec<u8>>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        append_wiping(&mut self.0, &[byte]);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        append_wiping(&mut self.0, bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Zeroizing<Vec<u8>>> {
+        Ok(self.0)
     }
 }
 

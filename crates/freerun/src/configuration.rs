@@ -1,7 +1,6 @@
 //! From texts to a configuration: the steps that master and worker both do with the same bytes.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -17,9 +16,9 @@ use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
 use freerun_serve::hosts::Hosts;
-use freerun_serve::tls::files::{ConfigurationFiles, SecretFiles};
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
+use freerun_serve::tls::files::{ConfigurationFiles, SecretFiles};
 use freerun_serve::zones::{ZoneTable, Zones};
 
 use crate::bundle::Input;
@@ -103,7 +102,8 @@ pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Config
 pub struct Known {
     /// The addresses of hosts.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
-    /// The files of TLS.
+    /// The files of TLS: for the worker, those that the master has read; for the master, those of the configuration before,
+    /// of which it reads again what has been modified.
     pub secrets: SecretFiles,
 }
 
@@ -132,8 +132,10 @@ pub fn read_after(
     let Known { hosts, secrets } = known;
     let is_master = side == Side::Master;
     cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::hosts::lookup), known: hosts });
-    let read: fn(&str) -> io::Result<Vec<u8>> = crate::loader::read_secret;
-    cx.extensions.insert(ConfigurationFiles { read: is_master.then_some(read), known: secrets });
+    cx.extensions.insert(match side {
+        Side::Master => ConfigurationFiles::reading(crate::loader::read_secret, secrets),
+        Side::Worker => ConfigurationFiles::known(secrets),
+    });
     match side {
         Side::Worker => drop(cx.extensions.insert(NoLookup)),
         Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
@@ -155,7 +157,18 @@ pub fn read_after(
             let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
             let (sources, warnings) = (cx.sources, cx.warnings);
-            Ok(Configuration { sources, settings, logs, default_log, blueprint, pools, prefix, hosts, secrets, warnings })
+            Ok(Configuration {
+                sources,
+                settings,
+                logs,
+                default_log,
+                blueprint,
+                pools,
+                prefix,
+                hosts,
+                secrets,
+                warnings,
+            })
         }
         Err(problems) => Err(Box::new(Failure { sources: cx.sources, warnings: cx.warnings, problems, syntax_ok })),
     }
@@ -175,6 +188,9 @@ fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
     let (mut settings, blocks) = apply_block(registry, Contexts::MAIN, nodes, &defaults, cx)?;
     let pools: Vec<PoolSpec> = settings.get::<MainSettings>().thread_pool.iter().map(pool_spec).collect();
     cx.extensions.get_or_default::<ThreadPools>().defined = pools.clone();
+    if !settings.get::<MainSettings>().ssl_object_cache_inheritable {
+        cx.extensions.get_or_default::<ConfigurationFiles>().earlier.clear();
+    }
     let first_block = blocks.iter().map(|block| block.order).min().unwrap_or(u32::MAX);
     for late in settings.get::<MainSettings>().load_module.iter().filter(|load| load.order > first_block) {
         cx.report(late.too_late())?;

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
 
 use freerun_conf::{Loader, MAX_FILE};
-use freerun_serve::tls::files::SecretFiles;
-use freerun_tls::load::MAX_PEM;
+use freerun_serve::tls::files::{self, Reading, SecretFiles, Stamp};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
 /// the permission, or the time, to read the files itself.
@@ -51,14 +52,55 @@ impl Loader for Recorder {
     }
 }
 
-/// Reads a file that a directive of TLS names. Of one that is too large as much is read as shows that.
+/// Reads a file that a directive of TLS names, unless it is the one with the stamp `known`. Of one that is too large as much
+/// is read as shows that.
 ///
 /// # Errors
-/// The error of open(2) or read(2).
-pub fn read_secret(path: &str) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_PEM as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// The error of open(2). A file that can be opened and not read, such as a folder, has no contents, as for OpenSSL.
+pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+    let stamp = |metadata: &std::fs::Metadata| Stamp {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+    };
+    if known.is_some() && std::fs::metadata(path).is_ok_and(|now| Some(stamp(&now)) == known) {
+        return Ok(Reading::Unchanged);
+    }
+    let file = std::fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    Ok(Reading::Contents(read_wiping(file, expected), stamp(&metadata)))
+}
+
+/// How many bytes are read from a file with secrets at a time.
+const PIECE: usize = 4096;
+
+/// Reads to the end, to an error, or until it is clear that the file is too large. Memory that becomes too small for the
+/// contents is overwritten before it is given back.
+fn read_wiping(mut from: impl io::Read, expected: usize) -> Zeroizing<Vec<u8>> {
+    let mut contents = Zeroizing::new(Vec::with_capacity(expected.clamp(PIECE, files::MAX_FILE + 1)));
+    let mut piece = Zeroizing::new([0; PIECE]);
+    while contents.len() <= files::MAX_FILE {
+        let count = match from.read(&mut piece[..]) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        append_wiping(&mut contents, &piece[..count]);
+    }
+    contents
+}
+
+/// Appends bytes. Memory that is too small for that is overwritten before it is given back.
+pub fn append_wiping(to: &mut Zeroizing<Vec<u8>>, bytes: &[u8]) {
+    if to.capacity() - to.len() < bytes.len() {
+        let capacity = (to.len() + bytes.len()).max(to.capacity() * 2);
+        let mut larger = Zeroizing::new(Vec::with_capacity(capacity));
+        larger.extend_from_slice(to);
+        *to = larger;
+    }
+    to.extend_from_slice(bytes);
 }
 
 /// The most paths of one pattern.
@@ -148,6 +190,23 @@ impl Loader for Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_secrets_is_read_whole_unless_it_is_known() {
+        let path = std::env::temp_dir().join(format!("freerun-secret-{}", std::process::id()));
+        let path = path.to_str().unwrap();
+        let contents: Vec<u8> = (0..3 * PIECE + 5).map(|n| n as u8).collect();
+        std::fs::write(path, &contents).unwrap();
+        let Ok(Reading::Contents(read, stamp)) = read_secret(path, None) else { panic!("the file is there") };
+        assert_eq!(*read, contents);
+        assert!(matches!(read_secret(path, Some(stamp)), Ok(Reading::Unchanged)));
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(read_secret(path, Some(stamp)).err().unwrap().raw_os_error(), Some(2));
+        // The size that a file says it has may be wrong: those in /proc say 0.
+        assert_eq!(*read_wiping(&contents[..], 0), contents);
+        let folder = read_secret("/", None);
+        assert!(matches!(folder, Ok(Reading::Contents(contents, _)) if contents.is_empty()));
+    }
 
     #[test]
     fn a_replay_gives_what_was_recorded_and_nothing_else() {

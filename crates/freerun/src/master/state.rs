@@ -2,10 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
+use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::zones::Zones;
 
 use crate::bundle::{Bundle, Input, Listener};
-use crate::configuration::{self, Configuration, Side};
+use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
 use crate::loader::{Recorded, Recorder, Replay};
 use crate::logs::{self, Logs};
@@ -39,17 +42,21 @@ pub struct Draft {
     recorded: Recorded,
 }
 
-/// Reads the configuration; `tell` reports the problems.
+/// Reads the configuration, after one that had these files of TLS; `tell` reports the problems.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
+    earlier: SecretFiles,
     tell: impl FnOnce(&configuration::Failure),
 ) -> Result<Draft, ()> {
     let mut recorder = Recorder::default();
-    let result = match embedded {
-        Some(recorded) => configuration::read(input, &mut Replay(recorded), Side::Master),
-        None => configuration::read(input, &mut recorder, Side::Master),
+    let mut replay = embedded.map(Replay);
+    let loader: &mut dyn Loader = match &mut replay {
+        Some(replay) => replay,
+        None => &mut recorder,
     };
+    let known = Known { secrets: earlier, ..Known::default() };
+    let result = configuration::read_after(input, loader, Side::Master, known, Zones::default());
     match result {
         Ok(configuration) => {
             let mut recorded = embedded.cloned().unwrap_or(recorder.recorded);

@@ -10,10 +10,26 @@ use std::io;
 use std::sync::Arc;
 
 use freerun_conf::Cx;
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::parts::Paths;
+
+/// The most bytes of one file. The revocation lists of large authorities have some tens of megabytes.
+pub const MAX_FILE: usize = 64 << 20;
+
+/// The most bytes that all files of a configuration may have together.
+pub const MAX_TOTAL: usize = 128 << 20;
+
+/// The error of a file that is too large: `EFBIG`, as errno(3) has it on Linux.
+const TOO_LARGE: i32 = 27;
+
+/// The error of a file that is not among the known ones: `ENOENT`.
+const NOT_THERE: i32 = 2;
+
+/// The error of a file whose reader gives none: `EIO`.
+const UNKNOWN: i32 = 5;
 
 /// The contents of a file that may have a private key: they are overwritten when the last holder drops them, and shown
 /// nowhere.
@@ -22,8 +38,8 @@ pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
 
 impl Secret {
     /// The contents as a secret.
-    pub fn new(contents: Vec<u8>) -> Secret {
-        Secret(Arc::new(Zeroizing::new(contents)))
+    pub fn new(contents: impl Into<Zeroizing<Vec<u8>>>) -> Secret {
+        Secret(Arc::new(contents.into()))
     }
 
     /// The contents.
@@ -44,38 +60,155 @@ impl Serialize for Secret {
     }
 }
 
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
-        Vec::<u8>::deserialize(from).map(Secret::new)
+/// Takes the bytes of a secret where they stand, so that no other copy is made of them.
+struct Bytes;
+
+impl Visitor<'_> for Bytes {
+    type Value = Secret;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("bytes")
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Secret, E> {
+        Ok(Secret::new(bytes.to_vec()))
     }
 }
 
-/// Files by their full paths.
-pub type SecretFiles = BTreeMap<String, Secret>;
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        from.deserialize_bytes(Bytes)
+    }
+}
 
-/// The files of a configuration; lives in its context. The master reads them and notes their contents; the worker has the
-/// notes, so that both see the same.
+/// What tells whether a file is still the same one.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// The number of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// When it was last modified: seconds and nanoseconds since 1970.
+    pub modified: (i64, i64),
+}
+
+impl PartialEq for Stamp {
+    /// nginx compares whole seconds. Here a file that is modified twice in a second is another one, unless its time has whole
+    /// seconds, as programs set that keep a file's time.
+    fn eq(&self, other: &Stamp) -> bool {
+        let ((seconds, part), (other_seconds, other_part)) = (self.modified, other.modified);
+        let same_time = seconds == other_seconds && (part == other_part || part == 0 || other_part == 0);
+        same_time && self.device == other.device && self.inode == other.inode
+    }
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KnownFile {
+    /// Its contents, or the number of the error with which it could not be read (errno(3)).
+    contents: Result<Secret, i32>,
+    /// Which file it was. Only the process that has read it knows that.
+    #[serde(skip)]
+    stamp: Option<Stamp>,
+}
+
+impl KnownFile {
+    /// A file with these contents.
+    pub fn read(contents: impl Into<Zeroizing<Vec<u8>>>, stamp: Option<Stamp>) -> KnownFile {
+        KnownFile { contents: Ok(Secret::new(contents)), stamp }
+    }
+
+    /// A file that cannot be read, for the reason with this number (errno(3)).
+    pub fn failed(errno: i32) -> KnownFile {
+        KnownFile { contents: Err(errno), stamp: None }
+    }
+
+    fn size(&self) -> usize {
+        self.contents.as_ref().map_or(0, |secret| secret.bytes().len())
+    }
+}
+
+impl PartialEq for KnownFile {
+    /// Whether the contents are the same; they may have been read at other times.
+    fn eq(&self, other: &KnownFile) -> bool {
+        self.contents == other.contents
+    }
+}
+
+impl Eq for KnownFile {}
+
+/// Files by their full paths.
+pub type SecretFiles = BTreeMap<String, KnownFile>;
+
+/// What reading a file gives.
+pub enum Reading {
+    /// The file is the one with the stamp that was given.
+    Unchanged,
+    /// The contents, and which file it is.
+    Contents(Zeroizing<Vec<u8>>, Stamp),
+}
+
+/// A function that reads a file, of which [`MAX_FILE`] bytes and one more are of interest. It is given the stamp of what was
+/// read earlier from there.
+pub type ReadFile = fn(&str, Option<Stamp>) -> io::Result<Reading>;
+
+/// The files of a configuration; lives in its context. The master reads them and notes what became of them; the worker has
+/// the notes, so that both see the same.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigurationFiles {
-    /// The function that reads a file, of so many bytes at most, which may wait. If it is `None`, only known files are there.
-    pub read: Option<fn(&str) -> io::Result<Vec<u8>>>,
-    /// The known files.
+    /// The function that reads a file, which may wait. If it is `None`, only known files are there.
+    pub read: Option<ReadFile>,
+    /// The files that were read for this configuration.
     pub known: SecretFiles,
+    /// The files of the configuration before it. One that has not been modified since is not read again
+    /// (`ssl_object_cache_inheritable`).
+    pub earlier: SecretFiles,
+    /// The bytes of the known files.
+    total: usize,
 }
 
 impl ConfigurationFiles {
+    /// The files for a process that reads them with this function, after a configuration that had the `earlier` ones.
+    pub fn reading(read: ReadFile, earlier: SecretFiles) -> ConfigurationFiles {
+        ConfigurationFiles { read: Some(read), earlier, ..ConfigurationFiles::default() }
+    }
+
+    /// The files for a process that was told of them.
+    pub fn known(known: SecretFiles) -> ConfigurationFiles {
+        ConfigurationFiles { known, ..ConfigurationFiles::default() }
+    }
+
     /// The contents of a file.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, is larger than [`MAX_FILE`], or all files together are larger than [`MAX_TOTAL`]. The error
+    /// has a number, see [`io::Error::raw_os_error`].
     pub fn get(&mut self, path: &str) -> io::Result<Secret> {
-        if let Some(known) = self.known.get(path) {
-            return Ok(known.clone());
+        let known = match self.known.get(path) {
+            Some(known) => known.clone(),
+            None => {
+                let known = self.read(path);
+                self.known.insert(path.to_owned(), known.clone());
+                known
+            }
+        };
+        known.contents.map_err(io::Error::from_raw_os_error)
+    }
+
+    fn read(&mut self, path: &str) -> KnownFile {
+        let Some(read) = self.read else { return KnownFile::failed(NOT_THERE) };
+        let earlier = self.earlier.get(path).filter(|earlier| earlier.contents.is_ok());
+        let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
+            (Ok(Reading::Contents(contents, stamp)), _) => KnownFile::read(contents, Some(stamp)),
+            (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
+            (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
+            (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
+        };
+        if file.size() > MAX_FILE || self.total.saturating_add(file.size()) > MAX_TOTAL {
+            return KnownFile::failed(TOO_LARGE);
         }
-        let read = self.read.ok_or(io::ErrorKind::NotFound)?;
-        let secret = Secret::new(read(path)?);
-        self.known.insert(path.to_owned(), secret.clone());
-        Ok(secret)
+        self.total += file.size();
+        file
     }
 }
 
@@ -92,24 +225,78 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    /// The stamp of a file with this number that was never modified.
+    fn stamp(inode: u64) -> Stamp {
+        Stamp { device: 1, inode, modified: (0, 0) }
+    }
+
     static READS: AtomicU32 = AtomicU32::new(0);
 
-    fn read(path: &str) -> io::Result<Vec<u8>> {
+    fn read(path: &str, _: Option<Stamp>) -> io::Result<Reading> {
         READS.fetch_add(1, Ordering::Relaxed);
-        if path == "/there" { Ok(b"key".to_vec()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+        match path {
+            "/there" => Ok(Reading::Contents(Zeroizing::new(b"key".to_vec()), stamp(1))),
+            _ => Err(io::Error::from_raw_os_error(13)),
+        }
     }
 
     #[test]
     fn a_file_is_read_once_and_then_known_without_reading() {
-        let mut master = ConfigurationFiles { read: Some(read), ..ConfigurationFiles::default() };
+        let mut master = ConfigurationFiles::reading(read, SecretFiles::new());
         for _ in 0..2 {
             assert_eq!(master.get("/there").unwrap().bytes(), b"key");
+            assert_eq!(master.get("/closed").unwrap_err().raw_os_error(), Some(13), "failures are known as well");
         }
-        assert_eq!(READS.load(Ordering::Relaxed), 1);
-        assert_eq!(master.get("/closed").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        let mut worker = ConfigurationFiles { read: None, known: master.known.clone() };
+        assert_eq!(READS.load(Ordering::Relaxed), 2);
+        let mut worker = ConfigurationFiles::known(master.known.clone());
         assert_eq!(worker.get("/there").unwrap().bytes(), b"key");
-        assert_eq!(worker.get("/closed").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(worker.get("/closed").unwrap_err().raw_os_error(), Some(13));
+        assert_eq!(worker.get("/else").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(!format!("{worker:?}").contains("key"), "contents are not shown");
+    }
+
+    #[test]
+    fn a_file_that_is_the_same_as_before_is_not_read_again() {
+        fn read(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+            let now = stamp(if path == "/new" { 3 } else { 2 });
+            if known == Some(now) {
+                return Ok(Reading::Unchanged);
+            }
+            Ok(Reading::Contents(Zeroizing::new(b"now".to_vec()), now))
+        }
+        let before = || KnownFile::read(b"before".to_vec(), Some(stamp(2)));
+        let earlier = SecretFiles::from([
+            ("/same".to_owned(), before()),
+            ("/new".to_owned(), before()),
+            ("/failed".to_owned(), KnownFile::failed(13)),
+        ]);
+        let mut files = ConfigurationFiles::reading(read, earlier);
+        let expected = [("/same", &b"before"[..]), ("/new", b"now"), ("/failed", b"now"), ("/other", b"now")];
+        for (path, contents) in expected {
+            assert_eq!(files.get(path).unwrap().bytes(), contents, "{path}");
+        }
+        assert_eq!(files.known["/same"].stamp, Some(stamp(2)), "the next configuration compares with it again");
+    }
+
+    #[test]
+    fn times_differ_by_parts_of_a_second_unless_somebody_keeps_whole_ones() {
+        let at = |modified| Stamp { modified, ..stamp(1) };
+        assert_eq!(at((7, 5)), at((7, 5)));
+        assert_ne!(at((7, 5)), at((7, 6)));
+        assert_eq!(at((7, 5)), at((7, 0)));
+        assert_ne!(at((7, 0)), at((8, 0)));
+        assert_ne!(stamp(1), stamp(2));
+    }
+
+    #[test]
+    fn files_are_bounded_one_by_one_and_together() {
+        fn read(path: &str, _: Option<Stamp>) -> io::Result<Reading> {
+            let size = if path == "/large" { MAX_FILE + 1 } else { MAX_FILE };
+            Ok(Reading::Contents(Zeroizing::new(vec![0; size]), stamp(1)))
+        }
+        let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
+        for (path, error) in [("/large", Some(TOO_LARGE)), ("/1", None), ("/2", None), ("/3", Some(TOO_LARGE))] {
+            assert_eq!(files.get(path).err().and_then(|error| error.raw_os_error()), error, "{path}");
+        }
     }
 }

@@ -239,9 +239,11 @@ settings! {
         /// built in, and for known ones that do nothing without directives of their own; any other is refused.
         load_module: Many<LoadModule>, in MAIN,
             fidelity = Differs("nothing is loaded: modules are known by the names of their files");
-        /// Whether objects of OpenSSL stay from one configuration to the next.
-        ssl_object_cache_inheritable: bool = "on", in MAIN, since = "1.27.4",
-            fidelity = NoEffect("OpenSSL is not used");
+        /// Whether files of certificates and keys that have not been modified since are not read again for the next
+        /// configuration.
+        ///
+        /// A file counts as modified when it is another one (its inode) or when it has another time of modification.
+        ssl_object_cache_inheritable: bool = "on", in MAIN, since = "1.27.4";
         /// The action of nginx when one of its internal checks fails.
         debug_points: Option<DebugPoints>, in MAIN, fidelity = NoEffect("there are no such points");
     }
