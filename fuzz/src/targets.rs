@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, hellos, sessions, tls, upstreams};
+use crate::{caches, certificates, hellos, sessions, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -455,8 +455,63 @@ pub static CIPHER_STRING: Target = Target {
     ],
 };
 
+/// Runs [`certificates::certificates`].
+pub static CERTIFICATES: Target = Target {
+    name: "certificates",
+    body: certificates::certificates,
+    seeds: certificates_and_the_like,
+    words: &[
+        b"\x30\x00",
+        b"\x31\x00",
+        b"\x30\x80",
+        b"\x30\x84\xff\xff\xff\xff",
+        b"\x05\x00",
+        b"\x02\x01\x00",
+        b"\x02\x01\x80",
+        b"\x06\x03\x55\x04\x03",
+        b"\x06\x03\x55\x1d\x11",
+        b"\x0c\x01/",
+        b"\x82\x01*",
+        b"\x01\x01\xff",
+        b"\x17\x0d210101000000Z",
+        b"\x18\x0f21200101000000Z",
+        b"\xa0\x03\x02\x01\x02",
+        b"-----BEGIN CERTIFICATE-----\n",
+        b"-----END CERTIFICATE-----\n",
+        b"-----BEGIN X509 CRL-----\n",
+        b"-----BEGIN TRUSTED CERTIFICATE-----\n",
+    ],
+};
+
+/// Certificates, texts, lists and responses, each with the byte that says what it is.
+fn certificates_and_the_like() -> Vec<Vec<u8>> {
+    let mut seeds = owned(&[b"\x06\x30\x06\x02\x01\x17\x02\x01\x05"]);
+    let mut add = |option: u8, bytes: &[u8]| seeds.push([&[option], bytes].concat());
+    let names = [
+        "leaf of root",
+        "int1",
+        "leaf of int1",
+        "root",
+        "self signing with ids",
+        "names good",
+        "server only",
+        "v1 leaf",
+    ];
+    for der in certificates::ders(&names) {
+        add(0x20, &der);
+        add(0xc2, &der);
+    }
+    for name in ["root", "crl int1 leaf", "root trusted any", "crl root url leaf"] {
+        add(1, certificates::block(name).as_bytes());
+    }
+    for response in certificates::responses() {
+        add(5, &response);
+    }
+    seeds
+}
+
 /// Every target.
-pub static ALL: [&Target; 17] = [
+pub static ALL: [&Target; 18] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -474,4 +529,5 @@ pub static ALL: [&Target; 17] = [
     &CLIENT_HELLO,
     &CIPHER_STRING,
     &SESSION,
+    &CERTIFICATES,
 ];

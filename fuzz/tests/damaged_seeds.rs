@@ -124,6 +124,7 @@ test_each!(
     client_hello,
     cipher_string,
     session,
+    certificates,
 );
 
 /// A target that is in no list would never be run.
