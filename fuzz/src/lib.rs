@@ -4,6 +4,7 @@
 //! ordinary test (`tests/damaged_seeds.rs`) that needs no nightly compiler.
 
 pub mod caches;
+pub mod conversations;
 pub mod hellos;
 pub mod sessions;
 pub mod targets;
