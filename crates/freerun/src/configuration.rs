@@ -1,6 +1,7 @@
 //! From texts to a configuration: the steps that master and worker both do with the same bytes.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 

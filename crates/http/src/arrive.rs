@@ -57,13 +57,36 @@ pub fn route_server(
     Ok(())
 }
 
-/// Refuses a request that has come without TLS to a listening socket with `ssl`.
+/// Refuses a request that has come without TLS to a listening socket with `ssl`, or with a certificate that the server does
+/// not take. A server that asks for certificates answers only clients that have named it in their handshake, or another one
+/// could be named to get around that (421, RFC 9110 section 15.5.20).
 pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
     if servers.tls && request.client.tls().is_none() {
         log_error!(request, Info, "client sent plain HTTP request to HTTPS port while reading client request headers");
         return Err(497);
     }
-    Ok(())
+    let Some(facts) = request.client.tls() else { return Ok(()) };
+    let Some(verification) = request.place.server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) else {
+        return Ok(());
+    };
+    let named = facts.server_name();
+    let negotiated = named.map_or(&servers.default, |name| servers.named(&name));
+    if !request.place.server.is(negotiated) {
+        log_error!(
+            request,
+            Info,
+            "client attempted to request the server name different from the one that was negotiated while reading client \
+             request headers"
+        );
+        return Err(421);
+    }
+    match facts.verified.refusal(verification.asked) {
+        None => Ok(()),
+        Some(refusal) => {
+            log_error!(request, Info, "{refusal} while reading client request headers");
+            Err(refusal.status())
+        }
+    }
 }
 
 /// Refuses the methods that are never routed.

@@ -62,6 +62,11 @@ fn hosts_match_as_with_nginx() {
     assert!(!certificate.matches_host("") && !certificate.matches_host("a.example.com\0"));
 }
 
+/// The number of what is found, or nothing if the chain is trusted.
+fn judged(store: &Store, chain: &[Certificate], rules: &Rules) -> Result<(), i32> {
+    store.verify(chain, rules).map(|_| ()).map_err(|error| error.code)
+}
+
 const RULES: Rules = Rules { purpose: Purpose::Client, depth: 1, lists: false, level: 2, now: NOW };
 
 fn store(trusted: &str) -> Store {
@@ -83,13 +88,13 @@ fn results_have_the_words_of_openssl() {
     assert_eq!(verify_words(0), "ok");
     assert_eq!(verify_words(94), "Certificate public key has explicit ECC parameters");
     assert_eq!(verify_words(95), verify_words(-1));
-    assert_eq!(store("root").verify(&[], &RULES).map_err(|error| error.code), Err(1));
+    assert_eq!(judged(&store("root"), &[], &RULES), Err(1));
 }
 
 #[test]
 fn the_time_is_the_callers() {
     let (store, chain) = (store("root"), chain("leaf of root"));
-    let at = |now| store.verify(&chain, &Rules { now, ..RULES }).map_err(|error| error.code);
+    let at = |now| judged(&store, &chain, &Rules { now, ..RULES });
     // From 2021 to 2120.
     assert_eq!(at(1_609_459_199), Err(9));
     assert_eq!(at(1_609_459_200), Ok(()));
@@ -101,9 +106,7 @@ fn the_time_is_the_callers() {
 
 #[test]
 fn levels_say_what_is_too_weak() {
-    let at = |trusted: &str, sent: &str, level| {
-        store(trusted).verify(&chain(sent), &Rules { level, ..RULES }).map_err(|error| error.code)
-    };
+    let at = |trusted: &str, sent: &str, level| judged(&store(trusted), &chain(sent), &Rules { level, ..RULES });
     for (trusted, sent, highest, code) in [
         ("root", "leaf of root", 3, 66),
         ("root", "small", 1, 66),
@@ -151,10 +154,28 @@ fn a_store_serves_several_threads() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    assert_eq!(store.verify(&chain("leaf of int1, int1"), &rules).map_err(|error| error.code), Err(23));
-                    assert_eq!(store.verify(&chain("leaf of root"), &rules), Ok(()));
+                    assert_eq!(judged(&store, &chain("leaf of int1, int1"), &rules), Err(23));
+                    assert_eq!(judged(&store, &chain("leaf of root"), &rules), Ok(()));
                 }
             });
         }
     });
+}
+
+#[test]
+fn the_chain_that_was_built_and_issuers_are_given() {
+    let sent = chain("leaf of int2, int1, int2, root, self ca");
+    let subjects = |chain: Vec<Certificate>| chain.iter().map(Certificate::subject).collect::<Vec<_>>();
+    let built = store("root").verify(&sent, &Rules { depth: 2, ..RULES }).expect("it is trusted");
+    assert_eq!(subjects(built), ["CN=leaf of int2", "CN=int2", "CN=int1", "CN=root"]);
+    let alone = store("self signing").verify(&chain("self signing"), &RULES).expect("it is trusted");
+    assert_eq!(subjects(alone), ["CN=self signing"]);
+    let issuer = |trusted: &str, others: &[Certificate]| {
+        store(trusted).issuer(&sent[0], others, NOW).map(|issuer| issuer.subject())
+    };
+    assert_eq!(issuer("root", &[]), None);
+    assert_eq!(issuer("root", &sent).as_deref(), Some("CN=int2"));
+    assert_eq!(issuer("root, int2", &[]).as_deref(), Some("CN=int2"));
+    let ended = store("int1 expired, int1 renewed").issuer(&chain("leaf of int1")[0], &[], NOW).expect("an issuer");
+    assert!(ended.end() > Some(NOW));
 }

@@ -6,11 +6,13 @@
 //! | [`load`] | certificates and private keys, as a configuration names them |
 //! | [`openssl`] | the language of OpenSSL's configuration, which nginx's directives are written in, as values |
 //! | [`session`] | sessions: rustls, behind functions over the caller's buffers |
+//! | [`verify`] | the certificates of peers: whether they are trusted, and what they say |
 
 pub mod digest;
 pub mod load;
 pub mod openssl;
 pub mod session;
+pub mod verify;
 
 #[cfg(test)]
 mod fixtures;

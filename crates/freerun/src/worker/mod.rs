@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SI
 
 use crate::bundle::{Bundle, FromWorker, ToWorker};
 use crate::channel::{Channel, Limits};
-use crate::configuration::{self, Configuration, Side};
+use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
 use crate::loader::Replay;
 use crate::master::signals::Signals;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem};
 
 use super::Planned;
-use crate::request::generation::{Listen, Servers};
+use crate::request::generation::{Listen, Servers, SessionSettings};
 use crate::route::names::{Name, NameTable};
 use crate::settings::listen::{ListenSetting, Written, default_listen};
 use crate::settings::server::ServerSettings;
@@ -83,6 +83,9 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
             address.servers.push(index);
         }
     }
+    for address in order.iter().filter(|address| address.tls) {
+        check_certificates(address, planned, cx)?;
+    }
     let mut listens = Vec::new();
     for address in &order {
         let own = Arc::new(servers_of(address, planned, cx));
@@ -99,6 +102,23 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
         listens.push(Arc::new(Listen { spec: Arc::new(address.spec.clone()), servers: own, specific }));
     }
     Ok(listens)
+}
+
+/// Every server that may be asked for by TLS has to have a certificate, or the address's default server has one for it.
+fn check_certificates(address: &Address, planned: &[Planned], cx: &mut Cx) -> Result<(), Problem> {
+    let default = address.default.unwrap_or(address.servers[0]);
+    let has_certificate = |index: usize| planned[index].server.tls.as_ref().is_some_and(|tls| tls.has_certificate());
+    let is_settled = |index: usize| has_certificate(index) || planned[index].server.tls.as_ref().is_some_and(|tls| tls.rejects);
+    if has_certificate(default) {
+        return Ok(());
+    }
+    let missing = [default].into_iter().chain(address.servers.iter().copied()).find(|index| !is_settled(*index));
+    let Some(missing) = missing else { return Ok(()) };
+    let written = planned[missing].written;
+    let mut problem = Problem::new("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
+    problem = problem.reported_at(written.place).at(written.place);
+    problem.order = Some(written.order);
+    cx.report(problem)
 }
 
 /// The wildcard address of the same port and family, if the configuration has it.
@@ -141,7 +161,12 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
             }
         }
     }
-    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied, tls: address.tls }
+    let default = planned[default].server.clone();
+    let sessions = match address.tls {
+        true => SessionSettings::new(address.servers.iter().map(|index| &planned[*index].server), &default),
+        false => SessionSettings::default(),
+    };
+    Servers { names, default, proxy_protocol: address.proxied, tls: address.tls, sessions }
 }
 
 fn has_regex(plan: &Planned) -> bool {

@@ -3,13 +3,15 @@
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
-use freerun_tls::session::{FailureKind, ServerConfig};
+use freerun_serve::tls::server::ClientVerification;
+use freerun_tls::session::{FailureKind, ServerConfig, Session};
+use freerun_tls::verify::Verified;
 use rustc_hash::FxHasher;
 
 use crate::connection::tls_facts::TlsFacts;
@@ -36,7 +38,7 @@ pub async fn open(
         let name = offer.hello.server_name(offer.message);
         let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
         let hello = keeps_hello.then(|| offer.message.into());
-        let known = TlsFacts { asked_for, hello };
+        let known = TlsFacts { asked_for, hello, ..TlsFacts::default() };
         let config = config_for(&servers, known.server_name().as_deref());
         facts.set(known);
         config
@@ -45,7 +47,13 @@ pub async fn open(
     match Box::pin(shake_hands(&connection.transport, timer, timeout, helpers, buffer, choose)).await {
         Ok(speaks) => {
             if speaks == Speaks::Tls {
-                connection.set_tls(facts.into_inner());
+                let mut facts = facts.into_inner();
+                let named = facts.server_name();
+                let server = named.map_or(&servers.default, |name| servers.named(&name));
+                if let Some(verification) = server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) {
+                    facts.verified = verify(connection, verification, helpers).await?;
+                }
+                connection.set_tls(facts);
                 // From now on, the server that the client has named answers on the connection.
                 connection.served_by.take();
                 let _ = http.servers(connection);
@@ -59,6 +67,24 @@ pub async fn open(
     }
 }
 
+/// Verifies the certificate that the client has shown, on a thread of the pool. `None` if the client has gone.
+async fn verify(
+    connection: &Connection,
+    verification: &ClientVerification,
+    helpers: Helpers<'_>,
+) -> Option<Verified> {
+    let tls = connection.transport.tls()?;
+    let sent = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let sent = tls.with_session(sent)?;
+    if sent.is_empty() {
+        return Some(Verified::None);
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let verification = verification.clone();
+    let gone = connection.transport.gone_for_reader();
+    helpers.pool.run_in_lane(helpers.lane, gone, move || verification.verify(&sent, now)).await.ok()
+}
+
 /// The configuration of the session with a client that asks for this name.
 fn config_for(servers: &Servers, name: Option<&str>) -> Result<ServerConfig, Refusal> {
     let chosen = name.map_or(&servers.default, |name| servers.named(name));
@@ -66,8 +92,8 @@ fn config_for(servers: &Servers, name: Option<&str>) -> Result<ServerConfig, Ref
         return Err(Refusal::Rejected);
     }
     // A server without a certificate of its own has that of the address's default server.
-    let config = [chosen, &servers.default].into_iter().find_map(|server| server.tls.as_ref()?.config().cloned());
-    config.ok_or(Refusal::NoCertificate)
+    let config = servers.sessions.of(chosen).or_else(|| servers.sessions.of(&servers.default));
+    config.cloned().ok_or(Refusal::NoCertificate)
 }
 
 /// The number of the address that the connection was accepted at, by which addresses take turns.

@@ -18,6 +18,7 @@ use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::values::VariableTable;
+use freerun_tls::session::ServerConfig;
 
 use super::Request;
 use super::location::{Location, Server};
@@ -35,6 +36,30 @@ pub struct Servers {
     pub proxy_protocol: bool,
     /// Whether connections may begin with a TLS handshake (`listen … ssl`); those that do not are answered with 497.
     pub tls: bool,
+    /// The settings of TLS sessions for each server that has a certificate. They depend on the address too: its default
+    /// server says how sessions are resumed.
+    pub sessions: SessionSettings,
+}
+
+
+/// The settings of TLS sessions by server.
+#[derive(Debug, Default)]
+pub struct SessionSettings(HashMap<usize, ServerConfig>);
+
+impl SessionSettings {
+    /// The settings for these servers at an address with this default server.
+    pub fn new<'s>(servers: impl Iterator<Item = &'s Arc<Server>>, default: &Server) -> SessionSettings {
+        let own = |server: &'s Arc<Server>| {
+            let config = server.tls.as_ref()?.config_at(default.tls.as_ref()?)?;
+            Some((Arc::as_ptr(server).addr(), config))
+        };
+        SessionSettings(servers.filter_map(own).collect())
+    }
+
+    /// The settings for a server, if it has a certificate.
+    pub fn of(&self, server: &Arc<Server>) -> Option<&ServerConfig> {
+        self.0.get(&Arc::as_ptr(server).addr())
+    }
 }
 
 impl Servers {

@@ -32,13 +32,13 @@ settings! {
         /// The ciphers that are allowed, in OpenSSL's syntax.
         ssl_ciphers: String = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
         /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
-        ssl_client_certificate: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_client_certificate: Option<FileName>, in HTTP | SERVER;
         /// A command for OpenSSL.
         ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER, fidelity = Differs("what is not there is named by a warning");
         /// A file with revoked certificates.
-        ssl_crl: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_crl: Option<FileName>, in HTTP | SERVER;
         /// A file with parameters for the key exchange DHE.
-        ssl_dhparam: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_dhparam: Option<FileName>, in HTTP | SERVER, fidelity = NoEffect("no suite that is there uses it; the file is checked");
         /// Whether a client may send a request before the handshake is over.
         ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and none is resumed twice");
         /// The curves for the key exchange ECDHE.
@@ -76,11 +76,11 @@ settings! {
         /// Whether the OCSP response for stapling is verified.
         ssl_stapling_verify: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
         /// A file with certificate authorities that are trusted; their names are not sent to clients.
-        ssl_trusted_certificate: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER;
         /// Whether clients have to show a certificate.
         ssl_verify_client: VerifyClient = "off", in HTTP | SERVER;
         /// The longest chain of certificates from a client's to an authority.
-        ssl_verify_depth: Unused<u32> = "1", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_verify_depth: u32 = "1", in HTTP | SERVER;
     }
 }
 
@@ -114,6 +114,11 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         early_data: ssl.ssl_early_data,
         compression: ssl.ssl_certificate_compression,
         verify: ssl.ssl_verify_client,
+        depth: ssl.ssl_verify_depth,
+        client_certificates: ssl.ssl_client_certificate.clone(),
+        trusted: ssl.ssl_trusted_certificate.clone(),
+        lists: ssl.ssl_crl.clone(),
+        dhparam: ssl.ssl_dhparam.clone(),
         alpn: ALPN.iter().map(|name| name.to_vec()).collect(),
     };
     ServerTls::of(spec, cx).map(Some)

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::time::SystemTime;
 
 use freerun_http::connection::tls_facts::TlsFacts;
 use freerun_http::module::Module;
@@ -12,6 +13,7 @@ use freerun_http::variables::{Value, Variable};
 use freerun_proto::tls::{ClientHello, Ja4, fingerprint};
 use freerun_tls::digest::sha256;
 use freerun_tls::session::Agreed;
+use freerun_tls::verify::PeerCertificate;
 use md5::{Digest, Md5};
 
 /// The module of the variables.
@@ -23,8 +25,31 @@ const VARIABLES: &[Variable] = &[
     Variable::named("ssl_alpn_protocol", |r, _| agreed(r, |agreed| agreed.alpn.map(<[u8]>::to_vec))),
     Variable::named("ssl_cipher", |r, _| agreed(r, |agreed| Some(agreed.cipher.into()))),
     Variable::named("ssl_ciphers", |r, _| offered(r, |hello, message| hello.cipher_names(message).to_string())),
+    Variable::named("ssl_client_cert", |r, _| client(r, |certificate| certificate.pem_with_tabs())),
+    Variable::named("ssl_client_escaped_cert", |r, _| client(r, |certificate| certificate.pem_escaped())),
+    Variable::named("ssl_client_fingerprint", |r, _| client(r, |certificate| certificate.fingerprint())),
+    Variable::named("ssl_client_i_dn", |r, _| client(r, |certificate| certificate.issuer())),
+    Variable::named("ssl_client_i_dn_legacy", |r, _| client(r, |certificate| certificate.issuer_legacy())),
+    Variable::named("ssl_client_raw_cert", |r, _| client(r, |certificate| certificate.pem())),
+    Variable::named("ssl_client_s_dn", |r, _| client(r, |certificate| certificate.subject())),
+    Variable::named("ssl_client_s_dn_legacy", |r, _| client(r, |certificate| certificate.subject_legacy())),
+    Variable::named("ssl_client_serial", |r, _| client(r, |certificate| certificate.serial())),
+    Variable::named("ssl_client_v_end", |r, _| client(r, |certificate| certificate.end_text())),
+    Variable::named("ssl_client_v_remain", |r, _| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        client(r, |certificate| certificate.remaining_days(now).unwrap_or(0).to_string())
+    }),
+    Variable::named("ssl_client_v_start", |r, _| client(r, |certificate| certificate.begin_text())),
+    Variable::named("ssl_client_verify", |r, _| {
+        Some(match facts(r)?.verified.variable() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }),
     Variable::named("ssl_curve", |r, _| agreed(r, |agreed| Some(agreed.group.into()))),
     Variable::named("ssl_curves", |r, _| offered(r, |hello, message| hello.group_names(message).to_string())),
+    Variable::named("ssl_early_data", |r, _| agreed(r, |agreed| agreed.early_data.then(|| b"1".to_vec()))),
     Variable::named("ssl_ech_outer_server_name", |_, _| None),
     Variable::named("ssl_ech_status", |_, _| None),
     Variable::named("ssl_ja3_hash", |r, _| offered(r, ja3_hash)),
@@ -32,6 +57,11 @@ const VARIABLES: &[Variable] = &[
     Variable::named("ssl_protocol", |r, _| agreed(r, |agreed| Some(agreed.version.name().into()))),
     Variable::named("ssl_server_name", |r, _| {
         facts(r)?.asked_for.as_deref().map(|name| Cow::Borrowed(name.as_bytes()))
+    }),
+    Variable::named("ssl_session_id", |r, _| {
+        agreed(r, |agreed| {
+            agreed.session_id.map(|id| id.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect())
+        })
     }),
     Variable::named("ssl_session_reused", |r, _| {
         agreed(r, |agreed| Some(if agreed.resumed { b"r".to_vec() } else { b".".to_vec() }))
@@ -46,6 +76,15 @@ fn facts(request: &Request) -> Option<&TlsFacts> {
 /// A value of what was agreed on.
 fn agreed<'r>(request: &'r Request, value: impl FnOnce(Agreed<'_>) -> Option<Vec<u8>>) -> Value<'r> {
     request.client.tls_stream()?.with_agreed(value).flatten().map(Cow::Owned)
+}
+
+/// A value of what the client's certificate says.
+fn client<'r>(request: &'r Request, value: impl FnOnce(&PeerCertificate) -> String) -> Value<'r> {
+    let own = request.client.tls_stream()?.with_session(|session| {
+        let own = session.peer_certificates().next()?;
+        PeerCertificate::from_der(own)
+    });
+    own.flatten().map(|certificate| Cow::Owned(value(&certificate).into_bytes()))
 }
 
 /// A value of what the client has offered.

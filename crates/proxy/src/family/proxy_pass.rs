@@ -15,7 +15,7 @@ use freerun_http::variables;
 use freerun_http::variables::{Reference, Variable, VariableTable};
 use freerun_proto::HeaderId;
 
-use crate::exchange::target::{Target, TargetLookup, UpstreamTarget};
+use crate::exchange::target::{Servers, Target, TargetLookup, UpstreamTarget};
 use crate::family::http::settings::HttpSettings;
 use crate::family::uri;
 use crate::family::uri::{Asked, Rule};

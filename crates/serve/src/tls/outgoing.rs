@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_tls::session::{ClientConfig, PeerSessions, Session};
-use freerun_tls::verify::{Trust, VerifyError, peer_chain};
+use freerun_tls::verify::{PeerCertificate, Purpose, Rules, Trust, Verified};
 use freerun_transport::Transport;
 
 use super::handshake::{HandshakeError, Helpers, greet};
@@ -31,6 +31,8 @@ pub struct Verification {
     pub trust: Trust,
     /// How many certificates there may be between the server's own and a trusted one.
     pub depth: u32,
+    /// OpenSSL's security level.
+    pub level: u8,
     /// The name that the certificate has to be for.
     pub name: String,
 }
@@ -40,10 +42,8 @@ pub struct Verification {
 pub enum OutgoingError {
     /// The handshake has failed.
     Handshake(HandshakeError),
-    /// The server has shown no certificate that can be read.
-    NoCertificate,
-    /// The chain of certificates does not lead to a trusted one.
-    Untrusted(VerifyError),
+    /// The server's certificate is not trusted.
+    Untrusted(Verified),
     /// The certificate is for other names than this one.
     OtherName(String),
 }
@@ -52,10 +52,7 @@ impl fmt::Display for OutgoingError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OutgoingError::Handshake(error) => write!(to, "{error}"),
-            OutgoingError::NoCertificate => to.write_str("upstream SSL certificate verify error: no certificate"),
-            OutgoingError::Untrusted(error) => {
-                write!(to, "upstream SSL certificate verify error: ({}:{error})", error.code)
-            }
+            OutgoingError::Untrusted(verified) => to.write_str(&verified.upstream_error().unwrap_or_default()),
             OutgoingError::OtherName(name) => write!(to, "upstream SSL certificate does not match \"{name}\""),
         }
     }
@@ -83,13 +80,14 @@ impl Outgoing {
         let Some(verification) = &self.verification else { return Ok(()) };
         let chain = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chain = transport.tls().and_then(|tls| tls.with_session(chain)).unwrap_or_default();
-        let Verification { trust, depth, name } = verification.clone();
+        let Verification { trust, depth, level, name } = verification.clone();
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let verify = move || {
-            let Some(chain) = peer_chain(chain.iter().map(Vec::as_slice)).filter(|chain| !chain.is_empty()) else {
-                return Err(OutgoingError::NoCertificate);
-            };
-            trust.verify_server(&chain, depth, now).map_err(OutgoingError::Untrusted)?;
-            match chain[0].matches_host(&name) {
+            let verified = trust.verify(chain.iter().map(Vec::as_slice), &Rules { purpose: Purpose::Server, depth, level, now });
+            if verified != Verified::Success {
+                return Err(OutgoingError::Untrusted(verified));
+            }
+            match chain.first().and_then(|own| PeerCertificate::from_der(own)).is_some_and(|own| own.matches_host(&name)) {
                 true => Ok(()),
                 false => Err(OutgoingError::OtherName(name)),
             }

@@ -57,22 +57,43 @@ impl Certificate {
         drop(Errors::take());
         let reader = Reader::new(pem).map_err(|errors| ChainError { read: 0, errors })?;
         let mut chain = Vec::new();
+        // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
+        let own = unsafe { lc::PEM_read_bio_X509_AUX(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut()) };
+        let errors = Errors::take();
+        chain.push(NonNull::new(own).map(Self).ok_or(ChainError { read: 0, errors })?);
+        Self::read_plain(&reader, &mut chain).map_err(|errors| ChainError { read: chain.len(), errors })?;
+        Ok(chain)
+    }
+
+    /// Reads all certificates of a PEM text that are not in `TRUSTED CERTIFICATE` blocks; there may be none.
+    pub fn plain_from_pem(pem: &[u8]) -> Result<Chain, Errors> {
+        drop(Errors::take());
+        let mut chain = Vec::new();
+        Self::read_plain(&Reader::new(pem)?, &mut chain)?;
+        Ok(chain)
+    }
+
+    /// Reads the certificates that are left, up to the end of the text.
+    fn read_plain(reader: &Reader<'_>, chain: &mut Chain) -> Result<(), Errors> {
         loop {
             // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
-            let certificate = unsafe {
-                if chain.is_empty() {
-                    lc::PEM_read_bio_X509_AUX(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut())
-                } else {
-                    lc::PEM_read_bio_X509(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut())
-                }
-            };
+            let certificate =
+                unsafe { lc::PEM_read_bio_X509(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut()) };
             let errors = Errors::take();
             match NonNull::new(certificate) {
                 Some(certificate) => chain.push(Self(certificate)),
-                None if !chain.is_empty() && errors.no_start_line() => return Ok(chain),
-                None => return Err(ChainError { read: chain.len(), errors }),
+                None if errors.no_start_line() => return Ok(()),
+                None => return Err(errors),
             }
         }
+    }
+
+    /// Takes a reference to a certificate.
+    ///
+    /// # Safety
+    /// The certificate is alive, and the reference is the caller's.
+    pub(super) unsafe fn own(certificate: NonNull<lc::X509>) -> Self {
+        Self(certificate)
     }
 
     /// Another reference to a certificate.

@@ -124,7 +124,7 @@ impl Certificate {
 
 /// # Safety
 /// `time` is null or a time that is alive.
-unsafe fn seconds(time: *const lc::ASN1_TIME) -> Option<i64> {
+pub(super) unsafe fn seconds(time: *const lc::ASN1_TIME) -> Option<i64> {
     let mut seconds = 0;
     // SAFETY: the caller vouches for the time.
     let read = !time.is_null() && unsafe { lc::ASN1_TIME_to_posix(time, &mut seconds) } == 1;

@@ -9,6 +9,8 @@ mod findings;
 mod hosts;
 mod key;
 mod names;
+mod ocsp;
+mod pem;
 mod rules;
 mod run;
 mod stack;
@@ -21,6 +23,8 @@ mod writer;
 
 pub use certificate::{Certificate, Chain, ChainError, Mismatch};
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
+pub use ocsp::{OcspAnswer, OcspError, OcspStatus, ocsp_answer, ocsp_request};
+pub use pem::pem_block;
 pub use rules::{Purpose, Rules, VerifyError};
 pub use store::{Added, Store};
 pub use words::verify_words;

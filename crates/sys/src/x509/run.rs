@@ -103,6 +103,16 @@ impl<'a> Run<'a> {
         result == 1 && last == lc::X509_V_OK
     }
 
+    /// Who in the store has issued a certificate.
+    pub(super) fn issuer(&self, certificate: &Certificate) -> Option<Certificate> {
+        let mut issuer = null_mut();
+        // SAFETY: both are alive; the library says whether it has given a reference, which is ours then.
+        unsafe {
+            let found = lc::X509_STORE_CTX_get1_issuer(&mut issuer, self.context.as_ptr(), certificate.as_ptr()) == 1;
+            if found { NonNull::new(issuer).map(|issuer| Certificate::own(issuer)) } else { None }
+        }
+    }
+
     /// The chain that has been built, the peer's certificate first.
     pub(super) fn chain(&self) -> Vec<Certificate> {
         // SAFETY: the verification is ours; the list belongs to it, and may be null.

@@ -104,6 +104,20 @@ impl Store {
         Ok(added)
     }
 
+    /// A store in which one certificate is trusted, whoever has issued it, for verifications at this time, which is in seconds
+    /// since 1970.
+    pub(super) fn of_issuer(issuer: &Certificate, now: i64) -> Option<Self> {
+        let store = Self::new()?;
+        // SAFETY: both objects are alive; the store keeps a reference of its own, and nobody else uses it yet.
+        let ready = unsafe {
+            let parameters = lc::X509_STORE_get0_param(store.as_ptr());
+            lc::X509_VERIFY_PARAM_set_flags(parameters, lc::X509_V_FLAG_PARTIAL_CHAIN as _);
+            lc::X509_VERIFY_PARAM_set_time_posix(parameters, now);
+            lc::X509_STORE_add_cert(store.as_ptr(), issuer.as_ptr()) == 1
+        };
+        ready.then_some(store)
+    }
+
     pub(super) fn as_ptr(&self) -> *mut lc::X509_STORE {
         self.store.as_ptr()
     }

@@ -6,7 +6,7 @@ use super::run::Run;
 use super::stack::Borrowed;
 use super::trust::Said;
 use super::words::{CA_KEY_TOO_SMALL, CA_MD_TOO_WEAK, EE_KEY_TOO_SMALL};
-use super::{Certificate, Errors, Purpose, Rules, Store, VerifyError, lc, strength};
+use super::{Certificate, Chain, Errors, Purpose, Rules, Store, VerifyError, lc, strength};
 
 /// What every failure of the library itself is taken for.
 const UNSPECIFIED: VerifyError = VerifyError { code: lc::X509_V_ERR_UNSPECIFIED, depth: 0 };
@@ -17,7 +17,9 @@ impl Store {
     ///
     /// As nginx has OpenSSL do it, the verification goes on when it has found something, and the last thing found is the
     /// result.
-    pub fn verify(&self, sent: &[Certificate], rules: &Rules) -> Result<(), VerifyError> {
+    ///
+    /// What it gives is the chain that has been built, the peer's own certificate first and a trusted one last.
+    pub fn verify(&self, sent: &[Certificate], rules: &Rules) -> Result<Chain, VerifyError> {
         let own = sent.first().ok_or(UNSPECIFIED)?;
         drop(Errors::take());
         let result = self.judge(own, sent, rules);
@@ -25,7 +27,7 @@ impl Store {
         result
     }
 
-    fn judge(&self, own: &Certificate, sent: &[Certificate], rules: &Rules) -> Result<(), VerifyError> {
+    fn judge(&self, own: &Certificate, sent: &[Certificate], rules: &Rules) -> Result<Chain, VerifyError> {
         let mut findings = Findings::default();
         // If the key usage of a certificate does not allow to sign certificates, the library does not take it for its own
         // issuer either. OpenSSL does: such a certificate is trusted if it is in the store.
@@ -51,9 +53,22 @@ impl Store {
         }
         weaknesses(&mut findings, own, &chain, strength::needed(rules.level));
         match findings.last() {
-            None if verified => Ok(()),
+            None if verified => Ok(chain),
             finding => Err(finding.unwrap_or(UNSPECIFIED)),
         }
+    }
+
+    /// Who has issued a certificate: one of the others, or one in the store; those whose time it is come first in the store.
+    /// `now` is in seconds since 1970.
+    pub fn issuer(&self, certificate: &Certificate, others: &[Certificate], now: i64) -> Option<Certificate> {
+        if let Some(issuer) = others.iter().find(|other| other.issued(certificate) == Issued::Yes) {
+            return Some(issuer.clone());
+        }
+        let nothing = Borrowed::new(&[])?;
+        let rules = Rules { purpose: Purpose::Server, depth: 0, lists: false, level: 0, now };
+        let issuer = Run::new(self, certificate, &nothing, &rules)?.issuer(certificate);
+        drop(Errors::take());
+        issuer
     }
 
     /// Whether the store has this certificate, which may not sign others, and it is said that it may not be used.

@@ -1,6 +1,7 @@
 //! What is wrong with a certificate or a key, in nginx's words.
 
 use freerun_sys::x509::{Errors, Mismatch};
+use std::io;
 
 /// Why a certificate or a key of a configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    pub(super) fn of(errors: &Errors) -> Self {
+    pub(crate) fn of(errors: &Errors) -> Self {
         if errors.no_start_line() {
             Self::NoStartLine
         } else if errors.bad_end_line() {
@@ -56,7 +57,7 @@ impl Problem {
 
     /// What OpenSSL 3 says of it, in the form in which nginx adds it to its own line. `lines` is what it says when there is no
     /// block, which depends on what was looked for.
-    fn openssl<'a>(&'a self, no_block: &'a str) -> &'a str {
+    pub(crate) fn openssl<'a>(&'a self, no_block: &'a str) -> &'a str {
         match self {
             Self::TooLarge => "error:04800000:PEM routines::too large",
             Self::NoStartLine => no_block,
@@ -111,4 +112,18 @@ impl LoadError {
 /// A directive's value as it may stand in a log: a key that is written into the configuration may not.
 fn shown(value: &str) -> &str {
     if value.starts_with("data:") { "data:" } else { value }
+}
+
+/// What OpenSSL says when a file cannot be opened, as nginx has it in `(SSL: …)`.
+pub fn unopened(file: &str, error: &io::Error) -> String {
+    let number = 0x8000_0000 | error.raw_os_error().unwrap_or(0).unsigned_abs();
+    let mut said = error.to_string();
+    if let Some(end) = said.find(" (os error ") {
+        said.truncate(end);
+    }
+    let second = match error.kind() {
+        io::ErrorKind::NotFound => "error:10000080:BIO routines::no such file",
+        _ => "error:10080002:BIO routines::system lib",
+    };
+    format!("error:{number:08X}:system library::{said}:calling fopen({file}, r) {second}")
 }

@@ -5,12 +5,14 @@
 mod certificates;
 mod certified;
 mod cost;
+mod dhparam;
 mod error;
 mod keys;
 
 pub use certificates::{Chain, MAX_PEER_CHAIN, MAX_PEM, peer_chain};
 pub use certified::CertifiedKey;
-pub use error::{LoadError, Problem};
+pub use dhparam::{DhparamError, check_dhparam};
+pub use error::{LoadError, Problem, unopened};
 pub use freerun_sys::x509::{KeyKind, Mismatch};
 pub use keys::{Key, passwords};
 

@@ -1,0 +1,118 @@
+//! What comes of a verification.
+
+use freerun_sys::x509::{OcspStatus, VerifyError};
+use std::borrow::Cow;
+
+/// What came of a verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verified {
+    /// The peer's certificate is trusted.
+    Success,
+    /// The peer has sent none.
+    None,
+    /// It is not trusted; why is said by a number and by words of OpenSSL's.
+    Failed(VerifyError),
+    /// It is trusted, but an OCSP responder has not said that it is good (`ssl_ocsp`).
+    NotGood(NotGood),
+}
+
+/// What comes of asking an OCSP responder, if it is not that a certificate is good. The texts are nginx's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotGood {
+    /// It has been revoked.
+    #[error("certificate revoked")]
+    Revoked,
+    /// The responder does not know it.
+    #[error("certificate status unknown")]
+    Unknown,
+    /// There was no answer, or it was of no use.
+    #[error("certificate status request failed")]
+    Failed,
+}
+
+impl Verified {
+    /// What comes of an OCSP answer about a certificate that is trusted; `None` if there is none that is of use.
+    pub fn of_answer(status: Option<OcspStatus>) -> Self {
+        match status {
+            Some(OcspStatus::Good) => Self::Success,
+            Some(OcspStatus::Revoked) => Self::NotGood(NotGood::Revoked),
+            Some(OcspStatus::Unknown) => Self::NotGood(NotGood::Unknown),
+            None => Self::NotGood(NotGood::Failed),
+        }
+    }
+}
+
+/// How a client is asked for a certificate (`ssl_verify_client`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// `on`: it has to send one that is trusted.
+    Required,
+    /// `optional`: if it sends one, that has to be trusted.
+    Optional,
+    /// `optional_no_ca`: as `optional`, but the authority need not be known.
+    OptionalNoAuthority,
+}
+
+/// Why a client is refused. The text is the line that nginx logs at level `info`, without what is said about the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its certificate is not trusted; nginx answers with 495.
+    #[error("client SSL certificate verify error: ({}:{})", .0.code, .0.text())]
+    Untrusted(VerifyError),
+    /// Its certificate is not good; nginx answers with 495.
+    #[error("client SSL certificate verify error: {0}")]
+    NotGood(NotGood),
+    /// It has sent no certificate; nginx answers with 496.
+    #[error("client sent no required SSL certificate")]
+    NoCertificate,
+}
+
+impl Refusal {
+    /// The status of nginx's own that stands for it in `error_page`. Clients see 400.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Untrusted(_) | Self::NotGood(_) => 495,
+            Self::NoCertificate => 496,
+        }
+    }
+}
+
+impl Verified {
+    /// The value of `$ssl_client_verify`.
+    pub fn variable(&self) -> Cow<'static, str> {
+        match self {
+            Self::Success => "SUCCESS".into(),
+            Self::None => "NONE".into(),
+            Self::Failed(error) => format!("FAILED:{}", error.text()).into(),
+            Self::NotGood(why) => format!("FAILED:{why}").into(),
+        }
+    }
+
+    /// Why a client is refused that was asked for a certificate in this way.
+    pub fn refusal(&self, asked: Asked) -> Option<Refusal> {
+        match (*self, asked) {
+            (Self::Failed(error), Asked::OptionalNoAuthority) if is_forgiven(error.code) => None,
+            (Self::Failed(error), _) => Some(Refusal::Untrusted(error)),
+            (Self::NotGood(why), _) => Some(Refusal::NotGood(why)),
+            (Self::None, Asked::Required) => Some(Refusal::NoCertificate),
+            _ => None,
+        }
+    }
+
+    /// The line that nginx logs when an upstream server is refused (`proxy_ssl_verify`). A server has always sent a
+    /// certificate.
+    pub fn upstream_error(&self) -> Option<String> {
+        let error = match self {
+            Self::Success => return None,
+            Self::None => VerifyError { code: 1, depth: 0 },
+            Self::Failed(error) => *error,
+            Self::NotGood(why) => return Some(format!("upstream SSL certificate verify error: {why}")),
+        };
+        Some(format!("upstream SSL certificate verify error: ({}:{})", error.code, error.text()))
+    }
+}
+
+/// Whether the number says that the authority is not known, which `optional_no_ca` does not mind.
+fn is_forgiven(code: i32) -> bool {
+    matches!(code, 18..=21 | 27)
+}
