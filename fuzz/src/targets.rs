@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, hellos, sessions, tls, upstreams};
+<<<<<<< HEAD
+use crate::{caches, certificates, hellos, sessions, tls, upstreams};
+=======
+use crate::{caches, conversations, hellos, sessions, tls, upstreams};
+>>>>>>> w-s
 
 /// A fuzz target.
 pub struct Target {
@@ -329,8 +333,39 @@ fn first_bytes() -> Vec<Vec<u8>> {
         include_bytes!("../../crates/tls/tests/fixtures/client-hello-tls13.bin"),
     ];
     let more: [(u8, &[u8]); 3] = [(0, b""), (0x83, b"\x14\x03\x03\0\x01\x01"), (0x29, b"\x15\x03\x03\0\x02\x01\0")];
-    more.iter().flat_map(|(options, more)| hellos.map(|hello| [&[*options], hello, more].concat())).collect()
+    let clients = more.iter().flat_map(|(options, more)| hellos.map(|hello| [&[*options], hello, more].concat()));
+    clients.chain(servers_first_bytes()).collect()
 }
+
+/// What servers answer with: a ServerHello of each version with a certificate behind it that is none, an alert, and HTTP.
+fn servers_first_bytes() -> [Vec<u8>; 4] {
+    let hello = |suite: [u8; 2], extensions: &[u8]| {
+        let extensions = [&[0, extensions.len() as u8], extensions].concat();
+        let body = [&[3, 3][..], &[7; 32], &[0], &suite, &[0], &extensions].concat();
+        let message = [&[2, 0, 0, body.len() as u8][..], &body, b"\x0b\0\0\x0a\0\0\x07\0\0\x040\x02\x05\0"].concat();
+        [&[0x45, 22, 3, 3, 0, message.len() as u8][..], &message].concat()
+    };
+    [
+        hello([0xc0, 0x2b], b"\xff\x01\0\x01\0\0\x17\0\0"),
+        hello([0x13, 0x01], b"\0\x2b\0\x02\x03\x04\0\x33\0\x04\0\x1d\0\0"),
+        b"\x40\x15\x03\x03\0\x02\x02\x28".to_vec(),
+        b"\x41HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+    ]
+}
+
+/// Runs [`conversations::conversation`].
+pub static CONVERSATION: Target = Target {
+    name: "conversation",
+    body: conversations::conversation,
+    seeds: || {
+        // A client and a server in turns, then data in both directions, and both ends.
+        let turns = b"\x02\x03\x02\x03\x02\x0c\x0d\x03\x02\x15\x0a\x06\x03\x07\x02";
+        // The same in small pieces, with data between the messages behind the handshake.
+        let pieces = b"\x02\x29\x39\xf9\x20\x40\xf8\xf8\x03\x14\x0c\x0e\x0e\x38\x14\x38\xa4\x29\x0d\x38\x02";
+        (0..4).flat_map(|options| [&turns[..], pieces].map(|text| [&[options], text, text].concat())).collect()
+    },
+    words: &[b"\x02\x03", b"\x0e", b"\x0f", b"\x10\x14", b"\x11\x15", b"\x06", b"\x07", b"\xfc", b"\xfd"],
+};
 
 /// A head as the cache writes it, so that the seeds follow its format.
 fn stored_heads() -> Vec<Vec<u8>> {
@@ -455,8 +490,63 @@ pub static CIPHER_STRING: Target = Target {
     ],
 };
 
+/// Runs [`certificates::certificates`].
+pub static CERTIFICATES: Target = Target {
+    name: "certificates",
+    body: certificates::certificates,
+    seeds: certificates_and_the_like,
+    words: &[
+        b"\x30\x00",
+        b"\x31\x00",
+        b"\x30\x80",
+        b"\x30\x84\xff\xff\xff\xff",
+        b"\x05\x00",
+        b"\x02\x01\x00",
+        b"\x02\x01\x80",
+        b"\x06\x03\x55\x04\x03",
+        b"\x06\x03\x55\x1d\x11",
+        b"\x0c\x01/",
+        b"\x82\x01*",
+        b"\x01\x01\xff",
+        b"\x17\x0d210101000000Z",
+        b"\x18\x0f21200101000000Z",
+        b"\xa0\x03\x02\x01\x02",
+        b"-----BEGIN CERTIFICATE-----\n",
+        b"-----END CERTIFICATE-----\n",
+        b"-----BEGIN X509 CRL-----\n",
+        b"-----BEGIN TRUSTED CERTIFICATE-----\n",
+    ],
+};
+
+/// Certificates, texts, lists and responses, each with the byte that says what it is.
+fn certificates_and_the_like() -> Vec<Vec<u8>> {
+    let mut seeds = owned(&[b"\x06\x30\x06\x02\x01\x17\x02\x01\x05"]);
+    let mut add = |option: u8, bytes: &[u8]| seeds.push([&[option], bytes].concat());
+    let names = [
+        "leaf of root",
+        "int1",
+        "leaf of int1",
+        "root",
+        "self signing with ids",
+        "names good",
+        "server only",
+        "v1 leaf",
+    ];
+    for der in certificates::ders(&names) {
+        add(0x20, &der);
+        add(0xc2, &der);
+    }
+    for name in ["root", "crl int1 leaf", "root trusted any", "crl root url leaf"] {
+        add(1, certificates::block(name).as_bytes());
+    }
+    for response in certificates::responses() {
+        add(5, &response);
+    }
+    seeds
+}
+
 /// Every target.
-pub static ALL: [&Target; 17] = [
+pub static ALL: [&Target; 18] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -474,4 +564,9 @@ pub static ALL: [&Target; 17] = [
     &CLIENT_HELLO,
     &CIPHER_STRING,
     &SESSION,
+<<<<<<< HEAD
+    &CERTIFICATES,
+=======
+    &CONVERSATION,
+>>>>>>> w-s
 ];

@@ -94,7 +94,7 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Refused(Refusal::Rejected) => {
                 to.write_str("SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)")
             }
-            HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed (SSL: {failure})"),
+            HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed ({failure})"),
         }
     }
 }

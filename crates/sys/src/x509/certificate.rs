@@ -157,8 +157,8 @@ impl Certificate {
     /// The key that it is for, as a SubjectPublicKeyInfo in DER.
     pub fn public_key_info(&self) -> Vec<u8> {
         let mut der = null_mut();
-        // SAFETY: the certificate is alive, and its key is borrowed from it for the time of this call; the library allocates
-        // the buffer and says how long it is.
+        // SAFETY: the certificate is alive, and its key is borrowed from it for the time of this call; the library
+        // allocates the buffer and says how long it is.
         let length = unsafe { lc::i2d_X509_PUBKEY(lc::X509_get_X509_PUBKEY(self.0.as_ptr()), &mut der) };
         // SAFETY: `der` is null or what the library has just allocated.
         let der = unsafe { take_buffer(der, usize::try_from(length).unwrap_or(0)) };

@@ -34,8 +34,8 @@ impl Certificate {
         unsafe { one_line(lc::X509_get_issuer_name(self.as_ptr())) }
     }
 
-    /// The serial number in hexadecimal, as nginx has it in `$ssl_client_serial`: `0A1B`. Numbers that are longer than 35
-    /// bytes, for which OpenSSL begins new lines, are in one line here.
+    /// The serial number in hexadecimal, as nginx has it in `$ssl_client_serial`: `0A1B`. Numbers that are longer than
+    /// 35 bytes, for which OpenSSL begins new lines, are in one line here.
     pub fn serial(&self) -> String {
         let lines = written(|to| {
             // SAFETY: the certificate is alive, and the number is borrowed from it.

@@ -22,8 +22,8 @@ use super::words::{EC_KEY_EXPLICIT_PARAMS, INVALID_CA};
 pub(super) enum Stage {
     /// The chain, up to a certificate that is trusted.
     Chain,
-    /// The key of the peer's own certificate. OpenSSL looks at it first, and then says it again in place of what is wrong with
-    /// the chain.
+    /// The key of the peer's own certificate. OpenSSL looks at it first, and then says it again in place of what is
+    /// wrong with the chain.
     OwnKey,
     /// Extensions: authorities, purposes, lengths of paths.
     Extensions,
@@ -37,8 +37,8 @@ pub(super) enum Stage {
     Names,
 }
 
-/// Where in a stage a finding stands: the certificate it is about if they are looked at one after the other, and then the order
-/// in which they came.
+/// Where in a stage a finding stands: the certificate it is about if they are looked at one after the other, and then
+/// the order in which they came.
 type Place = (Stage, u32, usize);
 
 /// What a verification has found.

@@ -15,10 +15,10 @@ impl Drop for GeneralNames {
 }
 
 impl Certificate {
-    /// Whether the certificate is for this host, as OpenSSL's `X509_check_host` has it without flags, which nginx calls with
-    /// `proxy_ssl_name`: one of the DNS names is, or, if there are none, one of the common names. A `*` stands for the first
-    /// label or for its beginning or end. A host that begins with `.` means all hosts below it. The text of an IP address is a
-    /// name like others here, and the certificate's IP addresses do not count.
+    /// Whether the certificate is for this host, as OpenSSL's `X509_check_host` has it without flags, which nginx calls
+    /// with `proxy_ssl_name`: one of the DNS names is, or, if there are none, one of the common names. A `*` stands for
+    /// the first label or for its beginning or end. A host that begins with `.` means all hosts below it. The text of
+    /// an IP address is a name like others here, and the certificate's IP addresses do not count.
     pub fn matches_host(&self, host: &str) -> bool {
         // For an empty name the library would look for the end of the text.
         if host.is_empty() {
@@ -37,8 +37,8 @@ impl Certificate {
         if names.is_empty() { self.common_names() } else { names }
     }
 
-    /// The DNS names among the alternative names of the subject, as they are written in the certificate. They are anybody's
-    /// bytes.
+    /// The DNS names among the alternative names of the subject, as they are written in the certificate. They are
+    /// anybody's bytes.
     pub fn dns_names(&self) -> Vec<Vec<u8>> {
         let mut critical: c_int = 0;
         // SAFETY: the certificate is alive; what the library gives is ours, or null.
@@ -99,8 +99,8 @@ pub(super) unsafe fn string_bytes(string: *const lc::ASN1_STRING) -> Vec<u8> {
     }
 }
 
-/// Whether a pattern like `web*.example.com` or `*-web.example.com` matches. The pattern has at least three labels, and the `*`
-/// begins or ends the first one without being all of it.
+/// Whether a pattern like `web*.example.com` or `*-web.example.com` matches. The pattern has at least three labels, and
+/// the `*` begins or ends the first one without being all of it.
 fn partial_wildcard_matches(pattern: &[u8], host: &[u8]) -> bool {
     let Some((first, rest)) = split_label(pattern) else { return false };
     let Some((label, host_rest)) = split_label(host) else { return false };
@@ -128,8 +128,8 @@ fn has_idna_prefix(label: &[u8]) -> bool {
     label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"xn--"))
 }
 
-/// Whether these are labels of letters, digits and hyphens, which neither begin nor end with a hyphen; one `*` may stand in for
-/// something if `wildcard`.
+/// Whether these are labels of letters, digits and hyphens, which neither begin nor end with a hyphen; one `*` may
+/// stand in for something if `wildcard`.
 fn is_host(name: &[u8], wildcard: bool) -> bool {
     let stars = name.iter().filter(|byte| **byte == b'*').count();
     stars <= usize::from(wildcard)

@@ -48,8 +48,8 @@ pub(super) unsafe fn rfc2253(name: *const lc::X509_NAME) -> String {
     })
 }
 
-/// A name in the form of `X509_NAME_oneline` in OpenSSL 3: `/O=b/CN=a`, with `+` between the attributes of one part. The
-/// bytes of the attributes stand as they are, whatever they encode.
+/// A name in the form of `X509_NAME_oneline` in OpenSSL 3: `/O=b/CN=a`, with `+` between the attributes of one part.
+/// The bytes of the attributes stand as they are, whatever they encode.
 ///
 /// # Safety
 /// `name` is a name that is alive.
@@ -57,8 +57,8 @@ pub(super) unsafe fn one_line(name: *const lc::X509_NAME) -> String {
     know_further_attributes();
     let mut line = String::new();
     let mut part = None;
-    // SAFETY: the caller vouches for the name; entries and what is in them are borrowed from it, and are not null for numbers
-    // below the count.
+    // SAFETY: the caller vouches for the name; entries and what is in them are borrowed from it, and are not null for
+    // numbers below the count.
     unsafe {
         for at in 0..lc::X509_NAME_entry_count(name) {
             let entry = lc::X509_NAME_get_entry(name, at);
@@ -80,8 +80,8 @@ pub(super) unsafe fn one_line(name: *const lc::X509_NAME) -> String {
 /// `object` is an identifier that is alive.
 unsafe fn attribute(object: *const lc::ASN1_OBJECT) -> String {
     let mut numbers: [c_char; 80] = [0; 80];
-    // SAFETY: the caller vouches for the identifier. Names of known ones live for ever; the numbers of others are written to the
-    // buffer as far as they fit, with a NUL.
+    // SAFETY: the caller vouches for the identifier. Names of known ones live for ever; the numbers of others are
+    // written to the buffer as far as they fit, with a NUL.
     let text = unsafe {
         let known = lc::OBJ_obj2nid(object);
         let name = lc::OBJ_nid2sn(known);

@@ -84,8 +84,8 @@ fn identifier(certificate: &Certificate, issuer: &Certificate) -> Option<Owned<l
     }
 }
 
-/// A request for one certificate in DER. Like nginx's, it has SHA-1 hashes of the issuer's name and key and no nonce. `None`:
-/// there is no memory for it.
+/// A request for one certificate in DER. Like nginx's, it has SHA-1 hashes of the issuer's name and key and no nonce.
+/// `None`: there is no memory for it.
 pub fn ocsp_request(certificate: &Certificate, issuer: &Certificate) -> Option<Vec<u8>> {
     let identifier = identifier(certificate, issuer)?;
     // SAFETY: the function has no preconditions; what it gives is ours.
@@ -104,8 +104,9 @@ pub fn ocsp_request(certificate: &Certificate, issuer: &Certificate) -> Option<V
     (!der.is_empty()).then_some(der)
 }
 
-/// What a response in DER says about a certificate. It has to be signed by the issuer, or by somebody whose certificate is
-/// from the issuer and for this use; if `any_signer`, by the holder of any certificate in it. `now` is in seconds since 1970.
+/// What a response in DER says about a certificate. It has to be signed by the issuer, or by somebody whose certificate
+/// is from the issuer and for this use; if `any_signer`, by the holder of any certificate in it. `now` is in seconds
+/// since 1970.
 ///
 /// The issuer is taken for trusted: whether it is, has been found out when the certificate was verified.
 pub fn ocsp_answer(

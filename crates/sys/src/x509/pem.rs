@@ -14,8 +14,8 @@ impl Drop for Text {
     }
 }
 
-/// What is in the first block of a PEM text that has one of these labels. Other text and other blocks before it are skipped, if
-/// they are proper blocks.
+/// What is in the first block of a PEM text that has one of these labels. Other text and other blocks before it are
+/// skipped, if they are proper blocks.
 pub fn pem_block(pem: &[u8], labels: &[&CStr]) -> Result<Vec<u8>, Errors> {
     drop(Errors::take());
     let reader = Reader::new(pem)?;

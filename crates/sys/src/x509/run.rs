@@ -29,8 +29,8 @@ fn findings_index() -> Option<c_int> {
 /// Notes a finding, and lets the verification go on.
 unsafe extern "C" fn note(fine: c_int, context: *mut lc::X509_STORE_CTX) -> c_int {
     if let (0, Some(index)) = (fine, findings_index()) {
-        // SAFETY: the library passes the verification that calls. `Run::verify` keeps a pointer to its findings under this
-        // number for as long as the library verifies, and does not use them in the meantime.
+        // SAFETY: the library passes the verification that calls. `Run::verify` keeps a pointer to its findings under
+        // this number for as long as the library verifies, and does not use them in the meantime.
         let (findings, code, depth) = unsafe {
             let findings = lc::X509_STORE_CTX_get_ex_data(context, index).cast::<Findings>().as_mut();
             (findings, lc::X509_STORE_CTX_get_error(context), lc::X509_STORE_CTX_get_error_depth(context))
@@ -72,7 +72,8 @@ impl<'a> Run<'a> {
         Some(run)
     }
 
-    /// Builds no chain: the peer's certificate is trusted if the store has exactly this one. `nothing` is an empty list.
+    /// Builds no chain: the peer's certificate is trusted if the store has exactly this one. `nothing` is an empty
+    /// list.
     pub(super) fn trust_exactly(&mut self, nothing: &'a Borrowed<'a>) {
         // SAFETY: the verification is ours; the list outlives it and is only read.
         unsafe {
@@ -87,8 +88,8 @@ impl<'a> Run<'a> {
         let at = self.context.as_ptr();
         let Some(index) = findings_index() else { return false };
         let pointer: *mut Findings = findings;
-        // SAFETY: the verification is ours; the callback uses the findings, which outlive the call and which nobody else uses
-        // in the meantime, and the pointer is taken back.
+        // SAFETY: the verification is ours; the callback uses the findings, which outlive the call and which nobody
+        // else uses in the meantime, and the pointer is taken back.
         let (result, last) = unsafe {
             if lc::X509_STORE_CTX_set_ex_data(at, index, pointer.cast::<c_void>()) != 1 {
                 return false;

@@ -7,16 +7,16 @@ use std::ptr::{NonNull, null_mut};
 /// Trusted certificates and revocation lists.
 pub struct Store {
     store: NonNull<lc::X509_STORE>,
-    /// Those of the certificates whose key usage does not allow to sign certificates. The library does not take them for
-    /// issuers, not even of themselves.
+    /// Those of the certificates whose key usage does not allow to sign certificates. The library does not take them
+    /// for issuers, not even of themselves.
     unsigning: Vec<Certificate>,
 }
 
 // SAFETY: the objects are owned, and the library does not tie them to a thread.
 unsafe impl Send for Store {}
-// SAFETY: certificates and lists are added through `&mut self` only. Verifications may use a store at the same time (the
-// library's documentation of `X509_STORE`), and certificates that nobody changes may be read at the same time: what is
-// computed from them and kept is computed under a lock.
+// SAFETY: certificates and lists are added through `&mut self` only. Verifications may use a store at the same time
+// (the library's documentation of `X509_STORE`), and certificates that nobody changes may be read at the same time:
+// what is computed from them and kept is computed under a lock.
 unsafe impl Sync for Store {}
 
 /// What a PEM text had in it.
@@ -59,9 +59,9 @@ impl Store {
         Some(Self { store, unsigning: Vec::new() })
     }
 
-    /// Adds all certificates and revocation lists of a PEM text, as OpenSSL's `X509_load_cert_crl_file` does: other text and
-    /// blocks of other kinds are skipped, `TRUSTED CERTIFICATE` blocks keep what they are trusted for. A block that cannot be
-    /// read is an error, and then nothing has been added.
+    /// Adds all certificates and revocation lists of a PEM text, as OpenSSL's `X509_load_cert_crl_file` does: other
+    /// text and blocks of other kinds are skipped, `TRUSTED CERTIFICATE` blocks keep what they are trusted for. A block
+    /// that cannot be read is an error, and then nothing has been added.
     pub fn add_pem(&mut self, pem: &[u8]) -> Result<Added, Errors> {
         drop(Errors::take());
         let reader = Reader::new(pem)?;
@@ -104,8 +104,8 @@ impl Store {
         Ok(added)
     }
 
-    /// A store in which one certificate is trusted, whoever has issued it, for verifications at this time, which is in seconds
-    /// since 1970.
+    /// A store in which one certificate is trusted, whoever has issued it, for verifications at this time, which is in
+    /// seconds since 1970.
     pub(super) fn of_issuer(issuer: &Certificate, now: i64) -> Option<Self> {
         let store = Self::new()?;
         // SAFETY: both objects are alive; the store keeps a reference of its own, and nobody else uses it yet.

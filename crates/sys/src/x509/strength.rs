@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 /// How many bits of security each level asks for.
 const NEEDED: [u32; 6] = [0, 80, 112, 128, 192, 256];
 
-/// The fewest bits of an RSA or DSA key that has so much security, by the formula of FIPS 140-2 IG 7.5 which OpenSSL 3 uses,
-/// rounded as it does.
+/// The fewest bits of an RSA or DSA key that has so much security, by the formula of FIPS 140-2 IG 7.5 which OpenSSL 3
+/// uses, rounded as it does.
 const RSA: [(u32, u32); 5] = [(256, 13_911), (192, 6944), (128, 2670), (112, 1962), (80, 919)];
 
 /// What is left of MD5.

@@ -39,8 +39,8 @@ impl Certificate {
     }
 
     /// Rewrites what is said of the certificate so that this library understands it as OpenSSL 3 does: what is said of
-    /// `anyExtendedKeyUsage` holds for every purpose, and a certificate that is trusted for other purposes only is rejected for
-    /// this one.
+    /// `anyExtendedKeyUsage` holds for every purpose, and a certificate that is trusted for other purposes only is
+    /// rejected for this one.
     ///
     /// # Safety
     /// Nobody else uses the certificate yet.

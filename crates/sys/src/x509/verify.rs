@@ -12,11 +12,11 @@ use super::{Certificate, Chain, Errors, Purpose, Rules, Store, VerifyError, lc, 
 const UNSPECIFIED: VerifyError = VerifyError { code: lc::X509_V_ERR_UNSPECIFIED, depth: 0 };
 
 impl Store {
-    /// Verifies what a peer has sent: its own certificate, and then others in any order. Nothing is trusted but what is in
-    /// the store: a certificate that is its own issuer, or one of which a `TRUSTED CERTIFICATE` block says so.
+    /// Verifies what a peer has sent: its own certificate, and then others in any order. Nothing is trusted but what is
+    /// in the store: a certificate that is its own issuer, or one of which a `TRUSTED CERTIFICATE` block says so.
     ///
-    /// As nginx has OpenSSL do it, the verification goes on when it has found something, and the last thing found is the
-    /// result.
+    /// As nginx has OpenSSL do it, the verification goes on when it has found something, and the last thing found is
+    /// the result.
     ///
     /// What it gives is the chain that has been built, the peer's own certificate first and a trusted one last.
     pub fn verify(&self, sent: &[Certificate], rules: &Rules) -> Result<Chain, VerifyError> {
@@ -29,8 +29,8 @@ impl Store {
 
     fn judge(&self, own: &Certificate, sent: &[Certificate], rules: &Rules) -> Result<Chain, VerifyError> {
         let mut findings = Findings::default();
-        // If the key usage of a certificate does not allow to sign certificates, the library does not take it for its own
-        // issuer either. OpenSSL does: such a certificate is trusted if it is in the store.
+        // If the key usage of a certificate does not allow to sign certificates, the library does not take it for its
+        // own issuer either. OpenSSL does: such a certificate is trusted if it is in the store.
         let alone = own.issued(own) == Issued::NotAllowed;
         if alone && self.rejects(own, rules.purpose) {
             findings.note(VerifyError { code: lc::X509_V_ERR_CERT_REJECTED, depth: 0 });
@@ -58,8 +58,8 @@ impl Store {
         }
     }
 
-    /// Who has issued a certificate: one of the others, or one in the store; those whose time it is come first in the store.
-    /// `now` is in seconds since 1970.
+    /// Who has issued a certificate: one of the others, or one in the store; those whose time it is come first in the
+    /// store. `now` is in seconds since 1970.
     pub fn issuer(&self, certificate: &Certificate, others: &[Certificate], now: i64) -> Option<Certificate> {
         if let Some(issuer) = others.iter().find(|other| other.issued(certificate) == Issued::Yes) {
             return Some(issuer.clone());

@@ -2,8 +2,8 @@
 
 use super::lc;
 
-/// The words of OpenSSL 3 for a result, which nginx logs and has in `$ssl_client_verify`. AWS-LC has words and numbers of its
-/// own for some of them.
+/// The words of OpenSSL 3 for a result, which nginx logs and has in `$ssl_client_verify`. AWS-LC has words and numbers
+/// of its own for some of them.
 pub fn verify_words(code: i32) -> &'static str {
     let at = usize::try_from(code).unwrap_or(usize::MAX);
     WORDS.get(at).copied().unwrap_or("unknown certificate verification error")

@@ -7,8 +7,8 @@ use freerun_sys::x509::pem_block;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DhparamError(Problem);
 
-/// Checks that a PEM text has parameters of Diffie-Hellman's key exchange: a block `DH PARAMETERS` (PKCS#3) or `X9.42 DH
-/// PARAMETERS` (RFC 2631), in which a prime and a generator come first. Whether they are any good is not looked at.
+/// Checks that a PEM text has parameters of Diffie-Hellman's key exchange: a block `DH PARAMETERS` (PKCS#3) or `X9.42
+/// DH PARAMETERS` (RFC 2631), in which a prime and a generator come first. Whether they are any good is not looked at.
 pub fn check_dhparam(pem: &[u8]) -> Result<(), DhparamError> {
     if pem.len() > MAX_PEM {
         return Err(DhparamError(Problem::TooLarge));

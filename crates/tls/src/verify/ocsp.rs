@@ -73,8 +73,8 @@ pub fn ocsp_request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     x509::ocsp_request(&Certificate::from_der(certificate)?, &Certificate::from_der(issuer)?)
 }
 
-/// What a response says about a certificate; all in DER. The issuer is taken for trusted. `now` is in seconds since 1970; clocks
-/// may differ by five minutes.
+/// What a response says about a certificate; all in DER. The issuer is taken for trusted. `now` is in seconds since
+/// 1970; clocks may differ by five minutes.
 pub fn ocsp_answer(
     response: &[u8],
     certificate: &[u8],

@@ -66,8 +66,8 @@ impl PeerCertificate {
         self.0.end()
     }
 
-    /// `$ssl_client_v_remain`: for how many whole days it is still valid, 0 if it is not. `None`: its time cannot be read, and
-    /// the variable is empty. `now` is in seconds since 1970.
+    /// `$ssl_client_v_remain`: for how many whole days it is still valid, 0 if it is not. `None`: its time cannot be
+    /// read, and the variable is empty. `now` is in seconds since 1970.
     pub fn remaining_days(&self, now: i64) -> Option<i64> {
         self.0.end().map(|end| (end.saturating_sub(now) / DAY).max(0))
     }
@@ -97,8 +97,8 @@ impl PeerCertificate {
         text
     }
 
-    /// Whether the certificate is for this host (`proxy_ssl_name`), by its DNS names, or by its common names if it has no DNS
-    /// names. The text of an IP address is a name like others, as with nginx.
+    /// Whether the certificate is for this host (`proxy_ssl_name`), by its DNS names, or by its common names if it has
+    /// no DNS names. The text of an IP address is a name like others, as with nginx.
     pub fn matches_host(&self, host: &str) -> bool {
         self.0.matches_host(host)
     }

@@ -1,5 +1,5 @@
-//! Tests of trust, of what comes of it, and of what certificates say. How chains are judged is tested where the library is
-//! wrapped, in `freerun_sys`.
+//! Tests of trust, of what comes of it, and of what certificates say. How chains are judged is tested where the library
+//! is wrapped, in `freerun_sys`.
 
 use super::{
     Asked, DEFAULT_LEVEL, MAX_OCSP_RESPONSE, MAX_TRUST, OcspError, OcspStatus, PeerCertificate, Purpose, Refusal,

@@ -5,14 +5,15 @@ use crate::load::{MAX_PEER_CHAIN, Problem, peer_chain};
 use freerun_sys::x509::{self, Certificate, Purpose, Store, VerifyError};
 use std::sync::Arc;
 
-/// The largest PEM text of certificates or revocation lists that is read. The lists of large authorities have some tens of
-/// megabytes.
+/// The largest PEM text of certificates or revocation lists that is read. The lists of large authorities have some tens
+/// of megabytes.
 pub const MAX_TRUST: usize = 64 << 20;
 
 /// The security level where no cipher string says another (`@SECLEVEL=`): OpenSSL's since 3.2, and Debian's.
 pub const DEFAULT_LEVEL: u8 = 2;
 
-/// Certificates that are trusted, revocation lists, and the names of authorities that clients are told. It is cheap to clone.
+/// Certificates that are trusted, revocation lists, and the names of authorities that clients are told. It is cheap to
+/// clone.
 #[derive(Debug, Clone)]
 pub struct Trust(Arc<TrustBuilder>);
 
@@ -46,8 +47,8 @@ impl Default for TrustBuilder {
 }
 
 impl TrustBuilder {
-    /// Adds the text of `ssl_client_certificate`: its certificates are trusted, and clients are told the names of those that
-    /// are not in `TRUSTED CERTIFICATE` blocks.
+    /// Adds the text of `ssl_client_certificate`: its certificates are trusted, and clients are told the names of those
+    /// that are not in `TRUSTED CERTIFICATE` blocks.
     pub fn add_client_certificates(&mut self, pem: &[u8]) -> Result<(), TrustError> {
         self.add(pem, Source::Certificates)?;
         let chain = Certificate::plain_from_pem(pem)
@@ -68,8 +69,8 @@ impl TrustBuilder {
         self.add(pem, Source::Certificates)
     }
 
-    /// Adds the text of `ssl_crl` or the like for upstreams. From now on there has to be a list for each certificate of a
-    /// chain. As with nginx, a certificate in this text is trusted, and a list in a text of certificates is used.
+    /// Adds the text of `ssl_crl` or the like for upstreams. From now on there has to be a list for each certificate of
+    /// a chain. As with nginx, a certificate in this text is trusted, and a list in a text of certificates is used.
     pub fn add_lists(&mut self, pem: &[u8]) -> Result<(), TrustError> {
         self.add(pem, Source::Lists)?;
         self.lists = true;
@@ -100,8 +101,8 @@ impl Trust {
         self.verify_and_build(sent, rules).0
     }
 
-    /// Verifies as [`Trust::verify`] does, and gives the chain up to a trusted certificate as well, in DER; it is empty unless
-    /// the peer is trusted. Certificates that the peer has not sent may be in it.
+    /// Verifies as [`Trust::verify`] does, and gives the chain up to a trusted certificate as well, in DER; it is empty
+    /// unless the peer is trusted. Certificates that the peer has not sent may be in it.
     pub fn verify_and_build<'a>(
         &self,
         sent: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,

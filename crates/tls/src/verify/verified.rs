@@ -53,7 +53,8 @@ pub enum Asked {
     OptionalNoAuthority,
 }
 
-/// Why a client is refused. The text is the line that nginx logs at level `info`, without what is said about the connection.
+/// Why a client is refused. The text is the line that nginx logs at level `info`, without what is said about the
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Its certificate is not trusted; nginx answers with 495.

@@ -1,0 +1,83 @@
+//! Private keys and the certificates that they belong to.
+
+use freerun_sys::x509::{Certificate, KeyKind, Mismatch, PrivateKey};
+
+const EC: [&str; 2] =
+    [include_str!("../../tls/tests/fixtures/ec.crt"), include_str!("../../tls/tests/fixtures/ec.key")];
+const RSA: [&str; 2] =
+    [include_str!("../../tls/tests/fixtures/rsa.crt"), include_str!("../../tls/tests/fixtures/rsa.key")];
+const OTHER_RSA_KEY: &str = include_str!("../../tls/tests/fixtures/other-rsa.key");
+const ED25519: [&str; 2] =
+    [include_str!("../../tls/tests/fixtures/ed25519.crt"), include_str!("../../tls/tests/fixtures/ed25519.key")];
+const DEK_INFO: &str = include_str!("../../tls/tests/fixtures/rsa-dek-info.key");
+const PBES2: &str = include_str!("../../tls/tests/fixtures/rsa-pbes2.key");
+
+fn key(pem: &str) -> PrivateKey {
+    PrivateKey::from_pem(pem.as_bytes(), None).expect("a key")
+}
+
+fn certificate(pem: &str) -> Certificate {
+    Certificate::chain_from_pem(pem.as_bytes()).expect("a certificate").remove(0)
+}
+
+#[test]
+fn kinds_are_told_apart() {
+    for ([crt, private], kind) in [(EC, KeyKind::P256), (RSA, KeyKind::Rsa(2048)), (ED25519, KeyKind::Ed25519)] {
+        assert_eq!((key(private).kind(), certificate(crt).key_kind()), (kind, kind));
+        let shown = format!("{:?} {:?}", key(private), certificate(crt));
+        assert!(shown.contains(&format!("{kind:?}")) && shown.len() < 120, "nothing secret: {shown}");
+    }
+}
+
+#[test]
+fn keys_fit_their_certificates_and_no_others() {
+    for [crt, private] in [EC, RSA, ED25519] {
+        assert_eq!(certificate(crt).check_key(&key(private)), Ok(()));
+    }
+    assert_eq!(certificate(RSA[0]).check_key(&key(OTHER_RSA_KEY)), Err(Mismatch::Values));
+    assert_eq!(certificate(RSA[0]).check_key(&key(EC[1])), Err(Mismatch::Type));
+}
+
+#[test]
+fn passwords_are_asked_for_where_they_are_needed() {
+    for pem in [DEK_INFO, PBES2] {
+        let read = |password: Option<&[u8]>| PrivateKey::from_pem(pem.as_bytes(), password);
+        assert!(read(Some(b"secret")).is_ok_and(|key| certificate(RSA[0]).check_key(&key) == Ok(())));
+        assert!(read(None).is_err_and(|error| error.asked));
+        assert!(read(Some(b"")).is_err_and(|error| error.asked));
+        // The library's buffer is shorter than this.
+        assert!(read(Some(&[b'x'; 5000])).is_err_and(|error| error.asked && !error.errors.to_string().is_empty()));
+    }
+    assert!(PrivateKey::from_pem(b"", Some(b"x")).is_err_and(|error| !error.asked && error.errors.no_start_line()));
+}
+
+#[test]
+fn pkcs8_is_the_same_key() {
+    for [crt, private] in [EC, RSA, ED25519] {
+        let der = key(private).to_pkcs8().expect("memory for it");
+        // A sequence with the version 0 or 1.
+        assert_eq!(der.first(), Some(&0x30));
+        let again = PrivateKey::from_pem(pem("PRIVATE KEY", &der).as_bytes(), None).expect("a key");
+        assert_eq!(certificate(crt).check_key(&again), Ok(()));
+    }
+}
+
+/// A block of PEM.
+fn pem(label: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let mut bits = 0;
+            for at in 0..3 {
+                bits = bits << 8 | u32::from(group.get(at).copied().unwrap_or(0));
+            }
+            for at in 0..4 {
+                let digit = char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize]);
+                text.push(if at > group.len() { '=' } else { digit });
+            }
+        }
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
