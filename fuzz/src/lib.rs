@@ -4,11 +4,8 @@
 //! ordinary test (`tests/damaged_seeds.rs`) that needs no nightly compiler.
 
 pub mod caches;
-<<<<<<< HEAD
 pub mod certificates;
-=======
 pub mod conversations;
->>>>>>> w-s
 pub mod hellos;
 pub mod sessions;
 pub mod targets;

@@ -3,11 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-<<<<<<< HEAD
-use crate::{caches, certificates, hellos, sessions, tls, upstreams};
-=======
-use crate::{caches, conversations, hellos, sessions, tls, upstreams};
->>>>>>> w-s
+use crate::{caches, certificates, conversations, hellos, sessions, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -546,7 +542,7 @@ fn certificates_and_the_like() -> Vec<Vec<u8>> {
 }
 
 /// Every target.
-pub static ALL: [&Target; 18] = [
+pub static ALL: [&Target; 19] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -564,9 +560,6 @@ pub static ALL: [&Target; 18] = [
     &CLIENT_HELLO,
     &CIPHER_STRING,
     &SESSION,
-<<<<<<< HEAD
     &CERTIFICATES,
-=======
     &CONVERSATION,
->>>>>>> w-s
 ];

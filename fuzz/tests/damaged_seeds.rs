@@ -127,11 +127,8 @@ test_each!(
     client_hello,
     cipher_string,
     session,
-<<<<<<< HEAD
     certificates,
-=======
     conversation,
->>>>>>> w-s
 );
 
 /// A target that is in no list would never be run.

@@ -108,7 +108,8 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
 fn check_certificates(address: &Address, planned: &[Planned], cx: &mut Cx) -> Result<(), Problem> {
     let default = address.default.unwrap_or(address.servers[0]);
     let has_certificate = |index: usize| planned[index].server.tls.as_ref().is_some_and(|tls| tls.has_certificate());
-    let is_settled = |index: usize| has_certificate(index) || planned[index].server.tls.as_ref().is_some_and(|tls| tls.rejects);
+    let is_settled =
+        |index: usize| has_certificate(index) || planned[index].server.tls.as_ref().is_some_and(|tls| tls.rejects);
     if has_certificate(default) {
         return Ok(());
     }

@@ -68,11 +68,7 @@ pub async fn open(
 }
 
 /// Verifies the certificate that the client has shown, on a thread of the pool. `None` if the client has gone.
-async fn verify(
-    connection: &Connection,
-    verification: &ClientVerification,
-    helpers: Helpers<'_>,
-) -> Option<Verified> {
+async fn verify(connection: &Connection, verification: &ClientVerification, helpers: Helpers<'_>) -> Option<Verified> {
     let tls = connection.transport.tls()?;
     let sent = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
     let sent = tls.with_session(sent)?;

@@ -41,7 +41,6 @@ pub struct Servers {
     pub sessions: SessionSettings,
 }
 
-
 /// The settings of TLS sessions by server.
 #[derive(Debug, Default)]
 pub struct SessionSettings(HashMap<usize, ServerConfig>);

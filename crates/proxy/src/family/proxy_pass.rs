@@ -145,14 +145,16 @@ impl Value for ProxyPass {
         }
         let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
         let secure = url.secure;
-        let group = upstream::refer(url.authority, Some(default_port(secure)), directive, word, cx).map_err(|mut problem| {
-            // nginx names everything after the scheme.
-            let short = format!("in upstream \"{}\"", url.authority);
-            if let Some(what) = problem.message.strip_suffix(&short) {
-                problem.message = format!("{what}in upstream \"{}\"", &word.text[scheme(secure).len()..]);
-            }
-            problem
-        })?;
+        let group = upstream::refer(url.authority, Some(default_port(secure)), directive, word, cx).map_err(
+            |mut problem| {
+                // nginx names everything after the scheme.
+                let short = format!("in upstream \"{}\"", url.authority);
+                if let Some(what) = problem.message.strip_suffix(&short) {
+                    problem.message = format!("{what}in upstream \"{}\"", &word.text[scheme(secure).len()..]);
+                }
+                problem
+            },
+        )?;
         let plain = cx.context == Contexts::LOCATION && !within.regex && !within.named;
         if url.uri.is_some() && !plain {
             let message = "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named \
@@ -162,8 +164,15 @@ impl Value for ProxyPass {
         let (host, port) = url.host_and_port();
         let uri = url.uri.map(|uri| Bytes::copy_from_slice(uri.as_bytes()));
         passes_on(false, cx);
-        let to =
-            PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), secure, host, port, uri, group, whom: OnceLock::new() }));
+        let to = PassTo::Fixed(Arc::new(Fixed {
+            url: word.text.clone(),
+            secure,
+            host,
+            port,
+            uri,
+            group,
+            whom: OnceLock::new(),
+        }));
         Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() })
     }
 }

@@ -13,12 +13,12 @@ use freerun_http::request::{Address, Head, Request};
 use freerun_http::request::{ClientStream, Facts};
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
 use freerun_serve::generation::Generation;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
-use freerun_transport::Transport;
-use freerun_runtime::timer::Timer;
 use freerun_serve::tls::handshake::Helpers;
+use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
 

@@ -84,7 +84,8 @@ impl Wanted {
         let newer = newer.into_iter().map(Ciphersuite::id);
         let suites = newer.chain(settled.suites.iter().map(|suite| suite.id)).collect();
         let versions = [(Protocol::Tls12, Version::Tls12), (Protocol::Tls13, Version::Tls13)];
-        let versions = versions.into_iter().filter(|(protocol, _)| protocols.has(*protocol)).map(|(_, version)| version);
+        let versions =
+            versions.into_iter().filter(|(protocol, _)| protocols.has(*protocol)).map(|(_, version)| version);
         Ok((suites, versions.collect()))
     }
 

@@ -83,11 +83,16 @@ impl Outgoing {
         let Verification { trust, depth, level, name } = verification.clone();
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let verify = move || {
-            let verified = trust.verify(chain.iter().map(Vec::as_slice), &Rules { purpose: Purpose::Server, depth, level, now });
+            let verified =
+                trust.verify(chain.iter().map(Vec::as_slice), &Rules { purpose: Purpose::Server, depth, level, now });
             if verified != Verified::Success {
                 return Err(OutgoingError::Untrusted(verified));
             }
-            match chain.first().and_then(|own| PeerCertificate::from_der(own)).is_some_and(|own| own.matches_host(&name)) {
+            match chain
+                .first()
+                .and_then(|own| PeerCertificate::from_der(own))
+                .is_some_and(|own| own.matches_host(&name))
+            {
                 true => Ok(()),
                 false => Err(OutgoingError::OtherName(name)),
             }

@@ -265,7 +265,8 @@ fn sessions(spec: &ServerSpec, cx: &mut Cx) -> Result<Sessions, Problem> {
 fn ticket_keys(files: &[FileName], cx: &mut Cx) -> Result<TicketKeys, Problem> {
     let mut contents = Vec::new();
     for file in files {
-        let secret = read(file, cx).map_err(|(path, error)| unreadable(&format!("open() \"{path}\" failed"), &error))?;
+        let secret =
+            read(file, cx).map_err(|(path, error)| unreadable(&format!("open() \"{path}\" failed"), &error))?;
         if !matches!(secret.bytes().len(), 48 | 80) {
             let message = format!("\"{}\" must be 48 or 80 bytes", file.path);
             return Err(Problem::new(message));
