@@ -83,7 +83,8 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
             address.servers.push(index);
         }
     }
-    for address in order.iter().filter(|address| address.tls) {
+    // A server whose certificate cannot be used was told of already.
+    for address in order.iter().filter(|address| address.tls && !cx.has_problems()) {
         check_certificates(address, planned, cx)?;
     }
     let mut listens = Vec::new();

@@ -245,7 +245,9 @@ impl Builder<'_> {
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let tls = match ssl::server_tls(&settings, cx) {
             Ok(tls) => tls,
-            Err(problem) => {
+            Err(mut problem) => {
+                // As with nginx, it has no place in the text, but it comes before what follows from it.
+                problem.order.get_or_insert(node.order);
                 cx.report(problem)?;
                 None
             }
