@@ -84,8 +84,10 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
         }
     }
     // A server whose certificate cannot be used was told of already.
-    for address in order.iter().filter(|address| address.tls && !cx.has_problems()) {
-        check_certificates(address, planned, cx)?;
+    for address in order.iter().filter(|address| address.tls) {
+        if !cx.has_problems() {
+            check_certificates(address, planned, cx)?;
+        }
     }
     let mut listens = Vec::new();
     for address in &order {
