@@ -11,7 +11,6 @@ mod multiplexed_tests;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;
-pub mod tls;
 pub mod variables;
 
 use freerun_http::module::Module;
@@ -69,5 +68,4 @@ pub static MODULES: &[&Module] = &[
     &variables::split_clients::MODULE,
     &proxy::UPSTREAM,
     &proxy::HEALTH,
-    &tls::MODULE,
 ];

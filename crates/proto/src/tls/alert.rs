@@ -1,11 +1,13 @@
 //! Alerts (RFC 8446 section 6), and what can be wrong with a ClientHello.
 
-/// A fatal alert that a server answers a ClientHello with (RFC 8446 section 6.2).
+/// A fatal alert (RFC 8446 section 6.2), of those that a server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Alert {
     /// Something came that does not belong there.
     UnexpectedMessage = 10,
+    /// A record was changed on its way.
+    BadRecordMac = 20,
     /// A record is longer than 2^14 bytes.
     RecordOverflow = 22,
     /// Client and server have nothing in common.

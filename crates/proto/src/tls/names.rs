@@ -1,4 +1,4 @@
-//! The names that OpenSSL has for what a client offers, and lists of them as nginx's variables have them.
+//! The names that OpenSSL has for what a client offers and for alerts, and lists of them as nginx's variables have them.
 //!
 //! What has no name is printed as its number in hexadecimal, random values (RFC 8701) too: `0x0a0a`.
 
@@ -47,23 +47,80 @@ impl ClientHello {
 }
 
 /// OpenSSL's name of a cipher suite, as in `$ssl_cipher`.
-pub fn cipher(id: u16) -> Option<&'static str> {
+pub const fn cipher(id: u16) -> Option<&'static str> {
     named(CIPHERS, id)
 }
 
 /// OpenSSL's name of a group, as in `$ssl_curve`.
-pub fn group(id: u16) -> Option<&'static str> {
+pub const fn group(id: u16) -> Option<&'static str> {
     named(GROUPS, id)
 }
 
 /// The name of a signature scheme in RFC 8446 section 4.2.3, and of those of TLS 1.2 that it leaves out.
-pub fn signature(id: u16) -> Option<&'static str> {
+pub const fn signature(id: u16) -> Option<&'static str> {
     named(SIGNATURES, id)
 }
 
-fn named(table: &'static [(u16, &'static str)], id: u16) -> Option<&'static str> {
-    table.binary_search_by_key(&id, |&(number, _)| number).ok().map(|at| table[at].1)
+/// OpenSSL's reason for an error that is an alert of the peer, by the alert's number.
+pub const fn alert(code: u8) -> Option<&'static str> {
+    named(ALERTS, code as u16)
 }
+
+/// The name of a number in a table, which is in the order of numbers.
+const fn named(table: &[(u16, &'static str)], id: u16) -> Option<&'static str> {
+    let (mut low, mut high) = (0, table.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let (number, name) = table[middle];
+        if number == id {
+            return Some(name);
+        }
+        if number < id {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    None
+}
+
+/// Alerts: what `openssl errstr` of OpenSSL 3.0 says.
+#[rustfmt::skip]
+const ALERTS: &[(u16, &str)] = &[
+    (10, "sslv3 alert unexpected message"),
+    (20, "sslv3 alert bad record mac"),
+    (21, "tlsv1 alert decryption failed"),
+    (22, "tlsv1 alert record overflow"),
+    (30, "sslv3 alert decompression failure"),
+    (40, "sslv3 alert handshake failure"),
+    (41, "sslv3 alert no certificate"),
+    (42, "sslv3 alert bad certificate"),
+    (43, "sslv3 alert unsupported certificate"),
+    (44, "sslv3 alert certificate revoked"),
+    (45, "sslv3 alert certificate expired"),
+    (46, "sslv3 alert certificate unknown"),
+    (47, "sslv3 alert illegal parameter"),
+    (48, "tlsv1 alert unknown ca"),
+    (49, "tlsv1 alert access denied"),
+    (50, "tlsv1 alert decode error"),
+    (51, "tlsv1 alert decrypt error"),
+    (60, "tlsv1 alert export restriction"),
+    (70, "tlsv1 alert protocol version"),
+    (71, "tlsv1 alert insufficient security"),
+    (80, "tlsv1 alert internal error"),
+    (86, "tlsv1 alert inappropriate fallback"),
+    (90, "tlsv1 alert user cancelled"),
+    (100, "tlsv1 alert no renegotiation"),
+    (109, "tlsv13 alert missing extension"),
+    (110, "tlsv1 unsupported extension"),
+    (111, "tlsv1 certificate unobtainable"),
+    (112, "tlsv1 unrecognized name"),
+    (113, "tlsv1 bad certificate status response"),
+    (114, "tlsv1 bad certificate hash value"),
+    (115, "tlsv1 alert unknown psk identity"),
+    (116, "tlsv13 alert certificate required"),
+    (120, "tlsv1 alert no application protocol"),
+];
 
 /// Groups: what nginx prints on OpenSSL 3.0, and those with ML-KEM and of RFC 8734, which are in OpenSSL 3.5.
 #[rustfmt::skip]

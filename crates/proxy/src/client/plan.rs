@@ -163,9 +163,10 @@ impl Plan {
         transport: &Transport,
         timer: &mut Timer,
     ) -> Result<(), UpstreamError> {
-        let Some(outgoing) = self.family.outgoing_tls(request, &self.target, lease.peer()) else {
+        let Some(tls) = self.family.tls(request) else {
             return Err(UpstreamError::Internal("the settings of TLS are missing"));
         };
+        let outgoing = tls.outgoing(&self.family.tls_name(request, &self.target), &lease.peer().name);
         let helpers = Helpers { pool: request.generation.pools.handshakes(), lane: request.place.location.identity };
         let opening = outgoing.open(transport, timer, self.options.connect_timeout, helpers);
         match self.client.unless_gone(Box::pin(opening)).await? {

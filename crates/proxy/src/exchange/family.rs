@@ -10,9 +10,7 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Response;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
-
-use freerun_serve::tls::outgoing::Outgoing;
-use freerun_upstream::Peer;
+use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 
 use crate::exchange::http1::{HttpExchange, WriteHead};
 use crate::exchange::target::{Target, TargetLookup};
@@ -103,16 +101,19 @@ pub trait Family: Sync {
     /// The target that the request is passed to.
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r>;
 
-    /// What a connection to this server of the target needs for TLS, if the member has that.
-    fn outgoing_tls(&self, request: &Request, target: &Target, peer: &Peer) -> Option<Outgoing> {
-        let _ = (request, target, peer);
+    /// What the location has of TLS for servers of a target with TLS.
+    fn tls<'r>(&self, request: &'r Request) -> Option<&'r UpstreamTls> {
+        let _ = request;
         None
     }
 
-    /// The name by which servers of a target with TLS are told apart and verified (`proxy_ssl_name`).
-    fn tls_name(&self, request: &Request, target: &Target) -> Option<String> {
-        let _ = (request, target);
-        None
+    /// The name that a server with TLS is told, and that its certificate has to be for (`proxy_ssl_name`).
+    fn tls_name(&self, request: &Request, target: &Target) -> String {
+        let without_port = |name: &[u8]| without_port(&String::from_utf8_lossy(name)).to_owned();
+        match &self.table(request.settings()).proxy_ssl_name {
+            Some(name) => without_port(&name.render(request)),
+            None => without_port(&target.whom().host),
+        }
     }
 
     /// Appends the key of a response if `cache_key` gives none: the target and the URI. `false`: there is no key.

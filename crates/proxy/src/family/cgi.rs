@@ -1,6 +1,7 @@
 //! The common part of the members that pass requests to scripts: FastCGI, uwsgi, SCGI.
 
 use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::log_error;
@@ -10,6 +11,7 @@ use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 use freerun_serve::parts::TempFolders;
+use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
 use crate::exchange::http1::{HttpExchange, SentBody};
@@ -18,7 +20,7 @@ use crate::exchange::{BodyPlan, Exchange, Fault, To, UpstreamHead};
 use crate::family::headers;
 use crate::family::headers::AsItIs;
 use crate::family::http::request::is_idempotent;
-use crate::family::pass_argument::Pass;
+use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::lists::Hidden;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Member, Prefixed};
@@ -27,6 +29,9 @@ use crate::upstream::UpstreamRef;
 /// A request with a head shorter than this can almost certainly be expressed in FastCGI or uwsgi, which have room for
 /// 65535 bytes. Only encoding it shows whether it can.
 const SURELY_SAID: usize = 48 * 1024;
+
+/// The settings of TLS of a location, set when its directives are known.
+pub type TlsOnce = OnceLock<Arc<UpstreamTls>>;
 
 /// A member that passes requests to scripts.
 pub trait Script: Send + Sync + 'static {
@@ -41,6 +46,18 @@ pub trait Script: Send + Sync + 'static {
 
     /// The value of the member's pass directive.
     fn pass(settings: &SettingsSet) -> Option<&Pass>;
+
+    /// What the log has before an address at this location, and whether its servers are spoken to by TLS.
+    fn scheme(settings: &SettingsSet) -> Scheme {
+        let _ = settings;
+        Scheme { text: Self::SCHEME, is_secure: false }
+    }
+
+    /// Where the location's settings of TLS are kept, if its servers are spoken to in that way.
+    fn tls(settings: &SettingsSet) -> Option<&TlsOnce> {
+        let _ = settings;
+        None
+    }
 
     /// Makes an exchange for a try.
     fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange>;
@@ -72,6 +89,9 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
     let family = settings.get::<Prefixed<S::Member>>();
     family.check_cache(S::Member::PREFIX, false, cx)?;
     family.check_sizes(S::Member::PREFIX)?;
+    if let Some(tls) = S::tls(settings) {
+        let _ = tls.set(family.upstream_tls(S::Member::PREFIX, cx)?);
+    }
     if S::pass(settings).is_some() {
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
     }
@@ -139,10 +159,14 @@ impl<S: Script> Family for Cgi<S> {
             return TargetLookup::Now(Err(Outcome::Status(500)));
         }
         match S::pass(request.settings()) {
-            Some(pass) => pass.aim(request, S::SCHEME),
+            Some(pass) => pass.aim(request, S::scheme(request.settings())),
             // The handler is set only where the directive is.
             None => TargetLookup::Now(Err(Outcome::Status(500))),
         }
+    }
+
+    fn tls<'r>(&self, request: &'r Request) -> Option<&'r UpstreamTls> {
+        S::tls(request.settings())?.get().map(|tls| &**tls)
     }
 
     fn body(&self, request: &Request) -> RequestBody {

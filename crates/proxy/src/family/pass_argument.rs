@@ -38,8 +38,8 @@ impl Pass {
         upstream::refer(&address.text, None, directive, address, cx).map(|group| Pass::Group(group, Arc::default()))
     }
 
-    /// The target for this request. `scheme` is what the log writes before an address: `fastcgi://`.
-    pub fn aim<'r>(&self, request: &'r Request, scheme: &'static str) -> TargetLookup<'r> {
+    /// The target for this request.
+    pub fn aim<'r>(&self, request: &'r Request, scheme: Scheme) -> TargetLookup<'r> {
         match self {
             Pass::Group(group, known) => {
                 let target = |group| Target::new(known.get_or_init(|| whom(group, scheme)).clone(), Uri::new());
@@ -61,7 +61,17 @@ impl Pass {
     }
 }
 
-fn whom(group: &Arc<Upstream>, scheme: &'static str) -> Arc<UpstreamTarget> {
+/// How the servers are spoken to.
+#[derive(Debug, Clone, Copy)]
+pub struct Scheme {
+    /// What the log has before an address: `fastcgi://`.
+    pub text: &'static str,
+    /// Whether that is by TLS.
+    pub is_secure: bool,
+}
+
+fn whom(group: &Arc<Upstream>, scheme: Scheme) -> Arc<UpstreamTarget> {
     let host = Bytes::copy_from_slice(group.name().as_bytes());
-    Arc::new(UpstreamTarget { scheme, is_secure: false, host, port: Bytes::new(), servers: Some(group.clone()) })
+    let Scheme { text: scheme, is_secure } = scheme;
+    Arc::new(UpstreamTarget { scheme, is_secure, host, port: Bytes::new(), servers: Some(group.clone()) })
 }

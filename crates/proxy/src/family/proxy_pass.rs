@@ -14,6 +14,7 @@ use freerun_http::template::Template;
 use freerun_http::variables;
 use freerun_http::variables::{Reference, Variable, VariableTable};
 use freerun_proto::HeaderId;
+use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::target::{Servers, Target, TargetLookup, UpstreamTarget};
 use crate::family::http::settings::HttpSettings;
@@ -37,6 +38,8 @@ pub struct ProxyPass {
     pub location: Arc<str>,
     /// A reference to `$proxy_host`, which the configuration may set to another value: `Host` has that value then.
     host: Reference,
+    /// What the location has of TLS, if the scheme is `https` or not known; set when the location's directives are known.
+    pub tls: Arc<OnceLock<Arc<UpstreamTls>>>,
 }
 
 /// The destination that a `proxy_pass` names.
@@ -138,7 +141,7 @@ impl Value for ProxyPass {
         if word.text.contains('$') {
             let to = PassTo::Computed(Template::parse(word, cx)?);
             passes_on(true, cx);
-            return Ok(ProxyPass { to, location, host: host_variable });
+            return Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() });
         }
         let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
         let secure = url.secure;
@@ -161,11 +164,19 @@ impl Value for ProxyPass {
         passes_on(false, cx);
         let to =
             PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), secure, host, port, uri, group, whom: OnceLock::new() }));
-        Ok(ProxyPass { to, location, host: host_variable })
+        Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() })
     }
 }
 
 impl ProxyPass {
+    /// Whether requests may be passed on by TLS.
+    pub fn may_be_secure(&self) -> bool {
+        match &self.to {
+            PassTo::Fixed(fixed) => fixed.secure,
+            PassTo::Computed(_) => true,
+        }
+    }
+
     /// The target of a request.
     pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &self.to {

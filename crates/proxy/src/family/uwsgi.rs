@@ -1,5 +1,7 @@
 //! `uwsgi_pass`: requests answered by applications behind the uWSGI server.
 
+use std::sync::Arc;
+
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, settings};
 use freerun_http::request::Request;
 use freerun_proto::uwsgi::Packet;
@@ -7,11 +9,11 @@ use freerun_proto::uwsgi::Packet;
 use crate::exchange::family::Family;
 use crate::exchange::{Exchange, Fault};
 use crate::family::cgi;
-use crate::family::cgi::Script;
+use crate::family::cgi::{Script, TlsOnce};
 use crate::family::headers::HIDDEN_UWSGI;
 use crate::family::params;
 use crate::family::params::Param;
-use crate::family::pass_argument::Pass;
+use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::FamilySettings;
 use crate::settings::lists::Hidden;
 use crate::settings::members::Uwsgi;
@@ -42,7 +44,11 @@ settings! {
 
 /// The argument of `uwsgi_pass`.
 #[derive(Debug, Clone)]
-pub struct UwsgiPass(Pass);
+pub struct UwsgiPass {
+    to: Pass,
+    /// Where the settings of TLS are kept, if the scheme is `suwsgi`.
+    tls: Option<Arc<TlsOnce>>,
+}
 
 impl Value for UwsgiPass {
     const SHAPE: Shape = Shape::exactly(1, "address");
@@ -50,13 +56,14 @@ impl Value for UwsgiPass {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<UwsgiPass, Problem> {
         let mut address = directive.args[0].clone();
         if address.text.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("suwsgi://")) {
-            let problem = Problem::new("suwsgi protocol requires SSL support").at(address.place);
-            return Err(problem.hint("freerun does not speak TLS with upstream servers yet"));
+            address.text.drain(..9);
+            let to = Pass::parse(directive, &address, true, cx)?;
+            return Ok(UwsgiPass { to, tls: Some(Arc::default()) });
         }
         if address.text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("uwsgi://")) {
             address.text.drain(..8);
         }
-        Pass::parse(directive, &address, true, cx).map(UwsgiPass)
+        Pass::parse(directive, &address, true, cx).map(|to| UwsgiPass { to, tls: None })
     }
 }
 
@@ -89,7 +96,18 @@ impl Script for UwsgiScript {
     const HIDDEN: Hidden = HIDDEN_UWSGI;
 
     fn pass(settings: &SettingsSet) -> Option<&Pass> {
-        settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.0)
+        settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.to)
+    }
+
+    fn scheme(settings: &SettingsSet) -> Scheme {
+        match Self::tls(settings) {
+            Some(_) => Scheme { text: "suwsgi://", is_secure: true },
+            None => Scheme { text: Self::SCHEME, is_secure: false },
+        }
+    }
+
+    fn tls(settings: &SettingsSet) -> Option<&TlsOnce> {
+        settings.get::<UwsgiSettings>().uwsgi_pass.as_ref()?.tls.as_deref()
     }
 
     fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {

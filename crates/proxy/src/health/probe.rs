@@ -17,6 +17,8 @@ use freerun_serve::generation::Generation;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
 use freerun_transport::Transport;
+use freerun_runtime::timer::Timer;
+use freerun_serve::tls::handshake::Helpers;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
 
@@ -232,7 +234,23 @@ impl One<'_> {
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let connecting = connect(&address, &options);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        let transport = if self.target.whom().is_secure { self.secure(transport).await? } else { transport };
         Ok(Kept { transport, since: loops::now() })
+    }
+
+    /// Has a TLS session on a new connection, as requests have it.
+    async fn secure(&self, transport: Transport) -> Result<Transport, Failed> {
+        const WHAT: Failed = "SSL handshaking to upstream";
+        let tls = self.check.family.tls(self.request).ok_or(WHAT)?;
+        let name = self.check.family.tls_name(self.request, self.target);
+        let transport = transport.into_tls();
+        let lane = self.request.place.location.identity;
+        let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane };
+        let outgoing = tls.outgoing(&name, &self.peer.name);
+        let timeout = self.options.connect_timeout;
+        let opened = outgoing.open(&transport, &mut Timer::default(), timeout, helpers).await;
+        opened.map_err(|_| WHAT)?;
+        Ok(transport)
     }
 
     async fn send(&self, transport: &Transport, exchange: &mut dyn Exchange) -> Result<(), Silence> {

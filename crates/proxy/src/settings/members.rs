@@ -13,7 +13,7 @@ member! {
 member! {
     /// Requests passed on over FastCGI: the directives that all members of the family have; the others are on [its own
     /// page](fastcgi_application.md).
-    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head"];
+    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head", "ssl_*"];
 }
 
 member! {
@@ -25,7 +25,7 @@ member! {
 member! {
     /// Requests passed on over SCGI: the directives that all members of the family have; the others are on [its own
     /// page](scgi_application.md).
-    pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat"];
+    pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat", "ssl_*"];
 }
 
 member! {
@@ -34,7 +34,7 @@ member! {
     pub struct Memcached: "memcached_", "memcached", lacks &[
         "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "hide_header", "ignore_client_abort",
         "ignore_headers", "intercept_errors", "limit_rate", "max_temp_file_size", "pass_header", "pass_request_body",
-        "pass_request_headers", "request_buffering", "request_dynamic", "send_lowat", "store", "store_access", "temp_file_write_size",
+        "pass_request_headers", "request_buffering", "request_dynamic", "send_lowat", "ssl_*", "store", "store_access", "temp_file_write_size",
         "temp_path",
     ], with |settings: &mut FamilySettings| {
         settings.proxy_buffering = false;

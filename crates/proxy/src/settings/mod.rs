@@ -15,7 +15,7 @@ pub mod store;
 
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{
@@ -24,6 +24,9 @@ use freerun_conf::{
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
+use freerun_serve::tls::unused::Unused;
+use freerun_serve::tls::upstream::{UpstreamSpec, UpstreamTls};
+use freerun_serve::tls::values::{CertificateCache, ConfCommand, FileName, ProtocolSet};
 
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
@@ -189,6 +192,36 @@ settings! {
         /// The size of the send buffer of connections to upstream servers (`SO_SNDBUF`); by default the kernel's
         /// choice.
         proxy_socket_sndbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
+        /// A file with the certificate that upstream servers get which ask for one. An empty value cancels that of an outer
+        /// level.
+        proxy_ssl_certificate: Option<FileName>, in HTTP | SERVER | LOCATION, fidelity = Differs("variables are not there yet");
+        /// Keeps certificates whose names have variables in memory.
+        proxy_ssl_certificate_cache: Option<Unused<CertificateCache>>, in HTTP | SERVER | LOCATION, since = "1.27.4", fidelity = NoEffect("such names are not there yet");
+        /// A file with the key of the certificate.
+        proxy_ssl_certificate_key: Option<FileName>, in HTTP | SERVER | LOCATION, fidelity = Differs("variables are not there yet");
+        /// The ciphers that are allowed, in OpenSSL's syntax.
+        proxy_ssl_ciphers: String = "DEFAULT", in HTTP | SERVER | LOCATION, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+        /// A command for OpenSSL.
+        proxy_ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER | LOCATION, fidelity = Differs("what is not there is named by a warning");
+        /// A file with revoked certificates.
+        proxy_ssl_crl: Option<FileName>, in HTTP | SERVER | LOCATION;
+        /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
+        /// directive it is the host that requests are passed to.
+        proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION;
+        /// A file with the passwords of keys, one a line.
+        proxy_ssl_password_file: Option<FileName>, in HTTP | SERVER | LOCATION;
+        /// The versions of the protocol that are allowed.
+        proxy_ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER | LOCATION, fidelity = Differs("TLS 1.2 and 1.3 alone are there");
+        /// Whether the name is sent, so that a server with several names can choose its certificate (SNI).
+        proxy_ssl_server_name: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether sessions are resumed.
+        proxy_ssl_session_reuse: bool = "on", in HTTP | SERVER | LOCATION;
+        /// A file with the certificate authorities that are trusted.
+        proxy_ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER | LOCATION;
+        /// Whether the server's certificate is verified.
+        proxy_ssl_verify: bool = "off", in HTTP | SERVER | LOCATION;
+        /// The longest chain of certificates from the server's to an authority.
+        proxy_ssl_verify_depth: u32 = "1", in HTTP | SERVER | LOCATION;
         /// Stores responses as files: at the path of `root` or `alias` (`on`), or at a path with variables.
         ///
         /// A file appears under its name when it is complete, with the response's `Last-Modified` as its time.
@@ -297,6 +330,31 @@ impl Home {
     /// An empty home.
     pub const fn new() -> Home {
         Home { slot: Slot::new(), table: OnceLock::new() }
+    }
+}
+
+impl FamilySettings {
+    /// What upstream servers of this level are spoken to with, if that is TLS.
+    ///
+    /// # Errors
+    /// The directives contradict each other, or a file cannot be used, in nginx's words.
+    pub fn upstream_tls(&self, prefix: &'static str, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
+        let spec = UpstreamSpec {
+            prefix,
+            certificate: self.proxy_ssl_certificate.clone(),
+            key: self.proxy_ssl_certificate_key.clone(),
+            passwords: self.proxy_ssl_password_file.clone(),
+            protocols: self.proxy_ssl_protocols.0,
+            ciphers: self.proxy_ssl_ciphers.clone(),
+            commands: self.proxy_ssl_conf_command.iter().map(|command| command.0.clone()).collect(),
+            verify: self.proxy_ssl_verify,
+            depth: self.proxy_ssl_verify_depth,
+            trusted: self.proxy_ssl_trusted_certificate.clone(),
+            lists: self.proxy_ssl_crl.clone(),
+            server_name: self.proxy_ssl_server_name,
+            session_reuse: self.proxy_ssl_session_reuse,
+        };
+        UpstreamTls::of(&spec, cx)
     }
 }
 

@@ -1,9 +1,13 @@
 //! TLS of listening sockets and of connections to upstream servers, for all services.
 
+mod algorithms;
 pub mod files;
 pub mod handshake;
+mod objects;
 pub mod outgoing;
 pub mod server;
 pub mod unused;
+pub mod upstream;
 pub mod values;
+mod words;
 mod share;

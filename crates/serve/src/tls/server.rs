@@ -1,24 +1,25 @@
 //! What a virtual server has of TLS, made of its directives when the configuration is read.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::sha256;
-use freerun_tls::load::{CertifiedKey, Chain, Key, inline, passwords, unopened};
-use freerun_tls::openssl::ciphersuites::{self, Ciphersuite};
-use freerun_tls::openssl::conf_command::{Command, SslOption};
-use freerun_tls::openssl::protocols::{Protocol, Protocols};
-use freerun_tls::openssl::{Level, Remark, ciphers, groups};
+use freerun_tls::load::{CertifiedKey, unopened};
+use freerun_tls::openssl::conf_command::Command;
+use freerun_tls::openssl::protocols::Protocols;
+use freerun_tls::openssl::{ciphers, groups};
 use freerun_tls::session::{
-    ClientCertificates, ServerConfig, ServerSettings, SessionCache, SessionStore, Sessions, TicketKeys, Version,
+    ClientCertificates, ServerConfig, ServerSettings, SessionCache, SessionStore, Sessions, TicketKeys,
 };
-use freerun_tls::verify::{Asked, DEFAULT_LEVEL, Purpose, Rules, Source, Trust, TrustBuilder, TrustError, Verified};
+use freerun_tls::verify::{Asked, DEFAULT_LEVEL, Purpose, Rules, Source, Trust, TrustBuilder, Verified};
 
-use super::files::{ConfigurationFiles, Secret};
+use super::algorithms::Wanted;
+use super::files::Secret;
+use super::objects::{add, pair, passwords_of, read};
 use super::values::{FileName, SessionCacheValue, VerifyClient};
+use super::words::{problem, tell, unreadable};
 use crate::zones::ZoneTable;
 
 /// The directives of TLS of one virtual server.
@@ -110,7 +111,6 @@ impl ClientVerification {
 /// What was made for this configuration already: servers with equal directives share it.
 #[derive(Default)]
 struct Made {
-    pairs: HashMap<(FileName, FileName), CertifiedKey>,
     servers: HashMap<String, Arc<ServerTls>>,
 }
 
@@ -160,12 +160,8 @@ fn settings(
     verification: Option<&ClientVerification>,
     cx: &mut Cx,
 ) -> Result<(ServerSettings, [u8; 32]), Problem> {
-    let mut wanted = Wanted::of(&spec, cx)?;
-    let words = match spec.passwords.as_ref().map(|file| read(file, cx)) {
-        None => Vec::new(),
-        Some(Ok(secret)) => passwords(secret.bytes()),
-        Some(Err((path, error))) => return Err(unreadable(&format!("open() \"{path}\" failed"), &error)),
-    };
+    let wanted = Wanted::of(spec.protocols, &spec.ciphers, &spec.commands, cx)?;
+    let words = passwords_of(spec.passwords.as_ref(), cx)?;
     let mut keys = Vec::new();
     for (number, certificate) in spec.certificates.iter().enumerate() {
         let Some(key) = spec.keys.get(number) else {
@@ -179,8 +175,8 @@ fn settings(
     let authorities = verification.map_or(&[][..], |verification| verification.trust.authority_names());
     authorities.iter().for_each(|name| digested.extend(sha256(name)));
     let (suites, versions) = wanted.settle(cx)?;
-    let (groups, remark) = match wanted.groups.take() {
-        Some(groups) => groups::usable("ssl_conf_command", &groups).map_err(problem)?,
+    let (groups, remark) = match &wanted.groups {
+        Some(groups) => groups::usable("ssl_conf_command", groups).map_err(problem)?,
         None => groups::ssl_ecdh_curve(&spec.curves).map_err(problem)?,
     };
     tell(remark, cx);
@@ -189,7 +185,7 @@ fn settings(
         versions,
         suites,
         groups: groups.iter().map(|group| group.id).collect(),
-        prefer_server_order: wanted.prefer_server_order,
+        prefer_server_order: wanted.prefer_server_order.unwrap_or(spec.prefer_server_ciphers),
         alpn: spec.alpn,
         fragment: spec.buffer_size,
         tickets: wanted.tickets.unwrap_or(ServerSettings::default().tickets),
@@ -227,17 +223,6 @@ fn verification(spec: &ServerSpec, cx: &mut Cx) -> Result<Option<ClientVerificat
     Ok(Some(ClientVerification { asked, trust: builder.build(), depth: spec.depth, level }))
 }
 
-/// Adds a file of trusted certificates or of revocation lists.
-fn add(
-    file: &FileName,
-    source: Source,
-    cx: &mut Cx,
-    add: impl FnOnce(&[u8]) -> Result<(), TrustError>,
-) -> Result<(), Problem> {
-    let pem = read(file, cx).map_err(|(path, error)| Problem::new(source.unopened(&path, &error)))?;
-    add(pem.bytes()).map_err(|error| Problem::new(error.words(&file.path)))
-}
-
 /// `ssl_dhparam` has no effect, because there are no suites that would use it, but what it names has to be right.
 fn check_dhparam(spec: &ServerSpec, cx: &mut Cx) -> Result<(), Problem> {
     let Some(file) = &spec.dhparam else { return Ok(()) };
@@ -246,123 +231,6 @@ fn check_dhparam(spec: &ServerSpec, cx: &mut Cx) -> Result<(), Problem> {
         Problem::new(format!("BIO_new_file(\"{path}\") failed (SSL: {said})"))
     })?;
     freerun_tls::load::check_dhparam(pem.bytes()).map_err(|error| Problem::new(error.words(&file.path)))
-}
-
-/// What the directives and the commands together ask for.
-struct Wanted {
-    protocols: Protocols,
-    cipher_text: String,
-    ciphers: ciphers::CipherList,
-    ciphersuites: Vec<Ciphersuite>,
-    groups: Option<Vec<&'static groups::Group>>,
-    prefer_server_order: bool,
-    tickets: Option<usize>,
-}
-
-impl Wanted {
-    fn of(spec: &ServerSpec, cx: &mut Cx) -> Result<Wanted, Problem> {
-        let mut wanted = Wanted {
-            protocols: spec.protocols,
-            cipher_text: spec.ciphers.clone(),
-            ciphers: ciphers::ssl_ciphers(&spec.ciphers).map_err(problem)?,
-            ciphersuites: Ciphersuite::DEFAULT.to_vec(),
-            groups: None,
-            prefer_server_order: spec.prefer_server_ciphers,
-            tickets: None,
-        };
-        let (mut oldest, mut newest) = (None, None);
-        for command in &spec.commands {
-            match command {
-                Command::Protocol(changes) => {
-                    wanted.protocols = changes.iter().fold(wanted.protocols, |set, change| change.apply(set));
-                }
-                Command::MinProtocol(bound) => oldest = *bound,
-                Command::MaxProtocol(bound) => newest = *bound,
-                Command::CipherString(list) => wanted.ciphers.clone_from(list),
-                Command::Ciphersuites(suites) => wanted.ciphersuites.clone_from(suites),
-                Command::Groups(groups) => wanted.groups = Some(groups.clone()),
-                Command::NumTickets(number) => wanted.tickets = usize::try_from(*number).ok(),
-                Command::Options(changes) => {
-                    for change in changes.iter().filter(|change| change.option == SslOption::ServerPreference) {
-                        wanted.prefer_server_order = change.on;
-                    }
-                }
-                _ => {}
-            }
-        }
-        wanted.protocols = wanted.protocols.between(oldest, newest);
-        let (protocols, remark) = wanted.protocols.usable().map_err(problem)?;
-        wanted.protocols = protocols;
-        tell(remark, cx);
-        Ok(wanted)
-    }
-
-    /// The suites of both versions by number, and the versions that are left.
-    fn settle(&mut self, cx: &mut Cx) -> Result<(Vec<u16>, Vec<Version>), Problem> {
-        let settled = ciphers::settle(&self.cipher_text, &self.ciphers, self.protocols).map_err(problem)?;
-        tell(settled.remark, cx);
-        let mut protocols = settled.protocols;
-        let (newer, remark) = ciphersuites::usable(&self.ciphersuites);
-        if protocols.has(Protocol::Tls13) {
-            tell(remark, cx);
-            if newer.is_empty() {
-                protocols = protocols.without(Protocol::Tls13);
-            }
-        }
-        let newer = newer.into_iter().map(Ciphersuite::id);
-        let suites = newer.chain(settled.suites.iter().map(|suite| suite.id)).collect();
-        let versions = [(Protocol::Tls12, Version::Tls12), (Protocol::Tls13, Version::Tls13)];
-        let versions = versions.into_iter().filter(|(protocol, _)| protocols.has(*protocol)).map(|(_, version)| version);
-        Ok((suites, versions.collect()))
-    }
-}
-
-/// A certificate with its key.
-fn pair<P: AsRef<[u8]>>(
-    certificate: &FileName,
-    key: &FileName,
-    passwords: &[P],
-    cx: &mut Cx,
-) -> Result<CertifiedKey, Problem> {
-    let both = (certificate.clone(), key.clone());
-    if let Some(made) = cx.extensions.get_or_default::<Made>().pairs.get(&both) {
-        return Ok(made.clone());
-    }
-    let failed = |error: freerun_tls::load::LoadError| Problem::new(error.words(&certificate.path, &key.path));
-    let open = |what: &str, (path, error): (String, io::Error)| {
-        let said = unopened(&path, &error);
-        Problem::new(format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})"))
-    };
-    let pem = read(certificate, cx).map_err(|error| open("certificate", error))?;
-    let chain = Chain::from_pem(pem.bytes()).map_err(failed)?;
-    let pem = read(key, cx).map_err(|error| open("certificate key", error))?;
-    let private = Key::from_pem(pem.bytes(), passwords).map_err(failed)?;
-    let made = CertifiedKey::new(&chain, &private).map_err(failed)?;
-    cx.extensions.get_or_default::<Made>().pairs.insert(both, made.clone());
-    Ok(made)
-}
-
-/// The contents of a file, or of a value `data:`.
-fn read(file: &FileName, cx: &mut Cx) -> Result<Secret, (String, io::Error)> {
-    if let Some(contents) = inline(file.path.as_bytes()) {
-        return Ok(Secret::new(contents.to_vec()));
-    }
-    cx.extensions.get_or_default::<ConfigurationFiles>().get(&file.path).map_err(|error| (file.path.clone(), error))
-}
-
-fn unreadable(what: &str, error: &io::Error) -> Problem {
-    Problem::new(format!("{what} ({})", freerun_runtime::log::Errno(error)))
-}
-
-fn problem(refused: impl std::fmt::Display) -> Problem {
-    Problem::new(refused.to_string())
-}
-
-/// Warns of what is asked for in vain; what loses nothing that matters is not told.
-fn tell(remark: Option<Remark>, cx: &mut Cx) {
-    if let Some(remark) = remark.filter(|remark| remark.level == Level::Warn) {
-        cx.warn(Problem::warning(remark.text));
-    }
 }
 
 /// How sessions are resumed. Stores and keys of the running configuration are kept over a reload.

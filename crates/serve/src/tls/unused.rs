@@ -28,11 +28,11 @@ impl<T: Value> Value for Unused<T> {
 
 /// The directives of this file that a configuration has, and the place of the first of them.
 #[derive(Default)]
-pub struct Written {
+struct Written {
     /// Their names.
-    pub names: BTreeSet<String>,
+    names: BTreeSet<String>,
     /// Where the first of them is in the order of reading, where it is written, and where it ends.
-    pub first: Option<(u32, Place, Place)>,
+    first: Option<(u32, Place, Place)>,
 }
 
 /// The name of a file, which is not opened.
@@ -45,4 +45,14 @@ impl Value for File {
     fn parse(_: &Node, _: &mut Cx) -> Result<File, Problem> {
         Ok(File)
     }
+}
+
+/// Warns once of the directives of this kind that the configuration has.
+pub fn warn(cx: &mut Cx) {
+    let Some(Written { names, first: Some((order, place, end)) }) = cx.extensions.remove::<Written>() else { return };
+    let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let have = if names.len() == 1 { "has" } else { "have" };
+    let mut warning = Problem::warning(format!("{} {have} no effect yet", names.join(", "))).at(place).reported_at(end);
+    warning.order = Some(order);
+    cx.warn(warning);
 }

@@ -1,6 +1,7 @@
 //! `ssl_conf_command Ciphersuites`: the suites of TLS 1.3.
 
 use super::Remark;
+use freerun_proto::tls::names;
 
 /// A suite of TLS 1.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +44,9 @@ impl Ciphersuite {
 
     /// Its name, which OpenSSL and IANA agree on.
     pub const fn name(self) -> &'static str {
-        match self {
-            Ciphersuite::Aes128GcmSha256 => "TLS_AES_128_GCM_SHA256",
-            Ciphersuite::Aes256GcmSha384 => "TLS_AES_256_GCM_SHA384",
-            Ciphersuite::Chacha20Poly1305Sha256 => "TLS_CHACHA20_POLY1305_SHA256",
-            Ciphersuite::Aes128CcmSha256 => "TLS_AES_128_CCM_SHA256",
-            Ciphersuite::Aes128Ccm8Sha256 => "TLS_AES_128_CCM_8_SHA256",
+        match names::cipher(self.id()) {
+            Some(name) => name,
+            None => "",
         }
     }
 

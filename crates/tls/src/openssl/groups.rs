@@ -1,14 +1,15 @@
 //! `ssl_ecdh_curve`: the groups that keys are agreed in.
 
 use super::{Refused, Remark};
+use freerun_proto::tls::names;
 
 /// A group: an elliptic curve, a group of Diffie-Hellman's, a key encapsulation mechanism, or two of them together.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Group {
     /// The number that stands for it in a handshake.
     pub id: u16,
-    /// Its names, in whatever case; the first one is what nginx shows in `$ssl_curve`.
-    pub names: &'static [&'static str],
+    /// Its names besides the one that nginx shows.
+    others: &'static [&'static str],
     /// Whether freerun has it.
     pub usable: bool,
 }
@@ -16,7 +17,7 @@ pub struct Group {
 impl Group {
     /// The name that nginx shows in `$ssl_curve`.
     pub fn name(&self) -> &'static str {
-        self.names.first().copied().unwrap_or_default()
+        names::group(self.id).unwrap_or_default()
     }
 
     /// The group with this number.
@@ -26,64 +27,68 @@ impl Group {
 
     /// The group with this name. OpenSSL 3.5 reads names in whatever case, so that is done here.
     pub fn named(name: &str) -> Option<&'static Group> {
-        GROUPS.iter().find(|group| group.names.iter().any(|own| own.eq_ignore_ascii_case(name)))
+        GROUPS.iter().find(|group| group.has_name(name))
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.name().eq_ignore_ascii_case(name) || self.others.iter().any(|other| other.eq_ignore_ascii_case(name))
     }
 }
 
-const fn ours(id: u16, names: &'static [&'static str]) -> Group {
-    Group { id, names, usable: true }
+const fn ours(id: u16, others: &'static [&'static str]) -> Group {
+    Group { id, others, usable: true }
 }
 
-const fn theirs(id: u16, names: &'static [&'static str]) -> Group {
-    Group { id, names, usable: false }
+const fn theirs(id: u16, others: &'static [&'static str]) -> Group {
+    Group { id, others, usable: false }
 }
 
 /// The groups that OpenSSL 3 has names for. The hybrid groups and those of ML-KEM are known since OpenSSL 3.5.
 pub static GROUPS: &[Group] = &[
-    ours(4588, &["X25519MLKEM768"]),
-    ours(4587, &["SecP256r1MLKEM768"]),
-    theirs(4589, &["SecP384r1MLKEM1024"]),
-    ours(513, &["MLKEM768"]),
-    ours(514, &["MLKEM1024"]),
-    theirs(512, &["MLKEM512"]),
-    ours(29, &["X25519"]),
-    ours(23, &["prime256v1", "secp256r1", "P-256"]),
-    ours(24, &["secp384r1", "P-384"]),
-    ours(25, &["secp521r1", "P-521"]),
-    theirs(30, &["X448"]),
-    theirs(26, &["brainpoolP256r1"]),
-    theirs(27, &["brainpoolP384r1"]),
-    theirs(28, &["brainpoolP512r1"]),
-    theirs(31, &["brainpoolP256r1tls13"]),
-    theirs(32, &["brainpoolP384r1tls13"]),
-    theirs(33, &["brainpoolP512r1tls13"]),
-    theirs(256, &["ffdhe2048"]),
-    theirs(257, &["ffdhe3072"]),
-    theirs(258, &["ffdhe4096"]),
-    theirs(259, &["ffdhe6144"]),
-    theirs(260, &["ffdhe8192"]),
-    theirs(1, &["sect163k1", "K-163"]),
-    theirs(2, &["sect163r1"]),
-    theirs(3, &["sect163r2", "B-163"]),
-    theirs(4, &["sect193r1"]),
-    theirs(5, &["sect193r2"]),
-    theirs(6, &["sect233k1", "K-233"]),
-    theirs(7, &["sect233r1", "B-233"]),
-    theirs(8, &["sect239k1"]),
-    theirs(9, &["sect283k1", "K-283"]),
-    theirs(10, &["sect283r1", "B-283"]),
-    theirs(11, &["sect409k1", "K-409"]),
-    theirs(12, &["sect409r1", "B-409"]),
-    theirs(13, &["sect571k1", "K-571"]),
-    theirs(14, &["sect571r1", "B-571"]),
-    theirs(15, &["secp160k1"]),
-    theirs(16, &["secp160r1"]),
-    theirs(17, &["secp160r2"]),
-    theirs(18, &["secp192k1"]),
-    theirs(19, &["prime192v1", "secp192r1", "P-192"]),
-    theirs(20, &["secp224k1"]),
-    theirs(21, &["secp224r1", "P-224"]),
-    theirs(22, &["secp256k1"]),
+    ours(4588, &[]),                     // X25519MLKEM768
+    ours(4587, &[]),                     // SecP256r1MLKEM768
+    theirs(4589, &[]),                   // SecP384r1MLKEM1024
+    ours(513, &[]),                      // MLKEM768
+    ours(514, &[]),                      // MLKEM1024
+    theirs(512, &[]),                    // MLKEM512
+    ours(29, &[]),                       // X25519
+    ours(23, &["secp256r1", "P-256"]),   // prime256v1
+    ours(24, &["P-384"]),                // secp384r1
+    ours(25, &["P-521"]),                // secp521r1
+    theirs(30, &[]),                     // X448
+    theirs(26, &[]),                     // brainpoolP256r1
+    theirs(27, &[]),                     // brainpoolP384r1
+    theirs(28, &[]),                     // brainpoolP512r1
+    theirs(31, &[]),                     // brainpoolP256r1tls13
+    theirs(32, &[]),                     // brainpoolP384r1tls13
+    theirs(33, &[]),                     // brainpoolP512r1tls13
+    theirs(256, &[]),                    // ffdhe2048
+    theirs(257, &[]),                    // ffdhe3072
+    theirs(258, &[]),                    // ffdhe4096
+    theirs(259, &[]),                    // ffdhe6144
+    theirs(260, &[]),                    // ffdhe8192
+    theirs(1, &["K-163"]),               // sect163k1
+    theirs(2, &[]),                      // sect163r1
+    theirs(3, &["B-163"]),               // sect163r2
+    theirs(4, &[]),                      // sect193r1
+    theirs(5, &[]),                      // sect193r2
+    theirs(6, &["K-233"]),               // sect233k1
+    theirs(7, &["B-233"]),               // sect233r1
+    theirs(8, &[]),                      // sect239k1
+    theirs(9, &["K-283"]),               // sect283k1
+    theirs(10, &["B-283"]),              // sect283r1
+    theirs(11, &["K-409"]),              // sect409k1
+    theirs(12, &["B-409"]),              // sect409r1
+    theirs(13, &["K-571"]),              // sect571k1
+    theirs(14, &["B-571"]),              // sect571r1
+    theirs(15, &[]),                     // secp160k1
+    theirs(16, &[]),                     // secp160r1
+    theirs(17, &[]),                     // secp160r2
+    theirs(18, &[]),                     // secp192k1
+    theirs(19, &["secp192r1", "P-192"]), // prime192v1
+    theirs(20, &[]),                     // secp224k1
+    theirs(21, &["P-224"]),              // secp224r1
+    theirs(22, &[]),                     // secp256k1
 ];
 
 /// What `auto` stands for.
@@ -208,7 +213,8 @@ mod tests {
     fn names_and_numbers_are_unique() {
         for (at, group) in GROUPS.iter().enumerate() {
             assert_eq!(Group::by_id(group.id), Some(group));
-            assert!(group.names.iter().all(|name| Group::named(name) == Some(group)), "{at}");
+            assert!(!group.name().is_empty() && Group::named(group.name()) == Some(group), "{at}");
+            assert!(group.others.iter().all(|name| Group::named(name) == Some(group)), "{at}");
         }
     }
 }

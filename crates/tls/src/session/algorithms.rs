@@ -2,6 +2,10 @@
 
 use super::p521::P521;
 use super::{Version, names};
+use crate::openssl::ciphers::SUITES;
+use crate::openssl::ciphersuites::Ciphersuite;
+use crate::openssl::groups;
+use crate::openssl::protocols::Protocols;
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
@@ -9,8 +13,7 @@ use rustls::{NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// All groups that there are, in the order in which they are preferred unless the settings say otherwise. The first
-/// [`DEFAULT_GROUPS`] are used unless others are named.
+/// All groups that there are.
 static GROUPS: &[&dyn SupportedKxGroup] = &[
     kx_group::X25519MLKEM768,
     kx_group::X25519,
@@ -21,9 +24,6 @@ static GROUPS: &[&dyn SupportedKxGroup] = &[
     kx_group::MLKEM768,
     kx_group::MLKEM1024,
 ];
-
-/// How many of the groups are used unless some are named (`ssl_ecdh_curve auto`).
-const DEFAULT_GROUPS: usize = 4;
 
 /// The largest plaintext of a record.
 pub(super) const MAX_FRAGMENT: usize = 16 << 10;
@@ -98,19 +98,28 @@ pub(super) fn max_fragment_size(fragment: usize) -> Option<usize> {
     (fragment < MAX_FRAGMENT).then_some(fragment + RECORD_HEADER)
 }
 
-fn named_suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
-    if named.is_empty() {
-        return ALL_CIPHER_SUITES.to_vec();
-    }
-    let known = |number: &u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == *number);
-    named.iter().filter_map(known).copied().collect()
+/// The versions that are allowed unless the settings say otherwise.
+pub(super) fn usual_versions() -> Vec<Version> {
+    Version::ALL.into_iter().filter(|version| Protocols::DEFAULT.has(version.openssl())).collect()
 }
 
-fn named_groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
+/// The suites with these numbers, or all of OpenSSL's in its order.
+fn named_suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
+    let known = |number: u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == number).copied();
     if named.is_empty() {
-        return GROUPS[..DEFAULT_GROUPS].to_vec();
+        let numbers = Ciphersuite::DEFAULT.into_iter().map(Ciphersuite::id).chain(SUITES.iter().map(|suite| suite.id));
+        return numbers.filter_map(known).collect();
     }
-    named.iter().filter_map(|number| GROUPS.iter().find(|group| u16::from(group.name()) == *number)).copied().collect()
+    named.iter().copied().filter_map(known).collect()
+}
+
+/// The groups with these numbers, or those of `ssl_ecdh_curve auto`.
+fn named_groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
+    let known = |number: u16| GROUPS.iter().find(|group| u16::from(group.name()) == number).copied();
+    if named.is_empty() {
+        return groups::parse(groups::AUTO).into_iter().flatten().filter_map(|group| known(group.id)).collect();
+    }
+    named.iter().copied().filter_map(known).collect()
 }
 
 /// Whether there is a suite with this IANA number.

@@ -1,6 +1,6 @@
 //! The settings of a client's sessions.
 
-use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
+use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
 use super::step::{self, StepTime};
 use super::{KeyLog, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
@@ -39,7 +39,7 @@ pub struct ClientSettings {
 impl Default for ClientSettings {
     fn default() -> Self {
         Self {
-            versions: vec![Version::Tls12, Version::Tls13],
+            versions: usual_versions(),
             suites: Vec::new(),
             groups: Vec::new(),
             alpn: Vec::new(),

@@ -1,6 +1,8 @@
 //! How a session fails, in OpenSSL's words.
 
-use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
+use freerun_proto::tls::alert::Alert;
+use freerun_proto::tls::names;
+use rustls::{Error, InvalidMessage, PeerIncompatible};
 
 /// Why a session has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl Failure {
                 "SSL: error:0A0000EB:SSL routines::no application protocol".to_owned()
             }
             FailureKind::PeerAlert(alert) => {
-                let name = alert_name(alert);
+                let name = names::alert(alert).unwrap_or("unknown alert type");
                 // OpenSSL has a reason of its own for each alert: a thousand more than its number.
                 let code = 0x0A00_0000 + 1000 + u32::from(alert);
                 format!("SSL: error:{code:08X}:SSL routines::{name}:SSL alert number {alert}")
@@ -97,13 +99,14 @@ impl std::error::Error for Failure {}
 impl FailureKind {
     /// The alert that belongs to it.
     pub(super) fn alert(self) -> Option<u8> {
-        Some(u8::from(match self {
-            Self::NoSharedVersion => AlertDescription::ProtocolVersion,
-            Self::NoSharedCipher | Self::NoSharedGroup | Self::NoSharedSignature => AlertDescription::HandshakeFailure,
-            Self::NoApplicationProtocol => AlertDescription::NoApplicationProtocol,
-            Self::BadRecord => AlertDescription::BadRecordMac,
+        let alert = match self {
+            Self::NoSharedVersion => Alert::ProtocolVersion,
+            Self::NoSharedCipher | Self::NoSharedGroup | Self::NoSharedSignature => Alert::HandshakeFailure,
+            Self::NoApplicationProtocol => Alert::NoApplicationProtocol,
+            Self::BadRecord => Alert::BadRecordMac,
             _ => return None,
-        }))
+        };
+        Some(alert.code())
     }
 
     fn of(error: &Error) -> Self {
@@ -137,34 +140,5 @@ impl FailureKind {
             | Error::PeerMisbehaved(_) => Self::Protocol,
             _ => Self::Internal,
         }
-    }
-}
-
-/// The reason that OpenSSL has for an alert of the peer.
-fn alert_name(alert: u8) -> &'static str {
-    match AlertDescription::from(alert) {
-        AlertDescription::UnexpectedMessage => "sslv3 alert unexpected message",
-        AlertDescription::BadRecordMac => "sslv3 alert bad record mac",
-        AlertDescription::RecordOverflow => "tlsv1 alert record overflow",
-        AlertDescription::HandshakeFailure => "sslv3 alert handshake failure",
-        AlertDescription::BadCertificate => "sslv3 alert bad certificate",
-        AlertDescription::UnsupportedCertificate => "sslv3 alert unsupported certificate",
-        AlertDescription::CertificateRevoked => "sslv3 alert certificate revoked",
-        AlertDescription::CertificateExpired => "sslv3 alert certificate expired",
-        AlertDescription::CertificateUnknown => "sslv3 alert certificate unknown",
-        AlertDescription::IllegalParameter => "sslv3 alert illegal parameter",
-        AlertDescription::UnknownCA => "tlsv1 alert unknown ca",
-        AlertDescription::AccessDenied => "tlsv1 alert access denied",
-        AlertDescription::DecodeError => "tlsv1 alert decode error",
-        AlertDescription::DecryptError => "tlsv1 alert decrypt error",
-        AlertDescription::ProtocolVersion => "tlsv1 alert protocol version",
-        AlertDescription::InsufficientSecurity => "tlsv1 alert insufficient security",
-        AlertDescription::InternalError => "tlsv1 alert internal error",
-        AlertDescription::InappropriateFallback => "tlsv1 alert inappropriate fallback",
-        AlertDescription::UserCanceled => "tlsv1 alert user cancelled",
-        AlertDescription::NoRenegotiation => "tlsv1 alert no renegotiation",
-        AlertDescription::UnrecognisedName => "tlsv1 unrecognized name",
-        AlertDescription::NoApplicationProtocol => "tlsv1 alert no application protocol",
-        _ => "unknown alert type",
     }
 }

@@ -6,6 +6,7 @@
 //! | file | has |
 //! |---|---|
 //! | `server.rs`, `client.rs` | settings of both sides |
+//! | `certificates.rs` | which of its certificates a server shows |
 //! | `algorithms.rs`, `p521.rs` | the suites and groups that settings name |
 //! | `machine.rs` | the steps of a session, the same on both sides |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
@@ -13,6 +14,7 @@
 //! | `resume/` | what is kept of sessions for later ones; `resumption.rs` has how rustls asks for it on the server's side |
 
 mod algorithms;
+mod certificates;
 mod client;
 mod compression;
 mod connection;

@@ -1,6 +1,7 @@
 //! What was agreed on, in OpenSSL's words.
 
-use crate::openssl::groups::Group;
+use crate::openssl::protocols::Protocol;
+use freerun_proto::tls::names;
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion};
 
 /// A version of TLS.
@@ -13,11 +14,19 @@ pub enum Version {
 }
 
 impl Version {
+    /// Both versions.
+    pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
+
     /// Its name in OpenSSL, which `$ssl_protocol` has.
     pub fn name(self) -> &'static str {
+        self.openssl().name()
+    }
+
+    /// The version as configurations name it.
+    pub(super) fn openssl(self) -> Protocol {
         match self {
-            Self::Tls12 => "TLSv1.2",
-            Self::Tls13 => "TLSv1.3",
+            Self::Tls12 => Protocol::Tls12,
+            Self::Tls13 => Protocol::Tls13,
         }
     }
 
@@ -31,21 +40,10 @@ impl Version {
 
 /// The name of a cipher suite in OpenSSL, which `$ssl_cipher` has.
 pub(super) fn suite(suite: CipherSuite) -> &'static str {
-    match suite {
-        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
-        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
-        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 => "ECDHE-ECDSA-AES256-GCM-SHA384",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-ECDSA-CHACHA20-POLY1305",
-        CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => "ECDHE-RSA-AES256-GCM-SHA384",
-        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "ECDHE-RSA-AES128-GCM-SHA256",
-        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-RSA-CHACHA20-POLY1305",
-        _ => "",
-    }
+    names::cipher(u16::from(suite)).unwrap_or_default()
 }
 
 /// The name of a group in OpenSSL, which `$ssl_curve` has.
 pub(super) fn group(group: NamedGroup) -> &'static str {
-    Group::by_id(u16::from(group)).map_or("", Group::name)
+    names::group(u16::from(group)).unwrap_or_default()
 }

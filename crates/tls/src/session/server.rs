@@ -1,14 +1,14 @@
 //! The settings of a server's sessions.
 
-use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size};
+use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
+use super::certificates::Certificates;
 use super::compression::{self, COMPRESSORS};
 use super::resume::{Context, SessionCache, Sessions};
 use super::resumption::Resumption;
-use super::step::{self, StepTime};
+use super::step::StepTime;
 use super::{KeyLog, SettingsError, Version, signatures};
-use crate::load::{CertifiedKey, KeyKind};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::{CipherSuite, NamedGroup};
+use crate::load::CertifiedKey;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const MAX_EARLY_DATA: u32 = 16 << 10;
 /// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// The certificates with their keys. The client decides by what it can verify which one it gets.
+    /// The certificates with their keys. The client decides by its suites and by what it can verify which one it gets.
     pub keys: Vec<CertifiedKey>,
     /// The versions of the protocol.
     pub versions: Vec<Version>,
@@ -71,7 +71,7 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             keys: Vec::new(),
-            versions: vec![Version::Tls12, Version::Tls13],
+            versions: usual_versions(),
             suites: Vec::new(),
             groups: Vec::new(),
             prefer_server_order: false,
@@ -116,11 +116,12 @@ impl ServerSettings {
             Some(_) => return Err(SettingsError::TooManyAuthorities),
         };
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
+        let resolver = Certificates::new(self.keys, &algorithms.provider.cipher_suites, self.prefer_server_order);
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?
             .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(Keys(self.keys)));
+            .with_cert_resolver(Arc::new(resolver));
         config.cert_compressors = Vec::new();
         config.cert_decompressors = Vec::new();
         if self.compress_certificates {
@@ -159,35 +160,4 @@ impl ServerConfig {
         shared.ticketer = resumption;
         Self { shared: Arc::new(shared), ..*self }
     }
-}
-
-/// The certificates of a server.
-#[derive(Debug)]
-struct Keys(Vec<CertifiedKey>);
-
-impl ResolvesServerCert for Keys {
-    /// Chooses by the client's order of signature schemes, as OpenSSL does. A client that can verify none of them gets the
-    /// first one, with which the handshake fails by the alert that belongs there.
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
-        step::asked_for(hello.server_name());
-        let usable = |key: &&CertifiedKey| knows_curve(&hello, key.kind());
-        let fits = hello
-            .signature_schemes()
-            .iter()
-            .find_map(|scheme| self.0.iter().filter(usable).find(|key| key.signs(*scheme)));
-        fits.or(self.0.first()).map(CertifiedKey::shared)
-    }
-}
-
-/// Whether the client can use a certificate's curve. In TLS 1.2 its groups are also the curves of certificates that it takes;
-/// in TLS 1.3 the signature schemes say that alone.
-fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
-    let curve = match kind {
-        KeyKind::P256 => NamedGroup::secp256r1,
-        KeyKind::P384 => NamedGroup::secp384r1,
-        KeyKind::P521 => NamedGroup::secp521r1,
-        KeyKind::Rsa(_) | KeyKind::Ed25519 | KeyKind::Other => return true,
-    };
-    let speaks_tls13 = || hello.cipher_suites().contains(&CipherSuite::TLS13_AES_128_GCM_SHA256);
-    hello.named_groups().is_none_or(|groups| groups.contains(&curve)) || speaks_tls13()
 }

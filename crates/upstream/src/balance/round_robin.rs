@@ -26,8 +26,8 @@ const COPIES: usize = 8;
 pub(crate) struct Candidate {
     /// The index of the server in [`Tier::peers`](super::Tier::peers).
     pub index: usize,
-    /// The weight of the server, in units of 1/[`SCALE`](crate::peer::SCALE). All choices share the accounts, so all have
-    /// to use this unit.
+    /// The weight of the server, in units of 1/256 of a configured weight: [`Peer::weight`] or [`Peer::full_weight`]. All
+    /// choices share the accounts, so all have to use this unit.
     pub weight: u32,
 }
 

@@ -11,6 +11,7 @@ use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 use freerun_serve::parts::TempFolders;
+use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
 use crate::exchange::http1::{HttpExchange, WriteHead};
@@ -35,7 +36,11 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let family = settings.get::<Prefixed<Proxy>>();
     family.check_cache(Proxy::PREFIX, true, cx)?;
     family.check_sizes(Proxy::PREFIX)?;
-    if settings.get::<HttpSettings>().proxy_pass.is_some() {
+    if let Some(pass) = &settings.get::<HttpSettings>().proxy_pass {
+        if pass.may_be_secure() {
+            // An `if` has the same directives of TLS as the location around it.
+            let _ = pass.tls.set(family.upstream_tls(Proxy::PREFIX, cx)?);
+        }
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
     }
     Ok(())
@@ -121,6 +126,10 @@ impl Family for Http {
             Some(pass) => pass.describe(request, out).map(|()| true),
             None => Err(Outcome::Status(500)),
         }
+    }
+
+    fn tls<'r>(&self, request: &'r Request) -> Option<&'r UpstreamTls> {
+        own(request).proxy_pass.as_ref()?.tls.get().map(|tls| &**tls)
     }
 
     fn converts_head(&self, request: &Request) -> bool {

@@ -25,7 +25,7 @@ settings! {
         /// on as it came, or as `rewrite` has changed it. A URI made of variables is passed on unchanged, except for
         /// spaces and control characters, which are escaped.
         proxy_pass: Option<ProxyPass>, in LOCATION | LOCATION_IF | LIMIT_EXCEPT, content,
-            fidelity = Differs("https:// is refused so far; names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are escaped");
+            fidelity = Differs("names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are escaped");
         /// Changes the domain in `Set-Cookie` of the upstream server. A dot at the beginning is ignored.
         proxy_cookie_domain: Attribute, in HTTP | SERVER | LOCATION;
         /// Changes the flags in `Set-Cookie` of the upstream server: `secure`, `httponly`, `samesite=strict|lax|none`;

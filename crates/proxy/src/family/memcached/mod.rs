@@ -16,7 +16,7 @@ use crate::exchange::family::{Advice, Exchanging, Family, Passed, RequestBody};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::memcached::exchange::MemcachedExchange;
-use crate::family::pass_argument::Pass;
+use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::members::Memcached;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Prefixed};
@@ -83,7 +83,7 @@ impl Family for Values {
             log_error!(request, Error, "the \"$memcached_key\" variable is not set");
             return TargetLookup::Now(Err(Outcome::Status(500)));
         }
-        pass.pass.aim(request, "memcached://")
+        pass.pass.aim(request, Scheme { text: "memcached://", is_secure: false })
     }
 
     fn body(&self, _: &Request) -> RequestBody {

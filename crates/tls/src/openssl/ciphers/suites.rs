@@ -1,5 +1,7 @@
 //! The cipher suites that a cipher string chooses from.
 
+use freerun_proto::tls::names;
+
 /// How a suite agrees on keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -142,11 +144,11 @@ impl Suite {
 }
 
 macro_rules! suites {
-    ($($id:literal $name:literal $standard:literal $kx:ident $auth:ident $enc:ident $mac:ident $since:ident
+    ($($id:literal $standard:literal $kx:ident $auth:ident $enc:ident $mac:ident $since:ident
         [$($flag:ident)*];)*) => {
         &[$(Suite {
             id: $id,
-            name: $name,
+            name: openssl_name($id),
             standard_name: $standard,
             key_exchange: KeyExchange::$kx,
             authentication: Authentication::$auth,
@@ -157,6 +159,14 @@ macro_rules! suites {
             not_default: flag(&[$(stringify!($flag)),*], b'e'),
         }),*]
     };
+}
+
+/// OpenSSL's name of a suite, which the compiler looks for.
+const fn openssl_name(id: u16) -> &'static str {
+    match names::cipher(id) {
+        Some(name) => name,
+        None => panic!("a suite without a name"),
+    }
 }
 
 /// Whether one of the words begins with this letter.
@@ -175,161 +185,161 @@ const fn flag(words: &[&str], first: u8) -> bool {
 /// string takes several at once, it takes them in this order. `extra` is what stands outside of `DEFAULT`.
 #[rustfmt::skip]
 pub static SUITES: &[Suite] = suites! {
-    0xc02c "ECDHE-ECDSA-AES256-GCM-SHA384" "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" Ecdhe Ecdsa Aes256Gcm Aead Tls12 [fips];
-    0xc030 "ECDHE-RSA-AES256-GCM-SHA384" "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" Ecdhe Rsa Aes256Gcm Aead Tls12 [fips];
-    0x00a3 "DHE-DSS-AES256-GCM-SHA384" "TLS_DHE_DSS_WITH_AES_256_GCM_SHA384" Dhe Dss Aes256Gcm Aead Tls12 [fips extra];
-    0x009f "DHE-RSA-AES256-GCM-SHA384" "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384" Dhe Rsa Aes256Gcm Aead Tls12 [fips];
-    0xcca9 "ECDHE-ECDSA-CHACHA20-POLY1305" "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" Ecdhe Ecdsa Chacha20 Aead Tls12 [];
-    0xcca8 "ECDHE-RSA-CHACHA20-POLY1305" "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" Ecdhe Rsa Chacha20 Aead Tls12 [];
-    0xccaa "DHE-RSA-CHACHA20-POLY1305" "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256" Dhe Rsa Chacha20 Aead Tls12 [];
-    0xc0af "ECDHE-ECDSA-AES256-CCM8" "TLS_ECDHE_ECDSA_WITH_AES_256_CCM_8" Ecdhe Ecdsa Aes256Ccm8 Aead Tls12 [extra];
-    0xc0ad "ECDHE-ECDSA-AES256-CCM" "TLS_ECDHE_ECDSA_WITH_AES_256_CCM" Ecdhe Ecdsa Aes256Ccm Aead Tls12 [extra];
-    0xc0a3 "DHE-RSA-AES256-CCM8" "TLS_DHE_RSA_WITH_AES_256_CCM_8" Dhe Rsa Aes256Ccm8 Aead Tls12 [extra];
-    0xc09f "DHE-RSA-AES256-CCM" "TLS_DHE_RSA_WITH_AES_256_CCM" Dhe Rsa Aes256Ccm Aead Tls12 [extra];
-    0xc05d "ECDHE-ECDSA-ARIA256-GCM-SHA384" "TLS_ECDHE_ECDSA_WITH_ARIA_256_GCM_SHA384" Ecdhe Ecdsa Aria256Gcm Aead Tls12 [extra];
-    0xc061 "ECDHE-ARIA256-GCM-SHA384" "TLS_ECDHE_RSA_WITH_ARIA_256_GCM_SHA384" Ecdhe Rsa Aria256Gcm Aead Tls12 [extra];
-    0xc057 "DHE-DSS-ARIA256-GCM-SHA384" "TLS_DHE_DSS_WITH_ARIA_256_GCM_SHA384" Dhe Dss Aria256Gcm Aead Tls12 [extra];
-    0xc053 "DHE-RSA-ARIA256-GCM-SHA384" "TLS_DHE_RSA_WITH_ARIA_256_GCM_SHA384" Dhe Rsa Aria256Gcm Aead Tls12 [extra];
-    0x00a7 "ADH-AES256-GCM-SHA384" "TLS_DH_anon_WITH_AES_256_GCM_SHA384" Dhe Anonymous Aes256Gcm Aead Tls12 [fips extra];
-    0xc02b "ECDHE-ECDSA-AES128-GCM-SHA256" "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" Ecdhe Ecdsa Aes128Gcm Aead Tls12 [fips];
-    0xc02f "ECDHE-RSA-AES128-GCM-SHA256" "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" Ecdhe Rsa Aes128Gcm Aead Tls12 [fips];
-    0x00a2 "DHE-DSS-AES128-GCM-SHA256" "TLS_DHE_DSS_WITH_AES_128_GCM_SHA256" Dhe Dss Aes128Gcm Aead Tls12 [fips extra];
-    0x009e "DHE-RSA-AES128-GCM-SHA256" "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256" Dhe Rsa Aes128Gcm Aead Tls12 [fips];
-    0xc0ae "ECDHE-ECDSA-AES128-CCM8" "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8" Ecdhe Ecdsa Aes128Ccm8 Aead Tls12 [extra];
-    0xc0ac "ECDHE-ECDSA-AES128-CCM" "TLS_ECDHE_ECDSA_WITH_AES_128_CCM" Ecdhe Ecdsa Aes128Ccm Aead Tls12 [extra];
-    0xc0a2 "DHE-RSA-AES128-CCM8" "TLS_DHE_RSA_WITH_AES_128_CCM_8" Dhe Rsa Aes128Ccm8 Aead Tls12 [extra];
-    0xc09e "DHE-RSA-AES128-CCM" "TLS_DHE_RSA_WITH_AES_128_CCM" Dhe Rsa Aes128Ccm Aead Tls12 [extra];
-    0xc05c "ECDHE-ECDSA-ARIA128-GCM-SHA256" "TLS_ECDHE_ECDSA_WITH_ARIA_128_GCM_SHA256" Ecdhe Ecdsa Aria128Gcm Aead Tls12 [extra];
-    0xc060 "ECDHE-ARIA128-GCM-SHA256" "TLS_ECDHE_RSA_WITH_ARIA_128_GCM_SHA256" Ecdhe Rsa Aria128Gcm Aead Tls12 [extra];
-    0xc056 "DHE-DSS-ARIA128-GCM-SHA256" "TLS_DHE_DSS_WITH_ARIA_128_GCM_SHA256" Dhe Dss Aria128Gcm Aead Tls12 [extra];
-    0xc052 "DHE-RSA-ARIA128-GCM-SHA256" "TLS_DHE_RSA_WITH_ARIA_128_GCM_SHA256" Dhe Rsa Aria128Gcm Aead Tls12 [extra];
-    0x00a6 "ADH-AES128-GCM-SHA256" "TLS_DH_anon_WITH_AES_128_GCM_SHA256" Dhe Anonymous Aes128Gcm Aead Tls12 [fips extra];
-    0xc024 "ECDHE-ECDSA-AES256-SHA384" "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384" Ecdhe Ecdsa Aes256 Sha384 Tls12 [fips];
-    0xc028 "ECDHE-RSA-AES256-SHA384" "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384" Ecdhe Rsa Aes256 Sha384 Tls12 [fips];
-    0x006b "DHE-RSA-AES256-SHA256" "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256" Dhe Rsa Aes256 Sha256 Tls12 [fips];
-    0x006a "DHE-DSS-AES256-SHA256" "TLS_DHE_DSS_WITH_AES_256_CBC_SHA256" Dhe Dss Aes256 Sha256 Tls12 [fips extra];
-    0xc073 "ECDHE-ECDSA-CAMELLIA256-SHA384" "TLS_ECDHE_ECDSA_WITH_CAMELLIA_256_CBC_SHA384" Ecdhe Ecdsa Camellia256 Sha384 Tls12 [extra];
-    0xc077 "ECDHE-RSA-CAMELLIA256-SHA384" "TLS_ECDHE_RSA_WITH_CAMELLIA_256_CBC_SHA384" Ecdhe Rsa Camellia256 Sha384 Tls12 [extra];
-    0x00c4 "DHE-RSA-CAMELLIA256-SHA256" "TLS_DHE_RSA_WITH_CAMELLIA_256_CBC_SHA256" Dhe Rsa Camellia256 Sha256 Tls12 [extra];
-    0x00c3 "DHE-DSS-CAMELLIA256-SHA256" "TLS_DHE_DSS_WITH_CAMELLIA_256_CBC_SHA256" Dhe Dss Camellia256 Sha256 Tls12 [extra];
-    0x006d "ADH-AES256-SHA256" "TLS_DH_anon_WITH_AES_256_CBC_SHA256" Dhe Anonymous Aes256 Sha256 Tls12 [fips extra];
-    0x00c5 "ADH-CAMELLIA256-SHA256" "TLS_DH_anon_WITH_CAMELLIA_256_CBC_SHA256" Dhe Anonymous Camellia256 Sha256 Tls12 [extra];
-    0xc023 "ECDHE-ECDSA-AES128-SHA256" "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256" Ecdhe Ecdsa Aes128 Sha256 Tls12 [fips];
-    0xc027 "ECDHE-RSA-AES128-SHA256" "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256" Ecdhe Rsa Aes128 Sha256 Tls12 [fips];
-    0x0067 "DHE-RSA-AES128-SHA256" "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256" Dhe Rsa Aes128 Sha256 Tls12 [fips];
-    0x0040 "DHE-DSS-AES128-SHA256" "TLS_DHE_DSS_WITH_AES_128_CBC_SHA256" Dhe Dss Aes128 Sha256 Tls12 [fips extra];
-    0xc072 "ECDHE-ECDSA-CAMELLIA128-SHA256" "TLS_ECDHE_ECDSA_WITH_CAMELLIA_128_CBC_SHA256" Ecdhe Ecdsa Camellia128 Sha256 Tls12 [extra];
-    0xc076 "ECDHE-RSA-CAMELLIA128-SHA256" "TLS_ECDHE_RSA_WITH_CAMELLIA_128_CBC_SHA256" Ecdhe Rsa Camellia128 Sha256 Tls12 [extra];
-    0x00be "DHE-RSA-CAMELLIA128-SHA256" "TLS_DHE_RSA_WITH_CAMELLIA_128_CBC_SHA256" Dhe Rsa Camellia128 Sha256 Tls12 [extra];
-    0x00bd "DHE-DSS-CAMELLIA128-SHA256" "TLS_DHE_DSS_WITH_CAMELLIA_128_CBC_SHA256" Dhe Dss Camellia128 Sha256 Tls12 [extra];
-    0x006c "ADH-AES128-SHA256" "TLS_DH_anon_WITH_AES_128_CBC_SHA256" Dhe Anonymous Aes128 Sha256 Tls12 [fips extra];
-    0x00bf "ADH-CAMELLIA128-SHA256" "TLS_DH_anon_WITH_CAMELLIA_128_CBC_SHA256" Dhe Anonymous Camellia128 Sha256 Tls12 [extra];
-    0xc00a "ECDHE-ECDSA-AES256-SHA" "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA" Ecdhe Ecdsa Aes256 Sha1 Tls1 [fips];
-    0xc014 "ECDHE-RSA-AES256-SHA" "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA" Ecdhe Rsa Aes256 Sha1 Tls1 [fips];
-    0x0039 "DHE-RSA-AES256-SHA" "TLS_DHE_RSA_WITH_AES_256_CBC_SHA" Dhe Rsa Aes256 Sha1 Ssl3 [fips];
-    0x0038 "DHE-DSS-AES256-SHA" "TLS_DHE_DSS_WITH_AES_256_CBC_SHA" Dhe Dss Aes256 Sha1 Ssl3 [fips extra];
-    0x0088 "DHE-RSA-CAMELLIA256-SHA" "TLS_DHE_RSA_WITH_CAMELLIA_256_CBC_SHA" Dhe Rsa Camellia256 Sha1 Ssl3 [extra];
-    0x0087 "DHE-DSS-CAMELLIA256-SHA" "TLS_DHE_DSS_WITH_CAMELLIA_256_CBC_SHA" Dhe Dss Camellia256 Sha1 Ssl3 [extra];
-    0xc019 "AECDH-AES256-SHA" "TLS_ECDH_anon_WITH_AES_256_CBC_SHA" Ecdhe Anonymous Aes256 Sha1 Tls1 [fips extra];
-    0x003a "ADH-AES256-SHA" "TLS_DH_anon_WITH_AES_256_CBC_SHA" Dhe Anonymous Aes256 Sha1 Ssl3 [fips extra];
-    0x0089 "ADH-CAMELLIA256-SHA" "TLS_DH_anon_WITH_CAMELLIA_256_CBC_SHA" Dhe Anonymous Camellia256 Sha1 Ssl3 [extra];
-    0xc009 "ECDHE-ECDSA-AES128-SHA" "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA" Ecdhe Ecdsa Aes128 Sha1 Tls1 [fips];
-    0xc013 "ECDHE-RSA-AES128-SHA" "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA" Ecdhe Rsa Aes128 Sha1 Tls1 [fips];
-    0x0033 "DHE-RSA-AES128-SHA" "TLS_DHE_RSA_WITH_AES_128_CBC_SHA" Dhe Rsa Aes128 Sha1 Ssl3 [fips];
-    0x0032 "DHE-DSS-AES128-SHA" "TLS_DHE_DSS_WITH_AES_128_CBC_SHA" Dhe Dss Aes128 Sha1 Ssl3 [fips extra];
-    0x0045 "DHE-RSA-CAMELLIA128-SHA" "TLS_DHE_RSA_WITH_CAMELLIA_128_CBC_SHA" Dhe Rsa Camellia128 Sha1 Ssl3 [extra];
-    0x0044 "DHE-DSS-CAMELLIA128-SHA" "TLS_DHE_DSS_WITH_CAMELLIA_128_CBC_SHA" Dhe Dss Camellia128 Sha1 Ssl3 [extra];
-    0xc018 "AECDH-AES128-SHA" "TLS_ECDH_anon_WITH_AES_128_CBC_SHA" Ecdhe Anonymous Aes128 Sha1 Tls1 [fips extra];
-    0x0034 "ADH-AES128-SHA" "TLS_DH_anon_WITH_AES_128_CBC_SHA" Dhe Anonymous Aes128 Sha1 Ssl3 [fips extra];
-    0x0046 "ADH-CAMELLIA128-SHA" "TLS_DH_anon_WITH_CAMELLIA_128_CBC_SHA" Dhe Anonymous Camellia128 Sha1 Ssl3 [extra];
-    0xc006 "ECDHE-ECDSA-NULL-SHA" "TLS_ECDHE_ECDSA_WITH_NULL_SHA" Ecdhe Ecdsa Null Sha1 Tls1 [];
-    0xc010 "ECDHE-RSA-NULL-SHA" "TLS_ECDHE_RSA_WITH_NULL_SHA" Ecdhe Rsa Null Sha1 Tls1 [];
-    0xc015 "AECDH-NULL-SHA" "TLS_ECDH_anon_WITH_NULL_SHA" Ecdhe Anonymous Null Sha1 Tls1 [];
-    0x00ad "RSA-PSK-AES256-GCM-SHA384" "TLS_RSA_PSK_WITH_AES_256_GCM_SHA384" RsaPsk Rsa Aes256Gcm Aead Tls12 [fips];
-    0x00ab "DHE-PSK-AES256-GCM-SHA384" "TLS_DHE_PSK_WITH_AES_256_GCM_SHA384" DhePsk Psk Aes256Gcm Aead Tls12 [fips];
-    0xccae "RSA-PSK-CHACHA20-POLY1305" "TLS_RSA_PSK_WITH_CHACHA20_POLY1305_SHA256" RsaPsk Rsa Chacha20 Aead Tls12 [];
-    0xccad "DHE-PSK-CHACHA20-POLY1305" "TLS_DHE_PSK_WITH_CHACHA20_POLY1305_SHA256" DhePsk Psk Chacha20 Aead Tls12 [];
-    0xccac "ECDHE-PSK-CHACHA20-POLY1305" "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256" EcdhePsk Psk Chacha20 Aead Tls12 [];
-    0xc0ab "DHE-PSK-AES256-CCM8" "TLS_PSK_DHE_WITH_AES_256_CCM_8" DhePsk Psk Aes256Ccm8 Aead Tls12 [extra];
-    0xc0a7 "DHE-PSK-AES256-CCM" "TLS_DHE_PSK_WITH_AES_256_CCM" DhePsk Psk Aes256Ccm Aead Tls12 [extra];
-    0xc06f "RSA-PSK-ARIA256-GCM-SHA384" "TLS_RSA_PSK_WITH_ARIA_256_GCM_SHA384" RsaPsk Rsa Aria256Gcm Aead Tls12 [extra];
-    0xc06d "DHE-PSK-ARIA256-GCM-SHA384" "TLS_DHE_PSK_WITH_ARIA_256_GCM_SHA384" DhePsk Psk Aria256Gcm Aead Tls12 [extra];
-    0x009d "AES256-GCM-SHA384" "TLS_RSA_WITH_AES_256_GCM_SHA384" Rsa Rsa Aes256Gcm Aead Tls12 [fips];
-    0xc0a1 "AES256-CCM8" "TLS_RSA_WITH_AES_256_CCM_8" Rsa Rsa Aes256Ccm8 Aead Tls12 [extra];
-    0xc09d "AES256-CCM" "TLS_RSA_WITH_AES_256_CCM" Rsa Rsa Aes256Ccm Aead Tls12 [extra];
-    0xc051 "ARIA256-GCM-SHA384" "TLS_RSA_WITH_ARIA_256_GCM_SHA384" Rsa Rsa Aria256Gcm Aead Tls12 [extra];
-    0x00a9 "PSK-AES256-GCM-SHA384" "TLS_PSK_WITH_AES_256_GCM_SHA384" Psk Psk Aes256Gcm Aead Tls12 [fips];
-    0xccab "PSK-CHACHA20-POLY1305" "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256" Psk Psk Chacha20 Aead Tls12 [];
-    0xc0a9 "PSK-AES256-CCM8" "TLS_PSK_WITH_AES_256_CCM_8" Psk Psk Aes256Ccm8 Aead Tls12 [extra];
-    0xc0a5 "PSK-AES256-CCM" "TLS_PSK_WITH_AES_256_CCM" Psk Psk Aes256Ccm Aead Tls12 [extra];
-    0xc06b "PSK-ARIA256-GCM-SHA384" "TLS_PSK_WITH_ARIA_256_GCM_SHA384" Psk Psk Aria256Gcm Aead Tls12 [extra];
-    0x00ac "RSA-PSK-AES128-GCM-SHA256" "TLS_RSA_PSK_WITH_AES_128_GCM_SHA256" RsaPsk Rsa Aes128Gcm Aead Tls12 [fips];
-    0x00aa "DHE-PSK-AES128-GCM-SHA256" "TLS_DHE_PSK_WITH_AES_128_GCM_SHA256" DhePsk Psk Aes128Gcm Aead Tls12 [fips];
-    0xc0aa "DHE-PSK-AES128-CCM8" "TLS_PSK_DHE_WITH_AES_128_CCM_8" DhePsk Psk Aes128Ccm8 Aead Tls12 [extra];
-    0xc0a6 "DHE-PSK-AES128-CCM" "TLS_DHE_PSK_WITH_AES_128_CCM" DhePsk Psk Aes128Ccm Aead Tls12 [extra];
-    0xc06e "RSA-PSK-ARIA128-GCM-SHA256" "TLS_RSA_PSK_WITH_ARIA_128_GCM_SHA256" RsaPsk Rsa Aria128Gcm Aead Tls12 [extra];
-    0xc06c "DHE-PSK-ARIA128-GCM-SHA256" "TLS_DHE_PSK_WITH_ARIA_128_GCM_SHA256" DhePsk Psk Aria128Gcm Aead Tls12 [extra];
-    0x009c "AES128-GCM-SHA256" "TLS_RSA_WITH_AES_128_GCM_SHA256" Rsa Rsa Aes128Gcm Aead Tls12 [fips];
-    0xc0a0 "AES128-CCM8" "TLS_RSA_WITH_AES_128_CCM_8" Rsa Rsa Aes128Ccm8 Aead Tls12 [extra];
-    0xc09c "AES128-CCM" "TLS_RSA_WITH_AES_128_CCM" Rsa Rsa Aes128Ccm Aead Tls12 [extra];
-    0xc050 "ARIA128-GCM-SHA256" "TLS_RSA_WITH_ARIA_128_GCM_SHA256" Rsa Rsa Aria128Gcm Aead Tls12 [extra];
-    0x00a8 "PSK-AES128-GCM-SHA256" "TLS_PSK_WITH_AES_128_GCM_SHA256" Psk Psk Aes128Gcm Aead Tls12 [fips];
-    0xc0a8 "PSK-AES128-CCM8" "TLS_PSK_WITH_AES_128_CCM_8" Psk Psk Aes128Ccm8 Aead Tls12 [extra];
-    0xc0a4 "PSK-AES128-CCM" "TLS_PSK_WITH_AES_128_CCM" Psk Psk Aes128Ccm Aead Tls12 [extra];
-    0xc06a "PSK-ARIA128-GCM-SHA256" "TLS_PSK_WITH_ARIA_128_GCM_SHA256" Psk Psk Aria128Gcm Aead Tls12 [extra];
-    0x003d "AES256-SHA256" "TLS_RSA_WITH_AES_256_CBC_SHA256" Rsa Rsa Aes256 Sha256 Tls12 [fips];
-    0x00c0 "CAMELLIA256-SHA256" "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA256" Rsa Rsa Camellia256 Sha256 Tls12 [extra];
-    0x003c "AES128-SHA256" "TLS_RSA_WITH_AES_128_CBC_SHA256" Rsa Rsa Aes128 Sha256 Tls12 [fips];
-    0x00ba "CAMELLIA128-SHA256" "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA256" Rsa Rsa Camellia128 Sha256 Tls12 [extra];
-    0x003b "NULL-SHA256" "TLS_RSA_WITH_NULL_SHA256" Rsa Rsa Null Sha256 Tls12 [];
-    0xc038 "ECDHE-PSK-AES256-CBC-SHA384" "TLS_ECDHE_PSK_WITH_AES_256_CBC_SHA384" EcdhePsk Psk Aes256 Sha384 Tls1 [fips];
-    0xc036 "ECDHE-PSK-AES256-CBC-SHA" "TLS_ECDHE_PSK_WITH_AES_256_CBC_SHA" EcdhePsk Psk Aes256 Sha1 Tls1 [fips];
-    0xc022 "SRP-DSS-AES-256-CBC-SHA" "TLS_SRP_SHA_DSS_WITH_AES_256_CBC_SHA" Srp Dss Aes256 Sha1 Ssl3 [extra];
-    0xc021 "SRP-RSA-AES-256-CBC-SHA" "TLS_SRP_SHA_RSA_WITH_AES_256_CBC_SHA" Srp Rsa Aes256 Sha1 Ssl3 [];
-    0xc020 "SRP-AES-256-CBC-SHA" "TLS_SRP_SHA_WITH_AES_256_CBC_SHA" Srp Srp Aes256 Sha1 Ssl3 [];
-    0x00b7 "RSA-PSK-AES256-CBC-SHA384" "TLS_RSA_PSK_WITH_AES_256_CBC_SHA384" RsaPsk Rsa Aes256 Sha384 Tls1 [fips];
-    0x00b3 "DHE-PSK-AES256-CBC-SHA384" "TLS_DHE_PSK_WITH_AES_256_CBC_SHA384" DhePsk Psk Aes256 Sha384 Tls1 [fips];
-    0x0095 "RSA-PSK-AES256-CBC-SHA" "TLS_RSA_PSK_WITH_AES_256_CBC_SHA" RsaPsk Rsa Aes256 Sha1 Ssl3 [fips];
-    0x0091 "DHE-PSK-AES256-CBC-SHA" "TLS_DHE_PSK_WITH_AES_256_CBC_SHA" DhePsk Psk Aes256 Sha1 Ssl3 [fips];
-    0xc09b "ECDHE-PSK-CAMELLIA256-SHA384" "TLS_ECDHE_PSK_WITH_CAMELLIA_256_CBC_SHA384" EcdhePsk Psk Camellia256 Sha384 Tls1 [extra];
-    0xc099 "RSA-PSK-CAMELLIA256-SHA384" "TLS_RSA_PSK_WITH_CAMELLIA_256_CBC_SHA384" RsaPsk Rsa Camellia256 Sha384 Tls1 [extra];
-    0xc097 "DHE-PSK-CAMELLIA256-SHA384" "TLS_DHE_PSK_WITH_CAMELLIA_256_CBC_SHA384" DhePsk Psk Camellia256 Sha384 Tls1 [extra];
-    0x0035 "AES256-SHA" "TLS_RSA_WITH_AES_256_CBC_SHA" Rsa Rsa Aes256 Sha1 Ssl3 [fips];
-    0x0084 "CAMELLIA256-SHA" "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA" Rsa Rsa Camellia256 Sha1 Ssl3 [extra];
-    0x00af "PSK-AES256-CBC-SHA384" "TLS_PSK_WITH_AES_256_CBC_SHA384" Psk Psk Aes256 Sha384 Tls1 [fips];
-    0x008d "PSK-AES256-CBC-SHA" "TLS_PSK_WITH_AES_256_CBC_SHA" Psk Psk Aes256 Sha1 Ssl3 [fips];
-    0xc095 "PSK-CAMELLIA256-SHA384" "TLS_PSK_WITH_CAMELLIA_256_CBC_SHA384" Psk Psk Camellia256 Sha384 Tls1 [extra];
-    0xc037 "ECDHE-PSK-AES128-CBC-SHA256" "TLS_ECDHE_PSK_WITH_AES_128_CBC_SHA256" EcdhePsk Psk Aes128 Sha256 Tls1 [fips];
-    0xc035 "ECDHE-PSK-AES128-CBC-SHA" "TLS_ECDHE_PSK_WITH_AES_128_CBC_SHA" EcdhePsk Psk Aes128 Sha1 Tls1 [fips];
-    0xc01f "SRP-DSS-AES-128-CBC-SHA" "TLS_SRP_SHA_DSS_WITH_AES_128_CBC_SHA" Srp Dss Aes128 Sha1 Ssl3 [extra];
-    0xc01e "SRP-RSA-AES-128-CBC-SHA" "TLS_SRP_SHA_RSA_WITH_AES_128_CBC_SHA" Srp Rsa Aes128 Sha1 Ssl3 [];
-    0xc01d "SRP-AES-128-CBC-SHA" "TLS_SRP_SHA_WITH_AES_128_CBC_SHA" Srp Srp Aes128 Sha1 Ssl3 [];
-    0x00b6 "RSA-PSK-AES128-CBC-SHA256" "TLS_RSA_PSK_WITH_AES_128_CBC_SHA256" RsaPsk Rsa Aes128 Sha256 Tls1 [fips];
-    0x00b2 "DHE-PSK-AES128-CBC-SHA256" "TLS_DHE_PSK_WITH_AES_128_CBC_SHA256" DhePsk Psk Aes128 Sha256 Tls1 [fips];
-    0x0094 "RSA-PSK-AES128-CBC-SHA" "TLS_RSA_PSK_WITH_AES_128_CBC_SHA" RsaPsk Rsa Aes128 Sha1 Ssl3 [fips];
-    0x0090 "DHE-PSK-AES128-CBC-SHA" "TLS_DHE_PSK_WITH_AES_128_CBC_SHA" DhePsk Psk Aes128 Sha1 Ssl3 [fips];
-    0xc09a "ECDHE-PSK-CAMELLIA128-SHA256" "TLS_ECDHE_PSK_WITH_CAMELLIA_128_CBC_SHA256" EcdhePsk Psk Camellia128 Sha256 Tls1 [extra];
-    0xc098 "RSA-PSK-CAMELLIA128-SHA256" "TLS_RSA_PSK_WITH_CAMELLIA_128_CBC_SHA256" RsaPsk Rsa Camellia128 Sha256 Tls1 [extra];
-    0xc096 "DHE-PSK-CAMELLIA128-SHA256" "TLS_DHE_PSK_WITH_CAMELLIA_128_CBC_SHA256" DhePsk Psk Camellia128 Sha256 Tls1 [extra];
-    0x002f "AES128-SHA" "TLS_RSA_WITH_AES_128_CBC_SHA" Rsa Rsa Aes128 Sha1 Ssl3 [fips];
-    0x0041 "CAMELLIA128-SHA" "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA" Rsa Rsa Camellia128 Sha1 Ssl3 [extra];
-    0x00ae "PSK-AES128-CBC-SHA256" "TLS_PSK_WITH_AES_128_CBC_SHA256" Psk Psk Aes128 Sha256 Tls1 [fips];
-    0x008c "PSK-AES128-CBC-SHA" "TLS_PSK_WITH_AES_128_CBC_SHA" Psk Psk Aes128 Sha1 Ssl3 [fips];
-    0xc094 "PSK-CAMELLIA128-SHA256" "TLS_PSK_WITH_CAMELLIA_128_CBC_SHA256" Psk Psk Camellia128 Sha256 Tls1 [extra];
-    0xc03b "ECDHE-PSK-NULL-SHA384" "TLS_ECDHE_PSK_WITH_NULL_SHA384" EcdhePsk Psk Null Sha384 Tls1 [];
-    0xc03a "ECDHE-PSK-NULL-SHA256" "TLS_ECDHE_PSK_WITH_NULL_SHA256" EcdhePsk Psk Null Sha256 Tls1 [];
-    0xc039 "ECDHE-PSK-NULL-SHA" "TLS_ECDHE_PSK_WITH_NULL_SHA" EcdhePsk Psk Null Sha1 Tls1 [];
-    0x00b9 "RSA-PSK-NULL-SHA384" "TLS_RSA_PSK_WITH_NULL_SHA384" RsaPsk Rsa Null Sha384 Tls1 [];
-    0x00b8 "RSA-PSK-NULL-SHA256" "TLS_RSA_PSK_WITH_NULL_SHA256" RsaPsk Rsa Null Sha256 Tls1 [];
-    0x00b5 "DHE-PSK-NULL-SHA384" "TLS_DHE_PSK_WITH_NULL_SHA384" DhePsk Psk Null Sha384 Tls1 [];
-    0x00b4 "DHE-PSK-NULL-SHA256" "TLS_DHE_PSK_WITH_NULL_SHA256" DhePsk Psk Null Sha256 Tls1 [];
-    0x002e "RSA-PSK-NULL-SHA" "TLS_RSA_PSK_WITH_NULL_SHA" RsaPsk Rsa Null Sha1 Ssl3 [];
-    0x002d "DHE-PSK-NULL-SHA" "TLS_DHE_PSK_WITH_NULL_SHA" DhePsk Psk Null Sha1 Ssl3 [];
-    0x0002 "NULL-SHA" "TLS_RSA_WITH_NULL_SHA" Rsa Rsa Null Sha1 Ssl3 [];
-    0x0001 "NULL-MD5" "TLS_RSA_WITH_NULL_MD5" Rsa Rsa Null Md5 Ssl3 [];
-    0x00b1 "PSK-NULL-SHA384" "TLS_PSK_WITH_NULL_SHA384" Psk Psk Null Sha384 Tls1 [];
-    0x00b0 "PSK-NULL-SHA256" "TLS_PSK_WITH_NULL_SHA256" Psk Psk Null Sha256 Tls1 [];
-    0x002c "PSK-NULL-SHA" "TLS_PSK_WITH_NULL_SHA" Psk Psk Null Sha1 Ssl3 [];
+    0xc02c "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" Ecdhe Ecdsa Aes256Gcm Aead Tls12 [fips];
+    0xc030 "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" Ecdhe Rsa Aes256Gcm Aead Tls12 [fips];
+    0x00a3 "TLS_DHE_DSS_WITH_AES_256_GCM_SHA384" Dhe Dss Aes256Gcm Aead Tls12 [fips extra];
+    0x009f "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384" Dhe Rsa Aes256Gcm Aead Tls12 [fips];
+    0xcca9 "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" Ecdhe Ecdsa Chacha20 Aead Tls12 [];
+    0xcca8 "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" Ecdhe Rsa Chacha20 Aead Tls12 [];
+    0xccaa "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256" Dhe Rsa Chacha20 Aead Tls12 [];
+    0xc0af "TLS_ECDHE_ECDSA_WITH_AES_256_CCM_8" Ecdhe Ecdsa Aes256Ccm8 Aead Tls12 [extra];
+    0xc0ad "TLS_ECDHE_ECDSA_WITH_AES_256_CCM" Ecdhe Ecdsa Aes256Ccm Aead Tls12 [extra];
+    0xc0a3 "TLS_DHE_RSA_WITH_AES_256_CCM_8" Dhe Rsa Aes256Ccm8 Aead Tls12 [extra];
+    0xc09f "TLS_DHE_RSA_WITH_AES_256_CCM" Dhe Rsa Aes256Ccm Aead Tls12 [extra];
+    0xc05d "TLS_ECDHE_ECDSA_WITH_ARIA_256_GCM_SHA384" Ecdhe Ecdsa Aria256Gcm Aead Tls12 [extra];
+    0xc061 "TLS_ECDHE_RSA_WITH_ARIA_256_GCM_SHA384" Ecdhe Rsa Aria256Gcm Aead Tls12 [extra];
+    0xc057 "TLS_DHE_DSS_WITH_ARIA_256_GCM_SHA384" Dhe Dss Aria256Gcm Aead Tls12 [extra];
+    0xc053 "TLS_DHE_RSA_WITH_ARIA_256_GCM_SHA384" Dhe Rsa Aria256Gcm Aead Tls12 [extra];
+    0x00a7 "TLS_DH_anon_WITH_AES_256_GCM_SHA384" Dhe Anonymous Aes256Gcm Aead Tls12 [fips extra];
+    0xc02b "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" Ecdhe Ecdsa Aes128Gcm Aead Tls12 [fips];
+    0xc02f "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" Ecdhe Rsa Aes128Gcm Aead Tls12 [fips];
+    0x00a2 "TLS_DHE_DSS_WITH_AES_128_GCM_SHA256" Dhe Dss Aes128Gcm Aead Tls12 [fips extra];
+    0x009e "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256" Dhe Rsa Aes128Gcm Aead Tls12 [fips];
+    0xc0ae "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8" Ecdhe Ecdsa Aes128Ccm8 Aead Tls12 [extra];
+    0xc0ac "TLS_ECDHE_ECDSA_WITH_AES_128_CCM" Ecdhe Ecdsa Aes128Ccm Aead Tls12 [extra];
+    0xc0a2 "TLS_DHE_RSA_WITH_AES_128_CCM_8" Dhe Rsa Aes128Ccm8 Aead Tls12 [extra];
+    0xc09e "TLS_DHE_RSA_WITH_AES_128_CCM" Dhe Rsa Aes128Ccm Aead Tls12 [extra];
+    0xc05c "TLS_ECDHE_ECDSA_WITH_ARIA_128_GCM_SHA256" Ecdhe Ecdsa Aria128Gcm Aead Tls12 [extra];
+    0xc060 "TLS_ECDHE_RSA_WITH_ARIA_128_GCM_SHA256" Ecdhe Rsa Aria128Gcm Aead Tls12 [extra];
+    0xc056 "TLS_DHE_DSS_WITH_ARIA_128_GCM_SHA256" Dhe Dss Aria128Gcm Aead Tls12 [extra];
+    0xc052 "TLS_DHE_RSA_WITH_ARIA_128_GCM_SHA256" Dhe Rsa Aria128Gcm Aead Tls12 [extra];
+    0x00a6 "TLS_DH_anon_WITH_AES_128_GCM_SHA256" Dhe Anonymous Aes128Gcm Aead Tls12 [fips extra];
+    0xc024 "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384" Ecdhe Ecdsa Aes256 Sha384 Tls12 [fips];
+    0xc028 "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384" Ecdhe Rsa Aes256 Sha384 Tls12 [fips];
+    0x006b "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256" Dhe Rsa Aes256 Sha256 Tls12 [fips];
+    0x006a "TLS_DHE_DSS_WITH_AES_256_CBC_SHA256" Dhe Dss Aes256 Sha256 Tls12 [fips extra];
+    0xc073 "TLS_ECDHE_ECDSA_WITH_CAMELLIA_256_CBC_SHA384" Ecdhe Ecdsa Camellia256 Sha384 Tls12 [extra];
+    0xc077 "TLS_ECDHE_RSA_WITH_CAMELLIA_256_CBC_SHA384" Ecdhe Rsa Camellia256 Sha384 Tls12 [extra];
+    0x00c4 "TLS_DHE_RSA_WITH_CAMELLIA_256_CBC_SHA256" Dhe Rsa Camellia256 Sha256 Tls12 [extra];
+    0x00c3 "TLS_DHE_DSS_WITH_CAMELLIA_256_CBC_SHA256" Dhe Dss Camellia256 Sha256 Tls12 [extra];
+    0x006d "TLS_DH_anon_WITH_AES_256_CBC_SHA256" Dhe Anonymous Aes256 Sha256 Tls12 [fips extra];
+    0x00c5 "TLS_DH_anon_WITH_CAMELLIA_256_CBC_SHA256" Dhe Anonymous Camellia256 Sha256 Tls12 [extra];
+    0xc023 "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256" Ecdhe Ecdsa Aes128 Sha256 Tls12 [fips];
+    0xc027 "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256" Ecdhe Rsa Aes128 Sha256 Tls12 [fips];
+    0x0067 "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256" Dhe Rsa Aes128 Sha256 Tls12 [fips];
+    0x0040 "TLS_DHE_DSS_WITH_AES_128_CBC_SHA256" Dhe Dss Aes128 Sha256 Tls12 [fips extra];
+    0xc072 "TLS_ECDHE_ECDSA_WITH_CAMELLIA_128_CBC_SHA256" Ecdhe Ecdsa Camellia128 Sha256 Tls12 [extra];
+    0xc076 "TLS_ECDHE_RSA_WITH_CAMELLIA_128_CBC_SHA256" Ecdhe Rsa Camellia128 Sha256 Tls12 [extra];
+    0x00be "TLS_DHE_RSA_WITH_CAMELLIA_128_CBC_SHA256" Dhe Rsa Camellia128 Sha256 Tls12 [extra];
+    0x00bd "TLS_DHE_DSS_WITH_CAMELLIA_128_CBC_SHA256" Dhe Dss Camellia128 Sha256 Tls12 [extra];
+    0x006c "TLS_DH_anon_WITH_AES_128_CBC_SHA256" Dhe Anonymous Aes128 Sha256 Tls12 [fips extra];
+    0x00bf "TLS_DH_anon_WITH_CAMELLIA_128_CBC_SHA256" Dhe Anonymous Camellia128 Sha256 Tls12 [extra];
+    0xc00a "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA" Ecdhe Ecdsa Aes256 Sha1 Tls1 [fips];
+    0xc014 "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA" Ecdhe Rsa Aes256 Sha1 Tls1 [fips];
+    0x0039 "TLS_DHE_RSA_WITH_AES_256_CBC_SHA" Dhe Rsa Aes256 Sha1 Ssl3 [fips];
+    0x0038 "TLS_DHE_DSS_WITH_AES_256_CBC_SHA" Dhe Dss Aes256 Sha1 Ssl3 [fips extra];
+    0x0088 "TLS_DHE_RSA_WITH_CAMELLIA_256_CBC_SHA" Dhe Rsa Camellia256 Sha1 Ssl3 [extra];
+    0x0087 "TLS_DHE_DSS_WITH_CAMELLIA_256_CBC_SHA" Dhe Dss Camellia256 Sha1 Ssl3 [extra];
+    0xc019 "TLS_ECDH_anon_WITH_AES_256_CBC_SHA" Ecdhe Anonymous Aes256 Sha1 Tls1 [fips extra];
+    0x003a "TLS_DH_anon_WITH_AES_256_CBC_SHA" Dhe Anonymous Aes256 Sha1 Ssl3 [fips extra];
+    0x0089 "TLS_DH_anon_WITH_CAMELLIA_256_CBC_SHA" Dhe Anonymous Camellia256 Sha1 Ssl3 [extra];
+    0xc009 "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA" Ecdhe Ecdsa Aes128 Sha1 Tls1 [fips];
+    0xc013 "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA" Ecdhe Rsa Aes128 Sha1 Tls1 [fips];
+    0x0033 "TLS_DHE_RSA_WITH_AES_128_CBC_SHA" Dhe Rsa Aes128 Sha1 Ssl3 [fips];
+    0x0032 "TLS_DHE_DSS_WITH_AES_128_CBC_SHA" Dhe Dss Aes128 Sha1 Ssl3 [fips extra];
+    0x0045 "TLS_DHE_RSA_WITH_CAMELLIA_128_CBC_SHA" Dhe Rsa Camellia128 Sha1 Ssl3 [extra];
+    0x0044 "TLS_DHE_DSS_WITH_CAMELLIA_128_CBC_SHA" Dhe Dss Camellia128 Sha1 Ssl3 [extra];
+    0xc018 "TLS_ECDH_anon_WITH_AES_128_CBC_SHA" Ecdhe Anonymous Aes128 Sha1 Tls1 [fips extra];
+    0x0034 "TLS_DH_anon_WITH_AES_128_CBC_SHA" Dhe Anonymous Aes128 Sha1 Ssl3 [fips extra];
+    0x0046 "TLS_DH_anon_WITH_CAMELLIA_128_CBC_SHA" Dhe Anonymous Camellia128 Sha1 Ssl3 [extra];
+    0xc006 "TLS_ECDHE_ECDSA_WITH_NULL_SHA" Ecdhe Ecdsa Null Sha1 Tls1 [];
+    0xc010 "TLS_ECDHE_RSA_WITH_NULL_SHA" Ecdhe Rsa Null Sha1 Tls1 [];
+    0xc015 "TLS_ECDH_anon_WITH_NULL_SHA" Ecdhe Anonymous Null Sha1 Tls1 [];
+    0x00ad "TLS_RSA_PSK_WITH_AES_256_GCM_SHA384" RsaPsk Rsa Aes256Gcm Aead Tls12 [fips];
+    0x00ab "TLS_DHE_PSK_WITH_AES_256_GCM_SHA384" DhePsk Psk Aes256Gcm Aead Tls12 [fips];
+    0xccae "TLS_RSA_PSK_WITH_CHACHA20_POLY1305_SHA256" RsaPsk Rsa Chacha20 Aead Tls12 [];
+    0xccad "TLS_DHE_PSK_WITH_CHACHA20_POLY1305_SHA256" DhePsk Psk Chacha20 Aead Tls12 [];
+    0xccac "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256" EcdhePsk Psk Chacha20 Aead Tls12 [];
+    0xc0ab "TLS_PSK_DHE_WITH_AES_256_CCM_8" DhePsk Psk Aes256Ccm8 Aead Tls12 [extra];
+    0xc0a7 "TLS_DHE_PSK_WITH_AES_256_CCM" DhePsk Psk Aes256Ccm Aead Tls12 [extra];
+    0xc06f "TLS_RSA_PSK_WITH_ARIA_256_GCM_SHA384" RsaPsk Rsa Aria256Gcm Aead Tls12 [extra];
+    0xc06d "TLS_DHE_PSK_WITH_ARIA_256_GCM_SHA384" DhePsk Psk Aria256Gcm Aead Tls12 [extra];
+    0x009d "TLS_RSA_WITH_AES_256_GCM_SHA384" Rsa Rsa Aes256Gcm Aead Tls12 [fips];
+    0xc0a1 "TLS_RSA_WITH_AES_256_CCM_8" Rsa Rsa Aes256Ccm8 Aead Tls12 [extra];
+    0xc09d "TLS_RSA_WITH_AES_256_CCM" Rsa Rsa Aes256Ccm Aead Tls12 [extra];
+    0xc051 "TLS_RSA_WITH_ARIA_256_GCM_SHA384" Rsa Rsa Aria256Gcm Aead Tls12 [extra];
+    0x00a9 "TLS_PSK_WITH_AES_256_GCM_SHA384" Psk Psk Aes256Gcm Aead Tls12 [fips];
+    0xccab "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256" Psk Psk Chacha20 Aead Tls12 [];
+    0xc0a9 "TLS_PSK_WITH_AES_256_CCM_8" Psk Psk Aes256Ccm8 Aead Tls12 [extra];
+    0xc0a5 "TLS_PSK_WITH_AES_256_CCM" Psk Psk Aes256Ccm Aead Tls12 [extra];
+    0xc06b "TLS_PSK_WITH_ARIA_256_GCM_SHA384" Psk Psk Aria256Gcm Aead Tls12 [extra];
+    0x00ac "TLS_RSA_PSK_WITH_AES_128_GCM_SHA256" RsaPsk Rsa Aes128Gcm Aead Tls12 [fips];
+    0x00aa "TLS_DHE_PSK_WITH_AES_128_GCM_SHA256" DhePsk Psk Aes128Gcm Aead Tls12 [fips];
+    0xc0aa "TLS_PSK_DHE_WITH_AES_128_CCM_8" DhePsk Psk Aes128Ccm8 Aead Tls12 [extra];
+    0xc0a6 "TLS_DHE_PSK_WITH_AES_128_CCM" DhePsk Psk Aes128Ccm Aead Tls12 [extra];
+    0xc06e "TLS_RSA_PSK_WITH_ARIA_128_GCM_SHA256" RsaPsk Rsa Aria128Gcm Aead Tls12 [extra];
+    0xc06c "TLS_DHE_PSK_WITH_ARIA_128_GCM_SHA256" DhePsk Psk Aria128Gcm Aead Tls12 [extra];
+    0x009c "TLS_RSA_WITH_AES_128_GCM_SHA256" Rsa Rsa Aes128Gcm Aead Tls12 [fips];
+    0xc0a0 "TLS_RSA_WITH_AES_128_CCM_8" Rsa Rsa Aes128Ccm8 Aead Tls12 [extra];
+    0xc09c "TLS_RSA_WITH_AES_128_CCM" Rsa Rsa Aes128Ccm Aead Tls12 [extra];
+    0xc050 "TLS_RSA_WITH_ARIA_128_GCM_SHA256" Rsa Rsa Aria128Gcm Aead Tls12 [extra];
+    0x00a8 "TLS_PSK_WITH_AES_128_GCM_SHA256" Psk Psk Aes128Gcm Aead Tls12 [fips];
+    0xc0a8 "TLS_PSK_WITH_AES_128_CCM_8" Psk Psk Aes128Ccm8 Aead Tls12 [extra];
+    0xc0a4 "TLS_PSK_WITH_AES_128_CCM" Psk Psk Aes128Ccm Aead Tls12 [extra];
+    0xc06a "TLS_PSK_WITH_ARIA_128_GCM_SHA256" Psk Psk Aria128Gcm Aead Tls12 [extra];
+    0x003d "TLS_RSA_WITH_AES_256_CBC_SHA256" Rsa Rsa Aes256 Sha256 Tls12 [fips];
+    0x00c0 "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA256" Rsa Rsa Camellia256 Sha256 Tls12 [extra];
+    0x003c "TLS_RSA_WITH_AES_128_CBC_SHA256" Rsa Rsa Aes128 Sha256 Tls12 [fips];
+    0x00ba "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA256" Rsa Rsa Camellia128 Sha256 Tls12 [extra];
+    0x003b "TLS_RSA_WITH_NULL_SHA256" Rsa Rsa Null Sha256 Tls12 [];
+    0xc038 "TLS_ECDHE_PSK_WITH_AES_256_CBC_SHA384" EcdhePsk Psk Aes256 Sha384 Tls1 [fips];
+    0xc036 "TLS_ECDHE_PSK_WITH_AES_256_CBC_SHA" EcdhePsk Psk Aes256 Sha1 Tls1 [fips];
+    0xc022 "TLS_SRP_SHA_DSS_WITH_AES_256_CBC_SHA" Srp Dss Aes256 Sha1 Ssl3 [extra];
+    0xc021 "TLS_SRP_SHA_RSA_WITH_AES_256_CBC_SHA" Srp Rsa Aes256 Sha1 Ssl3 [];
+    0xc020 "TLS_SRP_SHA_WITH_AES_256_CBC_SHA" Srp Srp Aes256 Sha1 Ssl3 [];
+    0x00b7 "TLS_RSA_PSK_WITH_AES_256_CBC_SHA384" RsaPsk Rsa Aes256 Sha384 Tls1 [fips];
+    0x00b3 "TLS_DHE_PSK_WITH_AES_256_CBC_SHA384" DhePsk Psk Aes256 Sha384 Tls1 [fips];
+    0x0095 "TLS_RSA_PSK_WITH_AES_256_CBC_SHA" RsaPsk Rsa Aes256 Sha1 Ssl3 [fips];
+    0x0091 "TLS_DHE_PSK_WITH_AES_256_CBC_SHA" DhePsk Psk Aes256 Sha1 Ssl3 [fips];
+    0xc09b "TLS_ECDHE_PSK_WITH_CAMELLIA_256_CBC_SHA384" EcdhePsk Psk Camellia256 Sha384 Tls1 [extra];
+    0xc099 "TLS_RSA_PSK_WITH_CAMELLIA_256_CBC_SHA384" RsaPsk Rsa Camellia256 Sha384 Tls1 [extra];
+    0xc097 "TLS_DHE_PSK_WITH_CAMELLIA_256_CBC_SHA384" DhePsk Psk Camellia256 Sha384 Tls1 [extra];
+    0x0035 "TLS_RSA_WITH_AES_256_CBC_SHA" Rsa Rsa Aes256 Sha1 Ssl3 [fips];
+    0x0084 "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA" Rsa Rsa Camellia256 Sha1 Ssl3 [extra];
+    0x00af "TLS_PSK_WITH_AES_256_CBC_SHA384" Psk Psk Aes256 Sha384 Tls1 [fips];
+    0x008d "TLS_PSK_WITH_AES_256_CBC_SHA" Psk Psk Aes256 Sha1 Ssl3 [fips];
+    0xc095 "TLS_PSK_WITH_CAMELLIA_256_CBC_SHA384" Psk Psk Camellia256 Sha384 Tls1 [extra];
+    0xc037 "TLS_ECDHE_PSK_WITH_AES_128_CBC_SHA256" EcdhePsk Psk Aes128 Sha256 Tls1 [fips];
+    0xc035 "TLS_ECDHE_PSK_WITH_AES_128_CBC_SHA" EcdhePsk Psk Aes128 Sha1 Tls1 [fips];
+    0xc01f "TLS_SRP_SHA_DSS_WITH_AES_128_CBC_SHA" Srp Dss Aes128 Sha1 Ssl3 [extra];
+    0xc01e "TLS_SRP_SHA_RSA_WITH_AES_128_CBC_SHA" Srp Rsa Aes128 Sha1 Ssl3 [];
+    0xc01d "TLS_SRP_SHA_WITH_AES_128_CBC_SHA" Srp Srp Aes128 Sha1 Ssl3 [];
+    0x00b6 "TLS_RSA_PSK_WITH_AES_128_CBC_SHA256" RsaPsk Rsa Aes128 Sha256 Tls1 [fips];
+    0x00b2 "TLS_DHE_PSK_WITH_AES_128_CBC_SHA256" DhePsk Psk Aes128 Sha256 Tls1 [fips];
+    0x0094 "TLS_RSA_PSK_WITH_AES_128_CBC_SHA" RsaPsk Rsa Aes128 Sha1 Ssl3 [fips];
+    0x0090 "TLS_DHE_PSK_WITH_AES_128_CBC_SHA" DhePsk Psk Aes128 Sha1 Ssl3 [fips];
+    0xc09a "TLS_ECDHE_PSK_WITH_CAMELLIA_128_CBC_SHA256" EcdhePsk Psk Camellia128 Sha256 Tls1 [extra];
+    0xc098 "TLS_RSA_PSK_WITH_CAMELLIA_128_CBC_SHA256" RsaPsk Rsa Camellia128 Sha256 Tls1 [extra];
+    0xc096 "TLS_DHE_PSK_WITH_CAMELLIA_128_CBC_SHA256" DhePsk Psk Camellia128 Sha256 Tls1 [extra];
+    0x002f "TLS_RSA_WITH_AES_128_CBC_SHA" Rsa Rsa Aes128 Sha1 Ssl3 [fips];
+    0x0041 "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA" Rsa Rsa Camellia128 Sha1 Ssl3 [extra];
+    0x00ae "TLS_PSK_WITH_AES_128_CBC_SHA256" Psk Psk Aes128 Sha256 Tls1 [fips];
+    0x008c "TLS_PSK_WITH_AES_128_CBC_SHA" Psk Psk Aes128 Sha1 Ssl3 [fips];
+    0xc094 "TLS_PSK_WITH_CAMELLIA_128_CBC_SHA256" Psk Psk Camellia128 Sha256 Tls1 [extra];
+    0xc03b "TLS_ECDHE_PSK_WITH_NULL_SHA384" EcdhePsk Psk Null Sha384 Tls1 [];
+    0xc03a "TLS_ECDHE_PSK_WITH_NULL_SHA256" EcdhePsk Psk Null Sha256 Tls1 [];
+    0xc039 "TLS_ECDHE_PSK_WITH_NULL_SHA" EcdhePsk Psk Null Sha1 Tls1 [];
+    0x00b9 "TLS_RSA_PSK_WITH_NULL_SHA384" RsaPsk Rsa Null Sha384 Tls1 [];
+    0x00b8 "TLS_RSA_PSK_WITH_NULL_SHA256" RsaPsk Rsa Null Sha256 Tls1 [];
+    0x00b5 "TLS_DHE_PSK_WITH_NULL_SHA384" DhePsk Psk Null Sha384 Tls1 [];
+    0x00b4 "TLS_DHE_PSK_WITH_NULL_SHA256" DhePsk Psk Null Sha256 Tls1 [];
+    0x002e "TLS_RSA_PSK_WITH_NULL_SHA" RsaPsk Rsa Null Sha1 Ssl3 [];
+    0x002d "TLS_DHE_PSK_WITH_NULL_SHA" DhePsk Psk Null Sha1 Ssl3 [];
+    0x0002 "TLS_RSA_WITH_NULL_SHA" Rsa Rsa Null Sha1 Ssl3 [];
+    0x0001 "TLS_RSA_WITH_NULL_MD5" Rsa Rsa Null Md5 Ssl3 [];
+    0x00b1 "TLS_PSK_WITH_NULL_SHA384" Psk Psk Null Sha384 Tls1 [];
+    0x00b0 "TLS_PSK_WITH_NULL_SHA256" Psk Psk Null Sha256 Tls1 [];
+    0x002c "TLS_PSK_WITH_NULL_SHA" Psk Psk Null Sha1 Ssl3 [];
 };
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::NOW;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, ClientConnection, ResolvesClientCert, Resumption};
-use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
+use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
@@ -33,6 +33,7 @@ pub(super) struct Client {
 #[derive(Clone)]
 pub(super) struct Ability {
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
+    /// All, or these in this order.
     pub(super) suites: Option<Vec<u16>>,
     pub(super) groups: Vec<&'static dyn SupportedKxGroup>,
     pub(super) schemes: Vec<SignatureScheme>,
@@ -67,7 +68,8 @@ impl Ability {
     pub(super) fn config(&self) -> Arc<ClientConfig> {
         let mut provider = CryptoProvider { kx_groups: self.groups.clone(), ..default_provider() };
         if let Some(suites) = &self.suites {
-            provider.cipher_suites.retain(|suite| suites.contains(&u16::from(suite.suite())));
+            let known = |number: &u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == *number);
+            provider.cipher_suites = suites.iter().filter_map(known).copied().collect();
         }
         let mut config = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(Now))
             .with_protocol_versions(&self.versions)

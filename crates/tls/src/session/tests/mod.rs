@@ -9,7 +9,6 @@ mod extras;
 mod failures;
 mod handshakes;
 mod library_server;
-mod openssl_client;
 mod resumed;
 mod tickets;
 

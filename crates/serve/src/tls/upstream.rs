@@ -1,0 +1,184 @@
+//! What a location has of TLS for its upstream servers, made of its directives when the configuration is read.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+
+use freerun_conf::{Cx, Problem};
+use freerun_tls::openssl::conf_command::Command;
+use freerun_tls::openssl::groups;
+use freerun_tls::openssl::protocols::Protocols;
+use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
+use freerun_tls::verify::{Source, Trust, TrustBuilder};
+
+use super::algorithms::Wanted;
+use super::objects::{add, pair, passwords_of};
+use super::outgoing::{Outgoing, Verification};
+use super::values::FileName;
+use super::words::{problem, tell};
+
+/// With how many servers sessions are kept for resumption, for all locations together.
+const MAX_PEERS: usize = 16 * 1024;
+
+/// The sessions with all upstream servers, whose keys tell locations apart. They outlive a configuration.
+static SESSIONS: LazyLock<ClientSessions> = LazyLock::new(|| ClientSessions::new(MAX_PEERS));
+
+/// The directives of TLS of one location, with the prefix of the module that has them.
+#[derive(Debug, Clone)]
+pub struct UpstreamSpec {
+    /// The prefix of the directives, `proxy_` for example.
+    pub prefix: &'static str,
+    /// `proxy_ssl_certificate`
+    pub certificate: Option<FileName>,
+    /// `proxy_ssl_certificate_key`
+    pub key: Option<FileName>,
+    /// `proxy_ssl_password_file`
+    pub passwords: Option<FileName>,
+    /// `proxy_ssl_protocols`
+    pub protocols: Protocols,
+    /// `proxy_ssl_ciphers`
+    pub ciphers: String,
+    /// `proxy_ssl_conf_command`
+    pub commands: Vec<Command>,
+    /// `proxy_ssl_verify`
+    pub verify: bool,
+    /// `proxy_ssl_verify_depth`
+    pub depth: u32,
+    /// `proxy_ssl_trusted_certificate`
+    pub trusted: Option<FileName>,
+    /// `proxy_ssl_crl`
+    pub lists: Option<FileName>,
+    /// `proxy_ssl_server_name`
+    pub server_name: bool,
+    /// `proxy_ssl_session_reuse`
+    pub session_reuse: bool,
+}
+
+/// What a location has of TLS for its upstream servers. It does not change.
+#[derive(Debug)]
+pub struct UpstreamTls {
+    config: ClientConfig,
+    verified_by: Option<(Trust, u32, u8)>,
+    sends_name: bool,
+    resumes: bool,
+    /// What of the directives sessions depend on.
+    identity: String,
+}
+
+/// What was made for this configuration already: locations with equal directives share it.
+#[derive(Default)]
+struct Made(HashMap<String, Arc<UpstreamTls>>);
+
+impl UpstreamTls {
+    /// Makes it of a location's directives. Locations with equal ones share it.
+    ///
+    /// # Errors
+    /// The directives contradict each other, or a file cannot be used, in nginx's words.
+    pub fn of(spec: &UpstreamSpec, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
+        let key = format!("{spec:?}");
+        if let Some(made) = cx.extensions.get_or_default::<Made>().0.get(&key) {
+            return Ok(made.clone());
+        }
+        let made = Arc::new(UpstreamTls::make(spec, key.clone(), cx)?);
+        cx.extensions.get_or_default::<Made>().0.insert(key, made.clone());
+        Ok(made)
+    }
+
+    fn make(spec: &UpstreamSpec, identity: String, cx: &mut Cx) -> Result<UpstreamTls, Problem> {
+        let prefix = spec.prefix;
+        let wanted = Wanted::of(spec.protocols, &spec.ciphers, &spec.commands, cx)?;
+        let (suites, versions) = wanted.settle(cx)?;
+        let groups = match &wanted.groups {
+            None => Vec::new(),
+            Some(groups) => {
+                let (groups, remark) = groups::usable(&format!("{prefix}ssl_conf_command"), groups).map_err(problem)?;
+                tell(remark, cx);
+                groups.iter().map(|group| group.id).collect()
+            }
+        };
+        let certificate = match (&spec.certificate, &spec.key) {
+            (None, _) => None,
+            (Some(certificate), _) if certificate.path.is_empty() => None,
+            (Some(certificate), None) => {
+                let shown = &certificate.path;
+                let message = format!("no \"{prefix}ssl_certificate_key\" is defined for certificate \"{shown}\"");
+                return Err(Problem::new(message));
+            }
+            (Some(certificate), Some(key)) => {
+                let words = passwords_of(spec.passwords.as_ref(), cx)?;
+                Some(pair(certificate, key, &words, cx)?)
+            }
+        };
+        let verified_by = match spec.verify {
+            false => None,
+            true => Some((trust(spec, cx)?, spec.depth, wanted.level())),
+        };
+        let settings = ClientSettings { versions, suites, groups, certificate, ..ClientSettings::default() };
+        let config = settings.build().map_err(problem)?;
+        let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
+        Ok(UpstreamTls { config, verified_by, sends_name, resumes, identity })
+    }
+
+    /// What a connection needs to a server with this name at this address.
+    pub fn outgoing(&self, name: &str, address: &str) -> Outgoing {
+        let verification = self.verified_by.clone();
+        let verification =
+            verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
+        let sent = self.sends_name && bare(name).parse::<IpAddr>().is_err();
+        let key = || format!("{address}\0{name}\0{}", self.identity);
+        Outgoing {
+            config: self.config.clone(),
+            server_name: sent.then(|| name.to_owned()),
+            sessions: self.resumes.then(|| SESSIONS.peer(key().as_bytes())),
+            verification,
+        }
+    }
+}
+
+/// The trusted certificates.
+fn trust(spec: &UpstreamSpec, cx: &mut Cx) -> Result<Trust, Problem> {
+    let prefix = spec.prefix;
+    let Some(trusted) = &spec.trusted else {
+        return Err(Problem::new(format!("no {prefix}ssl_trusted_certificate for {prefix}ssl_verify")));
+    };
+    let mut builder = TrustBuilder::default();
+    add(trusted, Source::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
+    if let Some(lists) = &spec.lists {
+        add(lists, Source::Lists, cx, |pem| builder.add_lists(pem))?;
+    }
+    Ok(builder.build())
+}
+
+/// An address without the brackets that one of IPv6 has in a URL.
+fn bare(name: &str) -> &str {
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
+}
+
+/// The name of a server without the port that may stand behind it.
+pub fn without_port(host: &str) -> &str {
+    let end = match host.strip_prefix('[').and_then(|inner| inner.find(']')) {
+        Some(bracket) => bracket + 2,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    &host[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_cut_off() {
+        for (host, name) in [
+            ("example.com:443", "example.com"),
+            ("example.com", "example.com"),
+            ("127.0.0.1:8443", "127.0.0.1"),
+            ("[::1]:8443", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+        assert!(bare("[::1]").parse::<IpAddr>().is_ok() && bare("name").parse::<IpAddr>().is_err());
+    }
+}

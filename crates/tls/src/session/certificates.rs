@@ -1,0 +1,73 @@
+//! Which of its certificates a server shows.
+
+use super::step;
+use crate::load::{CertifiedKey, KeyKind};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::{CipherSuite, NamedGroup, SignatureScheme, SupportedCipherSuite};
+use std::sync::Arc;
+
+/// The certificates of a server, and the suites by which it chooses one.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    keys: Vec<CertifiedKey>,
+    /// The suites of TLS 1.2 in the order of preference, with the schemes that their certificates sign by.
+    tls12: Vec<(CipherSuite, &'static [SignatureScheme])>,
+    tls13: Vec<CipherSuite>,
+    /// Whether the server's order of suites counts, not the client's.
+    server_order: bool,
+}
+
+impl Certificates {
+    /// The suites are those of the versions that are enabled.
+    pub(super) fn new(keys: Vec<CertifiedKey>, suites: &[SupportedCipherSuite], server_order: bool) -> Self {
+        let tls12 = suites.iter().filter_map(|suite| match suite {
+            SupportedCipherSuite::Tls12(tls12) => Some((suite.suite(), tls12.sign)),
+            SupportedCipherSuite::Tls13(_) => None,
+        });
+        let tls13 = suites.iter().filter(|suite| suite.tls13().is_some()).map(SupportedCipherSuite::suite);
+        Self { tls12: tls12.collect(), tls13: tls13.collect(), keys, server_order }
+    }
+
+    /// In TLS 1.3 the client's signature schemes say which certificates it can use, and which it likes best.
+    fn for_tls13(&self, hello: &ClientHello<'_>) -> Option<&CertifiedKey> {
+        hello.signature_schemes().iter().find_map(|scheme| self.keys.iter().find(|key| key.signs(*scheme)))
+    }
+
+    /// In TLS 1.2 a suite says what kind of certificate belongs to it, so the first suite that both sides have decides.
+    fn for_tls12(&self, hello: &ClientHello<'_>) -> Option<&CertifiedKey> {
+        let offered = hello.cipher_suites();
+        let of_suite = |schemes: &[SignatureScheme]| {
+            let common = || hello.signature_schemes().iter().filter(|scheme| schemes.contains(scheme));
+            self.keys.iter().find(|key| knows_curve(hello, key.kind()) && common().any(|scheme| key.signs(*scheme)))
+        };
+        if self.server_order {
+            let mut common = self.tls12.iter().filter(|(suite, _)| offered.contains(suite));
+            return common.find_map(|(_, schemes)| of_suite(schemes));
+        }
+        let known = |suite: &CipherSuite| self.tls12.iter().find(|(own, _)| own == suite);
+        offered.iter().filter_map(known).find_map(|(_, schemes)| of_suite(schemes))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    /// A client that can use none of the certificates gets the first one, with which the handshake fails by the alert that
+    /// belongs there.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        step::asked_for(hello.server_name());
+        // Nobody offers suites of TLS 1.3 without that version.
+        let is_tls13 = self.tls13.iter().any(|suite| hello.cipher_suites().contains(suite));
+        let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
+        fits.or(self.keys.first()).map(CertifiedKey::shared)
+    }
+}
+
+/// Whether the client can use a certificate's curve. In TLS 1.2 its groups are also the curves of certificates that it takes.
+fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
+    let curve = match kind {
+        KeyKind::P256 => NamedGroup::secp256r1,
+        KeyKind::P384 => NamedGroup::secp384r1,
+        KeyKind::P521 => NamedGroup::secp521r1,
+        KeyKind::Rsa(_) | KeyKind::Ed25519 | KeyKind::Other => return true,
+    };
+    hello.named_groups().is_none_or(|groups| groups.contains(&curve))
+}
