@@ -1,6 +1,7 @@
 //! `ssl_conf_command SignatureAlgorithms` and `ClientSignatureAlgorithms`: how handshakes are signed.
 
 use super::Remark;
+use freerun_proto::tls::names;
 
 /// A way to sign.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,39 +16,53 @@ pub struct SignatureAlgorithm {
     pub usable: bool,
 }
 
-const fn ours(id: u16, name: &'static str, pair: (&'static str, &'static str)) -> SignatureAlgorithm {
-    SignatureAlgorithm { id, name, pair, usable: true }
+/// The name of a scheme, which the compiler looks for.
+const fn scheme(id: u16) -> &'static str {
+    match names::signature(id) {
+        Some(name) => name,
+        None => panic!("a scheme without a name"),
+    }
 }
 
-const fn theirs(id: u16, name: &'static str, pair: (&'static str, &'static str)) -> SignatureAlgorithm {
-    SignatureAlgorithm { id, name, pair, usable: false }
+const fn ours(id: u16, pair: (&'static str, &'static str)) -> SignatureAlgorithm {
+    SignatureAlgorithm { id, name: scheme(id), pair, usable: true }
+}
+
+const fn theirs(id: u16, pair: (&'static str, &'static str)) -> SignatureAlgorithm {
+    SignatureAlgorithm { id, name: scheme(id), pair, usable: false }
+}
+
+/// One that OpenSSL has no name for in a configuration.
+const fn unnamed(id: u16, pair: (&'static str, &'static str)) -> SignatureAlgorithm {
+    SignatureAlgorithm { id, name: "", pair, usable: false }
 }
 
 /// What OpenSSL 3 knows. Where a pair means several, the first one counts.
 pub static SIGNATURE_ALGORITHMS: &[SignatureAlgorithm] = &[
-    ours(0x0403, "ecdsa_secp256r1_sha256", ("ECDSA", "SHA256")),
-    ours(0x0503, "ecdsa_secp384r1_sha384", ("ECDSA", "SHA384")),
-    ours(0x0603, "ecdsa_secp521r1_sha512", ("ECDSA", "SHA512")),
-    ours(0x0807, "ed25519", ("", "")),
-    theirs(0x0808, "ed448", ("", "")),
-    theirs(0x0303, "", ("ECDSA", "SHA224")),
-    theirs(0x0203, "", ("ECDSA", "SHA1")),
-    ours(0x0804, "rsa_pss_rsae_sha256", ("RSA-PSS", "SHA256")),
-    ours(0x0805, "rsa_pss_rsae_sha384", ("RSA-PSS", "SHA384")),
-    ours(0x0806, "rsa_pss_rsae_sha512", ("RSA-PSS", "SHA512")),
-    theirs(0x0809, "rsa_pss_pss_sha256", ("RSA-PSS", "SHA256")),
-    theirs(0x080a, "rsa_pss_pss_sha384", ("RSA-PSS", "SHA384")),
-    theirs(0x080b, "rsa_pss_pss_sha512", ("RSA-PSS", "SHA512")),
-    ours(0x0401, "rsa_pkcs1_sha256", ("RSA", "SHA256")),
-    ours(0x0501, "rsa_pkcs1_sha384", ("RSA", "SHA384")),
-    ours(0x0601, "rsa_pkcs1_sha512", ("RSA", "SHA512")),
-    theirs(0x0301, "rsa_pkcs1_sha224", ("RSA", "SHA224")),
-    theirs(0x0201, "rsa_pkcs1_sha1", ("RSA", "SHA1")),
-    theirs(0x0402, "", ("DSA", "SHA256")),
-    theirs(0x0502, "", ("DSA", "SHA384")),
-    theirs(0x0602, "", ("DSA", "SHA512")),
-    theirs(0x0302, "", ("DSA", "SHA224")),
-    theirs(0x0202, "", ("DSA", "SHA1")),
+    ours(0x0403, ("ECDSA", "SHA256")),
+    ours(0x0503, ("ECDSA", "SHA384")),
+    ours(0x0603, ("ECDSA", "SHA512")),
+    // Ed25519 and Ed448 have no pair.
+    ours(0x0807, ("", "")),
+    theirs(0x0808, ("", "")),
+    unnamed(0x0303, ("ECDSA", "SHA224")),
+    unnamed(0x0203, ("ECDSA", "SHA1")),
+    ours(0x0804, ("RSA-PSS", "SHA256")),
+    ours(0x0805, ("RSA-PSS", "SHA384")),
+    ours(0x0806, ("RSA-PSS", "SHA512")),
+    theirs(0x0809, ("RSA-PSS", "SHA256")),
+    theirs(0x080a, ("RSA-PSS", "SHA384")),
+    theirs(0x080b, ("RSA-PSS", "SHA512")),
+    ours(0x0401, ("RSA", "SHA256")),
+    ours(0x0501, ("RSA", "SHA384")),
+    ours(0x0601, ("RSA", "SHA512")),
+    theirs(0x0301, ("RSA", "SHA224")),
+    theirs(0x0201, ("RSA", "SHA1")),
+    unnamed(0x0402, ("DSA", "SHA256")),
+    unnamed(0x0502, ("DSA", "SHA384")),
+    unnamed(0x0602, ("DSA", "SHA512")),
+    unnamed(0x0302, ("DSA", "SHA224")),
+    unnamed(0x0202, ("DSA", "SHA1")),
 ];
 
 impl SignatureAlgorithm {
