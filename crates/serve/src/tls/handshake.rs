@@ -129,17 +129,14 @@ impl Handshake {
 
     /// Goes on with what was received.
     fn advance(&mut self) -> Result<Next, Failure> {
-        loop {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
-            self.received.drain(..progress.consumed);
-            match progress.event {
-                Event::NeedsInput => return Ok(Next::Input),
-                Event::Established | Event::Plaintext(_) => return Ok(Next::Nothing),
-                // The next read finds the end of the connection.
-                Event::PeerClosed => return Ok(Next::Input),
-                Event::Failed(failure) => return Err(failure),
-            }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
+        self.received.drain(..progress.consumed);
+        match progress.event {
+            Event::Established | Event::Plaintext(_) => Ok(Next::Nothing),
+            // If the peer has closed the session, the next read finds the end of the connection.
+            Event::NeedsInput | Event::PeerClosed => Ok(Next::Input),
+            Event::Failed(failure) => Err(failure),
         }
     }
 }
