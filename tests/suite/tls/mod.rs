@@ -1,5 +1,7 @@
 //! TLS of listeners and towards upstream servers.
 
+mod choice;
+mod clients;
 mod serving;
 
 use freerun_testkit::{Setup, Site};
