@@ -13,7 +13,9 @@ use freerun_tls::openssl::{ciphers, groups};
 use freerun_tls::session::{
     ClientCertificates, ServerConfig, ServerSettings, SessionCache, SessionStore, Sessions, TicketKeys,
 };
-use freerun_tls::verify::{Asked, DEFAULT_LEVEL, Purpose, Rules, Source, Trust, TrustBuilder, Verified};
+use freerun_tls::verify::{
+    Asked, DEFAULT_LEVEL, PeerCertificate, Purpose, Rules, Source, Trust, TrustBuilder, Verified,
+};
 
 use super::algorithms::Wanted;
 use super::files::Secret;
@@ -80,6 +82,8 @@ pub struct ServerTls {
     pub rejects: bool,
     /// How clients are asked for certificates, if they are.
     pub verification: Option<ClientVerification>,
+    /// What its certificates say.
+    pub facts: Vec<CertificateFacts>,
     config: Option<ServerConfig>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
@@ -108,6 +112,19 @@ impl ClientVerification {
     }
 }
 
+/// What a certificate says, for figures.
+#[derive(Debug, Clone)]
+pub struct CertificateFacts {
+    /// The file that it is in.
+    pub file: String,
+    /// Whose it is.
+    pub subject: String,
+    /// Who vouches for that.
+    pub issuer: String,
+    /// When it expires, in seconds since 1970.
+    pub expires: i64,
+}
+
 /// What was made for this configuration already: servers with equal directives share it.
 #[derive(Default)]
 struct Made {
@@ -133,13 +150,22 @@ impl ServerTls {
         let sessions = sessions(&spec, cx)?;
         let rejects = spec.rejects;
         if spec.certificates.is_empty() {
-            return Ok(ServerTls { rejects, verification: None, config: None, sessions, context: [0; 32] });
+            return Ok(ServerTls {
+                rejects,
+                verification: None,
+                facts: Vec::new(),
+                config: None,
+                sessions,
+                context: [0; 32],
+            });
         }
         check_dhparam(&spec, cx)?;
         let verification = verification(&spec, cx)?;
+        let certificates = spec.certificates.clone();
         let (settings, context) = settings(spec, verification.as_ref(), cx)?;
+        let facts = settings.keys.iter().zip(&certificates).filter_map(|(key, file)| facts(key, file)).collect();
         let config = settings.build().map_err(problem)?;
-        Ok(ServerTls { rejects, verification, config: Some(config), sessions, context })
+        Ok(ServerTls { rejects, verification, facts, config: Some(config), sessions, context })
     }
 
     /// Whether there is a certificate.
@@ -195,6 +221,13 @@ fn settings(
         ..ServerSettings::default()
     };
     Ok((settings, sha256(&digested)))
+}
+
+/// What a certificate says.
+fn facts(key: &CertifiedKey, file: &FileName) -> Option<CertificateFacts> {
+    let own = PeerCertificate::from_der(key.chain().next()?)?;
+    let file = if file.path.starts_with("data:") { "data:".to_owned() } else { file.path.clone() };
+    Some(CertificateFacts { file, subject: own.subject(), issuer: own.issuer(), expires: own.end()? })
 }
 
 /// How clients are asked for certificates.
