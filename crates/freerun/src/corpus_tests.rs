@@ -74,6 +74,8 @@ fn stub_for(message: &str, text: &str) -> Option<String> {
         Some(format!("map $host ${quoted} {{ default \"\"; }}\n"))
     } else if message.contains("unknown log format ") {
         Some(format!("log_format {quoted} \"$request\";\n"))
+    } else if message.contains("is defined for the \"listen ... ssl\" directive") {
+        Some("ssl_certificate /stub/server.crt;\nssl_certificate_key /stub/server.key;\n".to_owned())
     } else if message.contains("no port in upstream ") {
         Some(format!("upstream {quoted} {{ server 127.0.0.1:1; }}\n"))
     } else if message.contains("zero size shared memory zone ") {
@@ -116,7 +118,11 @@ fn secret_for(message: &str) -> Option<(String, &'static [u8])> {
 
 /// The part that freerun does not have yet, though it has the directive.
 fn lacking_part(message: &str) -> Option<&'static str> {
-    message.contains("parameter is not supported yet").then_some("listen … http2 or quic")
+    let parts = [
+        ("parameter is not supported yet", "listen … http2 or quic"),
+        ("no protocol is left", "TLS 1.1 and older alone"),
+    ];
+    parts.into_iter().find(|(words, _)| message.contains(words)).map(|(_, part)| part)
 }
 
 /// The first problem of a file, unless it is about a name that its author defines elsewhere.
