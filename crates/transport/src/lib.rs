@@ -401,7 +401,7 @@ impl Transport {
     pub fn moved(self) -> Transport {
         match self {
             Transport::Plain(socket) => Transport::Plain(socket.moved()),
-            Transport::Tls(tls) => Transport::Tls(tls.moved()),
+            Transport::Tls(tls) => Transport::Tls(Box::new(tls.moved())),
         }
     }
 

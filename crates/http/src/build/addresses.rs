@@ -169,7 +169,8 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
         true => SessionSettings::new(address.servers.iter().map(|index| &planned[*index].server), &default),
         false => SessionSettings::default(),
     };
-    Servers { names, default, proxy_protocol: address.proxied, tls: address.tls, sessions }
+    let all = address.servers.iter().map(|index| planned[*index].server.clone()).collect();
+    Servers { names, default, all, proxy_protocol: address.proxied, tls: address.tls, sessions }
 }
 
 fn has_regex(plan: &Planned) -> bool {

@@ -15,6 +15,7 @@ use freerun_runtime::timer::Timer;
 use freerun_tls::session::{Event, Failure, MAX_INPUT, ServerConfig, Session};
 use freerun_transport::Transport;
 
+use super::figures::TlsFigures;
 use super::share;
 
 /// How much room for received bytes a handshake begins with. A ClientHello with a key share of a post-quantum group fits.
@@ -34,6 +35,8 @@ pub struct Helpers<'p> {
     pub pool: &'p CpuPool,
     /// The listening address, as a number: the addresses take turns in the pool.
     pub lane: u64,
+    /// Where handshakes are counted.
+    pub figures: &'p TlsFigures,
 }
 
 /// What a client speaks.
@@ -129,17 +132,14 @@ impl Handshake {
 
     /// Goes on with what was received.
     fn advance(&mut self) -> Result<Next, Failure> {
-        loop {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
-            self.received.drain(..progress.consumed);
-            match progress.event {
-                Event::NeedsInput => return Ok(Next::Input),
-                Event::Established | Event::Plaintext(_) => return Ok(Next::Nothing),
-                // The next read finds the end of the connection.
-                Event::PeerClosed => return Ok(Next::Input),
-                Event::Failed(failure) => return Err(failure),
-            }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
+        self.received.drain(..progress.consumed);
+        match progress.event {
+            Event::Established | Event::Plaintext(_) => Ok(Next::Nothing),
+            // If the peer has closed the session, the next read finds the end of the connection.
+            Event::NeedsInput | Event::PeerClosed => Ok(Next::Input),
+            Event::Failed(failure) => Err(failure),
         }
     }
 }
@@ -228,9 +228,10 @@ async fn finish(
 ) -> Result<(), HandshakeError> {
     loop {
         let next = match is_short && share::has_time() {
-            true => share::spend(|| handshake.advance()),
+            true => share::spend(&helpers.figures.steps, || handshake.advance()),
             false => {
                 let next;
+                helpers.figures.pooled.add();
                 (handshake, next) = in_pool(transport, timer, deadline, helpers, handshake).await?;
                 next
             }
@@ -246,6 +247,9 @@ async fn finish(
         }
     }
     if let Some(tls) = transport.tls() {
+        if let Some(agreed) = handshake.session.agreed() {
+            helpers.figures.completed(&agreed);
+        }
         handshake.received.shrink_to_fit();
         tls.establish(handshake.session, handshake.received);
     }
@@ -258,7 +262,7 @@ async fn in_pool(
     transport: &Transport,
     timer: &mut Timer,
     deadline: Instant,
-    Helpers { pool, lane }: Helpers<'_>,
+    Helpers { pool, lane, .. }: Helpers<'_>,
     mut handshake: Handshake,
 ) -> Result<(Handshake, Result<Next, Failure>), HandshakeError> {
     let step = move || {

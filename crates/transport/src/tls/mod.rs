@@ -71,11 +71,11 @@ impl TlsStream {
         self.with_session(|session| session.agreed().map(read)).flatten()
     }
 
-    /// Takes the stream away from its loop, see [`Socket::moved`].
+    /// Takes the stream away from its loop, see [`Socket::moved`]; what is left here has no session any more.
     #[must_use]
-    pub(crate) fn moved(self: Box<Self>) -> Box<TlsStream> {
-        let state = RefCell::new(std::mem::take(&mut *self.state.borrow_mut()));
-        Box::new(TlsStream { socket: Socket::of_shared(self.socket.shared_fd()), state })
+    pub(crate) fn moved(&self) -> TlsStream {
+        let state = RefCell::new(self.state.take());
+        TlsStream { socket: Socket::of_shared(self.socket.shared_fd()), state }
     }
 
     /// Sends `close_notify`, once, as far as the socket takes it now.
@@ -105,3 +105,6 @@ impl Drop for TlsStream {
 fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What a virtual server has of TLS, made of its directives when the configuration is read.
 
 mod clients;
+mod facts;
 mod resume;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use freerun_tls::openssl::groups;
 use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, Sessions};
 
 pub use clients::ClientVerification;
+pub use facts::CertificateFacts;
 
 use super::algorithms::Wanted;
 use super::objects::{pair, read};
@@ -78,6 +80,8 @@ pub struct ServerTls {
     pub rejects: bool,
     /// How clients are asked for certificates, if they are.
     pub verification: Option<ClientVerification>,
+    /// What its certificates say.
+    pub facts: Vec<CertificateFacts>,
     config: Option<ServerConfig>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
@@ -108,6 +112,8 @@ impl ServerTls {
         has_keys(spec)?;
         let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
         let mut keys = pairs(spec, cx)?;
+        let facts = keys.iter().zip(&spec.certificates);
+        let facts = facts.filter_map(|(key, file)| CertificateFacts::of(key, file)).collect();
         let asked = clients::asked(spec)?;
         let trust = clients::trust(spec, asked, cx)?;
         if let Some(file) = clients::named(&spec.dhparam) {
@@ -149,7 +155,7 @@ impl ServerTls {
             ..defaults
         };
         let config = if settings.keys.is_empty() { None } else { Some(settings.build().map_err(problem)?) };
-        Ok(ServerTls { rejects: spec.rejects, verification, config, sessions, context })
+        Ok(ServerTls { rejects: spec.rejects, verification, facts, config, sessions, context })
     }
 
     /// Whether there is a certificate.

@@ -35,6 +35,11 @@ impl FileName {
         FileName { written: written.to_owned(), path, spot }
     }
 
+    /// The path as it may be shown: contents are not, because they may be a private key.
+    pub fn shown(&self) -> &str {
+        if self.path.starts_with("data:") { "data:" } else { &self.path }
+    }
+
     /// Whether no file is named, which cancels one that an outer level names.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
@@ -42,9 +47,8 @@ impl FileName {
 }
 
 impl fmt::Debug for FileName {
-    /// Contents are not shown: they may be a private key.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{:?}", if self.path.starts_with("data:") { "data:" } else { &self.path })
+        write!(to, "{:?}", self.shown())
     }
 }
 
