@@ -148,9 +148,8 @@ fn nginx_servers(spec: &Spec, addresses: &Addresses, content: &str) -> String {
     };
     let secure = spec.secure.iter().zip(&addresses.secure).map(|(files, address)| {
         let (certificate, key) = (files.certificate.display(), files.key.display());
-        let lines = format!(
-            "ssl_certificate {certificate};\nssl_certificate_key {key};\nssl_protocols {TLS_VERSIONS};\n"
-        );
+        let lines =
+            format!("ssl_certificate {certificate};\nssl_certificate_key {key};\nssl_protocols {TLS_VERSIONS};\n");
         server(address, " ssl", &lines)
     });
     server(&addresses.plain, "", "") + &secure.collect::<String>()

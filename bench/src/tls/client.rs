@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
-use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, NamedGroup, SignatureScheme};
+use rustls::{DigitallySignedStruct, NamedGroup, SignatureScheme, SupportedProtocolVersion};
 
 use crate::error::{Error, Result};
 
@@ -34,33 +34,54 @@ impl fmt::Display for Version {
     }
 }
 
-/// Settings of a client that speaks `version`, and resumes the sessions in `sessions`; without those it never resumes
-/// one. It offers what browsers prefer, X25519 and AES-128-GCM, and nothing else, so that all servers do the same work.
-pub fn settings(version: Version, sessions: Option<&Arc<Sessions>>) -> Result<Arc<ClientConfig>> {
+/// What a client does with the sessions that servers give it.
+#[derive(Debug, Clone, Copy)]
+pub enum Resuming<'a> {
+    /// Forgets them: each handshake is a full one.
+    Never,
+    /// Keeps them there, but each handshake is a full one.
+    Later(&'a Arc<Sessions>),
+    /// Keeps them there, and resumes one with each handshake as long as there is one.
+    Now(&'a Arc<Sessions>),
+}
+
+/// Settings of a client that speaks `version`. It offers what browsers prefer, X25519 and AES-128-GCM, so that all servers
+/// do the same work.
+pub fn settings(version: Version, resuming: Resuming<'_>) -> Result<Arc<ClientConfig>> {
+    // A session is resumed only with the verifier with which it was made, so all settings are copies.
+    static BASES: OnceLock<std::result::Result<[ClientConfig; 2], rustls::Error>> = OnceLock::new();
+    let make = || Ok([base(&rustls::version::TLS12)?, base(&rustls::version::TLS13)?]);
+    let bases = BASES.get_or_init(make).as_ref().map_err(|error| Error::Setup(error.to_string()))?;
+    let mut settings = match version {
+        Version::Tls12 => bases[0].clone(),
+        Version::Tls13 => bases[1].clone(),
+    };
+    settings.resumption = match resuming {
+        Resuming::Never => Resumption::disabled(),
+        Resuming::Later(sessions) => {
+            Resumption::store(Arc::new(Store { sessions: Arc::clone(sessions), gives: false }))
+        }
+        Resuming::Now(sessions) => Resumption::store(Arc::new(Store { sessions: Arc::clone(sessions), gives: true })),
+    };
+    Ok(Arc::new(settings))
+}
+
+fn base(version: &'static SupportedProtocolVersion) -> std::result::Result<ClientConfig, rustls::Error> {
     let provider = CryptoProvider {
         cipher_suites: vec![
             cipher_suite::TLS13_AES_128_GCM_SHA256,
             cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         ],
-        kx_groups: vec![kx_group::X25519],
+        // With TLS 1.2 this is also the list of curves that the key of a certificate may be on (RFC 8422, section 5.1.1).
+        kx_groups: vec![kx_group::X25519, kx_group::SECP256R1],
         ..aws_lc_rs::default_provider()
     };
-    let version = match version {
-        Version::Tls12 => &rustls::version::TLS12,
-        Version::Tls13 => &rustls::version::TLS13,
-    };
-    let mut settings = ClientConfig::builder_with_provider(provider.into())
-        .with_protocol_versions(&[version])
-        .map_err(|error| Error::Setup(error.to_string()))?
+    Ok(ClientConfig::builder_with_provider(provider.into())
+        .with_protocol_versions(&[version])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anyone))
-        .with_no_client_auth();
-    settings.resumption = match sessions {
-        Some(sessions) => Resumption::store(Arc::clone(sessions) as Arc<dyn ClientSessionStore>),
-        None => Resumption::disabled(),
-    };
-    Ok(Arc::new(settings))
+        .with_no_client_auth())
 }
 
 /// The name that clients ask for.
@@ -138,7 +159,14 @@ impl Sessions {
     }
 }
 
-impl ClientSessionStore for Sessions {
+/// How a client comes to them.
+#[derive(Debug)]
+struct Store {
+    sessions: Arc<Sessions>,
+    gives: bool,
+}
+
+impl ClientSessionStore for Store {
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
@@ -146,20 +174,20 @@ impl ClientSessionStore for Sessions {
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
-        add(&mut self.held().tls12, value);
+        add(&mut self.sessions.held().tls12, value);
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.held().tls12.pop_front()
+        self.gives.then(|| self.sessions.held().tls12.pop_front())?
     }
 
     fn remove_tls12_session(&self, _: &ServerName<'static>) {}
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
-        add(&mut self.held().tls13, value);
+        add(&mut self.sessions.held().tls13, value);
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.held().tls13.pop_front()
+        self.gives.then(|| self.sessions.held().tls13.pop_front())?
     }
 }

@@ -203,7 +203,8 @@ impl Answer {
                 let Some(end) = self.head.windows(4).position(|window| window == b"\r\n\r\n") else {
                     return if self.head.len() > MAX_HEAD { Err(bad("the head has no end")) } else { Ok(None) };
                 };
-                let (status, length) = parse(&self.head[..end]).ok_or_else(|| bad("not an answer of a known length"))?;
+                let (status, length) =
+                    parse(&self.head[..end]).ok_or_else(|| bad("not an answer of a known length"))?;
                 let arrived = (self.head.len() - end - 4) as u64;
                 self.head.clear();
                 (status, length, arrived)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::certificates::Key;
-use super::client::{self, Version};
+use super::client::{self, Resuming, Version};
 use super::handshakes::{self, Found, Pace, Until};
 use super::steady::{self, Steady};
 use crate::bench::Bench;
@@ -115,7 +115,7 @@ fn one(bench: &Bench, spec: &Spec, (key, version): (Key, Version), seconds: f64)
     let length = Duration::from_secs_f64(seconds);
     let load = handshakes::Load {
         server: address,
-        tls: client::settings(version, None)?,
+        tls: client::settings(version, Resuming::Never)?,
         path: None,
         pace: Pace::AtATime(ENOUGH),
         until: Until::Time(length),
@@ -196,13 +196,16 @@ fn table(results: &Results, title: &str) -> Table {
         row.push(short_or_nothing(series(list, |shown| Some(shown.most.busy(cores))).median()));
         table.row(row);
         for (index, level) in LEVELS.iter().enumerate() {
-            let figure = |figure: &dyn Fn(&Level) -> Option<f64>| series(list, |shown| figure(shown.levels.get(index)?));
+            let figure =
+                |figure: &dyn Fn(&Level) -> Option<f64>| series(list, |shown| figure(shown.levels.get(index)?));
             let short = |series: Series| short_or_nothing(series.median());
             let rate = |shown: &Shown| Some(shown.levels.get(index)?.flood.rate());
             let mut row = vec![(*name).to_owned(), format!("{level} %")];
             row.push(short(figure(&|level| Some(level.planned))));
             row.extend([series(list, rate).cell(), ratio(&rate)]);
-            row.extend([50.0, 99.0].map(|percent| short(figure(&|level| level.flood.handshakes.percentile_ms(percent)))));
+            row.extend(
+                [50.0, 99.0].map(|percent| short(figure(&|level| level.flood.handshakes.percentile_ms(percent)))),
+            );
             row.push(short(figure(&|level| Some(not_begun(&level.flood)))));
             row.push(short(figure(&|level| Some(level.flood.failed as f64))));
             for kind in [|level: &Level| level.plain.0.clone(), |level: &Level| level.tls.0.clone()] {
@@ -236,7 +239,8 @@ fn goals(results: &Results, title: &str) -> Vec<Goal> {
     let p99 = |level: usize, kind: fn(&Level) -> &Latencies| {
         series(own, |shown| kind(shown.levels.get(level)?).percentile_ms(99.0)).median()
     };
-    let worst = (0..LEVELS.len()).flat_map(|level| [p99(level, |level| &level.plain.0), p99(level, |level| &level.tls.0)]);
+    let worst =
+        (0..LEVELS.len()).flat_map(|level| [p99(level, |level| &level.plain.0), p99(level, |level| &level.tls.0)]);
     let worst: Series = worst.flatten().collect();
     let longest = series(own, |shown| shown.status.as_ref()?.longest_poll_ms);
     let last = LEVELS.iter().position(|level| *level == TOO_MUCH).unwrap_or_default();
@@ -262,9 +266,8 @@ fn goals(results: &Results, title: &str) -> Vec<Goal> {
 /// What failed first, where anything did.
 fn complaints(results: &Results, title: &str) -> Vec<String> {
     let complaint = |(name, list): (&&str, &Vec<Option<Shown>>)| {
-        let mut floods = list.iter().flatten().flat_map(|shown| {
-            shown.levels.iter().map(|level| &level.flood).chain([&shown.most])
-        });
+        let mut floods =
+            list.iter().flatten().flat_map(|shown| shown.levels.iter().map(|level| &level.flood).chain([&shown.most]));
         let text = floods.find_map(|flood| flood.complaint.clone())?;
         Some(format!("{name}, {title}: some handshakes failed, the first with: {text}"))
     };

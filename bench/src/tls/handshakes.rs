@@ -194,9 +194,10 @@ impl Lane {
         Ok(Lane {
             server: load.server,
             tls: Arc::clone(&load.tls),
-            request: load.path.as_ref().map(|path| {
-                format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").into_bytes()
-            }),
+            request: load
+                .path
+                .as_ref()
+                .map(|path| format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").into_bytes()),
             until: match load.until {
                 Until::Count(count) => Until::Count(share(count, index, threads)),
                 time @ Until::Time(_) => time,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 
 use super::certificates::Key;
-use super::client::{self, Version};
+use super::client::{self, Resuming, Version};
 use super::connection::{Connection, PIECE};
 use super::poller::Poller;
 use crate::bench::Bench;
@@ -96,7 +96,7 @@ fn grow(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<Gr
     let (cores, _) = bench.machine.pair();
     let server = Server::start(bench, spec, &Placement { cores, cgroups: Vec::new() })?;
     let address = *server.secure.first().ok_or_else(|| Error::Failed("no address for TLS".into()))?;
-    let tls = client::settings(version, None)?;
+    let tls = client::settings(version, Resuming::Never)?;
     drop(open(address, &tls, 64)?);
     let before = settled(&server)?;
     let connections = open(address, &tls, count)?;
@@ -132,12 +132,7 @@ fn open(server: SocketAddr, tls: &Arc<ClientConfig>, count: usize) -> Result<Vec
 }
 
 /// One connection, after its answer.
-fn ask(
-    server: SocketAddr,
-    source: Ipv4Addr,
-    tls: &Arc<ClientConfig>,
-    poller: &Poller,
-) -> io::Result<TcpStream> {
+fn ask(server: SocketAddr, source: Ipv4Addr, tls: &Arc<ClientConfig>, poller: &Poller) -> io::Result<TcpStream> {
     let mut connection = Connection::open(server, Some(source), Some(tls))?;
     poller.add(connection.socket(), 0)?;
     connection.send(format!("GET {FILE} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;

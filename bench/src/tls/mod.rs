@@ -9,11 +9,13 @@ mod idle;
 mod poller;
 mod resumption;
 mod steady;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use certificates::Key;
-use client::{Sessions, Version};
+use client::{Resuming, Sessions, Version};
 use handshakes::{Pace, Until};
 
 use crate::bench::Bench;
@@ -65,25 +67,26 @@ const KEPT: [(&str, &str, u64, usize, f64); 3] = [
 enum Case {
     /// wrk on kept connections.
     Kept(wrk::Load),
-    /// One request on each connection, with or without sessions.
-    Each(handshakes::Load, Option<Arc<Sessions>>),
+    /// One request on each connection, and where sessions are resumed, what fills the store with them.
+    Each(handshakes::Load, Option<(Arc<Sessions>, handshakes::Load)>),
 }
 
 impl Work for Case {
     fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
-        let (load, sessions) = match self {
+        let (load, filling) = match self {
             Case::Kept(load) => return load.run(bench, server),
-            Case::Each(load, sessions) => (load, sessions),
+            Case::Each(load, filling) => (load, filling),
         };
-        if sessions.as_ref().is_some_and(|sessions| sessions.count() < FILLING) {
-            let pace = Pace::AtATime(FILLING);
-            handshakes::run(&handshakes::Load { until: Until::Count(FILLING), pace, ..load.clone() })?;
+        if let Some((sessions, filling)) = filling
+            && sessions.count() < FILLING
+        {
+            handshakes::run(filling)?;
         }
         let found = handshakes::run(load)?;
         if found.done == 0 {
             return Err(Error::Failed(found.complaint.unwrap_or_else(|| "no handshake".into())));
         }
-        let of_a_kind = if sessions.is_some() { found.resumed_share() } else { 100.0 - found.resumed_share() };
+        let of_a_kind = if filling.is_some() { found.resumed_share() } else { 100.0 - found.resumed_share() };
         if of_a_kind < OF_A_KIND {
             return Err(Error::Failed(format!("only {of_a_kind:.1} % of the handshakes were of the wanted kind")));
         }
@@ -154,16 +157,25 @@ fn cases(server: &Server, seconds: f64, cores: &[usize]) -> Result<Vec<(String, 
     let mut cases = Vec::new();
     for (name, key, version, resumed, path, _) in ONE_REQUEST {
         let sessions = resumed.then(Arc::<Sessions>::default);
+        let resuming = sessions.as_ref().map_or(Resuming::Never, Resuming::Now);
         let load = handshakes::Load {
             server: server.secure[key],
-            tls: client::settings(version, sessions.as_ref())?,
+            tls: client::settings(version, resuming)?,
             path: Some(path.to_owned()),
             pace: Pace::AtATime(AT_A_TIME),
             until: Until::Time(std::time::Duration::from_secs_f64(seconds)),
             threads: 1,
             cores: cores.to_vec(),
         };
-        cases.push((name.to_owned(), Case::Each(load, sessions)));
+        let filling = match sessions {
+            Some(sessions) => {
+                let tls = client::settings(version, Resuming::Later(&sessions))?;
+                let filling = handshakes::Load { tls, until: Until::Count(FILLING), ..load.clone() };
+                Some((sessions, filling))
+            }
+            None => None,
+        };
+        cases.push((name.to_owned(), Case::Each(load, filling)));
     }
     for (name, path, _, connections, _) in KEPT {
         let load = wrk::Load {

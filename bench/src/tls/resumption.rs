@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::certificates::Key;
-use super::client::{self, Sessions, Version};
-use super::handshakes::{self, Found, Pace, Until};
 use super::SESSION_CACHE;
+use super::certificates::Key;
+use super::client::{self, Resuming, Sessions, Version};
+use super::handshakes::{self, Found, Pace, Until};
 use crate::bench::Bench;
 use crate::client::Client;
 use crate::configs::{GENERATION_PATH, OK_PATH};
@@ -84,10 +84,10 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 fn one(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<(Found, Found)> {
     let server = Server::start(bench, spec, &Placement::default())?;
     let sessions = Arc::<Sessions>::default();
-    let load = |count| -> Result<handshakes::Load> {
+    let load = |resuming, count| -> Result<handshakes::Load> {
         Ok(handshakes::Load {
             server: *server.secure.first().ok_or_else(|| Error::Failed("no address for TLS".into()))?,
-            tls: client::settings(version, Some(&sessions))?,
+            tls: client::settings(version, resuming)?,
             path: Some(OK_PATH.to_owned()),
             pace: Pace::AtATime(AT_A_TIME),
             until: Until::Count(count),
@@ -95,17 +95,16 @@ fn one(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<(Fo
             cores: Vec::new(),
         })
     };
-    // Each of them makes one at least: none is left for a session of its own.
-    handshakes::run(&handshakes::Load { pace: Pace::AtATime(SESSIONS), ..load(SESSIONS)? })?;
+    handshakes::run(&load(Resuming::Later(&sessions), SESSIONS)?)?;
     if sessions.count() < SESSIONS {
         return Err(Error::Failed(format!("{} sessions of {SESSIONS} connections", sessions.count())));
     }
-    let before = handshakes::run(&load(count)?)?;
+    let before = handshakes::run(&load(Resuming::Now(&sessions), count)?)?;
     reload(bench, &server)?;
     if sessions.count() < SESSIONS {
         return Err(Error::Failed(format!("{} sessions were left before the reload", sessions.count())));
     }
-    let after = handshakes::run(&load(SESSIONS)?)?;
+    let after = handshakes::run(&load(Resuming::Now(&sessions), SESSIONS)?)?;
     bench.say(&format!(
         "{:12} {version}: {:.1} % resumed, {:.1} % after a reload",
         spec.name,

@@ -108,14 +108,12 @@ impl Steady {
             let _ = freerun_sys::schedule::set_slice(SLICE);
         }
         let begin = Instant::now();
+        let end = begin + length;
         let (mut asked, mut waiting) = (0_u32, VecDeque::new());
         while interrupt::check().is_ok() {
             let due = begin + Duration::from_secs_f64(f64::from(asked) / self.pace.rate);
             let now = Instant::now();
-            if due >= begin + length {
-                break;
-            }
-            if now >= due {
+            if due < end && due <= now {
                 asked += 1;
                 waiting.push_back(due);
             }
@@ -125,7 +123,13 @@ impl Steady {
             {
                 self.ask(index, due);
             }
-            self.wait(if now >= due { Duration::ZERO } else { (due - now).min(STEP) })?;
+            if due < end {
+                self.wait(due.saturating_duration_since(now).min(STEP))?;
+            } else if waiting.is_empty() || now > end + LIMIT {
+                break;
+            } else {
+                self.wait(STEP)?;
+            }
         }
         self.settle(Instant::now() + LIMIT)?;
         self.failed += waiting.len();
