@@ -99,9 +99,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
                     results.entry(spec.kind.name()).or_default().push(shown);
                 }
             }
-            report.tables.push(table(&results, &format!("{key}, {version}")));
-            report.goals.extend(goals(&results, &format!("{key}, {version}")));
-            report.notes.extend(complaints(&results, &format!("{key}, {version}")));
+            let title = format!("{key}, {version}");
+            report.tables.push(table_of_handshakes(&results, &title, cores));
+            report.tables.push(table_of_others(&results, &title));
+            report.goals.extend(goals(&results, &title));
+            report.notes.extend(complaints(&results, &title));
         }
     }
     report.notes.extend(disturbance(&strangers));
@@ -158,7 +160,8 @@ fn series(list: &[Option<Shown>], figure: impl Fn(&Shown) -> Option<f64>) -> Ser
     list.iter().flatten().filter_map(figure).collect()
 }
 
-fn table(results: &Results, title: &str) -> Table {
+/// The floods themselves.
+fn table_of_handshakes(results: &Results, title: &str, cores: usize) -> Table {
     let head = [
         "server",
         "flood",
@@ -167,8 +170,47 @@ fn table(results: &Results, title: &str) -> Table {
         "× nginx",
         "handshake p50 ms",
         "p99 ms",
+        "begun late p99 ms",
         "not begun %",
         "failed",
+        "client's part of the machine %",
+    ];
+    let mut table = Table::new(format!("{title}: handshakes"), &head);
+    for (name, list) in results.iter().filter(|(_, list)| list.iter().any(Option::is_some)) {
+        for level in std::iter::once(None).chain((0..LEVELS.len()).map(Some)) {
+            let flood = |shown: &Shown| -> Option<Found> {
+                match level {
+                    None => Some(shown.most.clone()),
+                    Some(level) => Some(shown.levels.get(level)?.flood.clone()),
+                }
+            };
+            let rate = |shown: &Shown| Some(flood(shown)?.rate());
+            let figure = |figure: &dyn Fn(&Found) -> Option<f64>| {
+                short_or_nothing(series(list, |shown| figure(&flood(shown)?)).median())
+            };
+            table.row(vec![
+                (*name).to_owned(),
+                level.map_or_else(|| "at most".to_owned(), |level| format!("{} %", LEVELS[level])),
+                short_or_nothing(series(list, |shown| Some(shown.levels.get(level?)?.planned)).median()),
+                series(list, rate).cell(),
+                short_or_nothing(ratio(results, name, &rate)),
+                figure(&|flood| flood.handshakes.percentile_ms(50.0)),
+                figure(&|flood| flood.handshakes.percentile_ms(99.0)),
+                figure(&|flood| flood.late.percentile_ms(99.0)),
+                figure(&|flood| level.map(|_| not_begun(flood))),
+                figure(&|flood| Some(flood.failed as f64)),
+                figure(&|flood| Some(flood.busy(cores))),
+            ]);
+        }
+    }
+    table
+}
+
+/// The clients that have their connections already.
+fn table_of_others(results: &Results, title: &str) -> Table {
+    let head = [
+        "server",
+        "flood",
         "plain p50 ms",
         "p99",
         "p99.9",
@@ -177,45 +219,22 @@ fn table(results: &Results, title: &str) -> Table {
         "p99",
         "p99.9",
         "max",
-        "requests failed",
-        "longest poll ms",
-        "client's part of the machine %",
+        "failed",
+        "longest poll ms, all floods",
     ];
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut table = Table::new(title, &head);
+    let mut table = Table::new(format!("{title}: the others"), &head);
     for (name, list) in results.iter().filter(|(_, list)| list.iter().any(Option::is_some)) {
-        let ratio = |rate: &dyn Fn(&Shown) -> Option<f64>| short_or_nothing(ratio(results, name, rate));
-        let rate = |shown: &Shown| Some(shown.most.rate());
-        let mut row = vec![(*name).to_owned(), "at most".into(), crate::stats::NOTHING.into()];
-        row.extend([series(list, rate).cell(), ratio(&rate)]);
-        for percent in [50.0, 99.0] {
-            row.push(short_or_nothing(series(list, |shown| shown.most.handshakes.percentile_ms(percent)).median()));
-        }
-        row.extend([crate::stats::NOTHING.to_owned(), series(list, |shown| Some(shown.most.failed as f64)).cell()]);
-        row.resize(head.len() - 1, crate::stats::NOTHING.into());
-        row.push(short_or_nothing(series(list, |shown| Some(shown.most.busy(cores))).median()));
-        table.row(row);
+        let longest = series(list, |shown| shown.status.as_ref()?.longest_poll_ms).max();
         for (index, level) in LEVELS.iter().enumerate() {
-            let figure =
-                |figure: &dyn Fn(&Level) -> Option<f64>| series(list, |shown| figure(shown.levels.get(index)?));
-            let short = |series: Series| short_or_nothing(series.median());
-            let rate = |shown: &Shown| Some(shown.levels.get(index)?.flood.rate());
+            let figure = |figure: &dyn Fn(&Level) -> Option<f64>| {
+                short_or_nothing(series(list, |shown| figure(shown.levels.get(index)?)).median())
+            };
+            let percents = [50.0, 99.0, 99.9, 100.0];
             let mut row = vec![(*name).to_owned(), format!("{level} %")];
-            row.push(short(figure(&|level| Some(level.planned))));
-            row.extend([series(list, rate).cell(), ratio(&rate)]);
-            row.extend(
-                [50.0, 99.0].map(|percent| short(figure(&|level| level.flood.handshakes.percentile_ms(percent)))),
-            );
-            row.push(short(figure(&|level| Some(not_begun(&level.flood)))));
-            row.push(short(figure(&|level| Some(level.flood.failed as f64))));
-            for kind in [|level: &Level| level.plain.0.clone(), |level: &Level| level.tls.0.clone()] {
-                let percents = [50.0, 99.0, 99.9, 100.0];
-                row.extend(percents.map(|percent| short(figure(&|level| kind(level).percentile_ms(percent)))));
-            }
-            row.push(short(figure(&|level| Some((level.plain.1 + level.tls.1) as f64))));
-            let longest = series(list, |shown| shown.status.as_ref()?.longest_poll_ms);
-            row.push(short_or_nothing(longest.max()));
-            row.push(short(figure(&|level| Some(level.flood.busy(cores)))));
+            row.extend(percents.map(|percent| figure(&|level| level.plain.0.percentile_ms(percent))));
+            row.extend(percents.map(|percent| figure(&|level| level.tls.0.percentile_ms(percent))));
+            row.push(figure(&|level| Some((level.plain.1 + level.tls.1) as f64)));
+            row.push(short_or_nothing(longest));
             table.row(row);
         }
     }

@@ -19,6 +19,9 @@ use crate::stats::Latencies;
 /// How long a connection may take, before it has failed.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// The slice of a thread in nanoseconds: what the scheduler gives it short turns for, and sooner.
+const SLICE: u64 = 100_000;
+
 /// How often a thread looks for connections that take too long, and whether it has to stop.
 const STEP: Duration = Duration::from_millis(50);
 
@@ -76,6 +79,8 @@ pub struct Found {
     pub failed: usize,
     /// Connections that did not begin, because too many were open.
     pub shed: usize,
+    /// How late connections began, after the time when they were due.
+    pub late: Latencies,
     /// From the time when a connection was due to the end of its handshake, of those that came to their end.
     pub handshakes: Latencies,
     /// How long the load took.
@@ -127,7 +132,7 @@ fn spawn(lane: io::Result<Lane>, begin: Instant) -> Result<JoinHandle<io::Result
 impl Running {
     /// Waits for the end.
     pub fn finish(self) -> Result<Found> {
-        let (mut found, mut latencies) = (Found::default(), Vec::new());
+        let (mut found, mut latencies, mut late) = (Found::default(), Vec::new(), Vec::new());
         for thread in self.0 {
             let part = thread.join().map_err(|_| Error::Failed("a client panicked".into()))?.doing("shake hands")?;
             found.done += part.found.done;
@@ -138,9 +143,11 @@ impl Running {
             found.cpu += part.found.cpu;
             found.complaint = found.complaint.or(part.found.complaint);
             latencies.extend(part.latencies);
+            late.extend(part.late);
         }
         interrupt::check()?;
         found.handshakes = Latencies::new(latencies);
+        found.late = Latencies::new(late);
         Ok(found)
     }
 }
@@ -150,6 +157,7 @@ impl Running {
 struct Part {
     found: Found,
     latencies: Vec<Duration>,
+    late: Vec<Duration>,
 }
 
 /// A connection under way.
@@ -212,6 +220,8 @@ impl Lane {
     }
 
     fn drive(mut self, begin: Instant) -> io::Result<Part> {
+        // On the servers' cores the load gets its turns soon, as clients elsewhere would, though no more time than its share.
+        let _ = freerun_sys::schedule::set_slice(SLICE);
         let (mut started, mut due, mut looked) = (0, begin + self.offset, begin);
         let (mut ready, mut buffer) = (Vec::new(), vec![0; PIECE]);
         loop {
@@ -242,7 +252,10 @@ impl Lane {
                     Some(gap) => {
                         if now >= due {
                             match self.free.pop() {
-                                Some(index) => self.begin(index, due),
+                                Some(index) => {
+                                    self.part.late.push(now - due);
+                                    self.begin(index, due);
+                                }
                                 None => self.part.found.shed += 1,
                             }
                             started += 1;
