@@ -8,8 +8,18 @@ use crate::error::{Doing, Result};
 use crate::spec::{Kind, Spec};
 use crate::user::User;
 
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// Without TLS.
+    pub plain: SocketAddr,
+    /// With each of the certificates of [`Spec::secure`].
+    pub secure: Vec<SocketAddr>,
+}
+
 /// Writes the configuration of `spec` into `folder`; answers the program's arguments.
-pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User>) -> Result<Vec<String>> {
+pub fn write(spec: &Spec, folder: &Path, addresses: &Addresses, user: Option<&User>) -> Result<Vec<String>> {
+    let address = addresses.plain;
     let put = |name: &str, text: String| {
         let path = folder.join(name);
         fs::write(&path, text).doing(path.display())?;
@@ -21,7 +31,7 @@ pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User
             put("mime.types", MIME_TYPES.to_owned())?;
             let text = match &spec.whole {
                 Some(text) => whole(text, spec, &place, address, user),
-                None => nginx(spec, &place, address, user),
+                None => nginx(spec, &place, addresses, user),
             };
             let file = put("nginx.conf", text)?;
             let log = format!("{place}/error.log");
@@ -62,6 +72,9 @@ pub const GENERATION_PATH: &str = "/generation";
 /// The path of freerun's own figures.
 pub const STATUS_PATH: &str = "/status";
 
+/// Those that clients use; nginx 1.22 leaves out the latest unless it is told.
+const TLS_VERSIONS: &str = "TLSv1.2 TLSv1.3";
+
 /// What the upstream of a proxy is called.
 const BACKEND: &str = "backend";
 
@@ -86,9 +99,9 @@ fn whole(text: &str, spec: &Spec, place: &str, address: SocketAddr, user: Option
 }
 
 /// In nginx's language.
-fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+fn nginx(spec: &Spec, place: &str, addresses: &Addresses, user: Option<&User>) -> String {
     let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
-    let Spec { workers, connections, lines, .. } = spec;
+    let Spec { workers, connections, .. } = spec;
     let main = spec.main.replace("@DIR@", place);
     let http = spec.http.replace("@DIR@", place);
     let root = spec.root.display();
@@ -96,8 +109,6 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
     let mutex = line(spec.accept_mutex.map(|on| format!("accept_mutex {}", if on { "on" } else { "off" })));
     let chunk = line(spec.max_chunk.map(|size| format!("sendfile_max_chunk {size}")));
     let aio = line(spec.aio.map(|value| format!("aio {value}")));
-    let reuseport = if spec.reuseport { " reuseport" } else { "" };
-    let sndbuf = if spec.sndbuf.is_empty() { String::new() } else { format!(" sndbuf={}", spec.sndbuf) };
     let (upstream, content) = match spec.upstream {
         Some(upstream) => (
             format!("upstream {BACKEND} {{\nserver {upstream};\nkeepalive 256;\n}}\n"),
@@ -106,25 +117,42 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
         None => (String::new(), format!("root {root};\n{aio}")),
     };
     let temporary = temporary(spec, place);
-    let status = match spec.kind {
-        Kind::Freerun => format!("location = {STATUS_PATH} {{ status; }}\n"),
-        _ => String::new(),
-    };
+    let servers = nginx_servers(spec, addresses, &content);
     format!(
         "daemon off;\n{main}{user}worker_processes {workers};\npid {place}/pid;\n\
          error_log {place}/error.log;\n\
          events {{\nworker_connections {connections};\n{mutex}}}\n\
          http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log {};\nsendfile on;\n{chunk}\
          keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}{http}{upstream}\
-         server {{\nlisten {address}{reuseport}{sndbuf};\n\
-         location / {{\n{content}}}\n\
-         location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
-         location = {GENERATION_PATH} {{ return 200 \"{}\"; }}
-{lines}{status}}}
-}}
-",
-        spec.access_log, spec.generation
+         {servers}}}\n",
+        spec.access_log
     )
+}
+
+/// The server without TLS, and then that of each certificate.
+fn nginx_servers(spec: &Spec, addresses: &Addresses, content: &str) -> String {
+    let reuseport = if spec.reuseport { " reuseport" } else { "" };
+    let sndbuf = if spec.sndbuf.is_empty() { String::new() } else { format!(" sndbuf={}", spec.sndbuf) };
+    let status = match spec.kind {
+        Kind::Freerun => format!("location = {STATUS_PATH} {{ status; }}\n"),
+        _ => String::new(),
+    };
+    let server = |address: &SocketAddr, ssl: &str, certificate: &str| {
+        format!(
+            "server {{\nlisten {address}{ssl}{reuseport}{sndbuf};\n{certificate}\
+             location / {{\n{content}}}\n\
+             location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
+             location = {GENERATION_PATH} {{ return 200 \"{}\"; }}\n{}{status}}}\n",
+            spec.generation, spec.lines
+        )
+    };
+    let secure = spec.secure.iter().zip(&addresses.secure).map(|(files, address)| {
+        let (certificate, key) = (files.certificate.display(), files.key.display());
+        let lines =
+            format!("ssl_certificate {certificate};\nssl_certificate_key {key};\nssl_protocols {TLS_VERSIONS};\n");
+        server(address, " ssl", &lines)
+    });
+    server(&addresses.plain, "", "") + &secure.collect::<String>()
 }
 
 /// Neither it nor lighttpd writes a log or a pid file: they would open them as the workers' user.

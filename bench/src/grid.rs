@@ -12,12 +12,24 @@ use crate::wrk::{self, Load, Outcome};
 /// One measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// What wrk found.
+    /// What the client found.
     pub outcome: Outcome,
     /// CPU time of the server's processes per completed request, in microseconds.
     pub cpu_us: f64,
     /// Part of the machine's CPU time that went to processes other than the server and the clients, in percent.
     pub strangers: f64,
+}
+
+/// What a server is measured under.
+pub trait Work {
+    /// Has `server` do it, from beginning to end.
+    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome>;
+}
+
+impl Work for Load {
+    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
+        wrk::run(bench.wrk()?, &bench.scratch.folder("servers")?, server.address, self)
+    }
 }
 
 /// Above this part, in percent, other processes have disturbed a measurement.
@@ -26,15 +38,15 @@ const DISTURBED: f64 = 5.0;
 /// How often a disturbed measurement is tried again.
 const RETRIES: usize = 2;
 
-/// Measures `server` under `load`. A measurement that other processes disturbed is tried again a few times (not with
+/// Measures `server` under `work`. A measurement that other processes disturbed is tried again a few times (not with
 /// `--quick`); the least disturbed one counts.
-pub fn measure(bench: &Bench, server: &Server, load: &Load) -> Result<Sample> {
-    let mut best = measure_once(bench, server, load)?;
+pub fn measure(bench: &Bench, server: &Server, work: &impl Work) -> Result<Sample> {
+    let mut best = measure_once(bench, server, work)?;
     for _ in 0..if bench.options.quick { 0 } else { RETRIES } {
         if best.strangers <= DISTURBED {
             break;
         }
-        let again = measure_once(bench, server, load)?;
+        let again = measure_once(bench, server, work)?;
         if again.strangers < best.strangers {
             best = again;
         }
@@ -42,10 +54,9 @@ pub fn measure(bench: &Bench, server: &Server, load: &Load) -> Result<Sample> {
     Ok(best)
 }
 
-fn measure_once(bench: &Bench, server: &Server, load: &Load) -> Result<Sample> {
-    let folder = bench.scratch.folder("servers")?;
+fn measure_once(bench: &Bench, server: &Server, work: &impl Work) -> Result<Sample> {
     let (watch, before) = (Watch::start(), server.process.cpu());
-    let outcome = wrk::run(bench.wrk()?, &folder, server.address, load)?;
+    let outcome = work.run(bench, server)?;
     let cpu = server.process.cpu().saturating_sub(before);
     Ok(Sample { outcome, cpu_us: cpu.as_secs_f64() * 1e6 / outcome.requests, strangers: watch.strangers() })
 }
@@ -67,11 +78,11 @@ pub fn disturbance(strangers: &[f64]) -> Option<String> {
 fn grid_sample(
     bench: &Bench,
     server: &Server,
-    (round, case, load): (usize, &str, &Load),
+    (round, case, work): (usize, &str, &impl Work),
     notes: &mut Vec<String>,
 ) -> Result<Option<Sample>> {
     let name = &server.spec.name;
-    let sample = match measure(bench, server, load) {
+    let sample = match measure(bench, server, work) {
         Err(Error::Interrupted) => return Err(Error::Interrupted),
         Err(error) => {
             notes.push(format!("{name}, {case}: {error}"));
@@ -95,20 +106,20 @@ pub struct Grid(BTreeMap<(String, String), Vec<Option<Sample>>>);
 impl Grid {
     /// Measures every server in every case, round after round; `cases` answers a server's cases. The servers are measured one
     /// after the other in each case, and their ratios are each round's: in half a minute the machine changes by more than they differ.
-    pub fn fill(
+    pub fn fill<W: Work>(
         bench: &Bench,
         servers: &[Server],
         rounds: usize,
         notes: &mut Vec<String>,
-        cases: impl Fn(&Server) -> Vec<(String, Load)>,
+        cases: impl Fn(&Server) -> Vec<(String, W)>,
     ) -> Result<Grid> {
         let mut grid = Grid::default();
         let cases: Vec<_> = servers.iter().map(|server| (server, cases(server))).collect();
         let most = cases.iter().map(|(_, cases)| cases.len()).max().unwrap_or_default();
         for round in 0..rounds {
             for index in 0..most {
-                for (server, (case, load)) in cases.iter().filter_map(|(server, own)| Some((server, own.get(index)?))) {
-                    let sample = grid_sample(bench, server, (round, case, load), notes)?;
+                for (server, (case, work)) in cases.iter().filter_map(|(server, own)| Some((server, own.get(index)?))) {
+                    let sample = grid_sample(bench, server, (round, case, work), notes)?;
                     grid.0.entry((server.spec.name.clone(), case.clone())).or_default().push(sample);
                 }
             }

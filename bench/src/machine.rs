@@ -9,13 +9,14 @@ use crate::network;
 use crate::process::ask;
 
 /// A program from a Debian package: its name, the package, and the argument that makes it say its version.
-const PROGRAMS: [(&str, &str, &str); 7] = [
+const PROGRAMS: [(&str, &str, &str); 8] = [
     ("nginx", "nginx-light", "-v"),
     ("wrk", "wrk", "-v"),
     ("h2o", "h2o", "-v"),
     ("lighttpd", "lighttpd", "-v"),
     ("haproxy", "haproxy", "-v"),
     ("varnishd", "varnish", "-V"),
+    ("openssl", "openssl", "version"),
     ("fusermount3", "fuse3", "-V"),
 ];
 

@@ -37,6 +37,7 @@ mod slow;
 mod spec;
 mod stats;
 mod status;
+mod tls;
 mod tunnels;
 mod user;
 mod warm;
@@ -126,6 +127,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "reload" => reload::run(bench),
         "log" => log::run(bench),
         "limits" => limits::run(bench),
+        "tls" => tls::run(bench),
+        "tls-handshakes" => tls::flood::run(bench),
         "proxy" => proxy::run(bench),
         "tunnels" => tunnels::run(bench),
         "slow" => slow::run(bench),

@@ -62,6 +62,8 @@ pub struct Memory {
     pub rss: u64,
     /// Sum of the proportional sets: a page shared by n processes counts 1/n in each.
     pub pss: u64,
+    /// Sum of the pages that are written to and belong to one process alone.
+    pub private_dirty: u64,
 }
 
 impl Process {
@@ -120,6 +122,7 @@ impl Process {
                 let memory = parse_smaps(&text);
                 sum.rss += memory.rss;
                 sum.pss += memory.pss;
+                sum.private_dirty += memory.private_dirty;
             }
         }
         sum
@@ -327,7 +330,11 @@ pub fn threads(pid: i32) -> Vec<(i32, String, Duration)> {
 
 /// The text of `/proc/PID/smaps_rollup`, which counts in kB.
 fn parse_smaps(text: &str) -> Memory {
-    Memory { rss: kilobytes(text, "Rss:"), pss: kilobytes(text, "Pss:") }
+    Memory {
+        rss: kilobytes(text, "Rss:"),
+        pss: kilobytes(text, "Pss:"),
+        private_dirty: kilobytes(text, "Private_Dirty:"),
+    }
 }
 
 /// The number in the line that begins with `name`, in bytes; 0 where there is none.
@@ -381,7 +388,7 @@ mod tests {
 
     #[test]
     fn smaps_are_in_kilobytes() {
-        let text = "00400000-7ffd rollup\nRss:  100 kB\nPss:   60 kB\nPss_Dirty: 1 kB\n";
-        assert_eq!(parse_smaps(text), Memory { rss: 102_400, pss: 61_440 });
+        let text = "00400000-7ffd rollup\nRss:  100 kB\nPss:   60 kB\nPss_Dirty: 1 kB\nPrivate_Dirty: 2 kB\n";
+        assert_eq!(parse_smaps(text), Memory { rss: 102_400, pss: 61_440, private_dirty: 2_048 });
     }
 }

@@ -22,7 +22,7 @@ pub struct Scratch {
 }
 
 /// The folders made in the scratch folder.
-const FOLDERS: [&str; 4] = ["data", "servers", "fuse", "mounts"];
+const FOLDERS: [&str; 5] = ["data", "servers", "fuse", "mounts", "certificates"];
 
 impl Scratch {
     /// Makes and locks the folder. It must be on a disk: memory file systems would hide what is measured.

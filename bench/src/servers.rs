@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::bench::Bench;
-use crate::configs;
+use crate::configs::{self, Addresses};
 use crate::error::{Doing, Error, Result};
 use crate::interrupt::wait_for;
 use crate::process::{Placement, Process};
@@ -24,6 +24,8 @@ pub struct Server {
     pub spec: Spec,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens for TLS, with each of its certificates.
+    pub secure: Vec<SocketAddr>,
     /// Its folder, with configuration and logs.
     pub folder: PathBuf,
     /// The process, master of all others.
@@ -35,11 +37,12 @@ impl Server {
     pub fn start(bench: &Bench, spec: &Spec, placement: &Placement) -> Result<Server> {
         let program = bench.program(spec.kind)?;
         let folder = bench.scratch.folder(&format!("servers/{}", spec.name.replace(' ', "-")))?;
-        let address = free_address()?;
-        let launch = configs::write(spec, &folder, address, bench.user.as_ref())?;
+        let addresses = free_addresses(spec.secure.len())?;
+        let launch = configs::write(spec, &folder, &addresses, bench.user.as_ref())?;
         let output = folder.join("output");
         let process = Process::start(&program, &launch, placement, &output)?;
-        let mut server = Server { spec: spec.clone(), address, folder: folder.clone(), process };
+        let Addresses { plain: address, secure } = addresses;
+        let mut server = Server { spec: spec.clone(), address, secure, folder: folder.clone(), process };
         let listening = wait_for(START_LIMIT, Duration::from_millis(20), || {
             if !server.process.is_running() {
                 return Err(Error::Failed(format!("{} ended at once{}", spec.name, complaint(&folder))));
@@ -55,7 +58,8 @@ impl Server {
     /// Writes the configuration anew with another generation.
     pub fn rewrite(&self, bench: &Bench, generation: usize) -> Result<()> {
         let spec = Spec { generation, ..self.spec.clone() };
-        configs::write(&spec, &self.folder, self.address, bench.user.as_ref()).map(|_| ())
+        let addresses = Addresses { plain: self.address, secure: self.secure.clone() };
+        configs::write(&spec, &self.folder, &addresses, bench.user.as_ref()).map(|_| ())
     }
 
     /// Asks the server to read its configuration again (SIGHUP).
@@ -85,9 +89,13 @@ fn complaint(folder: &Path) -> String {
     text.map_or_else(String::new, |line| format!(": {line}"))
 }
 
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("find a free port")?;
-    listener.local_addr().doing("find a free port")
+/// Different ones: all are taken before the first is given back.
+fn free_addresses(secure: usize) -> Result<Addresses> {
+    let take = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("find a free port");
+    let taken = (0..=secure).map(take).collect::<Result<Vec<_>>>()?;
+    let address = |listener: &TcpListener| listener.local_addr().doing("find a free port");
+    let mut secure = taken.iter().map(address).collect::<Result<Vec<_>>>()?;
+    Ok(Addresses { plain: secure.remove(0), secure })
 }
 
 /// Starts all of `specs` that are wanted; the second value tells which did not start and why.

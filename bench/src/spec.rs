@@ -34,6 +34,15 @@ impl Kind {
     }
 }
 
+/// The files of a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The certificate, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+}
+
 /// A server with its settings.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -69,6 +78,8 @@ pub struct Spec {
     pub main: String,
     /// Further lines of `http` (nginx and freerun); `@DIR@` is the server's own folder.
     pub http: String,
+    /// The same server once more for each of these certificates, over TLS, at an address of its own (nginx and freerun).
+    pub secure: Vec<Certificate>,
     /// The whole configuration instead (nginx and freerun); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
     pub whole: Option<String>,
     /// Further lines of the server (nginx and freerun).
@@ -95,6 +106,7 @@ impl Spec {
             passing: "proxy_set_header Connection \"\";\n".to_owned(),
             main: String::new(),
             http: String::new(),
+            secure: Vec::new(),
             whole: None,
             lines: String::new(),
         }

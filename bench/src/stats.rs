@@ -49,10 +49,16 @@ impl Series {
     }
 }
 
+impl Extend<f64> for Series {
+    fn extend<I: IntoIterator<Item = f64>>(&mut self, values: I) {
+        values.into_iter().for_each(|value| self.push(value));
+    }
+}
+
 impl FromIterator<f64> for Series {
     fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
         let mut series = Series::default();
-        values.into_iter().for_each(|value| series.push(value));
+        series.extend(values);
         series
     }
 }

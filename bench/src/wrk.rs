@@ -44,6 +44,8 @@ pub enum Target {
     Random(usize),
     /// One path, in a content coding.
     Coded(String, &'static str),
+    /// One path over TLS, at this address instead of the server's.
+    Secure(SocketAddr, String),
     /// One of these paths each time, at random; the first word names the load.
     List(&'static str, Vec<String>),
 }
@@ -72,6 +74,8 @@ pub struct Outcome {
     pub p50_ms: f64,
     /// 99th percentile of the latency, milliseconds.
     pub p99_ms: f64,
+    /// How busy the client's cores were with it, in percent; wrk is not asked.
+    pub client: Option<f64>,
 }
 
 impl Outcome {
@@ -86,14 +90,15 @@ impl Wrk {
     pub fn start(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Result<Wrk> {
         let whole = load.seconds.ceil().max(1.0);
         let script: PathBuf = folder.join(match load.target {
-            Target::Path(_) | Target::Coded(..) => "path.lua".to_owned(),
+            Target::Path(_) | Target::Coded(..) | Target::Secure(..) => "path.lua".to_owned(),
             Target::Random(_) => "random.lua".to_owned(),
             Target::List(name, _) => format!("{name}.lua"),
         });
         fs::write(&script, script_for(&load.target)).doing(script.display())?;
-        let path = match &load.target {
-            Target::Path(path) | Target::Coded(path, _) => path.as_str(),
-            Target::Random(_) | Target::List(..) => "/",
+        let url = match &load.target {
+            Target::Path(path) | Target::Coded(path, _) => format!("http://{server}{path}"),
+            Target::Secure(address, path) => format!("https://{address}{path}"),
+            Target::Random(_) | Target::List(..) => format!("http://{server}/"),
         };
         let mut args: Vec<String> = Vec::new();
         args.extend([format!("-t{}", load.threads.min(load.connections)), format!("-c{}", load.connections)]);
@@ -105,7 +110,7 @@ impl Wrk {
         if let Target::Coded(_, coding) = load.target {
             args.extend(["-H".into(), format!("Accept-Encoding: {coding}")]);
         }
-        args.push(format!("http://{server}{path}"));
+        args.push(url);
         let placement = Placement { cores: load.cores.clone(), cgroups: Vec::new() };
         let process = Process::start_piped(program, &args, &placement)?;
         Ok(Wrk { process, length: Duration::from_secs_f64(whole) })
@@ -132,7 +137,7 @@ pub fn run(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Re
 
 fn script_for(target: &Target) -> String {
     let random = match target {
-        Target::Path(_) | Target::Coded(..) => String::new(),
+        Target::Path(_) | Target::Coded(..) | Target::Secure(..) => String::new(),
         Target::List(_, paths) => {
             let paths: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
             format!(
@@ -176,6 +181,7 @@ fn parse(text: &str) -> Option<Outcome> {
         stdev_ms: ms("stdev")?,
         p50_ms: ms("p50")?,
         p99_ms: ms("p99")?,
+        client: None,
     })
 }
 

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use freerun_conf::{Loader, Node, known};
 
 use crate::bundle::Input;
-use crate::configuration::{Side, read, registry};
+use freerun_serve::tls::files::{KnownFile, SecretFiles};
+use freerun_serve::zones::Zones;
+
+use crate::configuration::{Known, Side, read_after, registry};
 
 /// The folder of the corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
 fn folder() -> Option<PathBuf> {
@@ -71,6 +74,8 @@ fn stub_for(message: &str, text: &str) -> Option<String> {
         Some(format!("map $host ${quoted} {{ default \"\"; }}\n"))
     } else if message.contains("unknown log format ") {
         Some(format!("log_format {quoted} \"$request\";\n"))
+    } else if message.contains("is defined for the \"listen ... ssl\" directive") {
+        Some("ssl_certificate /stub/server.crt;\nssl_certificate_key /stub/server.key;\n".to_owned())
     } else if message.contains("no port in upstream ") {
         Some(format!("upstream {quoted} {{ server 127.0.0.1:1; }}\n"))
     } else if message.contains("zero size shared memory zone ") {
@@ -85,15 +90,39 @@ fn stub_for(message: &str, text: &str) -> Option<String> {
     }
 }
 
+/// Parameters of DHE: RFC 7919's group of 2048 bits.
+const DHPARAM: &[u8] = b"-----BEGIN DH PARAMETERS-----
+MIIBCAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz
++8yTnc4kmz75fS/jY2MMddj2gbICrsRhetPfHtXV/WVhJDP1H18GbtCFY2VVPe0a
+87VXE15/V8k1mE8McODmi3fipona8+/och3xWKE2rec1MKzKT0g6eXq8CrGCsyT7
+YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
+7MA0BM0oNC9hkXL+nOmFg/+OTxIy7vKBg8P+OxtMb61zO7X8vC7CIAXFjvGDfRaD
+ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
+-----END DH PARAMETERS-----
+";
+
+/// A file of TLS that a message reports as missing, and what may stand in it.
+fn secret_for(message: &str) -> Option<(String, &'static [u8])> {
+    let path = message.split('"').nth(1)?.to_owned();
+    let contents: &[u8] = match message {
+        _ if message.contains("cannot load certificate key") => include_bytes!("../../tls/tests/fixtures/ec.key"),
+        _ if message.contains("cannot load certificate") || message.contains("SSL_CTX_load_verify_locations") => {
+            include_bytes!("../../tls/tests/fixtures/ec.crt")
+        }
+        _ if message.contains("BIO_new_file(") => DHPARAM,
+        _ if message.contains("open() ") => &[7; 48],
+        _ => return None,
+    };
+    Some((path, contents))
+}
+
 /// The part that freerun does not have yet, though it has the directive.
 fn lacking_part(message: &str) -> Option<&'static str> {
-    if message.contains("parameter is not supported yet") {
-        Some("listen … ssl, http2 or quic")
-    } else if message.contains("https protocol requires SSL support") {
-        Some("https:// in proxy_pass")
-    } else {
-        None
-    }
+    let parts = [
+        ("parameter is not supported yet", "listen … http2 or quic"),
+        ("no protocol is left", "TLS 1.1 and older alone"),
+    ];
+    parts.into_iter().find(|(words, _)| message.contains(words)).map(|(_, part)| part)
 }
 
 /// The first problem of a file, unless it is about a name that its author defines elsewhere.
@@ -101,6 +130,7 @@ fn refusal(context: &str, file: &Path) -> Option<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut before = String::new();
     let mut message = String::new();
+    let mut secrets = SecretFiles::new();
     for _ in 0..MAX_STUBS {
         let mut loader = Stubs { main: wrap(context, file, &before), file: file.to_owned() };
         let input = Input {
@@ -111,8 +141,14 @@ fn refusal(context: &str, file: &Path) -> Option<String> {
             error_log: "stderr".to_owned(),
             privileged: true,
         };
-        let failure = read(&input, &mut loader, Side::Worker).err()?;
+        let known = Known { secrets: secrets.clone(), ..Known::default() };
+        let failure = read_after(&input, &mut loader, Side::Worker, known, Zones::default()).err()?;
         message = failure.problems.first().map(|problem| problem.first_line(&failure.sources)).unwrap_or_default();
+        if let Some((path, contents)) = secret_for(&message)
+            && secrets.insert(path, KnownFile::read(contents.to_vec(), None)).is_none()
+        {
+            continue;
+        }
         match stub_for(&message, &text) {
             Some(stub) => before += &stub,
             None => break,

@@ -11,6 +11,7 @@ use freerun_runtime::stats::Counter;
 
 use crate::background::Backgrounds;
 use crate::generation::Generation;
+use crate::tls::figures::TlsFigures;
 
 /// The state that all loops share.
 pub struct Shared {
@@ -28,6 +29,10 @@ pub struct Shared {
     pub started: Instant,
     /// The number of generations installed since then.
     pub reloads: Counter,
+    /// What is counted of the TLS handshakes of clients.
+    pub client_tls: TlsFigures,
+    /// What is counted of the TLS handshakes with upstream servers.
+    pub upstream_tls: TlsFigures,
     /// The work that no client waits for.
     pub background: Arc<Backgrounds>,
     pub(crate) remotes: Vec<Remote>,

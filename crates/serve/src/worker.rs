@@ -20,6 +20,7 @@ use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;
 use crate::shared::Shared;
+use crate::tls::figures::TlsFigures;
 
 /// The settings of a worker at the main and `events` levels.
 #[derive(Debug, Clone)]
@@ -70,6 +71,8 @@ impl Worker {
             handles.push(LoopHandle::start(index, cpus)?);
         }
         let shared = Arc::new(Shared {
+            client_tls: TlsFigures::default(),
+            upstream_tls: TlsFigures::default(),
             connections: options.connections.max(1),
             accept_mutex: options.accept_mutex,
             multi_accept: options.multi_accept,

@@ -121,7 +121,6 @@ fn check_certificates(address: &Address, planned: &[Planned], cx: &mut Cx) -> Re
     let written = planned[missing].written;
     let mut problem = Problem::new("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
     problem = problem.reported_at(written.place).at(written.place);
-    problem.order = Some(written.order);
     cx.report(problem)
 }
 
@@ -170,7 +169,8 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
         true => SessionSettings::new(address.servers.iter().map(|index| &planned[*index].server), &default),
         false => SessionSettings::default(),
     };
-    Servers { names, default, proxy_protocol: address.proxied, tls: address.tls, sessions }
+    let all = address.servers.iter().map(|index| planned[*index].server.clone()).collect();
+    Servers { names, default, all, proxy_protocol: address.proxied, tls: address.tls, sessions }
 }
 
 fn has_regex(plan: &Planned) -> bool {

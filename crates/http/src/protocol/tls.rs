@@ -32,7 +32,11 @@ pub async fn open(
     loops::note(connection.number, "TLS handshake");
     let (generation, servers, _) = http.servers(connection)?;
     let facts = Cell::new(TlsFacts::default());
-    let helpers = Helpers { pool: generation.pools.handshakes(), lane: lane(connection) };
+    let helpers = Helpers {
+        pool: generation.pools.handshakes(),
+        lane: lane(connection),
+        figures: &connection.loop_state.shared.client_tls,
+    };
     let keeps_hello = generation.http.keeps_hello;
     let choose = |offer: Offer<'_>| {
         let name = offer.hello.server_name(offer.message);
@@ -52,6 +56,9 @@ pub async fn open(
                 let server = named.map_or(&servers.default, |name| servers.named(&name));
                 if let Some(verification) = server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) {
                     facts.verified = verify(connection, verification, helpers).await?;
+                    if facts.verified.refusal(verification.asked).is_some() {
+                        helpers.figures.untrusted.add();
+                    }
                 }
                 connection.set_tls(facts);
                 // From now on, the server that the client has named answers on the connection.
@@ -61,6 +68,7 @@ pub async fn open(
             Some(speaks)
         }
         Err(error) => {
+            helpers.figures.failed(&error);
             log(connection, &error);
             None
         }

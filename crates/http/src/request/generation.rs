@@ -32,6 +32,8 @@ pub struct Servers {
     pub names: NameTable<Server>,
     /// `default_server`, or the first one.
     pub default: Arc<Server>,
+    /// All of them, in the order of the configuration.
+    pub all: Vec<Arc<Server>>,
     /// Whether connections begin with a PROXY protocol header.
     pub proxy_protocol: bool,
     /// Whether connections may begin with a TLS handshake (`listen … ssl`); those that do not are answered with 497.
@@ -86,6 +88,11 @@ impl Listen {
     /// Whether connections of the socket may begin with a TLS handshake.
     pub fn has_tls(&self) -> bool {
         self.servers.tls || self.specific.values().any(|servers| servers.tls)
+    }
+
+    /// All servers of the socket, those of more specific addresses included; some of them may come more than once.
+    pub fn all_servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        [&self.servers].into_iter().chain(self.specific.values()).flat_map(|servers| &servers.all)
     }
 
     /// The servers for a connection to this local address.

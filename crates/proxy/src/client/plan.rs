@@ -167,7 +167,11 @@ impl Plan {
             return Err(UpstreamError::Internal("the settings of TLS are missing"));
         };
         let outgoing = tls.outgoing(&self.family.tls_name(request, &self.target), &lease.peer().name);
-        let helpers = Helpers { pool: request.generation.pools.handshakes(), lane: request.place.location.identity };
+        let helpers = Helpers {
+            pool: request.generation.pools.handshakes(),
+            lane: request.place.location.identity,
+            figures: &request.client.loop_state.shared.upstream_tls,
+        };
         let opening = outgoing.open(transport, timer, self.options.connect_timeout, helpers);
         match self.client.unless_gone(Box::pin(opening)).await? {
             Ok(()) => Ok(()),

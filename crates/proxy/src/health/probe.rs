@@ -245,7 +245,8 @@ impl One<'_> {
         let name = self.check.family.tls_name(self.request, self.target);
         let transport = transport.into_tls();
         let lane = self.request.place.location.identity;
-        let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane };
+        let figures = &self.request.client.loop_state.shared.upstream_tls;
+        let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane, figures };
         let outgoing = tls.outgoing(&name, &self.peer.name);
         let timeout = self.options.connect_timeout;
         let opened = outgoing.open(&transport, &mut Timer::default(), timeout, helpers).await;

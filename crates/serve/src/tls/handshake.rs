@@ -15,6 +15,7 @@ use freerun_runtime::timer::Timer;
 use freerun_tls::session::{Event, Failure, MAX_INPUT, ServerConfig, Session};
 use freerun_transport::Transport;
 
+use super::figures::TlsFigures;
 use super::share;
 
 /// How much room for received bytes a handshake begins with. A ClientHello with a key share of a post-quantum group fits.
@@ -34,6 +35,8 @@ pub struct Helpers<'p> {
     pub pool: &'p CpuPool,
     /// The listening address, as a number: the addresses take turns in the pool.
     pub lane: u64,
+    /// Where handshakes are counted.
+    pub figures: &'p TlsFigures,
 }
 
 /// What a client speaks.
@@ -225,9 +228,10 @@ async fn finish(
 ) -> Result<(), HandshakeError> {
     loop {
         let next = match is_short && share::has_time() {
-            true => share::spend(|| handshake.advance()),
+            true => share::spend(&helpers.figures.steps, || handshake.advance()),
             false => {
                 let next;
+                helpers.figures.pooled.add();
                 (handshake, next) = in_pool(transport, timer, deadline, helpers, handshake).await?;
                 next
             }
@@ -243,6 +247,9 @@ async fn finish(
         }
     }
     if let Some(tls) = transport.tls() {
+        if let Some(agreed) = handshake.session.agreed() {
+            helpers.figures.completed(&agreed);
+        }
         handshake.received.shrink_to_fit();
         tls.establish(handshake.session, handshake.received);
     }
@@ -255,7 +262,7 @@ async fn in_pool(
     transport: &Transport,
     timer: &mut Timer,
     deadline: Instant,
-    Helpers { pool, lane }: Helpers<'_>,
+    Helpers { pool, lane, .. }: Helpers<'_>,
     mut handshake: Handshake,
 ) -> Result<(Handshake, Result<Next, Failure>), HandshakeError> {
     let step = move || {

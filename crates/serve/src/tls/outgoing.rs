@@ -76,7 +76,11 @@ impl Outgoing {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let session = Session::client(&self.config, now, self.server_name.as_deref(), self.sessions.clone());
         let session = session.map_err(|failure| failed(HandshakeError::Failed(failure)))?;
-        greet(transport, timer, timeout, helpers, session).await.map_err(failed)?;
+        let greeted = greet(transport, timer, timeout, helpers, session).await;
+        greeted.map_err(|error| {
+            helpers.figures.failed(&error);
+            failed(error)
+        })?;
         let Some(verification) = &self.verification else { return Ok(()) };
         let chain = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chain = transport.tls().and_then(|tls| tls.with_session(chain)).unwrap_or_default();
@@ -98,11 +102,16 @@ impl Outgoing {
             }
         };
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(began));
-        let Helpers { pool, lane } = helpers;
+        let Helpers { pool, lane, figures } = helpers;
         let verified = pool.run_in_lane(lane, transport.gone_for_reader(), verify);
         match timer.within(left, verified).await {
             None => Err(failed(HandshakeError::TimedOut)),
-            Some(Ok(verified)) => verified,
+            Some(Ok(verified)) => {
+                if verified.is_err() {
+                    figures.untrusted.add();
+                }
+                verified
+            }
             Some(Err(_)) => Err(failed(HandshakeError::Closed)),
         }
     }

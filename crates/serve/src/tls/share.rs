@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use freerun_runtime::loops;
+use freerun_runtime::stats::Histogram;
 use std::time::Instant;
 
 /// The most credit, in nanoseconds: a loop that has had no handshakes for a while may do so much in a row.
@@ -28,11 +29,13 @@ pub(super) fn has_time() -> bool {
     credit > 0
 }
 
-/// Does a step of a handshake, and takes the time for it off the credit.
-pub(super) fn spend<T>(step: impl FnOnce() -> T) -> T {
+/// Does a step of a handshake, and takes the time for it off the credit. `steps` notes it too.
+pub(super) fn spend<T>(steps: &Histogram, step: impl FnOnce() -> T) -> T {
     let begin = Instant::now();
     let done = step();
-    let spent = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let took = begin.elapsed();
+    steps.record(took);
+    let spent = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     let (credit, since) = CREDIT.get();
     CREDIT.set((credit.saturating_sub(spent), since));
     done
@@ -46,7 +49,7 @@ mod tests {
     fn a_loop_that_did_long_handshakes_has_no_time_until_time_has_passed() {
         let finished = loops::block_on(async {
             assert!(has_time());
-            spend(|| {
+            spend(&Histogram::default(), || {
                 let begin = Instant::now();
                 while begin.elapsed().as_nanos() < u128::from(MOST) * 2 {}
             });

@@ -105,3 +105,6 @@ impl Drop for TlsStream {
 fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,12 @@ impl Received {
         Received { bytes, start: 0 }
     }
 
+    /// How much memory it holds.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
@@ -161,7 +167,7 @@ impl TlsStream {
     }
 
     /// Whether a read would find something without the socket: plaintext, a record, or the end.
-    fn has_something(&self) -> bool {
+    pub(super) fn has_something(&self) -> bool {
         let state = self.state.borrow();
         let Some(session) = &state.session else { return false };
         // What was left of the received bytes is an incomplete record, or the caller's buffer was full.
@@ -196,10 +202,7 @@ impl TlsStream {
     /// Whether the peer has sent nothing of interest: neither plaintext nor the end. Messages of the protocol itself, such
     /// as tickets for later sessions, are dealt with.
     pub(crate) fn is_quiet(&self, surely: bool) -> bool {
-        if self.has_something() {
-            return false;
-        }
-        if self.socket.is_quiet(surely) {
+        if !self.has_something() && self.socket.is_quiet(surely) {
             return true;
         }
         let mut nothing = Vec::new();

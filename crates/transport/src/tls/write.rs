@@ -21,14 +21,18 @@ pub(super) struct Unsent {
     bytes: Vec<u8>,
     /// Where those begin that are not sent.
     start: usize,
-    /// How many bytes of the caller's they stand for, which has not been told that they are written.
+    /// How many bytes of the caller's they stand for, which has not been told that they are written: those of a batch that
+    /// was sent in part.
     plaintext: usize,
 }
 
-// State: `plaintext` is not 0 only while the bytes of its batch are not all sent, or right after that, before the caller
-// was told.
-
 impl Unsent {
+    /// How much memory it holds.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::caches::CacheFigures;
 use super::resolvers::Resolver;
+use super::tls::Tls;
 use super::upstreams::Upstream;
 
 /// All counters.
@@ -28,6 +29,7 @@ pub struct Figures {
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
+    pub tls: Tls,
 }
 
 /// The counters of a loop.
@@ -147,6 +149,7 @@ impl Figures {
             upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
+            tls: super::tls::collect(shared, &generation),
         }
     }
 }

@@ -138,7 +138,23 @@
 //!       "written": 4096000, "write_rate": 0,   bytes of stored files, and a second (the last ten)
 //!       "read": 0, "read_rate": 0              bytes of the objects answered from files
 //!     }
-//!   } ]
+//!   } ],
+//!   "tls": {                     clients: of listeners; upstreams: with upstream servers, the same
+//!     "clients": {
+//!       "handshakes": 100, "resumed": 60,
+//!       "versions": {"TLSv1.2": 10, "TLSv1.3": 90},
+//!       "ciphers": {"TLS_AES_256_GCM_SHA384": 90, ...},
+//!       "failed": {"closed": 1, "timed_out": 0, "no_common_protocol": 2, ...},   handshakes, by reason
+//!       "untrusted": 0,          certificates of peers
+//!       "pooled": 40,            steps that the pool (tls) did, whose figures are among the pools'
+//!       "steps": HISTOGRAM       steps that loops did
+//!     },
+//!     "upstreams": {},
+//!     "certificates": [ {        of the current configuration, each once
+//!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "issuer": "CN=ca",
+//!       "expires": 1900000000    in seconds since 1970
+//!     } ]
+//!   }
 //! }
 //!
 //! With the arguments `cache=NAME` and `key=TEXT` (percent-encoded; or `hash=` with the 32 digits of a file's name) the
@@ -183,6 +199,7 @@ mod prometheus;
 mod resolvers;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod upstreams;
 
 use bytes::Bytes;

@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::figures::{Figures, Histogram};
-use super::{caches, resolvers, upstreams};
+use super::{caches, resolvers, tls, upstreams};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -22,6 +22,7 @@ pub fn text(figures: &Figures) -> String {
     upstreams::text(&figures.upstreams, &mut out);
     resolvers::text(&figures.resolvers, &mut out);
     caches::text(&figures.caches, &mut out);
+    tls::text(&figures.tls, &mut out);
     out.0
 }
 

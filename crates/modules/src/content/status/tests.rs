@@ -1,5 +1,7 @@
 //! Both forms are well-formed for any values and names.
 
+use super::tls::{Certificate, Side, Tls};
+use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -75,7 +77,19 @@ fn figures() -> Figures {
         upstreams: vec![upstream(nasty), alike(), Upstream { computed: true, ..upstream("computed") }],
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
+        tls: Tls { clients: side(), upstreams: side(), certificates: vec![certificate(nasty)] },
     }
+}
+
+fn side() -> Side {
+    let figures = TlsFigures::default();
+    figures.steps.record(Duration::from_micros(80));
+    figures.by_version[1].add();
+    Side::of(&figures)
+}
+
+fn certificate(nasty: &str) -> Certificate {
+    Certificate { file: nasty.to_owned(), subject: nasty.to_owned(), issuer: "CN=ca".to_owned(), expires: 1 }
 }
 
 /// A cache that has answered from its contents once.

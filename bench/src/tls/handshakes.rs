@@ -1,0 +1,353 @@
+//! A load of handshakes: each on a connection of its own, as many at a time as are wanted, or at a rate.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use rustls::ClientConfig;
+
+use super::connection::{Connection, PIECE};
+use super::poller::Poller;
+use crate::error::{Doing, Error, Result};
+use crate::interrupt;
+use crate::process::on_cores;
+use crate::stats::Latencies;
+
+/// How long a connection may take, before it has failed.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The slice of a thread in nanoseconds: what the scheduler gives it short turns for, and sooner.
+const SLICE: u64 = 100_000;
+
+/// How often a thread looks for connections that take too long, and whether it has to stop.
+const STEP: Duration = Duration::from_millis(50);
+
+/// When connections begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// The next one begins when one has ended: so many at a time.
+    AtATime(usize),
+    /// So many a second, each at its time, whether the former have ended or not.
+    Rate {
+        /// Connections a second.
+        rate: f64,
+        /// Most connections at a time. One that would be too many when it is due does not begin.
+        most: usize,
+    },
+}
+
+/// When the load ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Until {
+    /// After this time; connections that are open then do not count.
+    Time(Duration),
+    /// When so many connections have ended.
+    Count(usize),
+}
+
+/// What the load does.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Where it connects to.
+    pub server: SocketAddr,
+    /// Its TLS.
+    pub tls: Arc<ClientConfig>,
+    /// The path that each connection asks for; the server answers with 200 and closes it. Without a path the client closes
+    /// the connection as soon as the handshake is over.
+    pub path: Option<String>,
+    /// When connections begin.
+    pub pace: Pace,
+    /// When it ends.
+    pub until: Until,
+    /// Its threads, which share the connections.
+    pub threads: usize,
+    /// The cores that it may use; empty for all.
+    pub cores: Vec<usize>,
+}
+
+/// What a load found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Connections that came to their end as they should.
+    pub done: usize,
+    /// Handshakes of those that resumed a session.
+    pub resumed: usize,
+    /// Connections that failed.
+    pub failed: usize,
+    /// Connections that did not begin, because too many were open.
+    pub shed: usize,
+    /// How late connections began, after the time when they were due.
+    pub late: Latencies,
+    /// From the time when a connection was due to the end of its handshake, of those that came to their end.
+    pub handshakes: Latencies,
+    /// How long the load took.
+    pub time: Duration,
+    /// The CPU time of the load's threads.
+    pub cpu: Duration,
+    /// What the first failure was.
+    pub complaint: Option<String>,
+}
+
+impl Found {
+    /// Connections a second that came to their end.
+    pub fn rate(&self) -> f64 {
+        self.done as f64 / self.time.as_secs_f64()
+    }
+
+    /// The load's CPU time as a part of what `cores` have, in percent.
+    pub fn busy(&self, cores: usize) -> f64 {
+        self.cpu.as_secs_f64() / self.time.as_secs_f64() / cores.max(1) as f64 * 100.0
+    }
+
+    /// The part of the handshakes that resumed a session, in percent.
+    pub fn resumed_share(&self) -> f64 {
+        self.resumed as f64 / self.done as f64 * 100.0
+    }
+}
+
+/// A load under way.
+#[derive(Debug)]
+pub struct Running(Vec<JoinHandle<io::Result<Part>>>);
+
+/// Runs `load` from beginning to end.
+pub fn run(load: &Load) -> Result<Found> {
+    start(load)?.finish()
+}
+
+/// Starts `load`.
+pub fn start(load: &Load) -> Result<Running> {
+    let begin = Instant::now();
+    let spawn = || (0..load.threads).map(|index| spawn(Lane::new(load, index), begin)).collect::<Result<Vec<_>>>();
+    Ok(Running(on_cores(&load.cores, spawn)??))
+}
+
+fn spawn(lane: io::Result<Lane>, begin: Instant) -> Result<JoinHandle<io::Result<Part>>> {
+    let lane = lane.doing("prepare a load")?;
+    thread::Builder::new().name("handshakes".into()).spawn(move || lane.drive(begin)).doing("start a thread")
+}
+
+impl Running {
+    /// Waits for the end.
+    pub fn finish(self) -> Result<Found> {
+        let (mut found, mut latencies, mut late) = (Found::default(), Vec::new(), Vec::new());
+        for thread in self.0 {
+            let part = thread.join().map_err(|_| Error::Failed("a client panicked".into()))?.doing("shake hands")?;
+            found.done += part.found.done;
+            found.resumed += part.found.resumed;
+            found.failed += part.found.failed;
+            found.shed += part.found.shed;
+            found.time = found.time.max(part.found.time);
+            found.cpu += part.found.cpu;
+            found.complaint = found.complaint.or(part.found.complaint);
+            latencies.extend(part.latencies);
+            late.extend(part.late);
+        }
+        interrupt::check()?;
+        found.handshakes = Latencies::new(latencies);
+        found.late = Latencies::new(late);
+        Ok(found)
+    }
+}
+
+/// What one thread found.
+#[derive(Debug, Default)]
+struct Part {
+    found: Found,
+    latencies: Vec<Duration>,
+    late: Vec<Duration>,
+}
+
+/// A connection under way.
+#[derive(Debug)]
+struct Open {
+    connection: Connection,
+    due: Instant,
+    established: Option<Duration>,
+    answered: bool,
+}
+
+/// What one thread does.
+#[derive(Debug)]
+struct Lane {
+    server: SocketAddr,
+    tls: Arc<ClientConfig>,
+    request: Option<Vec<u8>>,
+    until: Until,
+    /// Between the times of two connections; none for connections that follow one another.
+    gap: Option<Duration>,
+    /// How long after the load the first is due.
+    offset: Duration,
+    poller: Poller,
+    open: Vec<Option<Open>>,
+    free: Vec<usize>,
+    part: Part,
+}
+
+/// This thread's share of `whole`, which `threads` threads share.
+fn share(whole: usize, index: usize, threads: usize) -> usize {
+    (whole + threads - 1 - index) / threads
+}
+
+impl Lane {
+    fn new(load: &Load, index: usize) -> io::Result<Lane> {
+        let threads = load.threads;
+        let (most, gap) = match load.pace {
+            Pace::AtATime(most) => (most, None),
+            Pace::Rate { rate, most } => (most, Some(Duration::from_secs_f64(threads as f64 / rate.max(0.1)))),
+        };
+        let most = share(most, index, threads);
+        Ok(Lane {
+            server: load.server,
+            tls: Arc::clone(&load.tls),
+            request: load
+                .path
+                .as_ref()
+                .map(|path| format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").into_bytes()),
+            until: match load.until {
+                Until::Count(count) => Until::Count(share(count, index, threads)),
+                time @ Until::Time(_) => time,
+            },
+            gap,
+            offset: gap.unwrap_or_default().mul_f64(index as f64 / threads as f64),
+            poller: Poller::new()?,
+            open: (0..most).map(|_| None).collect(),
+            free: (0..most).rev().collect(),
+            part: Part::default(),
+        })
+    }
+
+    fn drive(mut self, begin: Instant) -> io::Result<Part> {
+        // On the servers' cores the load gets its turns soon, as clients elsewhere would, though no more time than its share.
+        let _ = freerun_sys::schedule::set_slice(SLICE);
+        let (mut started, mut due, mut looked) = (0, begin + self.offset, begin);
+        let (mut ready, mut buffer) = (Vec::new(), vec![0; PIECE]);
+        loop {
+            let now = Instant::now();
+            let wanted = match self.until {
+                Until::Time(length) if now >= begin + length => break,
+                Until::Count(count) if started >= count && self.free.len() == self.open.len() => break,
+                Until::Count(count) => count - started,
+                Until::Time(_) => usize::MAX,
+            };
+            if now >= looked + STEP {
+                looked = now;
+                if interrupt::check().is_err() {
+                    break;
+                }
+                self.give_up(now);
+            }
+            let mut pause = STEP;
+            if wanted > 0 {
+                match self.gap {
+                    None => {
+                        if let Some(index) = self.free.pop() {
+                            started += 1;
+                            self.begin(index, now);
+                            pause = Duration::ZERO;
+                        }
+                    }
+                    Some(gap) => {
+                        if now >= due {
+                            match self.free.pop() {
+                                Some(index) => {
+                                    self.part.late.push(now - due);
+                                    self.begin(index, due);
+                                }
+                                None => self.part.found.shed += 1,
+                            }
+                            started += 1;
+                            due += gap;
+                        }
+                        pause = due.saturating_duration_since(Instant::now()).min(STEP);
+                    }
+                }
+            }
+            self.poller.wait(pause, &mut ready)?;
+            for ready in &ready {
+                self.advance(ready.index, ready.hung_up, &mut buffer);
+            }
+        }
+        self.part.found.time = match self.until {
+            Until::Time(length) => length,
+            Until::Count(_) => begin.elapsed(),
+        };
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        self.part.found.cpu = Duration::new(cpu.tv_sec.cast_unsigned(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
+        Ok(self.part)
+    }
+
+    fn begin(&mut self, index: usize, due: Instant) {
+        let begun = Connection::open(self.server, None, Some(&self.tls)).and_then(|mut connection| {
+            if let Some(request) = &self.request {
+                connection.send(request)?;
+            }
+            self.poller.add(connection.socket(), index)?;
+            Ok(Open { connection, due, established: None, answered: false })
+        });
+        match begun {
+            Ok(open) => self.open[index] = Some(open),
+            Err(error) => {
+                self.free.push(index);
+                self.failed(&error);
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        self.part.found.failed += 1;
+        self.part.found.complaint.get_or_insert_with(|| error.to_string());
+    }
+
+    fn advance(&mut self, index: usize, hung_up: bool, buffer: &mut [u8]) {
+        let Some(open) = self.open.get_mut(index).and_then(Option::as_mut) else { return };
+        match step(open, self.request.is_some(), hung_up, buffer) {
+            Ok(false) => return,
+            Ok(true) => {
+                self.part.found.done += 1;
+                self.part.found.resumed += usize::from(open.connection.is_resumed());
+                self.part.latencies.extend(open.established);
+            }
+            Err(error) => self.failed(&error),
+        }
+        self.open[index] = None;
+        self.free.push(index);
+    }
+
+    /// Ends the connections that take too long.
+    fn give_up(&mut self, now: Instant) {
+        for index in 0..self.open.len() {
+            if self.open[index].as_ref().is_some_and(|open| now > open.due + LIMIT) {
+                self.open[index] = None;
+                self.free.push(index);
+                self.failed(&ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+/// Does what can be done on a connection; answers whether that was all.
+fn step(open: &mut Open, asks: bool, hung_up: bool, buffer: &mut [u8]) -> io::Result<bool> {
+    let Open { connection, due, established, answered } = open;
+    connection.advance(hung_up, buffer)?;
+    if established.is_none() && connection.is_established() {
+        *established = Some(due.elapsed());
+    }
+    if !asks && established.is_some() {
+        // The server may have closed it by now: what was to be done is done.
+        let _ = connection.say_goodbye();
+        return Ok(true);
+    }
+    match connection.take_status() {
+        Some(200) => *answered = true,
+        Some(status) => return Err(io::Error::other(format!("answered {status}"))),
+        None => {}
+    }
+    match connection.has_ended() {
+        true if *answered => Ok(true),
+        true => Err(ErrorKind::UnexpectedEof.into()),
+        false => Ok(false),
+    }
+}

@@ -1,0 +1,110 @@
+//! What is counted of TLS handshakes, by all loops together.
+
+use freerun_runtime::stats::{Counter, Histogram};
+use freerun_tls::session::{Agreed, FailureKind, Version};
+
+use super::handshake::{HandshakeError, Refusal};
+
+/// The names of all cipher suites, as `$ssl_cipher` has them.
+pub const CIPHERS: [&str; 9] = [
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+];
+
+/// Why handshakes fail, as figures name it.
+pub const FAILURES: [&str; 13] = [
+    "closed",
+    "timed_out",
+    "not_tls",
+    "bad_hello",
+    "rejected",
+    "no_certificate",
+    "no_common_protocol",
+    "no_common_cipher",
+    "no_common_group",
+    "no_common_signature",
+    "no_application_protocol",
+    "peer_alert",
+    "other",
+];
+
+/// What is counted of the handshakes of one side: of clients, or with upstream servers.
+#[derive(Debug, Default)]
+pub struct TlsFigures {
+    /// Handshakes that were completed, by version: TLS 1.2, TLS 1.3.
+    pub by_version: [Counter; 2],
+    /// The same by cipher suite, in the order of [`CIPHERS`].
+    pub by_cipher: [Counter; CIPHERS.len()],
+    /// How many of them resumed an earlier session.
+    pub resumed: Counter,
+    /// Handshakes that failed, in the order of [`FAILURES`].
+    pub failed: [Counter; FAILURES.len()],
+    /// How long the steps took that a loop did itself. Those of the pool are among the figures of the pool.
+    pub steps: Histogram,
+    /// How many steps were done by the pool.
+    pub pooled: Counter,
+    /// Certificates of peers that were not trusted.
+    pub untrusted: Counter,
+}
+
+impl TlsFigures {
+    /// Counts a handshake that was completed.
+    pub fn completed(&self, agreed: &Agreed<'_>) {
+        self.by_version[usize::from(agreed.version == Version::Tls13)].add();
+        if let Some(index) = CIPHERS.iter().position(|name| *name == agreed.cipher) {
+            self.by_cipher[index].add();
+        }
+        if agreed.resumed {
+            self.resumed.add();
+        }
+    }
+
+    /// Counts one that failed.
+    pub fn failed(&self, error: &HandshakeError) {
+        let name = match error {
+            HandshakeError::Closed | HandshakeError::Broken(_) => "closed",
+            HandshakeError::TimedOut => "timed_out",
+            HandshakeError::Hello(_) => "bad_hello",
+            HandshakeError::Refused(Refusal::Rejected) => "rejected",
+            HandshakeError::Refused(Refusal::NoCertificate) => "no_certificate",
+            HandshakeError::Failed(failure) => match failure.kind {
+                FailureKind::NotTls => "not_tls",
+                FailureKind::NoSharedVersion => "no_common_protocol",
+                FailureKind::NoSharedCipher => "no_common_cipher",
+                FailureKind::NoSharedGroup => "no_common_group",
+                FailureKind::NoSharedSignature => "no_common_signature",
+                FailureKind::NoApplicationProtocol => "no_application_protocol",
+                FailureKind::PeerAlert(_) => "peer_alert",
+                _ => "other",
+            },
+        };
+        if let Some(index) = FAILURES.iter().position(|one| *one == name) {
+            self.failed[index].add();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_is_counted_under_its_name() {
+        let figures = TlsFigures::default();
+        figures.failed(&HandshakeError::TimedOut);
+        figures.failed(&HandshakeError::Closed);
+        figures.failed(&HandshakeError::Broken(std::io::ErrorKind::ConnectionReset.into()));
+        figures.failed(&HandshakeError::Refused(Refusal::Rejected));
+        let counted: Vec<_> =
+            FAILURES.iter().zip(&figures.failed).filter(|(_, count)| count.get() > 0).map(|(name, _)| *name).collect();
+        assert_eq!(counted, ["closed", "timed_out", "rejected"]);
+        assert_eq!(figures.failed[0].get(), 2);
+    }
+}
