@@ -2,6 +2,8 @@
 
 mod choice;
 mod clients;
+mod reloads;
+mod resumed;
 mod serving;
 
 use freerun_testkit::{Setup, Site};
