@@ -5,6 +5,7 @@ mod clients;
 mod reloads;
 mod resumed;
 mod serving;
+mod upstreams;
 
 use freerun_testkit::{Setup, Site};
 
