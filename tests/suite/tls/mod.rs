@@ -1,5 +1,9 @@
 //! TLS of listeners and towards upstream servers.
 
+mod choice;
+mod clients;
+mod reloads;
+mod resumed;
 mod serving;
 
 use freerun_testkit::{Setup, Site};
