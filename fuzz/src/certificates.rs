@@ -74,8 +74,8 @@ pub fn certificates(data: &[u8]) {
         3 => trusted(pem("TRUSTED CERTIFICATE", bytes).as_bytes(), &rules),
         4 => trusted(pem("X509 CRL", bytes).as_bytes(), &rules),
         5 => response(bytes),
-        6 => _ = check_dhparam(pem("DH PARAMETERS", bytes).as_bytes()).map_err(|error| error.words("f")),
-        _ => _ = check_dhparam(bytes).map_err(|error| error.words("f")),
+        6 => _ = check_dhparam(pem("DH PARAMETERS", bytes).as_bytes(), 2).map_err(|error| error.words("f")),
+        _ => _ = check_dhparam(bytes, 2).map_err(|error| error.words("f")),
     }
 }
 

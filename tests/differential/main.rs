@@ -62,6 +62,7 @@ mod ssi;
 mod substitutions;
 mod symlinks;
 mod tls;
+mod tls_files;
 mod tries;
 mod upstream_checks;
 mod uris;

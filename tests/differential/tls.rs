@@ -2,7 +2,7 @@
 
 use freerun_testkit::{Kind, check, require};
 
-/// What a server with this line is told at `-t`, without the warning that TLS is missing.
+/// What a server with this line is told at `-t`, without warnings.
 fn verdict(kind: Kind, line: &str) -> (Option<i32>, Vec<String>) {
     let text = format!("events {{ }}\nhttp {{ server {{ listen 127.0.0.1:@PORT@;\n{line}\nlocation / {{ }} }} }}\n");
     let checked = check(kind, &text).expect("it starts");

@@ -41,6 +41,7 @@ mod serve;
 mod status;
 mod subrequests;
 mod timeouts;
+mod tls;
 mod upstream_connections;
 mod upstream_errors;
 mod upstream_ntlm;

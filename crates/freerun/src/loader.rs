@@ -56,7 +56,7 @@ impl Loader for Recorder {
 /// is read as shows that.
 ///
 /// # Errors
-/// The error of open(2). A file that can be opened and not read, such as a folder, has no contents, as for OpenSSL.
+/// The error of open(2) or fstat(2).
 pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
     let stamp = |metadata: &std::fs::Metadata| Stamp {
         device: metadata.dev(),
@@ -69,7 +69,8 @@ pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
     let file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;
     let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-    Ok(Reading::Contents(read_wiping(file, expected), stamp(&metadata)))
+    let (contents, broken) = read_wiping(file, expected);
+    Ok(Reading::Contents { contents, stamp: stamp(&metadata), broken })
 }
 
 /// How many bytes are read from a file with secrets at a time.
@@ -77,7 +78,7 @@ const PIECE: usize = 4096;
 
 /// Reads to the end, to an error, or until it is clear that the file is too large. Memory that becomes too small for the
 /// contents is overwritten before it is given back.
-fn read_wiping(mut from: impl io::Read, expected: usize) -> Zeroizing<Vec<u8>> {
+fn read_wiping(mut from: impl io::Read, expected: usize) -> (Zeroizing<Vec<u8>>, Option<io::Error>) {
     let mut contents = Zeroizing::new(Vec::with_capacity(expected.clamp(PIECE, files::MAX_FILE + 1)));
     let mut piece = Zeroizing::new([0; PIECE]);
     while contents.len() <= files::MAX_FILE {
@@ -85,11 +86,11 @@ fn read_wiping(mut from: impl io::Read, expected: usize) -> Zeroizing<Vec<u8>> {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => break,
+            Err(error) => return (contents, Some(error)),
         };
         append_wiping(&mut contents, &piece[..count]);
     }
-    contents
+    (contents, None)
 }
 
 /// Appends bytes. Memory that is too small for that is overwritten before it is given back.
@@ -197,15 +198,19 @@ mod tests {
         let path = path.to_str().unwrap();
         let contents: Vec<u8> = (0..3 * PIECE + 5).map(|n| n as u8).collect();
         std::fs::write(path, &contents).unwrap();
-        let Ok(Reading::Contents(read, stamp)) = read_secret(path, None) else { panic!("the file is there") };
-        assert_eq!(*read, contents);
+        let read = |path| match read_secret(path, None) {
+            Ok(Reading::Contents { contents, stamp, broken }) => (contents, stamp, broken),
+            _ => panic!("{path} is there"),
+        };
+        let (all, stamp, broken) = read(path);
+        assert!(*all == contents && broken.is_none());
         assert!(matches!(read_secret(path, Some(stamp)), Ok(Reading::Unchanged)));
         std::fs::remove_file(path).unwrap();
         assert_eq!(read_secret(path, Some(stamp)).err().unwrap().raw_os_error(), Some(2));
         // The size that a file says it has may be wrong: those in /proc say 0.
-        assert_eq!(*read_wiping(&contents[..], 0), contents);
-        let folder = read_secret("/", None);
-        assert!(matches!(folder, Ok(Reading::Contents(contents, _)) if contents.is_empty()));
+        assert_eq!(*read_wiping(&contents[..], 0).0, contents);
+        let (none, _, broken) = read("/");
+        assert_eq!((none.len(), broken.and_then(|error| error.raw_os_error())), (0, Some(21)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A client that sends exactly the bytes that a test gives it.
 
 use crate::response::{Parsed, Response};
+use crate::tls::{Agreed, Session, Tls, TlsFailure};
 use crate::wait::SLICE;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,6 +25,7 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
+    tls: Option<Box<Session>>,
     received: Vec<u8>,
     timeout: Duration,
 }
@@ -87,7 +89,98 @@ impl Client {
             socket.set_tcp_nodelay(true)?;
         }
         socket.set_write_timeout(Some(TIMEOUT))?;
-        Ok(Client { socket, received: Vec::new(), timeout: TIMEOUT })
+        Ok(Client { socket, tls: None, received: Vec::new(), timeout: TIMEOUT })
+    }
+
+    /// Begins TLS: from now on, what is sent and received goes through a session.
+    ///
+    /// # Errors
+    /// There is no session.
+    pub fn try_tls(mut self, tls: &Tls) -> Result<Client, TlsFailure> {
+        let failed = |client: &Client, ending| {
+            let session = client.tls.as_ref();
+            let alert = session.and_then(|session| session.alert);
+            TlsFailure { alert, ending, error: session.and_then(|session| session.error.clone()) }
+        };
+        self.tls = Some(Box::new(Session::new(tls)));
+        loop {
+            let ended = self.send_waiting().err().map(|_| Ending::Reset);
+            let Some(session) = &self.tls else { unreachable!("it was made above") };
+            if session.alert.is_some() || session.error.is_some() {
+                return Err(failed(&self, None));
+            }
+            if !session.is_handshaking() {
+                return Ok(self);
+            }
+            // An alert may have come before the connection broke.
+            if let Err(ending) = self.receive() {
+                return Err(failed(&self, ended.or(Some(ending))));
+            }
+        }
+    }
+
+    /// Begins TLS: from now on, what is sent and received goes through a session.
+    ///
+    /// # Panics
+    /// There is no session.
+    #[track_caller]
+    pub fn tls(self, tls: &Tls) -> Client {
+        match self.try_tls(tls) {
+            Ok(client) => client,
+            Err(failure) => panic!("no session: {failure:?}"),
+        }
+    }
+
+    /// What was agreed on.
+    ///
+    /// # Panics
+    /// The connection has no TLS.
+    #[track_caller]
+    pub fn agreed(&self) -> Agreed {
+        self.session().agreed()
+    }
+
+    /// The number of the alert by which the server has ended the session, as far as it was received.
+    ///
+    /// # Panics
+    /// The connection has no TLS; the methods below panic in this case, too.
+    #[track_caller]
+    pub fn alert(&self) -> Option<u8> {
+        self.session().alert
+    }
+
+    /// Whether the server has sent `close_notify`, as far as that was received.
+    #[track_caller]
+    pub fn is_notified(&self) -> bool {
+        self.session().notified
+    }
+
+    /// The lengths of the records with application data that were received.
+    #[track_caller]
+    pub fn records(&self) -> &[usize] {
+        &self.session().records
+    }
+
+    #[track_caller]
+    fn session(&self) -> &Session {
+        match &self.tls {
+            Some(session) => session,
+            None => panic!("no TLS"),
+        }
+    }
+
+    /// Sends what the session has to say.
+    fn send_waiting(&mut self) -> io::Result<()> {
+        let bytes = self.tls.as_mut().map(|session| session.outgoing()).unwrap_or_default();
+        self.socket.write_all(&bytes)
+    }
+
+    /// The bytes that go over the wire for these.
+    fn wired(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        match &mut self.tls {
+            Some(session) => session.encrypt(bytes),
+            None => Ok(bytes.to_vec()),
+        }
     }
 
     /// Connects over TCP.
@@ -118,8 +211,9 @@ impl Client {
     /// # Panics
     /// There are no more descriptors; the thread panics if sending fails.
     #[track_caller]
-    pub fn send_meanwhile(&self, bytes: Vec<u8>) -> JoinHandle<()> {
+    pub fn send_meanwhile(&mut self, bytes: Vec<u8>) -> JoinHandle<()> {
         let mut socket = self.socket.try_clone().expect("a descriptor");
+        let bytes = self.wired(&bytes).expect("bytes that can be sent");
         std::thread::spawn(move || socket.write_all(&bytes).expect("bytes sent by the client"))
     }
 
@@ -128,6 +222,15 @@ impl Client {
     /// # Errors
     /// The error of `send(2)`; a server may close before it has read everything.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        let bytes = self.wired(bytes.as_ref())?;
+        self.socket.write_all(&bytes)
+    }
+
+    /// Sends all of these bytes as they are, whether there is TLS or not.
+    ///
+    /// # Errors
+    /// The error of `send(2)`.
+    pub fn try_send_bare(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.socket.write_all(bytes.as_ref())
     }
 
@@ -143,8 +246,12 @@ impl Client {
         self
     }
 
-    /// Ends the sending side, as a client does that has sent everything.
+    /// Ends the sending side, as a client does that has sent everything; with TLS, after `close_notify`.
     pub fn half_close(&mut self) -> &mut Client {
+        if let Some(session) = &mut self.tls {
+            let bytes = session.close();
+            let _ = self.socket.write_all(&bytes);
+        }
         // If the server has reset the connection, the sending side has ended already.
         let _ = self.socket.shutdown(Shutdown::Write);
         self
@@ -156,9 +263,21 @@ impl Client {
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Reads once; `Err` says how the connection ended. The time is counted in slices; if the machine stops, that
-    /// counts as one slice at most.
+    /// Reads until there are more bytes; `Err` says how the connection ended.
     fn read(&mut self) -> Result<(), Ending> {
+        let before = self.received.len();
+        loop {
+            self.receive()?;
+            // Some bytes are of the session itself.
+            if self.received.len() > before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Receives once; `Err` says how the connection ended. The time is counted in slices; if the machine stops, that
+    /// counts as one slice at most.
+    fn receive(&mut self) -> Result<(), Ending> {
         let mut buffer = [0; 64 * 1024];
         let mut left = self.timeout;
         loop {
@@ -169,7 +288,14 @@ impl Client {
             return match (&self.socket).read(&mut buffer) {
                 Ok(0) => Err(Ending::Closed),
                 Ok(count) => {
-                    self.received.extend_from_slice(&buffer[..count]);
+                    match &mut self.tls {
+                        Some(session) => {
+                            session.take(&buffer[..count], &mut self.received);
+                            // A server that has gone misses the answer.
+                            let _ = self.socket.write_all(&session.outgoing());
+                        }
+                        None => self.received.extend_from_slice(&buffer[..count]),
+                    }
                     Ok(())
                 }
                 Err(error) => match error.kind() {

@@ -1,12 +1,13 @@
 //! Harness for end-to-end, differential and fault tests.
 //!
 //! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] sends it exact bytes and
-//! [`Response`] is its answer. [`fuse`] is a disk that is slow, hangs or fails on demand. Functions panic with the
+//! [`Response`] is its answer; with [`Tls`] both go through a session. [`fuse`] is a disk that is slow, hangs or fails on demand. Functions panic with the
 //! error, as tests need it; those named `try_…` return it. [`Upstream`] is a server behind the server under test,
 //! [`Application`] a real one.
 
 mod application;
 pub mod binary;
+mod certificates;
 mod client;
 mod dir;
 mod dns;
@@ -19,10 +20,12 @@ pub mod require;
 mod response;
 mod server;
 mod setup;
+mod tls;
 mod upstream;
 mod wait;
 
 pub use application::Application;
+pub use certificates::{Certificates, certificates, copied};
 pub use client::{Client, Ending};
 pub use dir::{Site, TempDir};
 pub use dns::{Dns, Reply};
@@ -31,6 +34,7 @@ pub use peer::{Peer, Received};
 pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
+pub use tls::{Agreed, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
 pub use upstream::{Answering, Refusing, Upstream, ok};
 pub use wait::{PATIENCE, eventually, within};
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::tls::{Connection, TlsServer, Visitor};
+
 /// How long a peer waits for bytes.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -49,6 +51,17 @@ impl Received {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<Connection>),
+}
+
+impl Stream {
+    fn socket(&self) -> SockRef<'_> {
+        match self {
+            Stream::Tcp(tcp) => SockRef::from(tcp),
+            Stream::Unix(unix) => SockRef::from(unix),
+            Stream::Tls(tls) => SockRef::from(&tls.stream.sock),
+        }
+    }
 }
 
 /// A connection that the upstream has accepted.
@@ -60,10 +73,7 @@ pub struct Peer {
 
 impl Peer {
     pub(crate) fn new(stream: Stream) -> Peer {
-        let socket = match &stream {
-            Stream::Tcp(tcp) => SockRef::from(tcp),
-            Stream::Unix(unix) => SockRef::from(unix),
-        };
+        let socket = stream.socket();
         socket.set_nonblocking(false).expect("a stream that waits");
         socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         socket.set_write_timeout(Some(SEND_TIMEOUT)).expect("a timeout");
@@ -77,12 +87,47 @@ impl Peer {
     /// because a busy machine is slow.
     #[must_use]
     pub fn patient(self) -> Peer {
-        let socket = match &self.stream {
-            Stream::Tcp(tcp) => SockRef::from(tcp),
-            Stream::Unix(unix) => SockRef::from(unix),
-        };
+        let socket = self.stream.socket();
         socket.set_read_timeout(None).expect("no timeout");
         self
+    }
+
+    /// Begins TLS, whose handshake goes on with what is read or sent.
+    ///
+    /// # Panics
+    /// The connection is not of TCP, or has TLS already.
+    pub(crate) fn tls(self, server: &TlsServer) -> Peer {
+        let Stream::Tcp(stream) = self.stream else { panic!("TLS over {:?}", self.stream) };
+        Peer { stream: Stream::Tls(Box::new(Connection::new(server, stream))), received: self.received }
+    }
+
+    /// Finishes the handshake, and tells who is there.
+    ///
+    /// # Errors
+    /// There is no session.
+    ///
+    /// # Panics
+    /// The connection has no TLS.
+    pub fn try_visitor(&mut self) -> io::Result<Visitor> {
+        let Stream::Tls(tls) = &mut self.stream else { panic!("no TLS over {:?}", self.stream) };
+        tls.shake_hands()?;
+        Ok(tls.visitor())
+    }
+
+    /// Finishes the handshake, and tells who is there.
+    ///
+    /// # Panics
+    /// There is no session, or the connection has no TLS.
+    #[track_caller]
+    pub fn visitor(&mut self) -> Visitor {
+        self.try_visitor().unwrap_or_else(|error| panic!("no session: {error}"))
+    }
+
+    /// Ends a session of TLS with `close_notify`; without it, a connection that ends is cut.
+    pub fn notify(&mut self) {
+        if let Stream::Tls(tls) = &mut self.stream {
+            tls.notify();
+        }
     }
 
     fn fill(&mut self) -> io::Result<usize> {
@@ -90,6 +135,7 @@ impl Peer {
         let n = match &mut self.stream {
             Stream::Tcp(stream) => stream.read(&mut piece)?,
             Stream::Unix(stream) => stream.read(&mut piece)?,
+            Stream::Tls(tls) => tls.read(&mut piece)?,
         };
         self.received.extend_from_slice(&piece[..n]);
         Ok(n)
@@ -234,18 +280,20 @@ impl Peer {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
             Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
+            Stream::Tls(tls) => tls.write_all(bytes.as_ref()),
         }
     }
 
     /// Another handle on the same connection, for sending while something is received.
     ///
     /// # Panics
-    /// There are no more descriptors.
+    /// There are no more descriptors, or the connection has TLS.
     #[track_caller]
     pub fn also(&self) -> Peer {
         let stream = match &self.stream {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().expect("a descriptor")),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone().expect("a descriptor")),
+            Stream::Tls(_) => panic!("a session has one handle"),
         };
         Peer { stream, received: Vec::new() }
     }
@@ -255,37 +303,32 @@ impl Peer {
         match &self.stream {
             Stream::Tcp(stream) => stream.peer_addr().ok(),
             Stream::Unix(_) => None,
+            Stream::Tls(tls) => tls.stream.sock.peer_addr().ok(),
         }
     }
 
     /// Ends the sending side.
     pub fn half_close(&mut self) {
-        let _ = match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
-        };
+        let _ = self.stream.socket().shutdown(Shutdown::Write);
     }
 
     /// Stops receiving. On a Unix socket, later sends of the other side fail.
     pub fn stop_taking(&mut self) {
-        let _ = match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Read),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Read),
-        };
+        let _ = self.stream.socket().shutdown(Shutdown::Read);
     }
 
     /// Closes the connection, and returns when the other side's kernel has the end. Otherwise the end may still be on
     /// its way when `close(2)` returns, and bytes that are sent from there meanwhile are lost, whatever that side does.
     pub fn close(self) {
-        if let Stream::Tcp(stream) = &self.stream {
-            SockRef::from(stream).set_linger(Some(TIMEOUT)).expect("SO_LINGER");
+        if !matches!(self.stream, Stream::Unix(_)) {
+            self.stream.socket().set_linger(Some(TIMEOUT)).expect("SO_LINGER");
         }
     }
 
     /// Ends the connection with a reset.
     pub fn reset(self) {
-        if let Stream::Tcp(stream) = &self.stream {
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        if !matches!(self.stream, Stream::Unix(_)) {
+            let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs freerun or nginx in a folder of its own.
 
 use crate::setup::{Kind, Setup, fill_in};
-use crate::{Client, Error, PATIENCE, Response, TempDir, eventually, within};
+use crate::{Client, Error, PATIENCE, Response, TempDir, Tls, eventually, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -117,6 +117,12 @@ impl Server {
     #[track_caller]
     pub fn connect(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    /// A new connection with TLS.
+    #[track_caller]
+    pub fn connect_tls(&self, tls: &Tls) -> Client {
+        self.connect().tls(tls)
     }
 
     /// GETs a target on a new connection.

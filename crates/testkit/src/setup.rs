@@ -17,7 +17,7 @@ pub enum Kind {
 /// A configuration that is being put together.
 ///
 /// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document
-/// root, `@PORT@` for its port and `@PORT2@` to `@PORT9@` for further free ports.
+/// root, `@CERTS@` for the folder of [`certificates`](crate::certificates()), `@PORT@` for its port and `@PORT2@` to `@PORT9@` for further free ports.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     main: String,
@@ -227,6 +227,9 @@ pub(crate) fn fill_in(text: &str, dir: &std::path::Path, root: Option<&PathBuf>,
     let mut text = text.replace("@DIR@", &dir.display().to_string());
     if let Some(root) = root {
         text = text.replace("@ROOT@", &root.display().to_string());
+    }
+    if text.contains("@CERTS@") {
+        text = text.replace("@CERTS@", &crate::certificates().folder().display().to_string());
     }
     for number in 1..=9 {
         let name = if number == 1 { "@PORT@".to_owned() } else { format!("@PORT{number}@") };

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 
 use crate::peer::{Peer, Received, Stream};
+use crate::tls::TlsServer;
 
 /// How long an upstream waits for a connection.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,6 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Upstream {
     listener: Listener,
+    tls: Option<TlsServer>,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,16 @@ impl Upstream {
     pub fn on(address: SocketAddr) -> Upstream {
         let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("upstream on {address}: {error}"));
         listener.set_nonblocking(true).expect("a listener that does not wait");
-        Upstream { listener: Listener::Tcp(listener) }
+        Upstream { listener: Listener::Tcp(listener), tls: None }
+    }
+
+    /// Listens on a free port of 127.0.0.1 and speaks TLS.
+    ///
+    /// # Panics
+    /// Listening fails.
+    #[track_caller]
+    pub fn tls(server: TlsServer) -> Upstream {
+        Upstream { tls: Some(server), ..Upstream::new() }
     }
 
     /// Listens on a Unix socket.
@@ -63,7 +74,7 @@ impl Upstream {
         let listener =
             UnixListener::bind(path).unwrap_or_else(|error| panic!("upstream on {}: {error}", path.display()));
         listener.set_nonblocking(true).expect("a listener that does not wait");
-        Upstream { listener: Listener::Unix(listener, path.to_owned()) }
+        Upstream { listener: Listener::Unix(listener, path.to_owned()), tls: None }
     }
 
     /// The address in the form of a `server` directive: `127.0.0.1:8000`, `unix:/path`.
@@ -100,7 +111,13 @@ impl Upstream {
                 Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
             };
             match accepted {
-                Ok(stream) => return Some(Peer::new(stream)),
+                Ok(stream) => {
+                    let peer = Peer::new(stream);
+                    return Some(match &self.tls {
+                        Some(server) => peer.tls(server),
+                        None => peer,
+                    });
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let left = end.checked_duration_since(Instant::now())?;
                     let socket = match &self.listener {
@@ -123,7 +140,13 @@ impl Upstream {
     /// Listening fails.
     #[track_caller]
     pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Answering {
-        let upstream = Upstream::new();
+        Upstream::new().answer(answer)
+    }
+
+    /// As [`answering`](Self::answering), on this upstream.
+    #[track_caller]
+    pub fn answer(self, answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Answering {
+        let upstream = self;
         let address = upstream.address();
         let connections = Arc::new(AtomicUsize::new(0));
         let seen = Arc::new(Mutex::new(Vec::new()));

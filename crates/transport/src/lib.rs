@@ -361,12 +361,18 @@ impl Transport {
         self.socket().shutdown_write();
     }
 
-    /// Makes closing, or [`Transport::end`], send a reset instead of an orderly end: an incomplete response whose end
-    /// is the end of the connection must not be taken for a complete one.
-    pub fn reset_on_close(&self) {
+    /// Makes closing, or [`Transport::end`], send no `close_notify` if this is TLS: something is not complete, whatever its
+    /// own framing tells the peer (RFC 8446 section 6.1).
+    pub fn cut_on_close(&self) {
         if let Transport::Tls(tls) = self {
             tls.keep_quiet();
         }
+    }
+
+    /// Makes closing, or [`Transport::end`], send a reset instead of an orderly end: an incomplete response whose end
+    /// is the end of the connection must not be taken for a complete one.
+    pub fn reset_on_close(&self) {
+        self.cut_on_close();
         self.socket().reset_on_close();
     }
 

@@ -121,7 +121,6 @@ fn check_certificates(address: &Address, planned: &[Planned], cx: &mut Cx) -> Re
     let written = planned[missing].written;
     let mut problem = Problem::new("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
     problem = problem.reported_at(written.place).at(written.place);
-    problem.order = Some(written.order);
     cx.report(problem)
 }
 

@@ -246,8 +246,10 @@ impl Builder<'_> {
         let tls = match ssl::server_tls(&settings, cx) {
             Ok(tls) => tls,
             Err(mut problem) => {
-                // As with nginx, it has no place in the text, but it comes before what follows from it.
-                problem.order.get_or_insert(node.order);
+                // As with nginx, it is told of after all problems of single directives.
+                if problem.place.is_some() && problem.reported.is_none() {
+                    problem.reported = cx.extensions.get_or_default::<HttpEnd>().0;
+                }
                 cx.report(problem)?;
                 None
             }

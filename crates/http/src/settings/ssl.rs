@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Many, Problem, SettingsSet, Size, settings};
+use freerun_conf::{Cx, Many, Problem, Seconds, SettingsSet, Size, settings};
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
 use freerun_serve::tls::unused::{File, Unused};
 use freerun_serve::tls::values::{
-    CertificateCache, ConfCommand, FileName, Ocsp, OcspCache, ProtocolSet, SessionCacheValue, VerifyClient,
+    CertificateCacheValue, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
+    SessionCacheValue, VerifyClient,
 };
 
 /// The reason why a directive has no effect, for the reference.
@@ -24,13 +25,13 @@ settings! {
         /// A file with the server's certificate and the intermediate certificates.
         ssl_certificate: Many<FileName>, in HTTP | SERVER;
         /// Keeps certificates whose names have variables in memory.
-        ssl_certificate_cache: Option<Unused<CertificateCache>>, in HTTP | SERVER, since = "1.27.4", fidelity = NoEffect(NOT_YET);
+        ssl_certificate_cache: Option<Unused<CertificateCacheValue>>, in HTTP | SERVER, since = "1.27.4", fidelity = NoEffect(NOT_YET);
         /// Whether certificates are sent compressed.
         ssl_certificate_compression: bool = "off", in HTTP | SERVER, since = "1.29.1";
         /// A file with the key of the certificate.
         ssl_certificate_key: Many<FileName>, in HTTP | SERVER;
         /// The ciphers that are allowed, in OpenSSL's syntax.
-        ssl_ciphers: String = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+        ssl_ciphers: Listed = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
         /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
         ssl_client_certificate: Option<FileName>, in HTTP | SERVER;
         /// A command for OpenSSL.
@@ -42,7 +43,7 @@ settings! {
         /// Whether a client may send a request before the handshake is over.
         ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and none is resumed twice");
         /// The curves for the key exchange ECDHE.
-        ssl_ecdh_curve: String = "auto", in HTTP | SERVER;
+        ssl_ecdh_curve: Listed = "auto", in HTTP | SERVER;
         /// A file with keys for encrypted client hellos.
         ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NOT_YET);
         /// Checks by OCSP whether clients' certificates are still valid.
@@ -52,7 +53,7 @@ settings! {
         /// The URL of the OCSP responder, instead of the one in the certificate.
         ssl_ocsp_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
         /// A file with the passwords of keys, one a line.
-        ssl_password_file: Option<FileName>, in HTTP | SERVER;
+        ssl_password_file: Option<PasswordFile>, in HTTP | SERVER;
         /// Whether the server's order of ciphers is preferred to the client's.
         ssl_prefer_server_ciphers: bool = "off", in HTTP | SERVER;
         /// The versions of the protocol that are allowed.
@@ -66,7 +67,7 @@ settings! {
         /// Whether sessions are resumed by tickets.
         ssl_session_tickets: bool = "on", in HTTP | SERVER;
         /// How long a session may be resumed.
-        ssl_session_timeout: Duration = "5m", in HTTP | SERVER;
+        ssl_session_timeout: Seconds = "5m", in HTTP | SERVER;
         /// Whether an OCSP response is sent with the certificate.
         ssl_stapling: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
         /// A file with the OCSP response that is sent with the certificate.
@@ -100,17 +101,17 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         certificates: ssl.ssl_certificate.to_vec(),
         keys: ssl.ssl_certificate_key.to_vec(),
         passwords: ssl.ssl_password_file.clone(),
-        protocols: ssl.ssl_protocols.0,
+        protocols: ssl.ssl_protocols,
         ciphers: ssl.ssl_ciphers.clone(),
         curves: ssl.ssl_ecdh_curve.clone(),
         prefer_server_ciphers: ssl.ssl_prefer_server_ciphers,
-        commands: ssl.ssl_conf_command.iter().map(|command| command.0.clone()).collect(),
+        commands: ssl.ssl_conf_command.to_vec(),
         buffer_size: usize::try_from(ssl.ssl_buffer_size.0).unwrap_or(usize::MAX),
         rejects: ssl.ssl_reject_handshake,
         cache: ssl.ssl_session_cache.clone(),
         tickets: ssl.ssl_session_tickets,
         ticket_keys: ssl.ssl_session_ticket_key.to_vec(),
-        timeout: ssl.ssl_session_timeout,
+        timeout: Duration::from_secs(ssl.ssl_session_timeout.0),
         early_data: ssl.ssl_early_data,
         compression: ssl.ssl_certificate_compression,
         verify: ssl.ssl_verify_client,

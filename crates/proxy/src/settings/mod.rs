@@ -26,7 +26,7 @@ use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
 use freerun_serve::tls::unused::Unused;
 use freerun_serve::tls::upstream::{UpstreamSpec, UpstreamTls};
-use freerun_serve::tls::values::{CertificateCache, ConfCommand, FileName, ProtocolSet};
+use freerun_serve::tls::values::{CertificateCacheValue, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
 
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
@@ -196,11 +196,11 @@ settings! {
         /// level.
         proxy_ssl_certificate: Option<FileName>, in HTTP | SERVER | LOCATION, fidelity = Differs("variables are not there yet");
         /// Keeps certificates whose names have variables in memory.
-        proxy_ssl_certificate_cache: Option<Unused<CertificateCache>>, in HTTP | SERVER | LOCATION, since = "1.27.4", fidelity = NoEffect("such names are not there yet");
+        proxy_ssl_certificate_cache: Option<Unused<CertificateCacheValue>>, in HTTP | SERVER | LOCATION, since = "1.27.4", fidelity = NoEffect("such names are not there yet");
         /// A file with the key of the certificate.
         proxy_ssl_certificate_key: Option<FileName>, in HTTP | SERVER | LOCATION, fidelity = Differs("variables are not there yet");
         /// The ciphers that are allowed, in OpenSSL's syntax.
-        proxy_ssl_ciphers: String = "DEFAULT", in HTTP | SERVER | LOCATION, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+        proxy_ssl_ciphers: Listed = "DEFAULT", in HTTP | SERVER | LOCATION, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
         /// A command for OpenSSL.
         proxy_ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER | LOCATION, fidelity = Differs("what is not there is named by a warning");
         /// A file with revoked certificates.
@@ -209,7 +209,7 @@ settings! {
         /// directive it is the host that requests are passed to.
         proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION;
         /// A file with the passwords of keys, one a line.
-        proxy_ssl_password_file: Option<FileName>, in HTTP | SERVER | LOCATION;
+        proxy_ssl_password_file: Option<PasswordFile>, in HTTP | SERVER | LOCATION;
         /// The versions of the protocol that are allowed.
         proxy_ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER | LOCATION, fidelity = Differs("TLS 1.2 and 1.3 alone are there");
         /// Whether the name is sent, so that a server with several names can choose its certificate (SNI).
@@ -344,9 +344,9 @@ impl FamilySettings {
             certificate: self.proxy_ssl_certificate.clone(),
             key: self.proxy_ssl_certificate_key.clone(),
             passwords: self.proxy_ssl_password_file.clone(),
-            protocols: self.proxy_ssl_protocols.0,
+            protocols: self.proxy_ssl_protocols,
             ciphers: self.proxy_ssl_ciphers.clone(),
-            commands: self.proxy_ssl_conf_command.iter().map(|command| command.0.clone()).collect(),
+            commands: self.proxy_ssl_conf_command.to_vec(),
             verify: self.proxy_ssl_verify,
             depth: self.proxy_ssl_verify_depth,
             trusted: self.proxy_ssl_trusted_certificate.clone(),
@@ -354,7 +354,7 @@ impl FamilySettings {
             server_name: self.proxy_ssl_server_name,
             session_reuse: self.proxy_ssl_session_reuse,
         };
-        UpstreamTls::of(&spec, cx)
+        UpstreamTls::of(spec, cx)
     }
 }
 

@@ -1,96 +1,168 @@
 //! The versions, suites and groups that directives and `ssl_conf_command` ask for together.
 
 use freerun_conf::{Cx, Problem};
+use freerun_tls::openssl::ciphers::CipherList;
 use freerun_tls::openssl::ciphersuites::{self, Ciphersuite};
-use freerun_tls::openssl::conf_command::{Command, SslOption};
-use freerun_tls::openssl::protocols::{Protocol, Protocols};
+use freerun_tls::openssl::conf_command::{self, Command, SslOption, VerifyMode};
+use freerun_tls::openssl::protocols::Protocol;
 use freerun_tls::openssl::{ciphers, groups};
 use freerun_tls::session::Version;
 use freerun_tls::verify::DEFAULT_LEVEL;
 
-use super::words::{problem, tell};
+use super::values::{ConfCommand, FileName, Listed, ProtocolSet, Spot};
+use super::words::{problem, tell, warn};
 
 /// What the directives and the commands together ask for.
 pub(super) struct Wanted {
-    /// Versions, without those that are not there.
-    protocols: Protocols,
+    protocols: ProtocolSet,
     cipher_text: String,
-    ciphers: ciphers::CipherList,
+    ciphers: CipherList,
+    /// Where the cipher string is written.
+    ciphers_at: Spot,
     ciphersuites: Vec<Ciphersuite>,
-    /// Groups, if a command says so.
-    pub(super) groups: Option<Vec<&'static groups::Group>>,
+    /// Groups, if a command says so, and where it is written.
+    groups: Option<(Vec<&'static groups::Group>, Spot)>,
     /// Whether the server's order of suites counts, if a command says so.
     pub(super) prefer_server_order: Option<bool>,
     /// How many tickets a client gets, if a command says so.
     pub(super) tickets: Option<usize>,
+    /// Whether there are tickets at all, if a command says so.
+    pub(super) has_tickets: Option<bool>,
+    /// What is asked of peers, if a command says so, and where it is written.
+    pub(super) verify_mode: Option<(VerifyMode, Spot)>,
+    /// A certificate besides those of the directives.
+    pub(super) certificate: Option<FileName>,
+    /// A key besides those of the directives.
+    pub(super) key: Option<FileName>,
+}
+
+/// What of the algorithms is there.
+pub(super) struct Settled {
+    /// The suites of both versions by number.
+    pub(super) suites: Vec<u16>,
+    /// The versions that are left.
+    pub(super) versions: Vec<Version>,
+    /// OpenSSL's security level.
+    pub(super) level: u8,
 }
 
 impl Wanted {
-    /// What a cipher string, a set of versions, and commands ask for.
-    pub(super) fn of(
-        protocols: Protocols,
-        cipher_string: &str,
-        commands: &[Command],
-        cx: &mut Cx,
-    ) -> Result<Wanted, Problem> {
-        let mut wanted = Wanted {
+    /// What a cipher string and a set of versions ask for.
+    ///
+    /// # Errors
+    /// OpenSSL refuses the cipher string.
+    pub(super) fn of(protocols: ProtocolSet, cipher_string: &Listed) -> Result<Wanted, Problem> {
+        let Listed { text, spot } = cipher_string;
+        Ok(Wanted {
             protocols,
-            cipher_text: cipher_string.to_owned(),
-            ciphers: ciphers::ssl_ciphers(cipher_string).map_err(problem)?,
+            cipher_text: text.clone(),
+            ciphers: ciphers::ssl_ciphers(text).map_err(|refused| spot.blamed(problem(refused)))?,
+            ciphers_at: *spot,
             ciphersuites: Ciphersuite::DEFAULT.to_vec(),
             groups: None,
             prefer_server_order: None,
             tickets: None,
-        };
-        let (mut oldest, mut newest) = (None, None);
-        for command in commands {
-            match command {
-                Command::Protocol(changes) => {
-                    wanted.protocols = changes.iter().fold(wanted.protocols, |set, change| change.apply(set));
-                }
-                Command::MinProtocol(bound) => oldest = *bound,
-                Command::MaxProtocol(bound) => newest = *bound,
-                Command::CipherString(list) => wanted.ciphers.clone_from(list),
-                Command::Ciphersuites(suites) => wanted.ciphersuites.clone_from(suites),
-                Command::Groups(groups) => wanted.groups = Some(groups.clone()),
-                Command::NumTickets(number) => wanted.tickets = usize::try_from(*number).ok(),
-                Command::Options(changes) => {
-                    for change in changes.iter().filter(|change| change.option == SslOption::ServerPreference) {
-                        wanted.prefer_server_order = Some(change.on);
-                    }
-                }
-                _ => {}
-            }
-        }
-        wanted.protocols = wanted.protocols.between(oldest, newest);
-        let (protocols, remark) = wanted.protocols.usable().map_err(problem)?;
-        wanted.protocols = protocols;
-        tell(remark, cx);
-        Ok(wanted)
+            has_tickets: None,
+            verify_mode: None,
+            certificate: None,
+            key: None,
+        })
     }
 
-    /// The suites of both versions by number, and the versions that are left.
-    pub(super) fn settle(&self, cx: &mut Cx) -> Result<(Vec<u16>, Vec<Version>), Problem> {
-        let settled = ciphers::settle(&self.cipher_text, &self.ciphers, self.protocols).map_err(problem)?;
-        tell(settled.remark, cx);
-        let mut protocols = settled.protocols;
-        let (newer, remark) = ciphersuites::usable(&self.ciphersuites);
-        if protocols.has(Protocol::Tls13) {
-            tell(remark, cx);
-            if newer.is_empty() {
-                protocols = protocols.without(Protocol::Tls13);
+    /// Carries out commands.
+    ///
+    /// # Errors
+    /// OpenSSL refuses one of them.
+    pub(super) fn command(&mut self, commands: &[ConfCommand], cx: &mut Cx) -> Result<(), Problem> {
+        let (mut oldest, mut newest) = (None, None);
+        for ConfCommand { name, value, spot } in commands {
+            let (command, remarks) =
+                conf_command::parse(name, value).map_err(|refused| spot.blamed(problem(refused)))?;
+            for remark in remarks {
+                tell(Some(remark), *spot, cx);
             }
+            let unsupported = || format!("\"{name} {value}\" not supported, ignored");
+            match command {
+                Command::Protocol(changes) => {
+                    let set = &mut self.protocols.protocols;
+                    *set = changes.iter().fold(*set, |set, change| change.apply(set));
+                }
+                Command::MinProtocol(bound) => oldest = bound,
+                Command::MaxProtocol(bound) => newest = bound,
+                Command::CipherString(list) => {
+                    (self.cipher_text, self.ciphers, self.ciphers_at) = (value.clone(), list, *spot);
+                }
+                Command::Ciphersuites(suites) => {
+                    self.ciphersuites = suites;
+                    self.ciphersuites_told(*spot, cx);
+                }
+                Command::Groups(groups) => self.groups = Some((groups, *spot)),
+                Command::NumTickets(number) => self.tickets = usize::try_from(number).ok(),
+                Command::Options(changes) => {
+                    for change in changes {
+                        match change.option {
+                            SslOption::ServerPreference => self.prefer_server_order = Some(change.on),
+                            SslOption::SessionTicket => self.has_tickets = Some(change.on),
+                            SslOption::PrioritizeChaCha if change.on => warn(unsupported(), *spot, cx),
+                            SslOption::PrioritizeChaCha => {}
+                        }
+                    }
+                }
+                Command::VerifyMode(mode) => self.verify_mode = Some((mode, *spot)),
+                Command::Certificate(path) => self.certificate = Some(FileName::new(&path, *spot, cx)),
+                Command::PrivateKey(path) => self.key = Some(FileName::new(&path, *spot, cx)),
+                Command::SignatureAlgorithms(_) | Command::ClientSignatureAlgorithms(_) => {
+                    warn(unsupported(), *spot, cx);
+                }
+                Command::Ignored => {}
+            }
+        }
+        self.protocols.protocols = self.protocols.protocols.between(oldest, newest);
+        Ok(())
+    }
+
+    fn ciphersuites_told(&self, spot: Spot, cx: &mut Cx) {
+        tell(ciphersuites::usable(&self.ciphersuites).1, spot, cx);
+    }
+
+    /// What of it is there.
+    ///
+    /// # Errors
+    /// Nothing is left.
+    pub(super) fn settle(&self, cx: &mut Cx) -> Result<Settled, Problem> {
+        let ProtocolSet { protocols, spot } = self.protocols;
+        let (protocols, remark) = protocols.usable().map_err(|none| spot.blamed(problem(none)))?;
+        tell(remark, spot, cx);
+        let settled = ciphers::settle(&self.cipher_text, &self.ciphers, protocols);
+        let settled = settled.map_err(|refused| self.ciphers_at.blamed(problem(refused)))?;
+        tell(settled.remark, self.ciphers_at, cx);
+        let mut protocols = settled.protocols;
+        let (newer, _) = ciphersuites::usable(&self.ciphersuites);
+        if newer.is_empty() {
+            protocols = protocols.without(Protocol::Tls13);
         }
         let newer = newer.into_iter().map(Ciphersuite::id);
         let suites = newer.chain(settled.suites.iter().map(|suite| suite.id)).collect();
         let versions = [(Protocol::Tls12, Version::Tls12), (Protocol::Tls13, Version::Tls13)];
         let versions =
             versions.into_iter().filter(|(protocol, _)| protocols.has(*protocol)).map(|(_, version)| version);
-        Ok((suites, versions.collect()))
+        Ok(Settled { suites, versions: versions.collect(), level: self.level() })
     }
 
-    /// OpenSSL's security level.
+    /// OpenSSL's security level, as far as it is known yet.
     pub(super) fn level(&self) -> u8 {
         self.ciphers.security_level.unwrap_or(DEFAULT_LEVEL)
+    }
+
+    /// The groups by number: those that a command names, or else `named`.
+    ///
+    /// # Errors
+    /// None of them is there.
+    pub(super) fn groups(&self, named: Vec<u16>, cx: &mut Cx) -> Result<Vec<u16>, Problem> {
+        let Some((groups, spot)) = &self.groups else { return Ok(named) };
+        let text = groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(":");
+        let (groups, remark) = groups::usable(&text, groups).map_err(|refused| spot.blamed(problem(refused)))?;
+        tell(remark, *spot, cx);
+        Ok(groups.iter().map(|group| group.id).collect())
     }
 }

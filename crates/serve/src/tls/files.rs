@@ -105,8 +105,10 @@ impl PartialEq for Stamp {
 /// What became of a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KnownFile {
-    /// Its contents, or the number of the error with which it could not be read (errno(3)).
+    /// Its contents, or the number of the error with which it could not be opened (errno(3)).
     contents: Result<Secret, i32>,
+    /// The number of the error with which reading has ended, if it has not come to the file's end.
+    broken: Option<i32>,
     /// Which file it was. Only the process that has read it knows that.
     #[serde(skip)]
     stamp: Option<Stamp>,
@@ -115,12 +117,12 @@ pub struct KnownFile {
 impl KnownFile {
     /// A file with these contents.
     pub fn read(contents: impl Into<Zeroizing<Vec<u8>>>, stamp: Option<Stamp>) -> KnownFile {
-        KnownFile { contents: Ok(Secret::new(contents)), stamp }
+        KnownFile { contents: Ok(Secret::new(contents)), broken: None, stamp }
     }
 
-    /// A file that cannot be read, for the reason with this number (errno(3)).
+    /// A file that cannot be opened, for the reason with this number (errno(3)).
     pub fn failed(errno: i32) -> KnownFile {
-        KnownFile { contents: Err(errno), stamp: None }
+        KnownFile { contents: Err(errno), broken: None, stamp: None }
     }
 
     fn size(&self) -> usize {
@@ -131,7 +133,7 @@ impl KnownFile {
 impl PartialEq for KnownFile {
     /// Whether the contents are the same; they may have been read at other times.
     fn eq(&self, other: &KnownFile) -> bool {
-        self.contents == other.contents
+        self.contents == other.contents && self.broken == other.broken
     }
 }
 
@@ -145,7 +147,14 @@ pub enum Reading {
     /// The file is the one with the stamp that was given.
     Unchanged,
     /// The contents, and which file it is.
-    Contents(Zeroizing<Vec<u8>>, Stamp),
+    Contents {
+        /// The contents, as far as they could be read.
+        contents: Zeroizing<Vec<u8>>,
+        /// Which file it is.
+        stamp: Stamp,
+        /// Why there may be more of them.
+        broken: Option<io::Error>,
+    },
 }
 
 /// A function that reads a file, of which [`MAX_FILE`] bytes and one more are of interest. It is given the stamp of what was
@@ -178,28 +187,43 @@ impl ConfigurationFiles {
         ConfigurationFiles { known, ..ConfigurationFiles::default() }
     }
 
-    /// The contents of a file.
+    /// The contents of a file. One that can be opened and not read, such as a folder, has none, as for OpenSSL.
     ///
     /// # Errors
-    /// The file cannot be read, is larger than [`MAX_FILE`], or all files together are larger than [`MAX_TOTAL`]. The error
+    /// The file cannot be opened, is larger than [`MAX_FILE`], or all files together are larger than [`MAX_TOTAL`]. The error
     /// has a number, see [`io::Error::raw_os_error`].
     pub fn get(&mut self, path: &str) -> io::Result<Secret> {
-        let known = match self.known.get(path) {
-            Some(known) => known.clone(),
-            None => {
-                let known = self.read(path);
-                self.known.insert(path.to_owned(), known.clone());
-                known
-            }
-        };
-        known.contents.map_err(io::Error::from_raw_os_error)
+        self.look(path).contents.map_err(io::Error::from_raw_os_error)
+    }
+
+    /// The contents of a file that is to be read to its end.
+    ///
+    /// # Errors
+    /// The system call that has failed, and the error, see [`ConfigurationFiles::get`].
+    pub fn get_whole(&mut self, path: &str) -> Result<Secret, (&'static str, io::Error)> {
+        let KnownFile { contents, broken, .. } = self.look(path);
+        let secret = contents.map_err(|errno| ("open()", io::Error::from_raw_os_error(errno)))?;
+        broken.map_or(Ok(secret), |errno| Err(("read()", io::Error::from_raw_os_error(errno))))
+    }
+
+    /// What became of a file, which is read if it is not known.
+    fn look(&mut self, path: &str) -> KnownFile {
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
+        }
+        let known = self.read(path);
+        self.known.insert(path.to_owned(), known.clone());
+        known
     }
 
     fn read(&mut self, path: &str) -> KnownFile {
         let Some(read) = self.read else { return KnownFile::failed(NOT_THERE) };
         let earlier = self.earlier.get(path).filter(|earlier| earlier.contents.is_ok());
         let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
-            (Ok(Reading::Contents(contents, stamp)), _) => KnownFile::read(contents, Some(stamp)),
+            (Ok(Reading::Contents { contents, stamp, broken }), _) => {
+                let broken = broken.map(|error| error.raw_os_error().unwrap_or(UNKNOWN));
+                KnownFile { broken, ..KnownFile::read(contents, Some(stamp)) }
+            }
             (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
             (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
             (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
@@ -230,12 +254,16 @@ mod tests {
         Stamp { device: 1, inode, modified: (0, 0) }
     }
 
+    fn contents(bytes: Vec<u8>, stamp: Stamp) -> Reading {
+        Reading::Contents { contents: bytes.into(), stamp, broken: None }
+    }
+
     static READS: AtomicU32 = AtomicU32::new(0);
 
     fn read(path: &str, _: Option<Stamp>) -> io::Result<Reading> {
         READS.fetch_add(1, Ordering::Relaxed);
         match path {
-            "/there" => Ok(Reading::Contents(Zeroizing::new(b"key".to_vec()), stamp(1))),
+            "/there" => Ok(contents(b"key".to_vec(), stamp(1))),
             _ => Err(io::Error::from_raw_os_error(13)),
         }
     }
@@ -262,7 +290,7 @@ mod tests {
             if known == Some(now) {
                 return Ok(Reading::Unchanged);
             }
-            Ok(Reading::Contents(Zeroizing::new(b"now".to_vec()), now))
+            Ok(contents(b"now".to_vec(), now))
         }
         let before = || KnownFile::read(b"before".to_vec(), Some(stamp(2)));
         let earlier = SecretFiles::from([
@@ -279,6 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_empty_for_some_and_an_error_for_others() {
+        fn read(_: &str, _: Option<Stamp>) -> io::Result<Reading> {
+            let broken = Some(io::Error::from_raw_os_error(21));
+            Ok(Reading::Contents { contents: Vec::new().into(), stamp: stamp(1), broken })
+        }
+        let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
+        assert_eq!(files.get("/").unwrap().bytes(), b"");
+        let told = |error: (&'static str, io::Error)| (error.0, error.1.raw_os_error());
+        assert_eq!(files.get_whole("/").map_err(told), Err(("read()", Some(21))));
+        let mut worker = ConfigurationFiles::known(files.known);
+        assert_eq!(worker.get_whole("/").map_err(told), Err(("read()", Some(21))));
+        assert_eq!(worker.get_whole("/else").map_err(told), Err(("open()", Some(NOT_THERE))));
+    }
+
+    #[test]
     fn times_differ_by_parts_of_a_second_unless_somebody_keeps_whole_ones() {
         let at = |modified| Stamp { modified, ..stamp(1) };
         assert_eq!(at((7, 5)), at((7, 5)));
@@ -292,7 +335,7 @@ mod tests {
     fn files_are_bounded_one_by_one_and_together() {
         fn read(path: &str, _: Option<Stamp>) -> io::Result<Reading> {
             let size = if path == "/large" { MAX_FILE + 1 } else { MAX_FILE };
-            Ok(Reading::Contents(Zeroizing::new(vec![0; size]), stamp(1)))
+            Ok(contents(vec![0; size], stamp(1)))
         }
         let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
         for (path, error) in [("/large", Some(TOO_LARGE)), ("/1", None), ("/2", None), ("/3", Some(TOO_LARGE))] {

@@ -5,17 +5,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use freerun_conf::{Cx, Problem};
-use freerun_tls::openssl::conf_command::Command;
-use freerun_tls::openssl::groups;
-use freerun_tls::openssl::protocols::Protocols;
 use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
-use super::objects::{add, pair, passwords_of};
+use super::objects::{add, pair};
 use super::outgoing::{Outgoing, Verification};
-use super::values::FileName;
-use super::words::{problem, tell};
+use super::values::{ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
+use super::words::problem;
 
 /// With how many servers sessions are kept for resumption, for all locations together.
 const MAX_PEERS: usize = 16 * 1024;
@@ -24,7 +21,7 @@ const MAX_PEERS: usize = 16 * 1024;
 static SESSIONS: LazyLock<ClientSessions> = LazyLock::new(|| ClientSessions::new(MAX_PEERS));
 
 /// The directives of TLS of one location, with the prefix of the module that has them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamSpec {
     /// The prefix of the directives, `proxy_` for example.
     pub prefix: &'static str,
@@ -33,13 +30,13 @@ pub struct UpstreamSpec {
     /// `proxy_ssl_certificate_key`
     pub key: Option<FileName>,
     /// `proxy_ssl_password_file`
-    pub passwords: Option<FileName>,
+    pub passwords: Option<PasswordFile>,
     /// `proxy_ssl_protocols`
-    pub protocols: Protocols,
+    pub protocols: ProtocolSet,
     /// `proxy_ssl_ciphers`
-    pub ciphers: String,
+    pub ciphers: Listed,
     /// `proxy_ssl_conf_command`
-    pub commands: Vec<Command>,
+    pub commands: Vec<ConfCommand>,
     /// `proxy_ssl_verify`
     pub verify: bool,
     /// `proxy_ssl_verify_depth`
@@ -67,55 +64,57 @@ pub struct UpstreamTls {
 
 /// What was made for this configuration already: locations with equal directives share it.
 #[derive(Default)]
-struct Made(HashMap<String, Arc<UpstreamTls>>);
+struct Made(HashMap<UpstreamSpec, Arc<UpstreamTls>>);
 
 impl UpstreamTls {
     /// Makes it of a location's directives. Locations with equal ones share it.
     ///
     /// # Errors
-    /// The directives contradict each other, or a file cannot be used, in nginx's words.
-    pub fn of(spec: &UpstreamSpec, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
-        let key = format!("{spec:?}");
-        if let Some(made) = cx.extensions.get_or_default::<Made>().0.get(&key) {
+    /// The directives contradict each other, or a file cannot be used, in nginx's words. What nginx looks at first is told of
+    /// first.
+    pub fn of(spec: UpstreamSpec, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
+        if let Some(made) = cx.extensions.get_or_default::<Made>().0.get(&spec) {
             return Ok(made.clone());
         }
-        let made = Arc::new(UpstreamTls::make(spec, key.clone(), cx)?);
-        cx.extensions.get_or_default::<Made>().0.insert(key, made.clone());
+        let made = Arc::new(UpstreamTls::make(&spec, cx)?);
+        cx.extensions.get_or_default::<Made>().0.insert(spec, made.clone());
         Ok(made)
     }
 
-    fn make(spec: &UpstreamSpec, identity: String, cx: &mut Cx) -> Result<UpstreamTls, Problem> {
+    fn make(spec: &UpstreamSpec, cx: &mut Cx) -> Result<UpstreamTls, Problem> {
         let prefix = spec.prefix;
-        let wanted = Wanted::of(spec.protocols, &spec.ciphers, &spec.commands, cx)?;
-        let (suites, versions) = wanted.settle(cx)?;
-        let groups = match &wanted.groups {
-            None => Vec::new(),
-            Some(groups) => {
-                let (groups, remark) = groups::usable(&format!("{prefix}ssl_conf_command"), groups).map_err(problem)?;
-                tell(remark, cx);
-                groups.iter().map(|group| group.id).collect()
-            }
-        };
-        let certificate = match (&spec.certificate, &spec.key) {
+        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
+        let named = spec.certificate.as_ref().filter(|certificate| !certificate.is_empty());
+        let mut certificate = match (named, &spec.key) {
             (None, _) => None,
-            (Some(certificate), _) if certificate.path.is_empty() => None,
             (Some(certificate), None) => {
-                let shown = &certificate.path;
+                let shown = &certificate.written;
                 let message = format!("no \"{prefix}ssl_certificate_key\" is defined for certificate \"{shown}\"");
-                return Err(Problem::new(message));
+                return Err(certificate.spot.blamed(Problem::new(message)));
             }
-            (Some(certificate), Some(key)) => {
-                let words = passwords_of(spec.passwords.as_ref(), cx)?;
-                Some(pair(certificate, key, &words, cx)?)
+            (Some(certificate), Some(key)) => Some(pair(certificate, key, spec.passwords.as_ref(), cx)?),
+        };
+        let trust = if spec.verify { Some(trust(spec, cx)?) } else { None };
+        wanted.command(&spec.commands, cx)?;
+        if wanted.certificate.is_some() || wanted.key.is_some() {
+            let own = (wanted.certificate.as_ref().or(named), wanted.key.as_ref().or(spec.key.as_ref()));
+            if let (Some(own), Some(key)) = own {
+                certificate = Some(pair(own, key, spec.passwords.as_ref(), cx)?);
             }
+        }
+        let groups = wanted.groups(Vec::new(), cx)?;
+        let settled = wanted.settle(cx)?;
+        let verified_by = trust.map(|trust| (trust, spec.depth, settled.level));
+        let settings = ClientSettings {
+            versions: settled.versions,
+            suites: settled.suites,
+            groups,
+            certificate,
+            ..ClientSettings::default()
         };
-        let verified_by = match spec.verify {
-            false => None,
-            true => Some((trust(spec, cx)?, spec.depth, wanted.level())),
-        };
-        let settings = ClientSettings { versions, suites, groups, certificate, ..ClientSettings::default() };
         let config = settings.build().map_err(problem)?;
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
+        let identity = format!("{spec:?}");
         Ok(UpstreamTls { config, verified_by, sends_name, resumes, identity })
     }
 
@@ -138,12 +137,12 @@ impl UpstreamTls {
 /// The trusted certificates.
 fn trust(spec: &UpstreamSpec, cx: &mut Cx) -> Result<Trust, Problem> {
     let prefix = spec.prefix;
-    let Some(trusted) = &spec.trusted else {
+    let Some(trusted) = spec.trusted.as_ref().filter(|file| !file.is_empty()) else {
         return Err(Problem::new(format!("no {prefix}ssl_trusted_certificate for {prefix}ssl_verify")));
     };
     let mut builder = TrustBuilder::default();
     add(trusted, Source::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
-    if let Some(lists) = &spec.lists {
+    if let Some(lists) = spec.lists.as_ref().filter(|file| !file.is_empty()) {
         add(lists, Source::Lists, cx, |pem| builder.add_lists(pem))?;
     }
     Ok(builder.build())

@@ -1,9 +1,16 @@
 //! What an administrator is told.
 
+use std::collections::HashSet;
 use std::io;
 
-use freerun_conf::{Cx, Problem};
+use freerun_conf::{Cx, Place, Problem};
 use freerun_tls::openssl::{Level, Remark};
+
+use super::values::Spot;
+
+/// The warnings that were told already, with their places; lives in the configuration's context.
+#[derive(Default)]
+struct Told(HashSet<(String, Place)>);
 
 /// A file that cannot be read.
 pub(super) fn unreadable(what: &str, error: &io::Error) -> Problem {
@@ -15,9 +22,17 @@ pub(super) fn problem(refused: impl std::fmt::Display) -> Problem {
     Problem::new(refused.to_string())
 }
 
-/// Warns of what is asked for in vain; what loses nothing that matters is not told.
-pub(super) fn tell(remark: Option<Remark>, cx: &mut Cx) {
+/// Warns of what a value asks for in vain, once for each value, however many servers have it; what loses nothing that matters
+/// is not told.
+pub(super) fn tell(remark: Option<Remark>, spot: Spot, cx: &mut Cx) {
     if let Some(remark) = remark.filter(|remark| remark.level == Level::Warn) {
-        cx.warn(Problem::warning(remark.text));
+        warn(remark.text, spot, cx);
+    }
+}
+
+/// Warns of a value, once.
+pub(super) fn warn(text: String, spot: Spot, cx: &mut Cx) {
+    if cx.extensions.get_or_default::<Told>().0.insert((text.clone(), spot.place())) {
+        cx.warn(spot.blamed(Problem::warning(text)));
     }
 }

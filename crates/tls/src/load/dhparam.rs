@@ -5,32 +5,64 @@ use freerun_sys::x509::pem_block;
 
 /// Why such a file is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DhparamError(Problem);
+pub enum DhparamError {
+    /// It cannot be read.
+    Unreadable(Problem),
+    /// Its prime is too small for OpenSSL's security level.
+    TooSmall,
+}
 
 /// Checks that a PEM text has parameters of Diffie-Hellman's key exchange: a block `DH PARAMETERS` (PKCS#3) or `X9.42
-/// DH PARAMETERS` (RFC 2631), in which a prime and a generator come first. Whether they are any good is not looked at.
-pub fn check_dhparam(pem: &[u8]) -> Result<(), DhparamError> {
+/// DH PARAMETERS` (RFC 2631), in which a prime and a generator come first. The prime has to be as long as OpenSSL's security
+/// level asks for; whether the parameters are any good otherwise is not looked at.
+pub fn check_dhparam(pem: &[u8], level: u8) -> Result<(), DhparamError> {
     if pem.len() > MAX_PEM {
-        return Err(DhparamError(Problem::TooLarge));
+        return Err(DhparamError::Unreadable(Problem::TooLarge));
     }
     let der = pem_block(pem, &[c"DH PARAMETERS", c"X9.42 DH PARAMETERS"]);
-    let der = der.map_err(|errors| DhparamError(Problem::of(&errors)))?;
+    let der = der.map_err(|errors| DhparamError::Unreadable(Problem::of(&errors)))?;
     let numbers = || {
         let (numbers, _) = element(&der, SEQUENCE)?;
-        let (_prime, rest) = element(numbers, INTEGER)?;
-        let (_generator, rest) = element(rest, INTEGER)?;
-        Some(rest)
+        let (prime, rest) = element(numbers, INTEGER)?;
+        element(rest, INTEGER)?;
+        Some(prime)
+    };
+    // What SSL_CTX_set_security_level(3) says of each level; 1024 bits are asked for in any case.
+    let least = match level {
+        0 | 1 => 1024,
+        2 => 2048,
+        3 => 3072,
+        4 => 7680,
+        _ => 15360,
     };
     match numbers() {
+        Some(prime) if bits(prime) < least => Err(DhparamError::TooSmall),
         Some(_) => Ok(()),
-        None => Err(DhparamError(Problem::Malformed("error:0488000D:PEM routines::ASN1 lib".to_owned()))),
+        None => {
+            let said = "error:0488000D:PEM routines::ASN1 lib".to_owned();
+            Err(DhparamError::Unreadable(Problem::Malformed(said)))
+        }
     }
+}
+
+/// How many bits a positive number has, without zeros in front.
+fn bits(number: &[u8]) -> usize {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    let number = &number[zeros..];
+    number.first().map_or(0, |first| number.len() * 8 - first.leading_zeros() as usize)
 }
 
 impl DhparamError {
     /// The line that nginx logs, without its level and without what configuration it is about. `file` is the full path.
     pub fn words(&self, file: &str) -> String {
-        let said = self.0.openssl("error:0480006C:PEM routines::no start line:Expecting: DH PARAMETERS");
+        let problem = match self {
+            Self::Unreadable(problem) => problem,
+            Self::TooSmall => {
+                let said = "error:0A00018A:SSL routines::dh key too small";
+                return format!("SSL_CTX_set_tmp_dh(\"{file}\") failed (SSL: {said})");
+            }
+        };
+        let said = problem.openssl("error:0480006C:PEM routines::no start line:Expecting: DH PARAMETERS");
         let said = if said.is_empty() { String::new() } else { format!(" (SSL: {said})") };
         format!("PEM_read_bio_DHparams(\"{file}\") failed{said}")
     }
@@ -58,7 +90,7 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::check_dhparam;
+    use super::{DhparamError, check_dhparam};
 
     /// The group ffdhe2048 of RFC 7919.
     const FFDHE2048: &str = "\
@@ -89,9 +121,17 @@ RiNT
         for text in
             [FFDHE2048, X942, &format!("words\n{X942}words"), &format!("{}{FFDHE2048}", crate::fixtures::RSA_CRT)]
         {
-            assert_eq!(check_dhparam(text.as_bytes()), Ok(()), "{text}");
+            assert_eq!(check_dhparam(text.as_bytes(), 1), Ok(()), "{text}");
         }
-        let words = |text: &str| check_dhparam(text.as_bytes()).expect_err("it is refused").words("/f");
+        for (text, level, good) in
+            [(FFDHE2048, 2, true), (FFDHE2048, 3, false), (FFDHE2048, 5, false), (X942, 2, false), (X942, 1, true)]
+        {
+            let checked = check_dhparam(text.as_bytes(), level);
+            assert_eq!(checked, if good { Ok(()) } else { Err(DhparamError::TooSmall) }, "{level}");
+        }
+        let small = "SSL_CTX_set_tmp_dh(\"/f\") failed (SSL: error:0A00018A:SSL routines::dh key too small)";
+        assert_eq!(DhparamError::TooSmall.words("/f"), small);
+        let words = |text: &str| check_dhparam(text.as_bytes(), 0).expect_err("it is refused").words("/f");
         let line = |said: &str| format!("PEM_read_bio_DHparams(\"/f\") failed (SSL: {said})");
         let nothing = line("error:0480006C:PEM routines::no start line:Expecting: DH PARAMETERS");
         for text in ["", "words", crate::fixtures::RSA_CRT, crate::fixtures::RSA_KEY] {
@@ -110,6 +150,6 @@ RiNT
             assert_eq!(words(&block(base64)), malformed, "{base64}");
         }
         let large = " ".repeat(super::MAX_PEM) + X942;
-        assert!(check_dhparam(large.as_bytes()).is_err());
+        assert!(check_dhparam(large.as_bytes(), 0).is_err());
     }
 }

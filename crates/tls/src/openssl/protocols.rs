@@ -44,7 +44,7 @@ impl Protocol {
 }
 
 /// A set of versions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Protocols(u8);
 
 /// Why a set of versions cannot be served.

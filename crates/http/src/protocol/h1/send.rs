@@ -54,8 +54,11 @@ pub async fn response(
     drop(response);
     let result = write(connection, request, &mut out, body, decided.framing, trailers, late_trailers).await;
     buffers::give_back_sent(out);
-    if result.is_err() && decided.framing == Framing::Close {
-        connection.transport.reset_on_close();
+    match (&result, decided.framing) {
+        (Ok(()), _) => {}
+        (Err(_), Framing::Close) => connection.transport.reset_on_close(),
+        // The client learns from the response itself that it is not whole.
+        (Err(_), _) => connection.transport.cut_on_close(),
     }
     request.sent.complete = result.is_ok();
     result

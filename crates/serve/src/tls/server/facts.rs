@@ -1,0 +1,28 @@
+//! What a server's certificates say, for figures.
+
+use freerun_tls::load::CertifiedKey;
+use freerun_tls::verify::PeerCertificate;
+
+use crate::tls::values::FileName;
+
+/// What a certificate says, for figures.
+#[derive(Debug, Clone)]
+pub struct CertificateFacts {
+    /// The file that it is in.
+    pub file: String,
+    /// Whose it is.
+    pub subject: String,
+    /// Who vouches for that.
+    pub issuer: String,
+    /// When it expires, in seconds since 1970.
+    pub expires: i64,
+}
+
+impl CertificateFacts {
+    /// What the first certificate of a chain says.
+    pub(super) fn of(key: &CertifiedKey, file: &FileName) -> Option<CertificateFacts> {
+        let own = PeerCertificate::from_der(key.chain().next()?)?;
+        let (subject, issuer, expires) = (own.subject(), own.issuer(), own.end()?);
+        Some(CertificateFacts { file: file.shown().to_owned(), subject, issuer, expires })
+    }
+}

@@ -1,0 +1,56 @@
+//! How the sessions of a server are resumed.
+
+use std::time::{Duration, SystemTime};
+
+use freerun_conf::{Cx, Problem};
+use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketKeys};
+
+use super::ServerSpec;
+use crate::tls::files::Secret;
+use crate::tls::objects::read;
+use crate::tls::values::{FileName, OwnCache};
+use crate::tls::words::{problem, unreadable};
+use crate::zones::ZoneTable;
+
+/// How sessions are resumed. Stores and keys of the running configuration are kept over a reload.
+pub(super) fn sessions(spec: &ServerSpec, cx: &mut Cx) -> Result<Sessions, Problem> {
+    let cache = match spec.cache.place() {
+        Ok(store) => SessionCache::Kept(store.clone()),
+        Err(OwnCache::Off) => SessionCache::Off,
+        Err(OwnCache::None) => SessionCache::None,
+        Err(OwnCache::Builtin(size)) => {
+            let zones = cx.extensions.get_or_default::<ZoneTable>();
+            SessionCache::Kept((*zones.keep(&format!("builtin {size}"), || SessionStore::for_sessions(size))).clone())
+        }
+    };
+    // The files are read even where there are no tickets.
+    let keys = if spec.ticket_keys.is_empty() { None } else { Some(ticket_keys(&spec.ticket_keys, cx)?) };
+    let tickets = match (spec.tickets, keys) {
+        (false, _) => None,
+        (true, Some(keys)) => Some(keys),
+        (true, None) => {
+            let zones = cx.extensions.get_or_default::<ZoneTable>();
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let period = spec.timeout.max(Duration::from_secs(1));
+            let key = format!("tickets {}", period.as_secs());
+            (*zones.keep(&key, || TicketKeys::random(period, now).ok())).clone()
+        }
+    };
+    Ok(Sessions { cache, tickets, timeout: spec.timeout })
+}
+
+fn ticket_keys(files: &[FileName], cx: &mut Cx) -> Result<TicketKeys, Problem> {
+    let mut contents = Vec::new();
+    for file in files {
+        let path = &file.path;
+        let secret = read(file, cx);
+        let secret =
+            secret.map_err(|error| file.spot.shown(unreadable(&format!("open() \"{path}\" failed"), &error)))?;
+        if !matches!(secret.bytes().len(), 48 | 80) {
+            return Err(file.spot.shown(Problem::new(format!("\"{path}\" must be 48 or 80 bytes"))));
+        }
+        contents.push(secret);
+    }
+    let bytes: Vec<&[u8]> = contents.iter().map(Secret::bytes).collect();
+    TicketKeys::from_files(&bytes).map_err(problem)
+}

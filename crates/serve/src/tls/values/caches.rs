@@ -1,0 +1,174 @@
+//! Caches that directives of TLS define.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, Word, parse_seconds, parse_size};
+use freerun_tls::session::SessionStore;
+
+use crate::zones::{MIN_SIZE, Named, Zone, ZoneTable};
+
+/// What is done with sessions where no zone is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OwnCache {
+    /// Sessions are not kept, and clients are told so, whatever zone is named.
+    Off,
+    /// Sessions are not kept, and clients are told otherwise.
+    None,
+    /// Sessions are kept for this server: about so many.
+    Builtin(usize),
+}
+
+/// The value of `ssl_session_cache`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionCacheValue {
+    own: OwnCache,
+    zone: Option<Zone<SessionStore>>,
+}
+
+impl SessionCacheValue {
+    /// The zone that sessions are kept in, or what is done without one.
+    pub fn place(&self) -> Result<&SessionStore, OwnCache> {
+        match (self.own, &self.zone) {
+            (OwnCache::Off, _) => Err(OwnCache::Off),
+            // A zone serves all workers, so it is at least as good as a builtin cache. It is known where it is written.
+            (own, Some(zone)) => zone.get().ok_or(own),
+            (own, None) => Err(own),
+        }
+    }
+}
+
+impl Eq for SessionCacheValue {}
+
+impl Hash for SessionCacheValue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.own.hash(state);
+        self.zone.as_ref().map(Zone::name).hash(state);
+    }
+}
+
+/// How many sessions OpenSSL's own cache has unless it is told otherwise.
+const BUILTIN: usize = 20 * 1024;
+
+/// The kind of the zones with sessions.
+const SESSIONS: &str = "ssl_session_cache";
+
+/// The kind of the zones with OCSP responses.
+const RESPONSES: &str = "ssl_ocsp_cache";
+
+impl Setting for SessionCacheValue {
+    const SHAPE: Shape = Shape::between(1, 2, "off | none | [builtin[:size]] [shared:name:size]");
+
+    /// As in nginx, the directive may be repeated.
+    fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<SessionCacheValue, Problem> {
+        let mut value = previous.unwrap_or(SessionCacheValue { own: OwnCache::None, zone: None });
+        for word in &directive.args {
+            match word.text.as_str() {
+                "off" => value.own = OwnCache::Off,
+                "none" => value.own = OwnCache::None,
+                "builtin" => value.own = OwnCache::Builtin(BUILTIN),
+                text => match (text.strip_prefix("builtin:"), text.strip_prefix("shared:")) {
+                    (Some(size), _) => {
+                        value.own = OwnCache::Builtin(size.parse().map_err(|_| invalid("session", word))?);
+                    }
+                    (_, Some(zone)) => {
+                        let named = zone_of(zone, "session", word)?;
+                        let bytes = usize::try_from(named.size).unwrap_or(usize::MAX);
+                        let store = || SessionStore::new(bytes);
+                        value.zone = Some(zone_with(&named, SESSIONS, store, directive, cx)?);
+                    }
+                    _ => return Err(invalid("session", word)),
+                },
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// Refers to a zone that any number of directives may declare alike.
+fn zone_with<S: Clone + Send + Sync + 'static>(
+    named: &Named,
+    kind: &'static str,
+    make: impl FnOnce() -> S,
+    directive: &Node,
+    cx: &mut Cx,
+) -> Result<Zone<S>, Problem> {
+    let zones = cx.extensions.get_or_default::<ZoneTable>();
+    if !zones.has(named, kind) {
+        zones.declare(directive, kind, named, "", || Some(make()), |store| (*store).clone())?;
+    }
+    zones.refer(&named.name, kind, named.place)
+}
+
+fn invalid(what: &str, word: &Word) -> Problem {
+    Problem::new(format!("invalid {what} cache \"{}\"", word.text)).at(word.place)
+}
+
+/// The name and the size of `shared:name:size`.
+fn zone_of(zone: &str, what: &str, word: &Word) -> Result<Named, Problem> {
+    let (name, size) = zone.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(|| invalid(what, word))?;
+    let size = parse_size(size).ok_or_else(|| invalid(what, word))?;
+    if size < MIN_SIZE {
+        return Err(Problem::new(format!("{what} cache \"{}\" is too small", word.text)).at(word.place));
+    }
+    Ok(Named { name: name.to_owned(), size, place: word.place })
+}
+
+/// The value of `ssl_ocsp_cache`: the name and the size of a zone, if there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OcspCache(pub Option<(String, u64)>);
+
+impl Value for OcspCache {
+    const SHAPE: Shape = Shape::exactly(1, "off | shared:name:size");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<OcspCache, Problem> {
+        let word = &directive.args[0];
+        if word.text == "off" {
+            return Ok(OcspCache(None));
+        }
+        let zone = word.text.strip_prefix("shared:").ok_or_else(|| invalid("OCSP", word))?;
+        let named = zone_of(zone, "OCSP", word)?;
+        // So far the zone has nothing but its name.
+        zone_with(&named, RESPONSES, || (), directive, cx)?;
+        Ok(OcspCache(Some((named.name, named.size))))
+    }
+}
+
+/// The value of `ssl_certificate_cache` and `proxy_ssl_certificate_cache`: how certificates are kept whose names have
+/// variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CertificateCache {
+    /// How many.
+    pub max: u32,
+    /// For how long without being used.
+    pub inactive: Duration,
+    /// For how long without a look at the file.
+    pub valid: Duration,
+}
+
+/// `ssl_certificate_cache`, which may be off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CertificateCacheValue(pub Option<CertificateCache>);
+
+impl Value for CertificateCacheValue {
+    const SHAPE: Shape = Shape::between(1, 3, "off | max=number [inactive=time] [valid=time]");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<CertificateCacheValue, Problem> {
+        let (mut max, mut inactive, mut valid) = (None, Duration::from_secs(10), Duration::from_secs(60));
+        for word in &directive.args {
+            let invalid = || Problem::invalid_parameter(directive, word);
+            let time = |text| parse_seconds(text).map(Duration::from_secs).ok_or_else(invalid);
+            match word.text.split_once('=') {
+                None if word.text == "off" && directive.args.len() == 1 => return Ok(CertificateCacheValue(None)),
+                Some(("max", number)) => {
+                    max = Some(number.parse().ok().filter(|number| *number > 0).ok_or_else(invalid)?);
+                }
+                Some(("inactive", text)) => inactive = time(text)?,
+                Some(("valid", text)) => valid = time(text)?,
+                _ => return Err(invalid()),
+            }
+        }
+        let missing = || Problem::directive(directive, "must have the \"max\" parameter");
+        Ok(CertificateCacheValue(Some(CertificateCache { max: max.ok_or_else(missing)?, inactive, valid })))
+    }
+}

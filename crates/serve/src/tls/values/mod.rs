@@ -1,0 +1,41 @@
+//! Values of the directives of TLS that listeners and upstream servers share.
+
+mod algorithms;
+mod caches;
+mod file;
+mod spot;
+
+pub use algorithms::{ConfCommand, Listed, ProtocolSet};
+pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue};
+pub use file::{FileName, PasswordFile};
+pub use spot::Spot;
+
+use freerun_conf::keyword_enum;
+
+keyword_enum! {
+    /// The value of `ssl_verify_client`.
+    #[derive(Hash)]
+    pub enum VerifyClient {
+        /// No certificate is requested.
+        Off = "off",
+        /// A valid certificate is required.
+        On = "on",
+        /// A certificate is verified if there is one.
+        Optional = "optional",
+        /// A certificate is not verified here, but by a service behind this server.
+        OptionalNoCa = "optional_no_ca",
+    }
+}
+
+keyword_enum! {
+    /// The value of `ssl_ocsp`.
+    #[derive(Hash)]
+    pub enum Ocsp {
+        /// No certificate is checked.
+        Off = "off",
+        /// All certificates of the client's chain are checked.
+        On = "on",
+        /// Only the client's own certificate is checked.
+        Leaf = "leaf",
+    }
+}

@@ -1,0 +1,49 @@
+//! Where values are written, for what is told of them later.
+
+use std::hash::{Hash, Hasher};
+
+use freerun_conf::{Node, Place, Problem, Word};
+
+/// Where a value is written. It makes no difference between values: those of several servers that are written alike are equal.
+#[derive(Debug, Clone, Copy)]
+pub struct Spot {
+    place: Place,
+    end: Place,
+}
+
+impl Spot {
+    /// The place of a word of a directive.
+    pub fn of(word: &Word, directive: &Node) -> Spot {
+        Spot { place: word.place, end: directive.end }
+    }
+
+    /// A problem with the value, for which nginx names no line. Here it has the value's.
+    #[must_use]
+    pub fn blamed(self, problem: Problem) -> Problem {
+        if self.place.is_some() { problem.at(self.place).reported_at(self.end) } else { problem }
+    }
+
+    /// A problem with the value, for which nginx names the line at which it has read everything. That line is still to be
+    /// filled in; the value is shown below it.
+    #[must_use]
+    pub fn shown(self, problem: Problem) -> Problem {
+        if self.place.is_some() { problem.at(self.place) } else { problem }
+    }
+
+    /// The place itself.
+    pub fn place(self) -> Place {
+        self.place
+    }
+}
+
+impl PartialEq for Spot {
+    fn eq(&self, _: &Spot) -> bool {
+        true
+    }
+}
+
+impl Eq for Spot {}
+
+impl Hash for Spot {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}

@@ -1,0 +1,75 @@
+//! Verifiers that trust everybody, but check that the other side has the key of its certificate.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Trusting(pub(super) Arc<CryptoProvider>);
+
+impl Trusting {
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+type Signed = Result<HandshakeSignatureValid, Error>;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(&self, text: &[u8], own: &CertificateDer<'_>, sign: &DigitallySignedStruct) -> Signed {
+        verify_tls12_signature(text, own, sign, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(&self, text: &[u8], own: &CertificateDer<'_>, sign: &DigitallySignedStruct) -> Signed {
+        verify_tls13_signature(text, own, sign, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ClientCertVerifier for Trusting {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(&self, text: &[u8], own: &CertificateDer<'_>, sign: &DigitallySignedStruct) -> Signed {
+        verify_tls12_signature(text, own, sign, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(&self, text: &[u8], own: &CertificateDer<'_>, sign: &DigitallySignedStruct) -> Signed {
+        verify_tls13_signature(text, own, sign, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
