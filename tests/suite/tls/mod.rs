@@ -1,6 +1,11 @@
 //! TLS of listeners and towards upstream servers.
 
+mod choice;
+mod clients;
+mod reloads;
+mod resumed;
 mod serving;
+mod upstreams;
 
 use freerun_testkit::{Setup, Site};
 
