@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use freerun_serve::tls::files;
+use freerun_serve::tls::files::{self, append_wiping};
 use postcard::ser_flavors::Flavor;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -22,7 +22,6 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::error::Error;
-use crate::loader::append_wiping;
 
 /// The number of descriptors that are sent with one byte; the kernel takes at most 253 (SCM_MAX_FD).
 const FDS_A_MESSAGE: usize = 200;

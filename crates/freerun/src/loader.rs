@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt as _;
 use freerun_conf::{Loader, MAX_FILE};
 use freerun_serve::tls::files::{self, Reading, SecretFiles, Stamp};
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
 /// the permission, or the time, to read the files itself.
@@ -69,39 +68,8 @@ pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
     let file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;
     let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-    let (contents, broken) = read_wiping(file, expected);
+    let (contents, broken) = files::read_wiping(file, expected);
     Ok(Reading::Contents { contents, stamp: stamp(&metadata), broken })
-}
-
-/// How many bytes are read from a file with secrets at a time.
-const PIECE: usize = 4096;
-
-/// Reads to the end, to an error, or until it is clear that the file is too large. Memory that becomes too small for the
-/// contents is overwritten before it is given back.
-fn read_wiping(mut from: impl io::Read, expected: usize) -> (Zeroizing<Vec<u8>>, Option<io::Error>) {
-    let mut contents = Zeroizing::new(Vec::with_capacity(expected.clamp(PIECE, files::MAX_FILE + 1)));
-    let mut piece = Zeroizing::new([0; PIECE]);
-    while contents.len() <= files::MAX_FILE {
-        let count = match from.read(&mut piece[..]) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return (contents, Some(error)),
-        };
-        append_wiping(&mut contents, &piece[..count]);
-    }
-    (contents, None)
-}
-
-/// Appends bytes. Memory that is too small for that is overwritten before it is given back.
-pub fn append_wiping(to: &mut Zeroizing<Vec<u8>>, bytes: &[u8]) {
-    if to.capacity() - to.len() < bytes.len() {
-        let capacity = (to.len() + bytes.len()).max(to.capacity() * 2);
-        let mut larger = Zeroizing::new(Vec::with_capacity(capacity));
-        larger.extend_from_slice(to);
-        *to = larger;
-    }
-    to.extend_from_slice(bytes);
 }
 
 /// The most paths of one pattern.
@@ -196,7 +164,7 @@ mod tests {
     fn a_file_with_secrets_is_read_whole_unless_it_is_known() {
         let path = std::env::temp_dir().join(format!("freerun-secret-{}", std::process::id()));
         let path = path.to_str().unwrap();
-        let contents: Vec<u8> = (0..3 * PIECE + 5).map(|n| n as u8).collect();
+        let contents: Vec<u8> = (0..12_293).map(|n| n as u8).collect();
         std::fs::write(path, &contents).unwrap();
         let read = |path| match read_secret(path, None) {
             Ok(Reading::Contents { contents, stamp, broken }) => (contents, stamp, broken),
@@ -207,8 +175,6 @@ mod tests {
         assert!(matches!(read_secret(path, Some(stamp)), Ok(Reading::Unchanged)));
         std::fs::remove_file(path).unwrap();
         assert_eq!(read_secret(path, Some(stamp)).err().unwrap().raw_os_error(), Some(2));
-        // The size that a file says it has may be wrong: those in /proc say 0.
-        assert_eq!(*read_wiping(&contents[..], 0).0, contents);
         let (none, _, broken) = read("/");
         assert_eq!((none.len(), broken.and_then(|error| error.raw_os_error())), (0, Some(21)));
     }

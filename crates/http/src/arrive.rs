@@ -85,7 +85,7 @@ pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
         );
         return Err(421);
     }
-    match facts.verified.refusal(verification.asked) {
+    match facts.verified().refusal(verification.asked) {
         None => Ok(()),
         Some(refusal) => {
             log_error!(request, Info, "{refusal} while reading client request headers");

@@ -1,5 +1,7 @@
 //! What is known of the TLS of a client's connection besides its session.
 
+use std::cell::OnceCell;
+
 use freerun_proto::tls::{NameForm, name_form};
 use freerun_tls::verify::Verified;
 
@@ -9,22 +11,30 @@ use freerun_tls::verify::Verified;
 pub struct TlsFacts {
     /// The name that the client has asked for (SNI, RFC 6066 section 3), as it was sent: `$ssl_server_name`.
     pub asked_for: Option<Box<str>>,
-    /// What came of the verification of the client's certificate (`ssl_verify_client`): none was sent, unless one was.
-    pub verified: Verified,
     /// The ClientHello, if the configuration uses one of [`HELLO_VARIABLES`].
     pub hello: Option<Box<[u8]>>,
+    verified: OnceCell<Verified>,
 }
 
 /// The variables whose values are made of the ClientHello.
 pub const HELLO_VARIABLES: [&str; 5] = ["ssl_ciphers", "ssl_curves", "ssl_ja3_hash", "ssl_ja4", "ssl_sigalgs"];
 
-impl Default for TlsFacts {
-    fn default() -> TlsFacts {
-        TlsFacts { asked_for: None, verified: Verified::None, hello: None }
-    }
-}
-
 impl TlsFacts {
+    /// What a ClientHello says.
+    pub fn new(asked_for: Option<Box<str>>, hello: Option<Box<[u8]>>) -> TlsFacts {
+        TlsFacts { asked_for, hello, verified: OnceCell::new() }
+    }
+
+    /// What came of the verification of the client's certificate (`ssl_verify_client`): none was sent, unless one was.
+    pub fn verified(&self) -> &Verified {
+        self.verified.get().unwrap_or(&Verified::None)
+    }
+
+    /// Notes what has come of the verification.
+    pub fn set_verified(&self, verified: Verified) {
+        let _ = self.verified.set(verified);
+    }
+
     /// The name that the client has asked for in the form that virtual servers are looked up by: in lower case, without a
     /// dot at its end. `None` if there is none, or it is no name of DNS.
     pub fn server_name(&self) -> Option<String> {

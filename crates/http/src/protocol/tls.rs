@@ -1,9 +1,10 @@
 //! TLS of a client connection (`listen … ssl`): the handshake, with the virtual server that the client names, and the
 //! error log's words when there is none, as nginx has them.
 
-use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_proto::tls::ExtensionType;
@@ -19,45 +20,57 @@ use rustc_hash::FxHasher;
 use crate::connection::tls_facts::TlsFacts;
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
+use crate::protocol::computed_certificates;
 use crate::request::Connection;
 use crate::request::generation::Servers;
+use crate::request::location::Server;
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
 /// does not. `None` if the connection is to be closed, which is logged.
 pub async fn open(
     http: &HttpLoop,
-    connection: &Connection,
+    connection: &Rc<Connection>,
     timer: &mut Timer,
     timeout: Duration,
     buffer: &mut Vec<u8>,
 ) -> Option<Speaks> {
     loops::note(connection.number, "TLS handshake");
     let (generation, servers, _) = http.servers(connection)?;
-    let facts = Cell::new(TlsFacts::default());
     let helpers = Helpers {
         pool: generation.pools.handshakes(),
         lane: lane(connection),
         figures: &connection.loop_state.shared.client_tls,
     };
     let keeps_hello = generation.http.keeps_hello;
-    let choose = |offer: Offer<'_>| {
+    let choose = async |offer: Offer<'_>| {
         let name = offer.hello.server_name(offer.message);
         let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
         let hello = keeps_hello.then(|| offer.message.into());
-        let known = TlsFacts { asked_for, hello, ..TlsFacts::default() };
-        let config = config_for(&servers, known.server_name().as_deref());
+        let facts = TlsFacts::new(asked_for, hello);
+        let name = facts.server_name();
+        connection.set_tls(facts);
         if offer.hello.extension(offer.message, ExtensionType::STATUS_REQUEST).is_some() {
-            let server = presenting(&servers, known.server_name().as_deref());
+            let server = presenting(&servers, name.as_deref());
             server.into_iter().for_each(|tls| tls.status_wanted(generation.shared()));
         }
-        facts.set(known);
-        config
+        match config_for(&servers, name.as_deref())? {
+            Chosen::Ready(config) => Ok(config),
+            Chosen::Computed(server) => {
+                let config = computed_certificates::config_for(connection, &generation, server, &servers.default);
+                config.await.map_err(|line| {
+                    if !line.is_empty() {
+                        connection.log(Level::Error, format_args!("{line}{}", Handshaking(connection)));
+                    }
+                    Refusal::BadCertificate
+                })
+            }
+        }
     };
     // Of all that a connection waits for, this happens once: in a box it takes no room in what waits for requests.
     match Box::pin(shake_hands(&connection.transport, timer, timeout, helpers, buffer, choose)).await {
         Ok(speaks) => {
             if speaks == Speaks::Tls {
-                let mut facts = facts.into_inner();
+                let facts = connection.tls()?;
                 let named = facts.server_name();
                 let server = named.map_or(&servers.default, |name| servers.named(&name));
                 if let Some(verification) = server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) {
@@ -67,12 +80,12 @@ pub async fn open(
                         connection: connection.number,
                         context: &Handshaking(connection),
                     };
-                    facts.verified = verification.verify(&connection.transport, &visit).await?;
-                    if facts.verified.refusal(verification.asked).is_some() {
+                    let verified = verification.verify(&connection.transport, &visit).await?;
+                    if verified.refusal(verification.asked).is_some() {
                         helpers.figures.untrusted.add();
                     }
+                    facts.set_verified(verified);
                 }
-                connection.set_tls(facts);
                 // From now on, the server that the client has named answers on the connection.
                 connection.served_by.take();
                 let _ = http.servers(connection);
@@ -87,15 +100,26 @@ pub async fn open(
     }
 }
 
-/// The configuration of the session with a client that asks for this name.
-fn config_for(servers: &Servers, name: Option<&str>) -> Result<ServerConfig, Refusal> {
+/// The settings of a session.
+enum Chosen<'s> {
+    /// They are known.
+    Ready(ServerConfig),
+    /// They are those of this server, whose certificate has a name with variables.
+    Computed(&'s Arc<Server>),
+}
+
+/// The settings of the session with a client that asks for this name.
+fn config_for<'s>(servers: &'s Servers, name: Option<&str>) -> Result<Chosen<'s>, Refusal> {
     let chosen = name.map_or(&servers.default, |name| servers.named(name));
     if chosen.tls.as_ref().is_some_and(|tls| tls.rejects) {
         return Err(Refusal::Rejected);
     }
     // A server without a certificate of its own has that of the address's default server.
-    let config = servers.sessions.of(chosen).or_else(|| servers.sessions.of(&servers.default));
-    config.cloned().ok_or(Refusal::NoCertificate)
+    let of = |server: &'s Arc<Server>| match servers.sessions.of(server) {
+        Some(config) => Some(Chosen::Ready(config.clone())),
+        None => server.tls.as_ref()?.computed().map(|_| Chosen::Computed(server)),
+    };
+    of(chosen).or_else(|| of(&servers.default)).ok_or(Refusal::NoCertificate)
 }
 
 /// The server whose certificate is shown to a client that asks for this name.
@@ -124,12 +148,11 @@ impl fmt::Display for Handshaking<'_> {
 
 /// Logs that there is no session.
 fn log(connection: &Connection, error: &HandshakeError) {
-    let context = Handshaking(connection);
     let level = match error {
         HandshakeError::Refused(Refusal::NoCertificate) => Level::Error,
         HandshakeError::Failed(failure) if failure.kind == FailureKind::Internal => Level::Crit,
         _ => Level::Info,
     };
     let whose = if matches!(error, HandshakeError::TimedOut) { "client " } else { "" };
-    connection.log(level, format_args!("{whose}{error}{context}"));
+    connection.log(level, format_args!("{whose}{error}{}", Handshaking(connection)));
 }

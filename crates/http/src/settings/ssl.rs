@@ -10,11 +10,12 @@ use freerun_serve::tls::ocsp::{OcspSpec, Resolving, Url};
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
 use freerun_serve::tls::unused::{File, Unused};
 use freerun_serve::tls::values::{
-    CertificateCacheValue, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
+    CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
     SessionCacheValue, VerifyClient,
 };
 
 use super::resolver::ResolverSettings;
+use crate::template::Template;
 
 /// The reason why a directive has no effect, for the reference.
 const NOT_YET: &str = "freerun does not have it yet";
@@ -26,13 +27,13 @@ settings! {
         /// The size of the buffer that responses are sent through.
         ssl_buffer_size: Size = "16k", in HTTP | SERVER;
         /// A file with the server's certificate and the intermediate certificates.
-        ssl_certificate: Many<FileName>, in HTTP | SERVER;
+        ssl_certificate: Many<ComputedFile<Template>>, in HTTP | SERVER;
         /// Keeps certificates whose names have variables in memory.
-        ssl_certificate_cache: Option<Unused<CertificateCacheValue>>, in HTTP | SERVER, since = "1.27.4", fidelity = NoEffect(NOT_YET);
+        ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER, since = "1.27.4";
         /// Whether certificates are sent compressed.
         ssl_certificate_compression: bool = "off", in HTTP | SERVER, since = "1.29.1";
         /// A file with the key of the certificate.
-        ssl_certificate_key: Many<FileName>, in HTTP | SERVER;
+        ssl_certificate_key: Many<ComputedFile<Template>>, in HTTP | SERVER;
         /// The ciphers that are allowed, in OpenSSL's syntax.
         ssl_ciphers: Listed = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
         /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
@@ -116,8 +117,9 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         resolving,
     };
     let spec = ServerSpec {
-        certificates: ssl.ssl_certificate.to_vec(),
-        keys: ssl.ssl_certificate_key.to_vec(),
+        certificates: ssl.ssl_certificate.iter().map(|file| file.name.clone()).collect(),
+        keys: ssl.ssl_certificate_key.iter().map(|file| file.name.clone()).collect(),
+        certificate_cache: ssl.ssl_certificate_cache.0,
         passwords: ssl.ssl_password_file.clone(),
         protocols: ssl.ssl_protocols,
         ciphers: ssl.ssl_ciphers.clone(),

@@ -42,7 +42,7 @@ const VARIABLES: &[Variable] = &[
     }),
     Variable::named("ssl_client_v_start", |r, _| client(r, |certificate| certificate.begin_text())),
     Variable::named("ssl_client_verify", |r, _| {
-        Some(match facts(r)?.verified.variable() {
+        Some(match facts(r)?.verified().variable() {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         })

@@ -22,6 +22,7 @@ pub mod response;
 pub mod response_body;
 pub mod spool;
 pub mod tee;
+pub mod tls;
 mod tunnel;
 mod write_turns;
 

@@ -1,8 +1,10 @@
 //! The state that all tries of a request share, and the preparation of a try: conditions, the connection.
 
+use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
+use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_runtime::loops;
@@ -18,6 +20,7 @@ use crate::client::client_watch::ClientWatch;
 use crate::client::connection::UpstreamConnection;
 use crate::client::error::{Stage, UpstreamError};
 use crate::client::request_body::OutgoingBody;
+use crate::client::tls;
 use crate::exchange::family::Family;
 use crate::exchange::target::{Servers, Target};
 use crate::settings::options::Options;
@@ -103,8 +106,10 @@ impl Plan {
         }
         if self.target.whom().is_secure {
             // Sessions of other settings, or with another name, are other connections.
-            let name = self.family.tls_name(request, &self.target);
-            return shared(Scope::of((family, request.place.location.identity, bind, transparent, "tls", name)));
+            let (name, certificate) =
+                (self.family.tls_name(request, &self.target), self.family.tls_certificate(request));
+            let location = request.place.location.identity;
+            return shared(Scope::of((family, location, bind, transparent, "tls", name, certificate)));
         }
         if !keepalive.local && bind.is_none() && family == "proxy" {
             return shared(Scope::SHARED);
@@ -163,10 +168,12 @@ impl Plan {
         transport: &Transport,
         timer: &mut Timer,
     ) -> Result<(), UpstreamError> {
-        let Some(tls) = self.family.tls(request) else {
-            return Err(UpstreamError::Internal("the settings of TLS are missing"));
-        };
-        let outgoing = tls.outgoing(&self.family.tls_name(request, &self.target), &lease.peer().name);
+        // Whether the client is still there is looked at here.
+        let outgoing = tls::outgoing(self.family, request, &self.target, &lease.peer().name, pending);
+        let outgoing = self.client.unless_gone(Box::pin(outgoing)).await?.map_err(|line| {
+            log_error!(request, Error, "{line} while connecting to upstream");
+            UpstreamError::Ours
+        })?;
         let helpers = Helpers {
             pool: request.generation.pools.handshakes(),
             lane: request.place.location.identity,

@@ -8,9 +8,12 @@ use freerun_conf::SettingsSet;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Response;
+use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
+use freerun_serve::tls::computed::PairNames;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
+use freerun_serve::tls::values::ComputedFile;
 
 use crate::exchange::http1::{HttpExchange, WriteHead};
 use crate::exchange::target::{Target, TargetLookup};
@@ -114,6 +117,19 @@ pub trait Family: Sync {
             Some(name) => without_port(&name.render(request)),
             None => without_port(&target.whom().host),
         }
+    }
+
+    /// The names of the certificate that servers with TLS are shown (`proxy_ssl_certificate`), if they have variables. An empty
+    /// name stands for no certificate.
+    fn tls_certificate(&self, request: &Request) -> Option<PairNames> {
+        if !self.tls(request)?.is_computed() {
+            return None;
+        }
+        let table = self.table(request.settings());
+        let value = |file: &ComputedFile<Template>| file.computed(|template| template.render(request).into_owned());
+        let certificate = table.proxy_ssl_certificate.as_ref().map(value)?;
+        let key = table.proxy_ssl_certificate_key.as_ref().map(value)?;
+        (!certificate.is_empty()).then_some(PairNames { certificate, key })
     }
 
     /// Appends the key of a response if `cache_key` gives none: the target and the URI. `false`: there is no key.

@@ -1,6 +1,7 @@
 //! One check of one server: a request in the location's protocol, and the verdict on its response.
 
 use std::cell::OnceCell;
+use std::future::pending;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
 
+use crate::client::tls;
 use crate::exchange::family::Exchanging;
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
@@ -241,13 +243,13 @@ impl One<'_> {
     /// Has a TLS session on a new connection, as requests have it.
     async fn secure(&self, transport: Transport) -> Result<Transport, Failed> {
         const WHAT: Failed = "SSL handshaking to upstream";
-        let tls = self.check.family.tls(self.request).ok_or(WHAT)?;
-        let name = self.check.family.tls_name(self.request, self.target);
+        let family = self.check.family;
+        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending).await;
+        let outgoing = outgoing.map_err(|_| WHAT)?;
         let transport = transport.into_tls();
         let lane = self.request.place.location.identity;
         let figures = &self.request.client.loop_state.shared.upstream_tls;
         let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane, figures };
-        let outgoing = tls.outgoing(&name, &self.peer.name);
         let timeout = self.options.connect_timeout;
         let opened = outgoing.open(&transport, &mut Timer::default(), timeout, helpers).await;
         opened.map_err(|_| WHAT)?;

@@ -24,9 +24,10 @@ use freerun_conf::{
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
-use freerun_serve::tls::unused::Unused;
 use freerun_serve::tls::upstream::{UpstreamSpec, UpstreamTls};
-use freerun_serve::tls::values::{CertificateCacheValue, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
+use freerun_serve::tls::values::{
+    CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet,
+};
 
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
@@ -194,11 +195,11 @@ settings! {
         proxy_socket_sndbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
         /// A file with the certificate that upstream servers get which ask for one. An empty value cancels that of an outer
         /// level.
-        proxy_ssl_certificate: Option<FileName>, in HTTP | SERVER | LOCATION, fidelity = Differs("variables are not there yet");
+        proxy_ssl_certificate: Option<ComputedFile<Template>>, in HTTP | SERVER | LOCATION;
         /// Keeps certificates whose names have variables in memory.
-        proxy_ssl_certificate_cache: Option<Unused<CertificateCacheValue>>, in HTTP | SERVER | LOCATION, since = "1.27.4", fidelity = NoEffect("such names are not there yet");
+        proxy_ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER | LOCATION, since = "1.27.4";
         /// A file with the key of the certificate.
-        proxy_ssl_certificate_key: Option<FileName>, in HTTP | SERVER | LOCATION, fidelity = Differs("variables are not there yet");
+        proxy_ssl_certificate_key: Option<ComputedFile<Template>>, in HTTP | SERVER | LOCATION;
         /// The ciphers that are allowed, in OpenSSL's syntax.
         proxy_ssl_ciphers: Listed = "DEFAULT", in HTTP | SERVER | LOCATION, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
         /// A command for OpenSSL.
@@ -341,8 +342,9 @@ impl FamilySettings {
     pub fn upstream_tls(&self, prefix: &'static str, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
         let spec = UpstreamSpec {
             prefix,
-            certificate: self.proxy_ssl_certificate.clone(),
-            key: self.proxy_ssl_certificate_key.clone(),
+            certificate: self.proxy_ssl_certificate.as_ref().map(|file| file.name.clone()),
+            key: self.proxy_ssl_certificate_key.as_ref().map(|file| file.name.clone()),
+            certificate_cache: self.proxy_ssl_certificate_cache.0,
             passwords: self.proxy_ssl_password_file.clone(),
             protocols: self.proxy_ssl_protocols,
             ciphers: self.proxy_ssl_ciphers.clone(),

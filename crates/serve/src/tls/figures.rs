@@ -73,7 +73,7 @@ impl TlsFigures {
             HandshakeError::TimedOut => "timed_out",
             HandshakeError::Hello(_) => "bad_hello",
             HandshakeError::Refused(Refusal::Rejected) => "rejected",
-            HandshakeError::Refused(Refusal::NoCertificate) => "no_certificate",
+            HandshakeError::Refused(Refusal::NoCertificate | Refusal::BadCertificate) => "no_certificate",
             HandshakeError::Failed(failure) => match failure.kind {
                 FailureKind::NotTls => "not_tls",
                 FailureKind::NoSharedVersion => "no_common_protocol",

@@ -236,6 +236,37 @@ impl ConfigurationFiles {
     }
 }
 
+/// How many bytes are read from a file with secrets at a time.
+const PIECE: usize = 4096;
+
+/// Reads to the end, to an error, or until it is clear that the file is too large. Memory that becomes too small for the
+/// contents is overwritten before it is given back.
+pub fn read_wiping(mut from: impl io::Read, expected: usize) -> (Zeroizing<Vec<u8>>, Option<io::Error>) {
+    let mut contents = Zeroizing::new(Vec::with_capacity(expected.clamp(PIECE, MAX_FILE + 1)));
+    let mut piece = Zeroizing::new([0; PIECE]);
+    while contents.len() <= MAX_FILE {
+        let count = match from.read(&mut piece[..]) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return (contents, Some(error)),
+        };
+        append_wiping(&mut contents, &piece[..count]);
+    }
+    (contents, None)
+}
+
+/// Appends bytes. Memory that is too small for that is overwritten before it is given back.
+pub fn append_wiping(to: &mut Zeroizing<Vec<u8>>, bytes: &[u8]) {
+    if to.capacity() - to.len() < bytes.len() {
+        let capacity = (to.len() + bytes.len()).max(to.capacity() * 2);
+        let mut larger = Zeroizing::new(Vec::with_capacity(capacity));
+        larger.extend_from_slice(to);
+        *to = larger;
+    }
+    to.extend_from_slice(bytes);
+}
+
 /// The full path of a file that a directive of TLS names: relative ones begin at the folder of the configuration.
 pub fn full_path(name: &str, cx: &mut Cx) -> String {
     if name.starts_with('/') {
@@ -304,6 +335,15 @@ mod tests {
             assert_eq!(files.get(path).unwrap().bytes(), contents, "{path}");
         }
         assert_eq!(files.known["/same"].stamp, Some(stamp(2)), "the next configuration compares with it again");
+    }
+
+    #[test]
+    fn all_is_read_whatever_size_was_expected() {
+        let contents: Vec<u8> = (0..3 * PIECE + 5).map(|n| n as u8).collect();
+        for expected in [0, 1, contents.len(), usize::MAX] {
+            let (read, broken) = read_wiping(&contents[..], expected);
+            assert!(*read == contents && broken.is_none(), "{expected}");
+        }
     }
 
     #[test]

@@ -64,6 +64,19 @@ pub enum Refusal {
     Rejected,
     /// Neither the server nor the address's default server has a certificate.
     NoCertificate,
+    /// The server's certificate cannot be used, for a reason that was logged.
+    BadCertificate,
+}
+
+impl Refusal {
+    /// The alert that the client gets.
+    fn alert(self) -> Option<Alert> {
+        match self {
+            Refusal::Rejected => Some(Alert::UnrecognizedName),
+            Refusal::NoCertificate => None,
+            Refusal::BadCertificate => Some(Alert::InternalError),
+        }
+    }
 }
 
 /// Why there is no session.
@@ -96,6 +109,9 @@ impl fmt::Display for HandshakeError {
             }
             HandshakeError::Refused(Refusal::Rejected) => {
                 to.write_str("SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)")
+            }
+            HandshakeError::Refused(Refusal::BadCertificate) => {
+                to.write_str("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)")
             }
             HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed ({failure})"),
         }
@@ -150,7 +166,7 @@ impl Handshake {
 /// time on handshakes ([`share`]).
 ///
 /// `buffer` has the bytes that have come already, and gets those that do not belong to TLS. `choose` makes the session's
-/// configuration of the ClientHello.
+/// configuration of the ClientHello, for which it may have to wait.
 ///
 /// # Errors
 /// There is no session; an alert was sent where one belongs.
@@ -160,7 +176,7 @@ pub async fn shake_hands(
     timeout: Duration,
     helpers: Helpers<'_>,
     buffer: &mut Vec<u8>,
-    choose: impl FnOnce(Offer<'_>) -> Result<ServerConfig, Refusal>,
+    choose: impl AsyncFnOnce(Offer<'_>) -> Result<ServerConfig, Refusal>,
 ) -> Result<Speaks, HandshakeError> {
     let deadline = loops::now() + timeout;
     while buffer.is_empty() {
@@ -175,14 +191,16 @@ pub async fn shake_hands(
         match reader.advance(&received) {
             Ok(Progress::Hello(read)) => {
                 let message = read.message(&received);
-                match choose(Offer { hello: &read.hello, message }) {
+                let left = deadline.saturating_duration_since(loops::now());
+                let chosen = timer.within(left, choose(Offer { hello: &read.hello, message })).await;
+                match chosen.ok_or(HandshakeError::TimedOut)? {
                     Ok(config) => {
                         let signature = config.signature_time();
                         let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
                         break (config, signature < LONG || gambles);
                     }
                     Err(refusal) => {
-                        refuse(transport, (refusal == Refusal::Rejected).then_some(Alert::UnrecognizedName));
+                        refuse(transport, refusal.alert());
                         return Err(HandshakeError::Refused(refusal));
                     }
                 }

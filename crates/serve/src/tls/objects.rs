@@ -7,7 +7,7 @@ use freerun_conf::{Cx, Problem};
 use freerun_tls::load::{CertifiedKey, Chain, Key, LoadError, inline, unopened};
 use freerun_tls::verify::{Source, TrustError};
 
-use super::files::{ConfigurationFiles, Secret};
+use super::files::{ConfigurationFiles, Secret, full_path};
 use super::values::{FileName, PasswordFile};
 
 /// The pairs of certificates and keys that were made already; lives in the configuration's context.
@@ -25,55 +25,89 @@ pub(super) fn pair(
     if let Some(made) = cx.extensions.get_or_default::<Pairs>().0.get(&both) {
         return Ok(made.clone());
     }
-    let key = &key_file(key, cx)?;
-    let failed = |error: LoadError| {
-        let blamed = match error {
-            LoadError::Key(_) | LoadError::Mismatch(_) => key.spot,
-            _ => certificate.spot,
-        };
-        blamed.blamed(Problem::new(error.words(&certificate.path, &key.path)))
-    };
-    let open = |what: &str, name: &FileName, error: io::Error| {
-        let (path, said) = (&name.path, unopened(&name.path, &error));
-        let message = format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})");
-        name.spot.blamed(Problem::new(message))
-    };
-    let pem = read(certificate, cx).map_err(|error| open("certificate", certificate, error))?;
-    let chain = Chain::from_pem(pem.bytes()).map_err(failed)?;
-    let pem = read(key, cx).map_err(|error| open("certificate key", key, error))?;
+    let key_path = key_path(&key.written, &key.path, |name| full_path(name, cx));
+    let key_path = key_path.map_err(|why| key.spot.blamed(Problem::new(why)))?;
     let passwords = passwords.map_or(&[][..], PasswordFile::passwords);
-    let private = Key::from_pem(pem.bytes(), passwords).map_err(failed)?;
-    let made = CertifiedKey::new(&chain, &private).map_err(failed)?;
+    let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
+    let made = made.map_err(|Unusable { whose, line }| {
+        let spot = if whose == Whose::Key { key.spot } else { certificate.spot };
+        spot.blamed(Problem::new(line))
+    })?;
     cx.extensions.get_or_default::<Pairs>().0.insert(both, made.clone());
     Ok(made)
 }
 
-/// The file that the value of `ssl_certificate_key` names, which may also be an engine or a store of OpenSSL.
-fn key_file(key: &FileName, cx: &mut Cx) -> Result<FileName, Problem> {
-    let written = &key.written;
-    let refused = |why: &str| {
-        let message = format!("cannot load certificate key \"{written}\": {why}");
-        Err(key.spot.blamed(Problem::new(message)))
+/// Which of two files cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Certificate,
+    Key,
+}
+
+/// Why a certificate and a key cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unusable {
+    /// Which of them is to blame.
+    pub(super) whose: Whose,
+    /// nginx's line.
+    pub(super) line: String,
+}
+
+/// A certificate with its key, from these paths or `data:` values, which `read` gives the contents of.
+pub(super) fn make<P: AsRef<[u8]>>(
+    certificate: &str,
+    key: &str,
+    passwords: &[P],
+    mut read: impl FnMut(&str) -> io::Result<Secret>,
+) -> Result<CertifiedKey, Unusable> {
+    let failed = |error: LoadError| {
+        let whose = match error {
+            LoadError::Key(_) | LoadError::Mismatch(_) => Whose::Key,
+            _ => Whose::Certificate,
+        };
+        Unusable { whose, line: error.words(certificate, key) }
     };
+    let open = |whose, what: &str, path: &str, error: io::Error| {
+        let said = unopened(path, &error);
+        Unusable { whose, line: format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})") }
+    };
+    let pem = read(certificate).map_err(|error| open(Whose::Certificate, "certificate", certificate, error))?;
+    let chain = Chain::from_pem(pem.bytes()).map_err(failed)?;
+    let pem = read(key).map_err(|error| open(Whose::Key, "certificate key", key, error))?;
+    let private = Key::from_pem(pem.bytes(), passwords).map_err(failed)?;
+    CertifiedKey::new(&chain, &private).map_err(failed)
+}
+
+/// The path of the file that a value of `ssl_certificate_key` names, which may also be an engine or a store of OpenSSL. `path`
+/// is the one that the value has as a file's name.
+///
+/// # Errors
+/// The line for what is not there.
+pub(super) fn key_path(written: &str, path: &str, full: impl FnOnce(&str) -> String) -> Result<String, String> {
+    let refused = |why: &str| Err(format!("cannot load certificate key \"{written}\": {why}"));
     if let Some(engine) = written.strip_prefix("engine:") {
         return match engine.contains(':') {
             false => refused("invalid syntax"),
             true => refused("engines are not supported"),
         };
     }
-    let Some(store) = written.strip_prefix("store:") else { return Ok(key.clone()) };
+    let Some(store) = written.strip_prefix("store:") else { return Ok(path.to_owned()) };
     match store.strip_prefix("file:") {
-        Some(path) => Ok(FileName::new(path.strip_prefix("//").unwrap_or(path), key.spot, cx)),
+        Some(path) => Ok(full(path.strip_prefix("//").unwrap_or(path))),
         None => refused("of all stores, \"store:file:\" alone is supported"),
     }
 }
 
 /// The contents of a file, or of a value `data:`.
 pub(super) fn read(file: &FileName, cx: &mut Cx) -> io::Result<Secret> {
-    if let Some(contents) = inline(file.path.as_bytes()) {
-        return Ok(Secret::new(contents.to_vec()));
+    read_path(&file.path, cx)
+}
+
+fn read_path(path: &str, cx: &mut Cx) -> io::Result<Secret> {
+    match inline(path.as_bytes()) {
+        Some(contents) => Ok(Secret::new(contents.to_vec())),
+        None => cx.extensions.get_or_default::<ConfigurationFiles>().get(path),
     }
-    cx.extensions.get_or_default::<ConfigurationFiles>().get(&file.path)
 }
 
 /// Adds a file of trusted certificates or of revocation lists.

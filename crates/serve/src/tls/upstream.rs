@@ -1,6 +1,7 @@
 //! What a location has of TLS for its upstream servers, made of its directives when the configuration is read.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -9,9 +10,10 @@ use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
+use super::computed::{KnownPairs, PairNames, Reading};
 use super::objects::{add, pair};
 use super::outgoing::{Outgoing, Verification};
-use super::values::{ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
+use super::values::{CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
 use super::words::problem;
 
 /// With how many servers sessions are kept for resumption, for all locations together.
@@ -29,6 +31,8 @@ pub struct UpstreamSpec {
     pub certificate: Option<FileName>,
     /// `proxy_ssl_certificate_key`
     pub key: Option<FileName>,
+    /// `proxy_ssl_certificate_cache`
+    pub certificate_cache: Option<CertificateCache>,
     /// `proxy_ssl_password_file`
     pub passwords: Option<PasswordFile>,
     /// `proxy_ssl_protocols`
@@ -54,12 +58,23 @@ pub struct UpstreamSpec {
 /// What a location has of TLS for its upstream servers. It does not change.
 #[derive(Debug)]
 pub struct UpstreamTls {
+    /// The settings of sessions; those without a certificate if its name has variables.
     config: ClientConfig,
+    /// What the settings are made of, if the name of the certificate has variables.
+    computed: Option<Computed>,
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
     resumes: bool,
     /// What of the directives sessions depend on.
     identity: String,
+}
+
+/// What the settings of sessions are made of where the name of the certificate has variables.
+#[derive(Debug)]
+struct Computed {
+    settings: ClientSettings,
+    passwords: Option<PasswordFile>,
+    known: Arc<KnownPairs>,
 }
 
 /// What was made for this configuration already: locations with equal directives share it.
@@ -85,12 +100,17 @@ impl UpstreamTls {
         let prefix = spec.prefix;
         let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
         let named = spec.certificate.as_ref().filter(|certificate| !certificate.is_empty());
+        let mut known = None;
         let mut certificate = match (named, &spec.key) {
             (None, _) => None,
             (Some(certificate), None) => {
                 let shown = &certificate.written;
                 let message = format!("no \"{prefix}ssl_certificate_key\" is defined for certificate \"{shown}\"");
                 return Err(certificate.spot.blamed(Problem::new(message)));
+            }
+            (Some(certificate), Some(key)) if certificate.is_computed || key.is_computed => {
+                known = Some(KnownPairs::of(spec.certificate_cache, cx));
+                None
             }
             (Some(certificate), Some(key)) => Some(pair(certificate, key, spec.passwords.as_ref(), cx)?),
         };
@@ -112,25 +132,49 @@ impl UpstreamTls {
             certificate,
             ..ClientSettings::default()
         };
-        let config = settings.build().map_err(problem)?;
+        let config = settings.clone().build().map_err(problem)?;
+        let computed = known.map(|known| Computed { settings, passwords: spec.passwords.clone(), known });
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
         let identity = format!("{spec:?}");
-        Ok(UpstreamTls { config, verified_by, sends_name, resumes, identity })
+        Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, identity })
     }
 
-    /// What a connection needs to a server with this name at this address.
-    pub fn outgoing(&self, name: &str, address: &str) -> Outgoing {
+    /// Whether the name of the certificate has variables: then [`UpstreamTls::outgoing`] wants their values.
+    pub fn is_computed(&self) -> bool {
+        self.computed.is_some()
+    }
+
+    /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
+    /// be computed and its name is not empty.
+    ///
+    /// # Errors
+    /// The certificate cannot be used: the line for the error log, which is empty if the client has gone.
+    pub async fn outgoing<G: Future<Output = ()>>(
+        &self,
+        name: &str,
+        address: &str,
+        names: Option<&PairNames>,
+        reading: &Reading<'_, impl Fn() -> G>,
+    ) -> Result<Outgoing, String> {
+        let config = match (&self.computed, names) {
+            (Some(computed), Some(names)) => {
+                let certificate = computed.known.load(names, computed.passwords.as_ref(), reading).await?;
+                let settings = ClientSettings { certificate: Some(certificate), ..computed.settings.clone() };
+                settings.build().map_err(|error| error.to_string())?
+            }
+            _ => self.config.clone(),
+        };
         let verification = self.verified_by.clone();
         let verification =
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
         let sent = self.sends_name && bare(name).parse::<IpAddr>().is_err();
-        let key = || format!("{address}\0{name}\0{}", self.identity);
-        Outgoing {
-            config: self.config.clone(),
+        let key = || format!("{address}\0{name}\0{}\0{names:?}", self.identity);
+        Ok(Outgoing {
+            config,
             server_name: sent.then(|| name.to_owned()),
             sessions: self.resumes.then(|| SESSIONS.peer(key().as_bytes())),
             verification,
-        }
+        })
     }
 }
 

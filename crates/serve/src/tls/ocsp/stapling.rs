@@ -173,8 +173,8 @@ pub(super) fn unix_time() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Has responses stapled to the certificates of a server, if it staples any: `keys` are replaced by those that have
-/// responses. They are told apart from those of servers that staple others. An issuer is looked for in the chain of a
+/// Has responses stapled to the certificates of a server, if it staples any: those `keys` that are known when the
+/// configuration is read are replaced by those that have responses. They are told apart from those of servers that staple others. An issuer is looked for in the chain of a
 /// certificate and in `trust`.
 ///
 /// # Errors
@@ -182,7 +182,7 @@ pub(super) fn unix_time() -> i64 {
 pub(in crate::tls) fn stapled(
     spec: &OcspSpec,
     files: &[FileName],
-    keys: &mut [CertifiedKey],
+    keys: &mut [Option<CertifiedKey>],
     trust: &Trust,
     cx: &mut Cx,
 ) -> Result<Vec<Arc<Stapling>>, Problem> {
@@ -192,7 +192,8 @@ pub(in crate::tls) fn stapled(
     }
     let file = spec.stapling_file.as_ref().filter(|file| !file.is_empty());
     let response = file.map(|file| response_in(file, cx)).transpose()?;
-    for (key, file) in keys.iter_mut().zip(files) {
+    let known = keys.iter_mut().zip(files).filter_map(|(key, file)| Some((key.as_mut()?, file)));
+    for (key, file) in known {
         let stapling = match &response {
             Some(response) => {
                 let staple =

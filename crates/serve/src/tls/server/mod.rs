@@ -1,6 +1,7 @@
 //! What a virtual server has of TLS, made of its directives when the configuration is read.
 
 mod clients;
+mod computed;
 mod facts;
 mod resume;
 
@@ -15,12 +16,16 @@ use freerun_tls::openssl::groups;
 use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, Sessions};
 
 pub use clients::ClientVerification;
+pub use computed::Computed;
 pub use facts::CertificateFacts;
 
 use super::algorithms::Wanted;
+use super::computed::KnownPairs;
 use super::objects::{pair, read};
 use super::ocsp::{OcspSpec, Stapling, stapled};
-use super::values::{ConfCommand, FileName, Listed, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient};
+use super::values::{
+    CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient,
+};
 use super::words::{problem, tell, warn};
 use crate::generation::Generation;
 
@@ -31,6 +36,8 @@ pub struct ServerSpec {
     pub certificates: Vec<FileName>,
     /// `ssl_certificate_key`
     pub keys: Vec<FileName>,
+    /// `ssl_certificate_cache`
+    pub certificate_cache: Option<CertificateCache>,
     /// `ssl_password_file`
     pub passwords: Option<PasswordFile>,
     /// `ssl_protocols`
@@ -89,6 +96,8 @@ pub struct ServerTls {
     /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`).
     staplings: Vec<Arc<Stapling>>,
     config: Option<ServerConfig>,
+    /// What its settings are made of, if the names of some certificates have variables.
+    computed: Option<Computed>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
     /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
@@ -119,7 +128,7 @@ impl ServerTls {
         let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
         let mut keys = pairs(spec, cx)?;
         let facts = keys.iter().zip(&spec.certificates);
-        let facts = facts.filter_map(|(key, file)| CertificateFacts::of(key, file)).collect();
+        let facts = facts.filter_map(|(key, file)| CertificateFacts::of(key.as_ref()?, file)).collect();
         let asked = clients::asked(spec)?;
         let trust = clients::trust(spec, asked, cx)?;
         let client_ocsp = clients::ocsp(spec, asked, cx)?;
@@ -151,10 +160,10 @@ impl ServerTls {
             ocsp: client_ocsp,
         });
         let authorities = verification.as_ref().map(|verification| verification.trust.authority_names().to_vec());
-        let context = context(&keys, authorities.as_deref().unwrap_or_default());
+        let context = context(&keys, spec, authorities.as_deref().unwrap_or_default());
         let defaults = ServerSettings::default();
         let settings = ServerSettings {
-            keys,
+            keys: keys.iter().flatten().cloned().collect(),
             versions: settled.versions,
             suites: settled.suites,
             groups,
@@ -167,8 +176,15 @@ impl ServerTls {
             client_certificates: authorities.map(|authorities| ClientCertificates { authorities }),
             ..defaults
         };
-        let config = if settings.keys.is_empty() { None } else { Some(settings.build().map_err(problem)?) };
-        Ok(ServerTls { rejects: spec.rejects, verification, facts, staplings, config, sessions, context })
+        let (config, computed) = match keys.iter().all(Option::is_some) {
+            true if keys.is_empty() => (None, None),
+            true => (Some(settings.build().map_err(problem)?), None),
+            false => {
+                let known = KnownPairs::of(spec.certificate_cache, cx);
+                (None, Some(Computed::new(settings, keys, spec.passwords.clone(), known, context)))
+            }
+        };
+        Ok(ServerTls { rejects: spec.rejects, verification, facts, staplings, config, computed, sessions, context })
     }
 
     /// Has to be called on a loop when a client of a session with this server wants to know that the server's certificate
@@ -178,13 +194,19 @@ impl ServerTls {
         self.staplings.iter().for_each(|stapling| stapling.wanted(generation));
     }
 
-    /// Whether there is a certificate.
+    /// Whether there is a certificate, or will be when its name is known.
     pub fn has_certificate(&self) -> bool {
-        self.config.is_some()
+        self.config.is_some() || self.computed.is_some()
+    }
+
+    /// What the settings of sessions are made of, if the names of some certificates have variables.
+    pub fn computed(&self) -> Option<&Computed> {
+        self.computed.as_ref()
     }
 
     /// The settings of sessions with this server at an address with this `default` server, whose sessions are resumed: the
-    /// resumption of sessions is a matter of the address. `None` if this server has no certificate.
+    /// resumption of sessions is a matter of the address. `None` if this server has no certificate, or one whose name has
+    /// variables.
     pub fn config_at(&self, default: &ServerTls) -> Option<ServerConfig> {
         self.config.as_ref().map(|config| config.with_sessions(&default.sessions, &self.context))
     }
@@ -198,34 +220,44 @@ fn has_keys(spec: &ServerSpec) -> Result<(), Problem> {
     Err(certificate.spot.blamed(Problem::new(message)))
 }
 
-/// The server's certificates with their keys.
-fn pairs(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<CertifiedKey>, Problem> {
-    let both = spec.certificates.iter().zip(&spec.keys);
-    both.map(|(certificate, key)| pair(certificate, key, spec.passwords.as_ref(), cx)).collect()
+/// The server's certificates with their keys; `None` in place of those whose names have variables.
+fn pairs(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<Option<CertifiedKey>>, Problem> {
+    let one = |(certificate, key): (&FileName, &FileName)| match certificate.is_computed || key.is_computed {
+        true => Ok(None),
+        false => pair(certificate, key, spec.passwords.as_ref(), cx).map(Some),
+    };
+    spec.certificates.iter().zip(&spec.keys).map(one).collect()
 }
 
 /// Adds the certificate that `ssl_conf_command` names, in place of one for the same kind of key. Without a key of its own it has
 /// that of the certificate whose place it takes.
-fn commanded(keys: &mut Vec<CertifiedKey>, wanted: &Wanted, spec: &ServerSpec, cx: &mut Cx) -> Result<(), Problem> {
-    let own_key = wanted.key.iter().chain(spec.keys.first()).next();
-    let own_certificate = wanted.certificate.iter().chain(spec.certificates.first()).next();
+fn commanded(
+    keys: &mut Vec<Option<CertifiedKey>>,
+    wanted: &Wanted,
+    spec: &ServerSpec,
+    cx: &mut Cx,
+) -> Result<(), Problem> {
+    let named = |name: &&FileName| !name.is_computed;
+    let own_key = wanted.key.iter().chain(spec.keys.first()).find(named);
+    let own_certificate = wanted.certificate.iter().chain(spec.certificates.first()).find(named);
     let (Some(certificate), Some(key)) = (own_certificate, own_key) else { return Ok(()) };
     if wanted.certificate.is_none() && wanted.key.is_none() {
         return Ok(());
     }
     let made = pair(certificate, key, spec.passwords.as_ref(), cx)?;
     let same = |other: &CertifiedKey| std::mem::discriminant(&other.kind()) == std::mem::discriminant(&made.kind());
-    match keys.iter_mut().find(|other| same(other)) {
+    match keys.iter_mut().flatten().find(|other| same(other)) {
         Some(other) => *other = made,
-        None => keys.push(made),
+        None => keys.push(Some(made)),
     }
     Ok(())
 }
 
-/// What binds sessions to a server: its certificates, and whom it trusts.
-fn context(keys: &[CertifiedKey], authorities: &[Vec<u8>]) -> [u8; 32] {
-    let certificates = keys.iter().flat_map(CertifiedKey::chain).map(sha256);
-    let digests = certificates.chain(authorities.iter().map(|name| sha256(name)));
+/// What binds sessions to a server: its certificates, or how their names are computed, and whom it trusts.
+fn context(keys: &[Option<CertifiedKey>], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
+    let names = spec.certificates.iter().filter(|name| name.is_computed).map(|name| sha256(name.written.as_bytes()));
+    let certificates = keys.iter().flatten().flat_map(CertifiedKey::chain).map(sha256);
+    let digests = certificates.chain(names).chain(authorities.iter().map(|name| sha256(name)));
     sha256(&digests.flatten().collect::<Vec<u8>>())
 }
 

@@ -21,6 +21,8 @@ pub struct FileName {
     pub path: String,
     /// Where it is written.
     pub spot: Spot,
+    /// Whether the name has variables in it, so that it is known only when it is used.
+    pub is_computed: bool,
 }
 
 impl FileName {
@@ -32,7 +34,7 @@ impl FileName {
     /// The file with this name.
     pub fn new(written: &str, spot: Spot, cx: &mut Cx) -> FileName {
         let path = if written.starts_with("data:") { written.to_owned() } else { full_path(written, cx) };
-        FileName { written: written.to_owned(), path, spot }
+        FileName { written: written.to_owned(), path, spot, is_computed: false }
     }
 
     /// The path as it may be shown: contents are not, because they may be a private key.
@@ -57,6 +59,70 @@ impl Value for FileName {
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<FileName, Problem> {
         Ok(FileName::of(&directive.args[0], directive, cx))
+    }
+}
+
+/// The name of a file, or the contents themselves, with variables in it or not. `T` is a text with variables.
+#[derive(Clone)]
+pub struct ComputedFile<T> {
+    /// The name.
+    pub name: FileName,
+    /// The name as it is written, if there are variables in it.
+    pub template: Option<T>,
+}
+
+/// A file's name, as its variables give it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ComputedName {
+    /// The name.
+    pub value: String,
+    /// How many parts `..` the configuration itself has written in it.
+    parents: usize,
+}
+
+impl ComputedName {
+    /// Whether variables lead out of the folder that the configuration names: their values may come from the client.
+    pub fn leads_elsewhere(&self) -> bool {
+        parents(&self.value) > self.parents
+    }
+
+    /// Whether no file is named.
+    pub fn is_empty(&self) -> bool {
+        self.value.is_empty()
+    }
+}
+
+fn parents(path: &str) -> usize {
+    path.split('/').filter(|part| *part == "..").count()
+}
+
+impl<T> ComputedFile<T> {
+    /// The name, with the variables' values from `render` in it.
+    pub fn computed(&self, render: impl FnOnce(&T) -> Vec<u8>) -> ComputedName {
+        let written = &self.name.written;
+        let value = match &self.template {
+            None => written.clone(),
+            Some(template) => String::from_utf8_lossy(&render(template)).into_owned(),
+        };
+        ComputedName { value, parents: parents(written) }
+    }
+}
+
+impl<T> fmt::Debug for ComputedFile<T> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(to)
+    }
+}
+
+impl<T: Value> Value for ComputedFile<T> {
+    const SHAPE: Shape = Shape::exactly(1, "file");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ComputedFile<T>, Problem> {
+        let word = &directive.args[0];
+        let is_computed = word.text.contains('$');
+        let name = FileName { is_computed, ..FileName::of(word, directive, cx) };
+        let template = if is_computed { Some(T::parse(directive, cx)?) } else { None };
+        Ok(ComputedFile { name, template })
     }
 }
 

@@ -1,0 +1,34 @@
+//! What a connection to an upstream server needs for TLS.
+
+use std::future::Future;
+
+use freerun_http::request::Request;
+use freerun_serve::tls::computed::Reading;
+use freerun_serve::tls::outgoing::Outgoing;
+
+use crate::exchange::family::Family;
+use crate::exchange::target::Target;
+
+/// What a connection needs to this server of a target with TLS; `gone` makes what resolves when nobody wants it any more.
+///
+/// # Errors
+/// There is no certificate, or none that can be used: the line for the error log, which is empty if the client has gone.
+pub async fn outgoing<G: Future<Output = ()>>(
+    family: &dyn Family,
+    request: &Request,
+    target: &Target,
+    server: &str,
+    gone: impl Fn() -> G,
+) -> Result<Outgoing, String> {
+    let tls = family.tls(request).ok_or("the settings of TLS are missing")?;
+    let services = &request.generation.services;
+    let reading = Reading {
+        pool: services.pools.default(),
+        files: &services.files,
+        paths: &services.paths,
+        client: request.client_key(),
+        gone,
+    };
+    let names = family.tls_certificate(request);
+    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reading).await
+}

@@ -1,0 +1,216 @@
+//! Certificates whose names have variables (`ssl_certificate $ssl_server_name.crt`): they are read when they are needed, by
+//! threads that may wait, with the rights of the worker.
+//!
+//! Each pair of names is read by one connection at a time, whichever loop it is on; the others wait for what comes of it. With
+//! a cache (`ssl_certificate_cache`) pairs are kept; failures are kept for a second in any case.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use freerun_conf::Cx;
+use freerun_runtime::files::FileSystem;
+use freerun_runtime::loops;
+use freerun_runtime::pool::{PoolError, ThreadPool};
+use freerun_tls::load::{CertifiedKey, inline};
+use quick_cache::UnitWeighter;
+use quick_cache::sync::Cache;
+use zeroize::Zeroizing;
+
+use super::files::{Secret, read_wiping};
+use super::objects::{key_path, make};
+use super::values::{CertificateCache, ComputedName, PasswordFile};
+use crate::parts::Paths;
+use crate::zones::ZoneTable;
+
+/// For how long it is known that a certificate cannot be used.
+const FAILED: Duration = Duration::from_secs(1);
+
+/// How many pairs are known that are being read or cannot be used. They have their own place, so that a client that asks for
+/// many names does not push out those that are in use.
+const RECENT: usize = 1024;
+
+/// The most pairs of a cache, whatever is asked for.
+const MOST: usize = 1 << 20;
+
+/// The names of a certificate and its key, as their variables give them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PairNames {
+    /// The value of `ssl_certificate`.
+    pub certificate: ComputedName,
+    /// The value of `ssl_certificate_key`.
+    pub key: ComputedName,
+}
+
+/// The full paths of a certificate and its key, or their contents.
+type PairPaths = (String, String);
+
+/// What files are read with.
+pub struct Reading<'r, F> {
+    /// The pool whose threads read.
+    pub pool: &'r ThreadPool,
+    /// The mounts, which take turns in the pool.
+    pub files: &'r FileSystem,
+    /// The folders that relative names begin at.
+    pub paths: &'r Paths,
+    /// A number that stands for the client, for its turn in the pool.
+    pub client: u64,
+    /// Makes what resolves when the client has gone.
+    pub gone: F,
+}
+
+/// What is known of a pair.
+#[derive(Debug)]
+struct Known {
+    /// The pair, or the error log's line.
+    made: Result<CertifiedKey, String>,
+    /// When it was read, in nanoseconds since the process began.
+    read: u64,
+    /// When it was last used.
+    used: AtomicU64,
+}
+
+type Table = Cache<PairPaths, Arc<Known>>;
+
+/// Pairs that are known, for all loops together. They outlive a configuration.
+#[derive(Debug)]
+pub struct KnownPairs {
+    recent: Table,
+    kept: Option<Kept>,
+}
+
+/// Pairs that are kept.
+#[derive(Debug)]
+struct Kept {
+    pairs: Table,
+    /// For how long without being used.
+    inactive: Duration,
+    /// For how long without a look at the files.
+    valid: Duration,
+}
+
+fn since(then: u64, now: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(then))
+}
+
+impl Kept {
+    fn new(cache: CertificateCache) -> Kept {
+        let max = (cache.max as usize).min(MOST);
+        let pairs = Cache::with_weighter(max.min(RECENT), max as u64, UnitWeighter);
+        Kept { pairs, inactive: cache.inactive, valid: cache.valid }
+    }
+
+    fn get(&self, paths: &PairPaths, now: u64) -> Option<CertifiedKey> {
+        let known = self.pairs.get(paths)?;
+        let is_good =
+            since(known.used.load(Ordering::Relaxed), now) < self.inactive && since(known.read, now) < self.valid;
+        if !is_good {
+            self.pairs.remove_if(paths, |other| Arc::ptr_eq(other, &known));
+            return None;
+        }
+        known.used.store(now, Ordering::Relaxed);
+        known.made.clone().ok()
+    }
+}
+
+impl KnownPairs {
+    fn new(cache: Option<CertificateCache>) -> KnownPairs {
+        KnownPairs { recent: Cache::new(RECENT), kept: cache.map(Kept::new) }
+    }
+
+    /// The pairs of a cache, which all that have the same parameters share.
+    pub(super) fn of(cache: Option<CertificateCache>, cx: &mut Cx) -> Arc<KnownPairs> {
+        let zones = cx.extensions.get_or_default::<ZoneTable>();
+        zones.keep(&format!("{cache:?}"), || KnownPairs::new(cache))
+    }
+
+    /// What is known of a pair, or what `read` finds out. `None` if that was not done.
+    async fn get<F>(&self, paths: &PairPaths, read: impl FnOnce() -> F) -> Option<Result<CertifiedKey, String>>
+    where
+        F: Future<Output = Option<Result<CertifiedKey, String>>>,
+    {
+        let asked = loops::nanos();
+        if let Some(made) = self.kept.as_ref().and_then(|kept| kept.get(paths, asked)) {
+            return Some(Ok(made));
+        }
+        loop {
+            match self.recent.get_value_or_guard_async(paths).await {
+                Ok(known) => {
+                    // It was read while this connection has waited for it, or it cannot be used.
+                    if known.read >= asked || known.made.is_err() && since(known.read, loops::nanos()) < FAILED {
+                        return Some(known.made.clone());
+                    }
+                    self.recent.remove_if(paths, |other| Arc::ptr_eq(other, &known));
+                }
+                Err(guard) => {
+                    let made = read().await?;
+                    let now = loops::nanos();
+                    let known = Arc::new(Known { made: made.clone(), read: now, used: AtomicU64::new(now) });
+                    if let (Ok(_), Some(kept)) = (&made, &self.kept) {
+                        kept.pairs.insert(paths.clone(), known.clone());
+                    }
+                    // Somebody may have put it there meanwhile, who has read it, too.
+                    let _ = guard.insert(known);
+                    return Some(made);
+                }
+            }
+        }
+    }
+
+    /// A pair with these names.
+    ///
+    /// # Errors
+    /// The line for the error log; it is empty if the client has gone.
+    pub(super) async fn load<G: Future<Output = ()>>(
+        &self,
+        names: &PairNames,
+        passwords: Option<&PasswordFile>,
+        reading: &Reading<'_, impl Fn() -> G>,
+    ) -> Result<CertifiedKey, String> {
+        let full = |name: &str| match inline(name.as_bytes()) {
+            Some(_) => name.to_owned(),
+            None => String::from_utf8_lossy(&reading.paths.beside_configuration(name.as_bytes())).into_owned(),
+        };
+        let PairNames { certificate, key } = names;
+        let paths = (full(&certificate.value), key_path(&key.value, &full(&key.value), full)?);
+        let both = [("certificate", certificate, &paths.0), ("certificate key", key, &paths.1)];
+        if let Some((what, _, path)) = both.into_iter().find(|(_, name, _)| name.leads_elsewhere()) {
+            return Err(format!("cannot load {what} \"{path}\": a variable has \"..\" in its value"));
+        }
+        let tag = reading.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reading.client);
+        let (wanted, passwords) = (paths.clone(), passwords.cloned());
+        let read = async || {
+            let load = move || {
+                let passwords = passwords.as_ref().map_or(&[][..], PasswordFile::passwords);
+                let made = make(&wanted.0, &wanted.1, passwords, read);
+                // nginx sets it for one session, not for all.
+                made.map_err(|unusable| unusable.line.replacen("SSL_CTX_use_", "SSL_use_", 1))
+            };
+            match reading.pool.run_unless(tag, Some((reading.gone)()), load).await {
+                Ok(made) => Some(made),
+                Err(PoolError::ClientGone) => None,
+                Err(error) => Some(Err(format!("cannot load a certificate: {error}"))),
+            }
+        };
+        // Contents are not files: they are not kept.
+        let made = match inline(paths.0.as_bytes()) {
+            Some(_) => read().await,
+            None => self.get(&paths, read).await,
+        };
+        made.unwrap_or_else(|| Err(String::new()))
+    }
+}
+
+/// Reads a file.
+fn read(path: &str) -> io::Result<Secret> {
+    if let Some(contents) = inline(path.as_bytes()) {
+        return Ok(Secret::new(Zeroizing::new(contents.to_vec())));
+    }
+    let file = File::open(path)?;
+    let expected = file.metadata().map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
+    Ok(Secret::new(read_wiping(file, expected).0))
+}
