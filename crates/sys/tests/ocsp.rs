@@ -1,6 +1,8 @@
 //! OCSP: requests are those that nginx sends, and responses are judged as it judges them.
 
-use freerun_sys::x509::{Certificate, Chain, OcspAnswer, OcspError, OcspStatus, ocsp_answer, ocsp_request, pem_block};
+use freerun_sys::x509::{
+    Certificate, Chain, OcspAnswer, OcspError, OcspStatus, check_ocsp_response, ocsp_answer, ocsp_request, pem_block,
+};
 
 const RESPONSES: &str = include_str!("fixtures/ocsp.txt");
 
@@ -117,5 +119,16 @@ fn any_damage_to_a_response_is_an_error() {
             assert!(name == "delegated" || answer.is_err(), "{name} {at} {answer:?}");
             assert!(ocsp_answer(&response[..at], &chain[0], &chain[1], false, NOW).is_err(), "{name} {at}");
         }
+    }
+}
+
+#[test]
+fn a_response_is_one_whatever_it_says() {
+    for name in ["good", "revoked", "expired", "forged", "internal", "trailing", "ok without bytes"] {
+        assert!(check_ocsp_response(&response(name)).is_ok(), "{name}");
+    }
+    for name in ["empty", "garbage", "cut"] {
+        let errors = check_ocsp_response(&response(name)).expect_err(name);
+        assert!(errors.to_string().contains("asn1") || errors.to_string().contains("ASN.1"), "{name}: {errors}");
     }
 }

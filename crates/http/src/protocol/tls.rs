@@ -2,16 +2,18 @@
 //! error log's words when there is none, as nginx has them.
 
 use std::cell::Cell;
+use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use freerun_proto::tls::ExtensionType;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
-use freerun_serve::tls::server::ClientVerification;
-use freerun_tls::session::{FailureKind, ServerConfig, Session};
-use freerun_tls::verify::Verified;
+use freerun_serve::tls::ocsp::Visit;
+use freerun_serve::tls::server::ServerTls;
+use freerun_tls::session::{FailureKind, ServerConfig};
 use rustc_hash::FxHasher;
 
 use crate::connection::tls_facts::TlsFacts;
@@ -44,6 +46,10 @@ pub async fn open(
         let hello = keeps_hello.then(|| offer.message.into());
         let known = TlsFacts { asked_for, hello, ..TlsFacts::default() };
         let config = config_for(&servers, known.server_name().as_deref());
+        if offer.hello.extension(offer.message, ExtensionType::STATUS_REQUEST).is_some() {
+            let server = presenting(&servers, known.server_name().as_deref());
+            server.into_iter().for_each(|tls| tls.status_wanted(generation.shared()));
+        }
         facts.set(known);
         config
     };
@@ -55,7 +61,13 @@ pub async fn open(
                 let named = facts.server_name();
                 let server = named.map_or(&servers.default, |name| servers.named(&name));
                 if let Some(verification) = server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) {
-                    facts.verified = verify(connection, verification, helpers).await?;
+                    let visit = Visit {
+                        helpers,
+                        log: &generation.error_log,
+                        connection: connection.number,
+                        context: &Handshaking(connection),
+                    };
+                    facts.verified = verification.verify(&connection.transport, &visit).await?;
                     if facts.verified.refusal(verification.asked).is_some() {
                         helpers.figures.untrusted.add();
                     }
@@ -75,20 +87,6 @@ pub async fn open(
     }
 }
 
-/// Verifies the certificate that the client has shown, on a thread of the pool. `None` if the client has gone.
-async fn verify(connection: &Connection, verification: &ClientVerification, helpers: Helpers<'_>) -> Option<Verified> {
-    let tls = connection.transport.tls()?;
-    let sent = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
-    let sent = tls.with_session(sent)?;
-    if sent.is_empty() {
-        return Some(Verified::None);
-    }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let verification = verification.clone();
-    let gone = connection.transport.gone_for_reader();
-    helpers.pool.run_in_lane(helpers.lane, gone, move || verification.verify(&sent, now)).await.ok()
-}
-
 /// The configuration of the session with a client that asks for this name.
 fn config_for(servers: &Servers, name: Option<&str>) -> Result<ServerConfig, Refusal> {
     let chosen = name.map_or(&servers.default, |name| servers.named(name));
@@ -100,6 +98,13 @@ fn config_for(servers: &Servers, name: Option<&str>) -> Result<ServerConfig, Ref
     config.cloned().ok_or(Refusal::NoCertificate)
 }
 
+/// The server whose certificate is shown to a client that asks for this name.
+fn presenting<'s>(servers: &'s Servers, name: Option<&str>) -> Option<&'s ServerTls> {
+    let chosen = name.map_or(&servers.default, |name| servers.named(name));
+    let own = chosen.tls.as_deref().filter(|tls| tls.has_certificate());
+    own.or(servers.default.tls.as_deref())
+}
+
 /// The number of the address that the connection was accepted at, by which addresses take turns.
 fn lane(connection: &Connection) -> u64 {
     let mut hasher = FxHasher::default();
@@ -107,10 +112,19 @@ fn lane(connection: &Connection) -> u64 {
     hasher.finish()
 }
 
+/// The end of a line of the log: what is being done, and for whom.
+struct Handshaking<'c>(&'c Connection);
+
+impl fmt::Display for Handshaking<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (client, server) = (Peer(&self.0.peer), &self.0.listen.name);
+        write!(to, " while SSL handshaking, client: {client}, server: {server}")
+    }
+}
+
 /// Logs that there is no session.
 fn log(connection: &Connection, error: &HandshakeError) {
-    let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-    let context = format_args!(" while SSL handshaking, client: {client}, server: {server}");
+    let context = Handshaking(connection);
     let level = match error {
         HandshakeError::Refused(Refusal::NoCertificate) => Level::Error,
         HandshakeError::Failed(failure) if failure.kind == FailureKind::Internal => Level::Crit,

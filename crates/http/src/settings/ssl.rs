@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Many, Problem, Seconds, SettingsSet, Size, settings};
+use freerun_serve::tls::ocsp::{OcspSpec, Resolving, Url};
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
 use freerun_serve::tls::unused::{File, Unused};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
     SessionCacheValue, VerifyClient,
 };
+
+use super::resolver::ResolverSettings;
 
 /// The reason why a directive has no effect, for the reference.
 const NOT_YET: &str = "freerun does not have it yet";
@@ -47,11 +50,11 @@ settings! {
         /// A file with keys for encrypted client hellos.
         ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NOT_YET);
         /// Checks by OCSP whether clients' certificates are still valid.
-        ssl_ocsp: Unused<Ocsp> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_ocsp: Ocsp = "off", in HTTP | SERVER;
         /// The cache for OCSP responses.
-        ssl_ocsp_cache: Unused<OcspCache> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_ocsp_cache: OcspCache = "off", in HTTP | SERVER;
         /// The URL of the OCSP responder, instead of the one in the certificate.
-        ssl_ocsp_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_ocsp_responder: Option<Url>, in HTTP | SERVER;
         /// A file with the passwords of keys, one a line.
         ssl_password_file: Option<PasswordFile>, in HTTP | SERVER;
         /// Whether the server's order of ciphers is preferred to the client's.
@@ -69,13 +72,13 @@ settings! {
         /// How long a session may be resumed.
         ssl_session_timeout: Seconds = "5m", in HTTP | SERVER;
         /// Whether an OCSP response is sent with the certificate.
-        ssl_stapling: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_stapling: bool = "off", in HTTP | SERVER;
         /// A file with the OCSP response that is sent with the certificate.
-        ssl_stapling_file: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_stapling_file: Option<FileName>, in HTTP | SERVER;
         /// The URL of the OCSP responder for stapling, instead of the one in the certificate.
-        ssl_stapling_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_stapling_responder: Option<Url>, in HTTP | SERVER;
         /// Whether the OCSP response for stapling is verified.
-        ssl_stapling_verify: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NOT_YET);
+        ssl_stapling_verify: bool = "off", in HTTP | SERVER;
         /// A file with certificate authorities that are trusted; their names are not sent to clients.
         ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER;
         /// Whether clients have to show a certificate.
@@ -97,6 +100,21 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
     if ssl.ssl_certificate.is_empty() && !ssl.ssl_reject_handshake {
         return Ok(None);
     }
+    let names = settings.get::<ResolverSettings>();
+    let resolving = names.resolver.as_ref().map(|resolver| {
+        let (resolver, timeout) = (resolver.0.clone(), names.resolver_timeout);
+        Resolving { resolver, timeout }
+    });
+    let ocsp = OcspSpec {
+        stapling: ssl.ssl_stapling,
+        stapling_file: ssl.ssl_stapling_file.clone(),
+        stapling_responder: ssl.ssl_stapling_responder.clone(),
+        stapling_verify: ssl.ssl_stapling_verify,
+        clients: ssl.ssl_ocsp,
+        responder: ssl.ssl_ocsp_responder.clone(),
+        cache: ssl.ssl_ocsp_cache.clone(),
+        resolving,
+    };
     let spec = ServerSpec {
         certificates: ssl.ssl_certificate.to_vec(),
         keys: ssl.ssl_certificate_key.to_vec(),
@@ -120,6 +138,7 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         trusted: ssl.ssl_trusted_certificate.clone(),
         lists: ssl.ssl_crl.clone(),
         dhparam: ssl.ssl_dhparam.clone(),
+        ocsp,
         alpn: ALPN.iter().map(|name| name.to_vec()).collect(),
     };
     ServerTls::of(spec, cx).map(Some)

@@ -5,6 +5,7 @@ pub mod figures;
 pub mod files;
 pub mod handshake;
 mod objects;
+pub mod ocsp;
 pub mod outgoing;
 pub mod server;
 mod share;

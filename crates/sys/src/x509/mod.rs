@@ -23,7 +23,7 @@ mod writer;
 
 pub use certificate::{Certificate, Chain, ChainError, Mismatch};
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
-pub use ocsp::{OcspAnswer, OcspError, OcspStatus, ocsp_answer, ocsp_request};
+pub use ocsp::{OcspAnswer, OcspError, OcspStatus, check_ocsp_response, ocsp_answer, ocsp_request};
 pub use pem::pem_block;
 pub use rules::{Purpose, Rules, VerifyError};
 pub use store::{Added, Store};

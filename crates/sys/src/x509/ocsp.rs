@@ -104,6 +104,22 @@ pub fn ocsp_request(certificate: &Certificate, issuer: &Certificate) -> Option<V
     (!der.is_empty()).then_some(der)
 }
 
+/// Reads a response in DER.
+fn read(response: &[u8]) -> Option<Owned<lc::OCSP_RESPONSE>> {
+    let mut at = response.as_ptr();
+    let length = response.len().try_into().ok()?;
+    // SAFETY: `at` and the length are those of the response, which is only read; what the library gives is ours.
+    unsafe { Owned::new(lc::d2i_OCSP_RESPONSE(null_mut(), &mut at, length), lc::OCSP_RESPONSE_free) }
+}
+
+/// Checks that these bytes begin with a response in DER, whatever it says. The error is what the library says.
+pub fn check_ocsp_response(response: &[u8]) -> Result<(), Errors> {
+    drop(Errors::take());
+    let read = read(response);
+    let errors = Errors::take();
+    if read.is_some() { Ok(()) } else { Err(errors) }
+}
+
 /// What a response in DER says about a certificate. It has to be signed by the issuer, or by somebody whose certificate
 /// is from the issuer and for this use; if `any_signer`, by the holder of any certificate in it. `now` is in seconds
 /// since 1970.
@@ -129,12 +145,7 @@ fn answer(
     any_signer: bool,
     now: i64,
 ) -> Result<OcspAnswer, OcspError> {
-    let malformed = || OcspError::Malformed(Errors::take());
-    let mut at = response.as_ptr();
-    let length = response.len().try_into().map_err(|_| malformed())?;
-    // SAFETY: `at` and the length are those of the response, which is only read; what the library gives is ours.
-    let read = unsafe { Owned::new(lc::d2i_OCSP_RESPONSE(null_mut(), &mut at, length), lc::OCSP_RESPONSE_free) };
-    let read = read.ok_or_else(malformed)?;
+    let read = read(response).ok_or_else(|| OcspError::Malformed(Errors::take()))?;
     // SAFETY: the response is alive.
     let status = unsafe { lc::OCSP_response_status(read.as_ptr()) };
     if status != lc::OCSP_RESPONSE_STATUS_SUCCESSFUL {

@@ -67,8 +67,16 @@ impl CertifiedKey {
         self.0.shared.key.choose_scheme(&[scheme]).is_some()
     }
 
+    /// The same chain and key, to which responses are stapled separately.
+    #[must_use]
+    pub fn with_own_staple(&self) -> Self {
+        let Pair { shared, kind, signature, .. } = &*self.0;
+        let (shared, stapled) = (Arc::clone(shared), ArcSwapOption::empty());
+        Self(Arc::new(Pair { shared, stapled, kind: *kind, signature: *signature }))
+    }
+
     /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,
-    /// whichever settings have this certificate. Whether it is a good one is the caller's matter.
+    /// whichever settings have this value or a clone of it. Whether it is a good one is the caller's matter.
     pub fn staple(&self, response: Option<Vec<u8>>) {
         let stapled = response.map(|response| {
             let mut pair = rustls::sign::CertifiedKey::clone(&self.0.shared);

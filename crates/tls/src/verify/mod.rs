@@ -6,19 +6,22 @@
 //! | [`Verified`] | `$ssl_client_verify`, and whether a client or an upstream server is refused |
 //! | [`PeerCertificate`] | `$ssl_client_s_dn` and so on, `proxy_ssl_name` |
 //! | [`ocsp_request`], [`ocsp_answer`] | `ssl_ocsp`, `ssl_stapling` |
+//! | [`Statuses`] | `ssl_ocsp_cache` |
 //!
 //! Verifying takes up to some milliseconds, so it is not for a loop.
 
 mod error;
 mod ocsp;
 mod peer;
+mod statuses;
 mod trust;
 mod verified;
 
 pub use error::{Source, TrustError};
 pub use freerun_sys::x509::{OcspAnswer, OcspStatus, Purpose, VerifyError};
-pub use ocsp::{MAX_OCSP_RESPONSE, OcspError, Signer, ocsp_answer, ocsp_request, status_word};
+pub use ocsp::{MAX_OCSP_RESPONSE, OcspError, Signer, check_ocsp_response, ocsp_answer, ocsp_request, status_word};
 pub use peer::PeerCertificate;
+pub use statuses::Statuses;
 pub use trust::{DEFAULT_LEVEL, MAX_TRUST, Rules, Trust, TrustBuilder};
 pub use verified::{Asked, NotGood, Refusal, Verified};
 

@@ -68,6 +68,15 @@ pub fn status_word(status: OcspStatus) -> &'static str {
     }
 }
 
+/// Checks that a file has a response (`ssl_stapling_file`), whatever that says. The error is what the library says of it,
+/// to be written behind `(SSL: `.
+pub fn check_ocsp_response(response: &[u8]) -> Result<(), String> {
+    if response.len() > MAX_OCSP_RESPONSE {
+        return Err("too large".to_owned());
+    }
+    x509::check_ocsp_response(response).map_err(|errors| errors.to_string())
+}
+
 /// A request for a certificate, of which the issuer is known; all in DER. `None`: one of them cannot be read.
 pub fn ocsp_request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     x509::ocsp_request(&Certificate::from_der(certificate)?, &Certificate::from_der(issuer)?)

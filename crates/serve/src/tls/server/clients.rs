@@ -1,13 +1,20 @@
 //! How clients are asked for certificates, and what becomes of those that they show.
 
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::SystemTime;
 
 use freerun_conf::{Cx, Problem};
+use freerun_tls::session::Session;
 use freerun_tls::verify::{Asked, Purpose, Rules, Source, Trust, TrustBuilder, Verified};
+use freerun_transport::Transport;
 
 use super::ServerSpec;
+use crate::tls::handshake::Helpers;
 use crate::tls::objects::add;
-use crate::tls::values::{FileName, VerifyClient};
+use crate::tls::ocsp::{ClientOcsp, Visit};
+use crate::tls::values::{FileName, Ocsp, VerifyClient};
 
 /// How clients are asked for certificates (`ssl_verify_client`).
 #[derive(Debug, Clone)]
@@ -17,17 +24,59 @@ pub struct ClientVerification {
     pub(super) trust: Trust,
     pub(super) depth: u32,
     pub(super) level: u8,
+    /// How responders are asked about their certificates, if they are (`ssl_ocsp`).
+    pub(super) ocsp: Option<ClientOcsp>,
 }
 
 impl ClientVerification {
-    /// Verifies what a client has sent, in DER: its own certificate first. `now` is the time since 1970. This takes up to some
-    /// milliseconds, so it is not for a loop.
-    pub fn verify(&self, sent: &[Vec<u8>], now: Duration) -> Verified {
+    /// Verifies the certificates that a client has shown in its handshake, on a thread of a pool, and asks responders about
+    /// them. `None` if the client has gone meanwhile, or is not verified because the server is shut down.
+    pub async fn verify(&self, transport: &Transport, visit: &Visit<'_>) -> Option<Verified> {
+        let sent = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let sent = transport.tls()?.with_session(sent)?;
+        if sent.is_empty() {
+            return Some(Verified::None);
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let ClientVerification { trust, depth, level, .. } = self;
-        let rules = Rules { purpose: Purpose::Client, depth: *depth, level: *level, now };
-        trust.verify(sent.iter().map(Vec::as_slice), &rules)
+        let rules = Rules { purpose: Purpose::Client, depth: self.depth, level: self.level, now };
+        let (trust, ocsp) = (self.trust.clone(), self.ocsp.clone());
+        let verify = move || {
+            let sent = sent.iter().map(Vec::as_slice);
+            let Some(ocsp) = ocsp else { return (trust.verify(sent, &rules), Vec::new()) };
+            let (verified, chain) = trust.verify_and_build(sent, &rules);
+            (verified, ocsp.questions(&chain))
+        };
+        let Helpers { pool, lane, .. } = visit.helpers;
+        let (verified, questions) = pool.run_in_lane(lane, transport.gone_for_reader(), verify).await.ok()?;
+        match &self.ocsp {
+            Some(ocsp) if verified == Verified::Success => {
+                unless(transport.gone_for_reader(), ocsp.check(questions, visit)).await
+            }
+            _ => Some(verified),
+        }
     }
+}
+
+/// Does a work unless `gone` comes first.
+async fn unless<T>(gone: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut gone, mut work) = (pin!(gone), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => gone.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
+/// How responders are asked about the certificates of clients, of whom this is asked.
+///
+/// # Errors
+/// Nobody may be asked, or the responder cannot be used.
+pub(super) fn ocsp(spec: &ServerSpec, asked: Option<Asked>, cx: &mut Cx) -> Result<Option<ClientOcsp>, Problem> {
+    if asked == Some(Asked::OptionalNoAuthority) && spec.ocsp.clients != Ocsp::Off {
+        return Err(Problem::new("\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\""));
+    }
+    ClientOcsp::of(&spec.ocsp, cx)
 }
 
 /// What is asked of clients; `None` if nothing is.

@@ -19,8 +19,10 @@ pub use facts::CertificateFacts;
 
 use super::algorithms::Wanted;
 use super::objects::{pair, read};
+use super::ocsp::{OcspSpec, Stapling, stapled};
 use super::values::{ConfCommand, FileName, Listed, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient};
 use super::words::{problem, tell, warn};
+use crate::generation::Generation;
 
 /// The directives of TLS of one virtual server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,6 +71,8 @@ pub struct ServerSpec {
     pub lists: Option<FileName>,
     /// `ssl_dhparam`
     pub dhparam: Option<FileName>,
+    /// The directives about OCSP.
+    pub ocsp: OcspSpec,
     /// The protocols above TLS.
     pub alpn: Vec<Vec<u8>>,
 }
@@ -82,6 +86,8 @@ pub struct ServerTls {
     pub verification: Option<ClientVerification>,
     /// What its certificates say.
     pub facts: Vec<CertificateFacts>,
+    /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`).
+    staplings: Vec<Arc<Stapling>>,
     config: Option<ServerConfig>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
@@ -116,12 +122,14 @@ impl ServerTls {
         let facts = facts.filter_map(|(key, file)| CertificateFacts::of(key, file)).collect();
         let asked = clients::asked(spec)?;
         let trust = clients::trust(spec, asked, cx)?;
+        let client_ocsp = clients::ocsp(spec, asked, cx)?;
         if let Some(file) = clients::named(&spec.dhparam) {
             check_parameters(file, wanted.level(), cx)?;
         }
         let (groups, remark) =
             groups::ssl_ecdh_curve(&spec.curves.text).map_err(|refused| spec.curves.spot.blamed(problem(refused)))?;
         let mut sessions = resume::sessions(spec, cx)?;
+        let staplings = stapled(&spec.ocsp, &spec.certificates, &mut keys, &trust, cx)?;
         wanted.command(&spec.commands, cx)?;
         if wanted.has_tickets == Some(false) {
             sessions.tickets = None;
@@ -135,8 +143,13 @@ impl ServerTls {
         tell(remark, spec.curves.spot, cx);
         let groups = wanted.groups(groups.iter().map(|group| group.id).collect(), cx)?;
         let settled = wanted.settle(cx)?;
-        let verification =
-            asked.map(|asked| ClientVerification { asked, trust, depth: spec.depth, level: settled.level });
+        let verification = asked.map(|asked| ClientVerification {
+            asked,
+            trust,
+            depth: spec.depth,
+            level: settled.level,
+            ocsp: client_ocsp,
+        });
         let authorities = verification.as_ref().map(|verification| verification.trust.authority_names().to_vec());
         let context = context(&keys, authorities.as_deref().unwrap_or_default());
         let defaults = ServerSettings::default();
@@ -155,7 +168,14 @@ impl ServerTls {
             ..defaults
         };
         let config = if settings.keys.is_empty() { None } else { Some(settings.build().map_err(problem)?) };
-        Ok(ServerTls { rejects: spec.rejects, verification, facts, config, sessions, context })
+        Ok(ServerTls { rejects: spec.rejects, verification, facts, staplings, config, sessions, context })
+    }
+
+    /// Has to be called on a loop when a client of a session with this server wants to know that the server's certificate
+    /// was not revoked (`status_request`): the responses of OCSP that are stapled are brought up to date. Nobody waits for
+    /// that.
+    pub fn status_wanted(&self, generation: &Arc<Generation>) {
+        self.staplings.iter().for_each(|stapling| stapling.wanted(generation));
     }
 
     /// Whether there is a certificate.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, Word, parse_seconds, parse_size};
 use freerun_tls::session::SessionStore;
+use freerun_tls::verify::Statuses;
 
 use crate::zones::{MIN_SIZE, Named, Zone, ZoneTable};
 
@@ -114,9 +115,24 @@ fn zone_of(zone: &str, what: &str, word: &Word) -> Result<Named, Problem> {
     Ok(Named { name: name.to_owned(), size, place: word.place })
 }
 
-/// The value of `ssl_ocsp_cache`: the name and the size of a zone, if there is one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OcspCache(pub Option<(String, u64)>);
+/// The value of `ssl_ocsp_cache`: a zone, if there is one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OcspCache(Option<Zone<Statuses>>);
+
+impl OcspCache {
+    /// What is kept in the zone.
+    pub fn statuses(&self) -> Option<&Statuses> {
+        self.0.as_ref()?.get()
+    }
+}
+
+impl Eq for OcspCache {}
+
+impl Hash for OcspCache {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ref().map(Zone::name).hash(state);
+    }
+}
 
 impl Value for OcspCache {
     const SHAPE: Shape = Shape::exactly(1, "off | shared:name:size");
@@ -128,9 +144,8 @@ impl Value for OcspCache {
         }
         let zone = word.text.strip_prefix("shared:").ok_or_else(|| invalid("OCSP", word))?;
         let named = zone_of(zone, "OCSP", word)?;
-        // So far the zone has nothing but its name.
-        zone_with(&named, RESPONSES, || (), directive, cx)?;
-        Ok(OcspCache(Some((named.name, named.size))))
+        let bytes = usize::try_from(named.size).unwrap_or(usize::MAX);
+        Ok(OcspCache(Some(zone_with(&named, RESPONSES, || Statuses::new(bytes), directive, cx)?)))
     }
 }
 

@@ -68,9 +68,11 @@ fn certificates_are_compressed_if_the_settings_say_so() {
 
 #[test]
 fn a_response_is_stapled_from_one_handshake_to_the_next() {
-    let key = ec();
+    let other = ec();
+    let key = other.with_own_staple();
     let config = ServerSettings { keys: vec![key.clone()], ..settings() }.build().expect("settings");
     for version in VERSIONS {
+        other.staple(Some(b"of another server".to_vec()));
         for response in [None, Some(b"good".to_vec()), Some(b"still good".to_vec()), None] {
             key.staple(response.clone());
             let ability = Ability { versions: vec![version], ..Ability::default() };
