@@ -83,6 +83,8 @@ pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
             "client attempted to request the server name different from the one that was negotiated while reading client \
              request headers"
         );
+        // The client needs another connection for this server.
+        request.answered.persistence.close(CloseReason::Response);
         return Err(421);
     }
     match facts.verified().refusal(verification.asked) {

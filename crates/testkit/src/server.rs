@@ -95,6 +95,11 @@ impl Server {
         self.ports[0]
     }
 
+    /// All its ports.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
     /// One of its ports by its number, written as `@PORTn@`.
     pub fn port_number(&self, number: usize) -> u16 {
         self.ports[number - 1]

@@ -27,6 +27,8 @@ pub enum End {
 pub enum Awaited {
     /// The PROXY protocol header.
     ProxyHeader,
+    /// The beginning of a TLS handshake.
+    Handshake,
     /// The first request.
     First,
     /// A further request.
@@ -37,6 +39,7 @@ impl fmt::Display for Awaited {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Awaited::ProxyHeader => "reading PROXY protocol",
+            Awaited::Handshake => "SSL handshaking",
             Awaited::First | Awaited::Next => "waiting for request",
         })
     }
@@ -50,6 +53,11 @@ pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End
     if !log.enabled(Level::Info) {
         return;
     }
+    let has_no_session = || connection.transport.tls().is_some_and(|tls| !tls.is_established());
+    let awaited = match awaited {
+        Awaited::First if servers.tls && has_no_session() => Awaited::Handshake,
+        awaited => awaited,
+    };
     let write = |message: fmt::Arguments<'_>| log.write(Level::Info, Some(connection.number), message);
     let client = Peer(&connection.peer);
     let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;

@@ -69,7 +69,7 @@ impl TlsFigures {
     /// Counts one that failed.
     pub fn failed(&self, error: &HandshakeError) {
         let name = match error {
-            HandshakeError::Closed | HandshakeError::Broken(_) => "closed",
+            HandshakeError::Left | HandshakeError::Closed | HandshakeError::Broken(_) => "closed",
             HandshakeError::TimedOut => "timed_out",
             HandshakeError::Hello(_) => "bad_hello",
             HandshakeError::Refused(Refusal::Rejected) => "rejected",

@@ -82,6 +82,8 @@ impl Refusal {
 /// Why there is no session.
 #[derive(Debug)]
 pub enum HandshakeError {
+    /// The client closed the connection before it sent anything.
+    Left,
     /// The peer closed the connection.
     Closed,
     /// The connection broke.
@@ -100,6 +102,7 @@ impl fmt::Display for HandshakeError {
     /// nginx's words, without what was done meanwhile.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            HandshakeError::Left => to.write_str("client closed connection"),
             HandshakeError::Closed => to.write_str("peer closed connection in SSL handshake"),
             HandshakeError::Broken(error) => write!(to, "peer closed connection in SSL handshake ({})", Errno(error)),
             HandshakeError::TimedOut => to.write_str("timed out (110: Connection timed out)"),
@@ -180,7 +183,10 @@ pub async fn shake_hands(
 ) -> Result<Speaks, HandshakeError> {
     let deadline = loops::now() + timeout;
     while buffer.is_empty() {
-        read_more(transport, timer, deadline, buffer).await?;
+        read_more(transport, timer, deadline, buffer).await.map_err(|error| match error {
+            HandshakeError::Closed => HandshakeError::Left,
+            error => error,
+        })?;
     }
     if !is_tls(buffer[0]) {
         return Ok(Speaks::Plain);

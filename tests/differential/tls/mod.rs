@@ -1,0 +1,175 @@
+//! TLS: the same clients visit both servers; what was agreed on, what is answered, how it ends, and what the error logs say is compared.
+
+mod arguments;
+mod clients;
+mod listeners;
+mod upstreams;
+
+use crate::exchange::{Exchange, lines, text_without_ports};
+use crate::harness::{Spoken, WAIT};
+use freerun_testkit::{Agreed, Client, Kind, Server, Setup, Tls, certificates, methods, require};
+
+/// One connection of a client.
+struct Visit {
+    what: String,
+    /// `None`: without TLS.
+    tls: Option<Tls>,
+    bytes: String,
+    responses: usize,
+    differs: Option<(&'static str, &'static str)>,
+}
+
+/// A client that asks for `/` of `localhost`.
+fn visit(what: impl Into<String>, tls: Tls) -> Visit {
+    Visit { what: what.into(), tls: Some(tls), bytes: request("/", "localhost"), responses: 1, differs: None }
+}
+
+/// A client without TLS that asks for `/` of `localhost`.
+fn plain(what: &str) -> Visit {
+    Visit { tls: None, ..visit(what, Tls::new()) }
+}
+
+fn request(target: &str, host: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+impl Visit {
+    /// Sends a request for this target of this host.
+    fn asks(mut self, target: &str, host: &str) -> Visit {
+        self.bytes = request(target, host);
+        self
+    }
+
+    /// Sends these bytes, which get so many responses.
+    fn says(mut self, bytes: &str, responses: usize) -> Visit {
+        (self.bytes, self.responses) = (bytes.to_owned(), responses);
+        self
+    }
+
+    /// The two are to disagree, for this reason; this is in freerun's outcome and not in nginx's.
+    fn differs(mut self, reason: &'static str, shows: &'static str) -> Visit {
+        assert!(!reason.is_empty());
+        self.differs = Some((reason, shows));
+        self
+    }
+
+    /// What came of it, in lines.
+    fn outcome(&self, server: &Server, ports: &[u16]) -> Vec<String> {
+        let client = server.connect();
+        let (mut client, mut told) = match &self.tls {
+            None => (client, Vec::new()),
+            Some(tls) => match client.try_tls(tls) {
+                Ok(client) => {
+                    let told = vec![agreed(&client.agreed())];
+                    (client, told)
+                }
+                Err(failure) => return vec![format!("no session: alert {:?}", failure.alert)],
+            },
+        };
+        let exchange = self.exchange(&mut client, ports);
+        client.half_close().ending();
+        let notified = self.tls.is_some() && client.is_notified();
+        let alert = self.tls.as_ref().and_then(|_| client.alert());
+        told.extend(lines(&exchange));
+        told.push(format!("close_notify {notified}, alert {alert:?}"));
+        told
+    }
+
+    fn exchange(&self, client: &mut Client, ports: &[u16]) -> Exchange {
+        let methods = methods(self.bytes.as_bytes());
+        let bytes = self.bytes.as_bytes();
+        Spoken { bytes, methods: &methods, wanted: self.responses, in_order: false, wait: WAIT }.over(client, ports)
+    }
+}
+
+/// What was agreed on. The group is left out: what is preferred differs from version to version of OpenSSL.
+fn agreed(agreed: &Agreed) -> String {
+    let names = ["rsa", "ec", "other", "below", "foreign"];
+    let is = |name: &&&str| agreed.certificates.first() == Some(&certificates().der(&format!("{name}.crt")));
+    let name = names.iter().find(is).copied().unwrap_or("unknown");
+    let Agreed { version, cipher, alpn, certificates, resumed, .. } = agreed;
+    format!("{version} {cipher} {alpn:?} {name}, {} certificates, resumed {resumed}", certificates.len())
+}
+
+/// The visits to both servers, one after the other; the error logs are compared when all are done.
+#[track_caller]
+fn compare(setup: &Setup, visits: Vec<Visit>) {
+    compare_with(setup, visits, true);
+}
+
+#[track_caller]
+fn compare_with(setup: &Setup, visits: Vec<Visit>, logs: bool) {
+    if !require::nginx() {
+        return;
+    }
+    let (nginx, freerun) = (setup.start(Kind::Nginx), setup.run());
+    let ports: Vec<u16> = [&nginx, &freerun].iter().flat_map(|server| server.ports().to_vec()).collect();
+    let mut wrong = String::new();
+    let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
+    let mut silent = logs;
+    for visit in &visits {
+        let ours = visit.outcome(&freerun, &ports);
+        let theirs = visit.outcome(&nginx, &ports);
+        if show {
+            println!("{}\n  => {ours:?}", visit.what);
+        }
+        let only = |mark: char, one: &[String], other: &[String]| {
+            let lines = one.iter().filter(|line| !other.contains(line));
+            lines.map(|line| format!("  {mark} {line}\n")).collect::<String>()
+        };
+        let shown = || format!("{}\n{}{}", visit.what, only('-', &theirs, &ours), only('+', &ours, &theirs));
+        match visit.differs {
+            Some(_) if Kind::under_test() == Kind::Nginx => {}
+            Some((reason, shows)) => {
+                silent = false;
+                let there = |lines: &[String]| lines.iter().any(|line| line.contains(shows));
+                if !there(&ours) || there(&theirs) {
+                    wrong += &format!("({reason}: {shows}) {}", shown());
+                }
+            }
+            None if ours == theirs => {}
+            None => wrong += &shown(),
+        }
+    }
+    println!("{} visits", visits.len());
+    if silent {
+        let (theirs, ours) = (said(&nginx, &ports), said(&freerun, &ports));
+        if ours != theirs {
+            let only = |one: &[String], other: &[String]| {
+                one.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>().join("\n  ")
+            };
+            wrong += &format!("in the log of nginx alone:\n  {}\n", only(&theirs, &ours));
+            wrong += &format!("in the log of freerun alone:\n  {}\n", only(&ours, &theirs));
+        }
+    }
+    // Before the assertion: on a panic they would print their logs.
+    drop((nginx, freerun));
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// What the error log says of clients, each once: without time, process, numbers of connections and ports. The end of a kept connection is
+/// left out, as it may come at any time.
+fn said(server: &Server, ports: &[u16]) -> Vec<String> {
+    // All visits have come to their end, so all but the last lines are there; a request that is refused is one more.
+    let mark = format!("GET /mark-{} HTTP/1.1\r\n\r\n", server.port());
+    let mut client = server.connect_tls(&Tls::new());
+    client.send(mark);
+    let _ = client.try_response("GET");
+    server.logs("client sent HTTP/1.1 request without \"Host\" header");
+    let log = server.error_log();
+    let of_clients =
+        log.lines().filter_map(|line| line.split_once("] ")?.1.split_once(": *").map(|(_, rest)| (line, rest)));
+    let mut said: Vec<String> = of_clients
+        .filter_map(|(line, rest)| {
+            let level = line.split_once('[')?.1.split_once(']')?.0;
+            let text = rest.split_once(' ')?.1;
+            Some(format!("[{level}] {}", text_without_ports(text, ports)))
+        })
+        .filter(|line| {
+            !["keepalive connection", "keepalive", "/mark-", "stalled for"].iter().any(|part| line.contains(part))
+        })
+        .collect();
+    said.sort();
+    said.dedup();
+    said
+}

@@ -1,0 +1,88 @@
+//! TLS towards upstream servers.
+
+use super::{Visit, plain};
+use crate::exchange::text_without_ports;
+use freerun_testkit::{Kind, Server, Setup, TlsServer, TlsVersion, Upstream, eventually, ok, require};
+
+/// One location for each of these lines, which passes requests on to a server with this certificate.
+#[track_caller]
+fn compare(certificate: &str, lines: &[&str]) {
+    if !require::nginx() {
+        return;
+    }
+    let mut wrong = String::new();
+    for version in TlsVersion::ALL {
+        let upstream = Upstream::tls(TlsServer::with(certificate, &[version], true))
+            .answer(|request| ok(format!("{} {:?}", request.target(), request.header("host"))));
+        let port = upstream.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        for line in lines {
+            let setup = Setup::new().http(&format!(
+                "upstream backend {{ server {}; }} proxy_ssl_protocols TLSv1.2 TLSv1.3;
+                 server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass https://backend; {line} }} }}",
+                upstream.address()
+            ));
+            let outcome = |server: &Server| {
+                let ports = [server.port(), port];
+                let visit: Visit = plain("");
+                let told = visit.outcome(server, &ports);
+                let loud =
+                    |line: &str| ["[error]", "[crit]", "[alert]", "[warn]"].iter().any(|level| line.contains(level));
+                if told[0].contains("50") {
+                    eventually("it is logged", || server.error_log().lines().any(loud));
+                }
+                let log = server.error_log();
+                let of = |line: &str| Some(text_without_ports(line.split_once(": *")?.1.split_once(' ')?.1, &ports));
+                let mut logged: Vec<String> = log.lines().filter(|line| loud(line)).filter_map(of).collect();
+                logged.retain(|line| !line.contains("stalled for") && !line.contains("/probe"));
+                (told, logged)
+            };
+            let (nginx, freerun) = (setup.start(Kind::Nginx), setup.run());
+            let (theirs, ours) = (outcome(&nginx), outcome(&freerun));
+            if ours != theirs {
+                let told = [theirs.1.join("\n  - "), ours.1.join("\n  + ")];
+                wrong += &format!("{certificate} {version} {line}\n  - {:?}\n  + {:?}\n", theirs.0, ours.0);
+                wrong += &format!("  - {}\n  + {}\n", told[0], told[1]);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+const VERIFY: &str = "proxy_ssl_verify on; proxy_ssl_trusted_certificate @CERTS@/ca.crt; proxy_ssl_name localhost;";
+
+#[test]
+fn certificates_of_servers() {
+    for certificate in ["ec", "rsa", "named", "foreign", "self", "stale", "withdrawn", "below"] {
+        compare(
+            certificate,
+            &[
+                "",
+                VERIFY,
+                &format!("{VERIFY} proxy_ssl_crl @CERTS@/ca.crl;"),
+                &format!("{VERIFY} proxy_ssl_verify_depth 0;"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn names_of_servers() {
+    let verify = "proxy_ssl_verify on; proxy_ssl_trusted_certificate @CERTS@/ca.crt;";
+    let with = |name: &str| format!("{verify} proxy_ssl_name {name};");
+    let names = [
+        "localhost",
+        "a.example.com",
+        "a.b.example.com",
+        "example.com",
+        "A.EXAMPLE.com",
+        "127.0.0.1",
+        "localhost.",
+        "*.example.com",
+        "localhost:443",
+        "$arg_none",
+    ];
+    let lines: Vec<String> = names.iter().map(|name| with(name)).chain([verify.to_owned()]).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    compare("ec", &lines);
+    compare("named", &lines[..3]);
+}
