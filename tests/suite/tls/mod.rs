@@ -1,5 +1,6 @@
 //! TLS of listeners and towards upstream servers.
 
+mod ocsp;
 mod serving;
 
 use freerun_testkit::{Setup, Site};

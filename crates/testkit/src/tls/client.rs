@@ -3,7 +3,6 @@
 use super::trusting::Trusting;
 use super::{chain_of, key_of, provider_with, suite_name, version_name};
 use crate::Ending;
-use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue,
     Tls12Resumption, Tls13ClientSessionValue,
@@ -51,7 +50,7 @@ pub struct Tls {
     sessions: Option<Arc<dyn ClientSessionStore>>,
     by: Tls12Resumption,
     early: Option<Vec<u8>>,
-    verifier: Arc<dyn ServerCertVerifier>,
+    verifier: Arc<Trusting>,
 }
 
 impl Default for Tls {
@@ -72,7 +71,7 @@ impl Tls {
             sessions: None,
             by: Tls12Resumption::SessionIdOrTickets,
             early: None,
-            verifier: Arc::new(Trusting(provider_with(&[]))),
+            verifier: Arc::new(Trusting::new(provider_with(&[]))),
         }
     }
 
@@ -138,6 +137,12 @@ impl Tls {
     pub fn early(mut self, bytes: impl AsRef<[u8]>) -> Tls {
         self.early = Some(bytes.as_ref().to_vec());
         self
+    }
+
+    /// The response of OCSP that the server has stapled to its certificate in the last full handshake of this client or a clone
+    /// of it; empty if there was none.
+    pub fn stapled(&self) -> Vec<u8> {
+        self.verifier.stapled()
     }
 
     fn config(&self) -> ClientConfig {
