@@ -2,6 +2,7 @@
 
 mod choice;
 mod clients;
+mod ocsp;
 mod reloads;
 mod resumed;
 mod serving;

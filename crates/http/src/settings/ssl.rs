@@ -50,9 +50,16 @@ settings! {
         ssl_ecdh_curve: Listed = "auto", in HTTP | SERVER;
         /// A file with keys for encrypted client hellos.
         ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NOT_YET);
-        /// Checks by OCSP whether clients' certificates are still valid.
+        /// Asks OCSP responders whether clients' certificates have been revoked: all of a chain (`on`) or the client's own
+        /// alone (`leaf`).
+        ///
+        /// The client's handshake waits for the answer, for 60 seconds at most at each address of a responder; other clients do
+        /// not. Without a good answer the client is refused like one whose certificate is not trusted (495). Only `http://`
+        /// is spoken. Names of responders in certificates need a `resolver`.
         ssl_ocsp: Ocsp = "off", in HTTP | SERVER;
-        /// The cache for OCSP responses.
+        /// Keeps what OCSP responders say about clients' certificates for as long as they say themselves, or for an hour.
+        ///
+        /// Servers that name the same zone share it, and it is kept over a reload.
         ssl_ocsp_cache: OcspCache = "off", in HTTP | SERVER;
         /// The URL of the OCSP responder, instead of the one in the certificate.
         ssl_ocsp_responder: Option<Url>, in HTTP | SERVER;
@@ -72,13 +79,18 @@ settings! {
         ssl_session_tickets: bool = "on", in HTTP | SERVER;
         /// How long a session may be resumed.
         ssl_session_timeout: Seconds = "5m", in HTTP | SERVER;
-        /// Whether an OCSP response is sent with the certificate.
+        /// Whether an OCSP response is sent with the certificate to clients that want one.
+        ///
+        /// It is fetched when the first client wants one, which does not wait for it, and again after an hour or five minutes
+        /// before its end, whichever is earlier; after a failure in five minutes. A certificate without the URL of a responder
+        /// is warned of. The response is kept over a reload.
         ssl_stapling: bool = "off", in HTTP | SERVER;
-        /// A file with the OCSP response that is sent with the certificate.
+        /// A file with the OCSP response in DER that is sent with all certificates of the server; then no responder is asked.
         ssl_stapling_file: Option<FileName>, in HTTP | SERVER;
         /// The URL of the OCSP responder for stapling, instead of the one in the certificate.
         ssl_stapling_responder: Option<Url>, in HTTP | SERVER;
-        /// Whether the OCSP response for stapling is verified.
+        /// Whether the OCSP response for stapling has to be signed by the issuer of the certificate, or by somebody whom the issuer
+        /// has appointed for it.
         ssl_stapling_verify: bool = "off", in HTTP | SERVER;
         /// A file with certificate authorities that are trusted; their names are not sent to clients.
         ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER;

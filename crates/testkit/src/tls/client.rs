@@ -3,7 +3,6 @@
 use super::trusting::Trusting;
 use super::{chain_of, key_of, provider_with, suite_name, version_name};
 use crate::Ending;
-use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue,
     Tls12Resumption, Tls13ClientSessionValue,
@@ -52,7 +51,7 @@ pub struct Tls {
     by: Tls12Resumption,
     early: Option<Vec<u8>>,
     fragment: Option<usize>,
-    verifier: Arc<dyn ServerCertVerifier>,
+    verifier: Arc<Trusting>,
 }
 
 impl Default for Tls {
@@ -74,7 +73,7 @@ impl Tls {
             by: Tls12Resumption::SessionIdOrTickets,
             early: None,
             fragment: None,
-            verifier: Arc::new(Trusting(provider_with(&[]))),
+            verifier: Arc::new(Trusting::new(provider_with(&[]))),
         }
     }
 
@@ -151,6 +150,12 @@ impl Tls {
     /// The bytes that a client begins with.
     pub fn hello(&self) -> Vec<u8> {
         Session::new(self).outgoing()
+    }
+
+    /// The response of OCSP that the server has stapled to its certificate in the last full handshake of this client or a clone
+    /// of it; empty if there was none.
+    pub fn stapled(&self) -> Vec<u8> {
+        self.verifier.stapled()
     }
 
     fn config(&self) -> ClientConfig {

@@ -39,7 +39,7 @@ impl TlsServer {
         let config = ServerConfig::builder_with_provider(provider.clone());
         let config = config.with_protocol_versions(&versions).expect("versions that have suites");
         let config = match asks {
-            true => config.with_client_cert_verifier(Arc::new(Trusting(provider))),
+            true => config.with_client_cert_verifier(Arc::new(Trusting::new(provider))),
             false => config.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth()),
         };
         let mut config = config.with_single_cert(chain_of(name), key_of(name)).expect("a usable certificate");

@@ -5,12 +5,21 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 #[derive(Debug)]
-pub(super) struct Trusting(pub(super) Arc<CryptoProvider>);
+pub(super) struct Trusting(Arc<CryptoProvider>, Mutex<Vec<u8>>);
 
 impl Trusting {
+    pub(super) fn new(provider: Arc<CryptoProvider>) -> Trusting {
+        Trusting(provider, Mutex::default())
+    }
+
+    /// The response of OCSP that the last server has stapled to its certificate; empty if it has stapled none.
+    pub(super) fn stapled(&self) -> Vec<u8> {
+        self.1.lock().map(|stapled| stapled.clone()).unwrap_or_default()
+    }
+
     fn schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
@@ -24,9 +33,12 @@ impl ServerCertVerifier for Trusting {
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        _: &[u8],
+        stapled: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if let Ok(mut kept) = self.1.lock() {
+            *kept = stapled.to_vec();
+        }
         Ok(ServerCertVerified::assertion())
     }
 

@@ -275,3 +275,56 @@ fn ignore(why: String, spot: Spot, cx: &mut Cx) {
         cx.warn(spot.blamed(Problem::warning(format!("\"ssl_stapling\" ignored, {why}"))));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_tls::load::{Chain, Key};
+
+    fn staple() -> Arc<Staple> {
+        let chain = Chain::from_pem(include_bytes!("../../../../tls/tests/fixtures/ec.crt")).expect("a chain");
+        let none: &[&[u8]] = &[];
+        let key = Key::from_pem(include_bytes!("../../../../tls/tests/fixtures/ec.key"), none).expect("a key");
+        Arc::new(Staple::new(&CertifiedKey::new(&chain, &key).expect("a pair")))
+    }
+
+    #[test]
+    fn one_fetch_goes_on_at_a_time_and_a_failed_one_is_repeated_later() {
+        let staple = staple();
+        let fetch = staple.begin(1000).expect("the first fetch");
+        assert!(staple.begin(1000).is_none() && staple.begin(9000).is_none(), "it goes on");
+        drop(fetch);
+        assert!(staple.begin(1299).is_none());
+        assert!(staple.begin(1300).is_some());
+    }
+
+    #[test]
+    fn a_response_is_fetched_again_after_an_hour_or_before_its_end() {
+        for (next_update, due) in [
+            (None, 4600),
+            (Some(100_000), 4600),
+            (Some(4000), 3700),
+            // As with nginx, not more often than every five minutes.
+            (Some(1400), 1300),
+            (Some(900), 1300),
+        ] {
+            let staple = staple();
+            staple.begin(1000).expect("a fetch").done(b"good".to_vec(), next_update, 1000);
+            assert_eq!(staple.due.load(Relaxed), due, "{next_update:?}");
+            assert!(next_update == Some(900) || staple.begin(due - 1).is_none(), "{next_update:?}");
+            assert!(staple.begin(due).is_some(), "{next_update:?}");
+        }
+    }
+
+    #[test]
+    fn a_response_that_is_not_followed_by_another_one_is_used_to_its_end() {
+        let staple = staple();
+        staple.begin(1000).expect("a fetch").done(b"good".to_vec(), Some(1500), 1000);
+        drop(staple.begin(1300).expect("a fetch that fails"));
+        assert!(staple.begin(1500).is_none());
+        assert_eq!(staple.until.load(Relaxed), 1500);
+        assert!(staple.begin(1501).is_none(), "it is too early for another attempt");
+        assert_eq!(staple.until.load(Relaxed), NEVER, "but the old response is gone");
+        assert!(staple.begin(1600).is_some());
+    }
+}
