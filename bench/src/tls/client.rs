@@ -45,8 +45,8 @@ pub enum Resuming<'a> {
     Now(&'a Arc<Sessions>),
 }
 
-/// Settings of a client that speaks `version`. It offers what browsers prefer, X25519 and AES-128-GCM, so that all servers
-/// do the same work.
+/// Settings of a client that speaks `version`. It prefers X25519 and offers AES-128-GCM alone, so that all servers do the same
+/// work.
 pub fn settings(version: Version, resuming: Resuming<'_>) -> Result<Arc<ClientConfig>> {
     // A session is resumed only with the verifier with which it was made, so all settings are copies.
     static BASES: OnceLock<std::result::Result<[ClientConfig; 2], rustls::Error>> = OnceLock::new();

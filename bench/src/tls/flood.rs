@@ -72,7 +72,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         method: format!(
             "{cores} workers on {cores} cores, which the clients share. First as many full handshakes as the server can do, {ENOUGH} at a \
              time (\"at most\"); then floods of {} % of that, each handshake at its time unless {MOST} are under way, for {seconds} s each. \
-             The client (rustls, one thread for each core; it offers X25519 and AES-128-GCM, verifies nothing, resumes nothing) closes a \
+             The client (rustls, one thread for each core; with X25519 and AES-128-GCM; it verifies nothing, resumes nothing) closes a \
              connection when its handshake is over; its latency counts from when it was due. Meanwhile {CONNECTIONS} kept connections \
              without and {CONNECTIONS} with TLS ask for `return 200`, {RATE} times a second each, each request at its time, whether the \
              former were answered or not; their latency counts from when the request was due. {rounds} round(s) with a fresh server each.",

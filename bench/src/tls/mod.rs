@@ -123,8 +123,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
         name: "tls",
         method: format!(
             "One worker pinned to one core, the client with one thread pinned to the other; {rounds} rounds of {seconds} s, servers in \
-             turn. Handshakes: {AT_A_TIME} connections at a time of a client of our own (rustls, which offers X25519 and AES-128-GCM and \
-             verifies nothing), each with one request and `Connection: close`; its latency is that of connecting and shaking hands. Kept \
+             turn. Handshakes: {AT_A_TIME} connections at a time of a client of our own (rustls, with X25519 and AES-128-GCM; it verifies \
+             nothing), each with one request and `Connection: close`; its latency is that of connecting and shaking hands. Kept \
              connections: wrk with OpenSSL, TLS 1.3, ECDSA P-256. "
         ),
         ..Report::default()

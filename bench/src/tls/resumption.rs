@@ -18,6 +18,7 @@ use crate::report::{Goal, Report, Table};
 use crate::servers::Server;
 use crate::spec::{Kind, Spec};
 use crate::stats::Series;
+use crate::status;
 
 /// Worker processes or event loops.
 const WORKERS: usize = 4;
@@ -100,6 +101,11 @@ fn one(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<(Fo
         return Err(Error::Failed(format!("{} sessions of {SESSIONS} connections", sessions.count())));
     }
     let before = handshakes::run(&load(Resuming::Now(&sessions), count)?)?;
+    if let Some(status) = status::of(&server)
+        && status.accepted.contains(&0)
+    {
+        return Err(Error::Failed(format!("the loops accepted {:?} connections", status.accepted)));
+    }
     reload(bench, &server)?;
     if sessions.count() < SESSIONS {
         return Err(Error::Failed(format!("{} sessions were left before the reload", sessions.count())));
