@@ -17,6 +17,7 @@ mod passed_on;
 mod passwords;
 mod pools;
 mod subrequests;
+mod tls;
 
 use freerun_testkit::fuse::Fixture;
 use freerun_testkit::{Server, Site};

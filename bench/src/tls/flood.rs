@@ -155,7 +155,14 @@ fn one(bench: &Bench, spec: &Spec, (key, version): (Key, Version), seconds: f64)
     Ok(Shown { most, levels, status, strangers: watch.strangers() })
 }
 
-/// A figure of one flood, or of the measurement before it (`None`), round by round.
+/// The servers that were measured at least once, nginx first.
+fn measured(results: &Results) -> impl Iterator<Item = (&'static str, &[Option<Shown>])> {
+    let list = |kind: Kind| Some((kind.name(), results.get(kind.name())?.as_slice()));
+    let servers = [Kind::Nginx, Kind::Freerun].into_iter().filter_map(list);
+    servers.filter(|(_, list)| list.iter().any(Option::is_some))
+}
+
+/// A figure of every round.
 fn series(list: &[Option<Shown>], figure: impl Fn(&Shown) -> Option<f64>) -> Series {
     list.iter().flatten().filter_map(figure).collect()
 }
@@ -176,7 +183,7 @@ fn table_of_handshakes(results: &Results, title: &str, cores: usize) -> Table {
         "client's part of the machine %",
     ];
     let mut table = Table::new(format!("{title}: handshakes"), &head);
-    for (name, list) in results.iter().filter(|(_, list)| list.iter().any(Option::is_some)) {
+    for (name, list) in measured(results) {
         for level in std::iter::once(None).chain((0..LEVELS.len()).map(Some)) {
             let flood = |shown: &Shown| -> Option<Found> {
                 match level {
@@ -189,7 +196,7 @@ fn table_of_handshakes(results: &Results, title: &str, cores: usize) -> Table {
                 short_or_nothing(series(list, |shown| figure(&flood(shown)?)).median())
             };
             table.row(vec![
-                (*name).to_owned(),
+                name.to_owned(),
                 level.map_or_else(|| "at most".to_owned(), |level| format!("{} %", LEVELS[level])),
                 short_or_nothing(series(list, |shown| Some(shown.levels.get(level?)?.planned)).median()),
                 series(list, rate).cell(),
@@ -223,14 +230,14 @@ fn table_of_others(results: &Results, title: &str) -> Table {
         "longest poll ms, all floods",
     ];
     let mut table = Table::new(format!("{title}: the others"), &head);
-    for (name, list) in results.iter().filter(|(_, list)| list.iter().any(Option::is_some)) {
+    for (name, list) in measured(results) {
         let longest = series(list, |shown| shown.status.as_ref()?.longest_poll_ms).max();
         for (index, level) in LEVELS.iter().enumerate() {
             let figure = |figure: &dyn Fn(&Level) -> Option<f64>| {
                 short_or_nothing(series(list, |shown| figure(shown.levels.get(index)?)).median())
             };
             let percents = [50.0, 99.0, 99.9, 100.0];
-            let mut row = vec![(*name).to_owned(), format!("{level} %")];
+            let mut row = vec![name.to_owned(), format!("{level} %")];
             row.extend(percents.map(|percent| figure(&|level| level.plain.0.percentile_ms(percent))));
             row.extend(percents.map(|percent| figure(&|level| level.tls.0.percentile_ms(percent))));
             row.push(figure(&|level| Some((level.plain.1 + level.tls.1) as f64)));
@@ -284,11 +291,11 @@ fn goals(results: &Results, title: &str) -> Vec<Goal> {
 
 /// What failed first, where anything did.
 fn complaints(results: &Results, title: &str) -> Vec<String> {
-    let complaint = |(name, list): (&&str, &Vec<Option<Shown>>)| {
+    let complaint = |(name, list): (&str, &[Option<Shown>])| {
         let mut floods =
             list.iter().flatten().flat_map(|shown| shown.levels.iter().map(|level| &level.flood).chain([&shown.most]));
         let text = floods.find_map(|flood| flood.complaint.clone())?;
         Some(format!("{name}, {title}: some handshakes failed, the first with: {text}"))
     };
-    results.iter().filter_map(complaint).collect()
+    measured(results).filter_map(complaint).collect()
 }

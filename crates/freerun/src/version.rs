@@ -30,12 +30,13 @@ pub fn build(modules: &[&str]) -> String {
     ] {
         line += &format!(" {option}={value}");
     }
-    line += " --with-threads --with-file-aio --with-pcre --with-pcre-jit --with-debug";
+    line += " --with-threads --with-file-aio --with-pcre --with-pcre-jit --with-debug --with-http_ssl_module";
     for module in modules.iter().filter(|name| name.starts_with("http_") && name.ends_with("_module")) {
         line += &format!(" --with-{module}");
     }
     format!(
-        "built with Rust, {}{} build for {}-{}\n{line}\n",
+        // Tools that configure certificates, certbot for example, look for the second line and for the option of the module.
+        "built with Rust, rustls and AWS-LC, {}{} build for {}-{}\nTLS SNI support enabled\n{line}\n",
         // `cargo xtask release` sets this.
         option_env!("FREERUN_PROFILE_GUIDED").map_or("", |_| "profile-guided "),
         if cfg!(debug_assertions) { "debug" } else { "release" },
@@ -98,5 +99,6 @@ mod tests {
         let line = build.lines().find(|line| line.starts_with("configure arguments: ")).unwrap();
         assert!(line.contains(" --conf-path=/") && line.contains(" --with-threads"));
         assert!(line.ends_with(" --with-http_example_module"));
+        assert!(line.contains(" --with-http_ssl_module") && build.contains("\nTLS SNI support enabled\n"));
     }
 }

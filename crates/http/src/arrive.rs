@@ -47,7 +47,12 @@ pub fn route_server(
                 request.place.location = request.generation.location(&server.entry);
                 request.place.server = request.generation.server(server);
             }
-            Ok(None) => {}
+            Ok(None) if request.place.server.is(&servers.default) => {}
+            // The server that was named in the TLS handshake does not answer for other hosts.
+            Ok(None) => {
+                request.place.location = request.generation.location(&servers.default.entry);
+                request.place.server = request.generation.server(&servers.default);
+            }
             Err(error) => {
                 log_error!(request, Alert, "{error} on \"{host}\"");
                 return Err(500);

@@ -26,6 +26,7 @@ pub enum Ending {
 pub struct Client {
     socket: Socket,
     tls: Option<Box<Session>>,
+    trickles: bool,
     received: Vec<u8>,
     timeout: Duration,
 }
@@ -89,7 +90,7 @@ impl Client {
             socket.set_tcp_nodelay(true)?;
         }
         socket.set_write_timeout(Some(TIMEOUT))?;
-        Ok(Client { socket, tls: None, received: Vec::new(), timeout: TIMEOUT })
+        Ok(Client { socket, tls: None, trickles: false, received: Vec::new(), timeout: TIMEOUT })
     }
 
     /// Begins TLS: from now on, what is sent and received goes through a session.
@@ -117,6 +118,17 @@ impl Client {
                 return Err(failed(&self, ended.or(Some(ending))));
             }
         }
+    }
+
+    /// As [`try_tls`](Self::try_tls), with each byte of the handshake sent alone.
+    ///
+    /// # Errors
+    /// There is no session.
+    pub fn try_tls_trickling(mut self, tls: &Tls) -> Result<Client, TlsFailure> {
+        self.trickles = true;
+        let mut client = self.try_tls(tls)?;
+        client.trickles = false;
+        Ok(client)
     }
 
     /// Begins TLS: from now on, what is sent and received goes through a session.
@@ -172,11 +184,17 @@ impl Client {
     /// Sends what the session has to say.
     fn send_waiting(&mut self) -> io::Result<()> {
         let bytes = self.tls.as_mut().map(|session| session.outgoing()).unwrap_or_default();
-        self.socket.write_all(&bytes)
+        match self.trickles {
+            true => bytes.iter().try_for_each(|byte| self.socket.write_all(&[*byte])),
+            false => self.socket.write_all(&bytes),
+        }
     }
 
-    /// The bytes that go over the wire for these.
-    fn wired(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    /// The bytes that go over the wire for these. A session counts them as sent.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub fn wired(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         match &mut self.tls {
             Some(session) => session.encrypt(bytes),
             None => Ok(bytes.to_vec()),

@@ -1,7 +1,12 @@
 //! TLS of listeners and towards upstream servers.
 
+mod choice;
+mod clients;
 mod ocsp;
+mod reloads;
+mod resumed;
 mod serving;
+mod upstreams;
 
 use freerun_testkit::{Setup, Site};
 

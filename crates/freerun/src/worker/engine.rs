@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use freerun_http::service::HttpService;
 use freerun_runtime::files::FileSystem;
-use freerun_runtime::log::{ErrorLog, LogFile};
+use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::Pools;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::{ListenKey, ListenSpec};
@@ -92,8 +92,17 @@ impl Engine {
     }
 
     /// Takes down configurations that are not used any more. `Some`: there are others; call again after this time.
-    pub fn sweep(&self) -> Option<Duration> {
-        self.retired.sweep()
+    pub fn sweep(&self, log: &ErrorLog) -> Option<Duration> {
+        // Scripts that wait for the end of old connections look for the words that nginx has for the end of an old worker.
+        let tell = |old: &Generation| {
+            let number = old.number;
+            log.write(
+                Level::Notice,
+                None,
+                format_args!("configuration {number} exited with code 0: nothing uses it any more"),
+            );
+        };
+        self.retired.sweep(tell)
     }
 
     /// The zones of the configuration that serves.

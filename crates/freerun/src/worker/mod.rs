@@ -128,7 +128,7 @@ impl Worker {
     /// Takes down old configurations that are not used any more. Returns how long to wait before asking this, and
     /// [`Worker::drained`], again; `None` while that is not necessary.
     pub fn step(&self) -> Option<Duration> {
-        let sweep = self.running.as_ref().and_then(|running| running.engine.sweep());
+        let sweep = self.running.as_ref().and_then(|running| running.engine.sweep(&running.log));
         self.draining.as_ref().map(|_| DRAIN_STEP).or(sweep)
     }
 

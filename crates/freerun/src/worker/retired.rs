@@ -25,10 +25,14 @@ impl<T> Retired<T> {
         self.0.borrow_mut().push(old);
     }
 
-    /// Takes down the values without other references. `Some`: there are more; call again after this time.
-    pub fn sweep(&self) -> Option<Duration> {
+    /// Takes down the values without other references, each after `tell` was told of it. `Some`: there are more; call
+    /// again after this time.
+    pub fn sweep(&self, tell: impl Fn(&T)) -> Option<Duration> {
         let mut retired = self.0.borrow_mut();
-        retired.retain(|old| Arc::strong_count(old) > 1);
+        let (used, unused) = retired.drain(..).partition(|old| Arc::strong_count(old) > 1);
+        *retired = used;
+        let unused: Vec<Arc<T>> = unused;
+        unused.iter().for_each(|old| tell(old));
         (!retired.is_empty()).then_some(STEP)
     }
 }
@@ -52,10 +56,10 @@ mod tests {
         let (tell, told) = channel();
         let (retired, old) = (Retired::new(), Arc::new(Tells(tell)));
         retired.keep(old.clone());
-        assert_eq!(retired.sweep(), Some(STEP));
+        assert_eq!(retired.sweep(|_| panic!("it is in use")), Some(STEP));
         thread::spawn(move || drop(old)).join().unwrap();
         assert!(told.try_recv().is_err(), "not there");
-        assert_eq!(retired.sweep(), None);
+        assert_eq!(retired.sweep(|_| {}), None);
         assert_eq!(told.try_recv(), Ok(thread::current().id()));
     }
 }

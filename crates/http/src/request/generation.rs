@@ -131,8 +131,8 @@ impl HttpConfiguration {
 /// The servers of an address, as one loop holds them, with the values that each of their requests begins with.
 pub struct Answering {
     servers: Arc<Servers>,
-    /// The server that answers requests which name none: the default server, or the one that the client has named in its
-    /// TLS handshake.
+    /// The server that answers until a request has named one: the default server, or the one that the client has named in
+    /// its TLS handshake.
     pub server: LoopLocal<Server>,
     /// That server's own level.
     pub entry: LoopLocal<Location>,

@@ -65,12 +65,22 @@ impl Certificate {
         Ok(chain)
     }
 
-    /// Reads all certificates of a PEM text that are not in `TRUSTED CERTIFICATE` blocks; there may be none.
-    pub fn plain_from_pem(pem: &[u8]) -> Result<Chain, Errors> {
+    /// Reads all certificates of a PEM text, those in `TRUSTED CERTIFICATE` blocks included; there may be none.
+    pub fn all_from_pem(pem: &[u8]) -> Result<Chain, Errors> {
         drop(Errors::take());
+        let reader = Reader::new(pem)?;
         let mut chain = Vec::new();
-        Self::read_plain(&Reader::new(pem)?, &mut chain)?;
-        Ok(chain)
+        loop {
+            // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
+            let certificate =
+                unsafe { lc::PEM_read_bio_X509_AUX(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut()) };
+            let errors = Errors::take();
+            match NonNull::new(certificate) {
+                Some(certificate) => chain.push(Self(certificate)),
+                None if errors.no_start_line() => return Ok(chain),
+                None => return Err(errors),
+            }
+        }
     }
 
     /// Reads the certificates that are left, up to the end of the text.

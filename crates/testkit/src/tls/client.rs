@@ -50,6 +50,7 @@ pub struct Tls {
     sessions: Option<Arc<dyn ClientSessionStore>>,
     by: Tls12Resumption,
     early: Option<Vec<u8>>,
+    fragment: Option<usize>,
     verifier: Arc<Trusting>,
 }
 
@@ -71,6 +72,7 @@ impl Tls {
             sessions: None,
             by: Tls12Resumption::SessionIdOrTickets,
             early: None,
+            fragment: None,
             verifier: Arc::new(Trusting::new(provider_with(&[]))),
         }
     }
@@ -145,6 +147,17 @@ impl Tls {
         self.verifier.stapled()
     }
 
+    /// Sends records of at most so many bytes, with their heads; the ClientHello has many then.
+    pub fn fragments(mut self, size: usize) -> Tls {
+        self.fragment = Some(size);
+        self
+    }
+
+    /// The bytes that a client begins with.
+    pub fn hello(&self) -> Vec<u8> {
+        Session::new(self).outgoing()
+    }
+
     fn config(&self) -> ClientConfig {
         let versions: Vec<_> = self
             .versions
@@ -160,6 +173,7 @@ impl Tls {
         let mut config = config.with_client_cert_resolver(self.shown.clone());
         config.enable_sni = self.name.is_some();
         config.alpn_protocols = self.alpn.iter().map(|name| name.clone().into_bytes()).collect();
+        config.max_fragment_size = self.fragment;
         config.enable_early_data = self.early.is_some();
         config.resumption = match &self.sessions {
             Some(kept) => Resumption::store(kept.clone()).tls12_resumption(self.by),

@@ -6,6 +6,23 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::{CipherSuite, NamedGroup, SignatureScheme, SupportedCipherSuite};
 use std::sync::Arc;
 
+/// The certificates of which the later ones do not have keys of the same type, as OpenSSL has room for one of each type.
+pub(super) fn last_of_each_type(keys: Vec<CertifiedKey>) -> Vec<CertifiedKey> {
+    let is_same = |one: &CertifiedKey, other: &CertifiedKey| type_of(one.kind()) == type_of(other.kind());
+    let is_last = |index: usize| !keys[index + 1..].iter().any(|later| is_same(later, &keys[index]));
+    keys.iter().enumerate().filter(|(index, _)| is_last(*index)).map(|(_, key)| key.clone()).collect()
+}
+
+/// A number for the type of a key.
+fn type_of(kind: KeyKind) -> u8 {
+    match kind {
+        KeyKind::Rsa(_) => 0,
+        KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => 1,
+        KeyKind::Ed25519 => 2,
+        KeyKind::Other => 3,
+    }
+}
+
 /// The certificates of a server, and the suites by which it chooses one.
 #[derive(Debug)]
 pub(super) struct Certificates {

@@ -1,7 +1,7 @@
 //! The settings of a server's sessions.
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
-use super::certificates::Certificates;
+use super::certificates::{Certificates, last_of_each_type};
 use super::compression::{self, COMPRESSORS};
 use super::resume::{Context, SessionCache, Sessions};
 use super::resumption::Resumption;
@@ -25,6 +25,8 @@ const MAX_EARLY_DATA: u32 = 16 << 10;
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// The certificates with their keys. The client decides by its suites and by what it can verify which one it gets.
+    ///
+    /// Of those with keys of one type (RSA, ECDSA whatever the curve, Ed25519) the last one is used.
     pub keys: Vec<CertifiedKey>,
     /// The versions of the protocol.
     pub versions: Vec<Version>,
@@ -108,15 +110,16 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
-        let certificates = self.keys.len();
-        let signature = self.keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
+        let keys = last_of_each_type(self.keys);
+        let certificates = keys.len();
+        let signature = keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
         let verifier = match self.client_certificates {
             None => WebPkiClientVerifier::no_client_auth(),
             Some(certificates) if certificates.fit() => signatures::any_client(certificates.authorities),
             Some(_) => return Err(SettingsError::TooManyAuthorities),
         };
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
-        let resolver = Certificates::new(self.keys, &algorithms.provider.cipher_suites, self.prefer_server_order);
+        let resolver = Certificates::new(keys, &algorithms.provider.cipher_suites, self.prefer_server_order);
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?

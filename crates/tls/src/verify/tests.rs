@@ -172,9 +172,8 @@ fn texts_that_cannot_be_used_are_named_in_nginx_words() {
     assert_eq!(words(trusted, &texts(&["root trusted any"])), Ok(()));
     let no_names = "SSL_load_client_CA_file(\"/f\") failed (SSL: error:0480006C:PEM routines::no start line:Expecting: \
                     CERTIFICATE)";
-    for text in [list, texts(&["root trusted any"])] {
-        assert_eq!(words(client, &text), Err(no_names.to_owned()));
-    }
+    assert_eq!(words(client, &list), Err(no_names.to_owned()));
+    assert_eq!(words(client, &texts(&["root trusted any"])), Ok(()), "nginx 1.22 refuses this, and 1.27 does not");
     let short: String = one.lines().enumerate().filter(|(at, _)| *at != 3).map(|(_, l)| format!("{l}\n")).collect();
     let malformed = words(trusted, &short).expect_err("it is too short");
     assert!(malformed.starts_with(&format!("{locations} failed (SSL: error:")), "{malformed}");

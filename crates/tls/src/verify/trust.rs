@@ -47,11 +47,11 @@ impl Default for TrustBuilder {
 }
 
 impl TrustBuilder {
-    /// Adds the text of `ssl_client_certificate`: its certificates are trusted, and clients are told the names of those
-    /// that are not in `TRUSTED CERTIFICATE` blocks.
+    /// Adds the text of `ssl_client_certificate`: its certificates are trusted, and clients are told their names, as nginx
+    /// does since 1.27 also for those in `TRUSTED CERTIFICATE` blocks.
     pub fn add_client_certificates(&mut self, pem: &[u8]) -> Result<(), TrustError> {
         self.add(pem, Source::Certificates)?;
-        let chain = Certificate::plain_from_pem(pem)
+        let chain = Certificate::all_from_pem(pem)
             .map_err(|errors| TrustError::Unreadable(Source::Names, Problem::of(&errors)))?;
         if chain.is_empty() {
             return Err(TrustError::Nothing(Source::Names));

@@ -37,6 +37,8 @@ struct State {
     unsent: Unsent,
     /// Whether the peer sends nothing any more: it has closed the session or the connection.
     ended: bool,
+    /// Whether the session has failed behind plaintext that was given already.
+    failed: bool,
     /// Whether `close_notify` must not be sent: it was sent, or the peer must not take the stream for complete.
     quiet: bool,
 }

@@ -63,34 +63,44 @@ impl Received {
 }
 
 impl State {
-    /// Decrypts what was received. `None`: it takes more bytes; `Ok(0)`: the peer has ended.
+    /// Decrypts what was received, as many records as have room. `None`: it takes more bytes; `Ok(0)`: the peer has ended.
     fn decrypt<P: BufMut>(&mut self, socket: &Socket, out: &mut P, most: usize) -> Option<io::Result<usize>> {
         let session = self.session.as_deref_mut()?;
         if self.ended {
             return Some(Ok(0));
         }
+        let mut given = 0;
         loop {
-            if self.received.is_empty() && !session.has_plaintext() {
-                return None;
+            if self.received.is_empty() && !session.has_plaintext() && !self.failed {
+                return (given > 0).then_some(Ok(given));
             }
             let received = &mut self.received.bytes[self.received.start..];
-            let progress = session.step(now(), received, self.unsent.queue(), out, most);
+            let progress = session.step(now(), received, self.unsent.queue(), out, most - given);
             self.received.start += progress.consumed;
             // Answers to the peer (an alert, a key update) leave before anything else; what the socket does not take
-            // goes with the next write.
-            let sent = self.unsent.flush(socket);
+            // goes with the next write, which reports an error too.
+            let _ = self.unsent.flush(socket);
             match progress.event {
-                Event::Plaintext(n) => return Some(Ok(n)),
+                Event::Plaintext(n) => {
+                    given += n;
+                    if given == most {
+                        return Some(Ok(given));
+                    }
+                }
                 Event::Established => {}
-                Event::NeedsInput => return None,
+                Event::NeedsInput => return (given > 0).then_some(Ok(given)),
                 Event::PeerClosed => {
                     self.ended = true;
-                    return Some(Ok(0));
+                    return Some(Ok(given));
+                }
+                // What came before the failure is given first. The session tells of it again.
+                Event::Failed(_) if given > 0 => {
+                    self.failed = true;
+                    return Some(Ok(given));
                 }
                 Event::Failed(failure) => {
                     self.ended = true;
                     self.quiet = true;
-                    drop(sent);
                     return Some(Err(io::Error::new(io::ErrorKind::InvalidData, failure)));
                 }
             }

@@ -201,6 +201,28 @@ fn a_stream_with_nothing_but_messages_of_the_protocol_is_quiet_and_holds_no_buff
 }
 
 #[test]
+fn all_records_that_are_there_are_read_at_once_and_a_failure_behind_them_is_told_after() {
+    loops::block_on(async {
+        let (server, mut client, mut socket) = with_raw_client();
+        let mut records = Vec::new();
+        for text in [&b"head"[..], b"and ", b"body"] {
+            let mut record = vec![0; 300];
+            let encrypted = client.encrypt(text, &mut record).unwrap();
+            assert_eq!(encrypted.taken, 4);
+            records.extend_from_slice(&record[..encrypted.written]);
+        }
+        records.extend_from_slice(b"\x17\x03\x03\x00\x20this is no record of the session");
+        socket.write_all(&records).unwrap();
+        let mut buffer = Vec::with_capacity(100);
+        assert_eq!(server.read(&mut buffer).await.unwrap(), 12);
+        assert_eq!(buffer, b"headand body");
+        assert_eq!(server.read(&mut buffer).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(server.read(&mut buffer).await.unwrap(), 0);
+    })
+    .unwrap();
+}
+
+#[test]
 fn garbage_ends_the_stream_with_an_alert() {
     loops::block_on(async {
         let (server, mut client, mut socket) = with_raw_client();

@@ -1,5 +1,6 @@
 //! What peers agree on.
 
+use super::super::certificates::last_of_each_type;
 use super::super::{Agreed, FailureKind, MAX_INPUT, SettingsError, Version, group_name, has_suite};
 use super::client::Ability;
 use super::{End, ServerSettings, config, ec, exchange, handshake, rsa, settings};
@@ -68,6 +69,14 @@ fn a_handshake_may_come_in_many_records() {
         exchange(&mut client, &mut server, 11);
         assert!(server.established());
     }
+}
+
+#[test]
+fn of_two_certificates_with_keys_of_one_type_the_last_one_is_used() {
+    let (first, second) = (rsa(), rsa());
+    let kept = last_of_each_type(vec![first, ec(), second.clone()]);
+    assert_eq!(kept.len(), 2);
+    assert!(std::sync::Arc::ptr_eq(&kept[1].shared(), &second.shared()));
 }
 
 #[test]
