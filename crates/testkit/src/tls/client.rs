@@ -141,6 +141,12 @@ impl Tls {
         self
     }
 
+    /// The response of OCSP that the server has stapled to its certificate in the last full handshake of this client or a clone
+    /// of it; empty if there was none.
+    pub fn stapled(&self) -> Vec<u8> {
+        self.verifier.stapled()
+    }
+
     /// Sends records of at most so many bytes, with their heads; the ClientHello has many then.
     pub fn fragments(mut self, size: usize) -> Tls {
         self.fragment = Some(size);
@@ -150,12 +156,6 @@ impl Tls {
     /// The bytes that a client begins with.
     pub fn hello(&self) -> Vec<u8> {
         Session::new(self).outgoing()
-    }
-
-    /// The response of OCSP that the server has stapled to its certificate in the last full handshake of this client or a clone
-    /// of it; empty if there was none.
-    pub fn stapled(&self) -> Vec<u8> {
-        self.verifier.stapled()
     }
 
     fn config(&self) -> ClientConfig {
