@@ -440,8 +440,8 @@ fn a_generation_keeps_pools_of_the_same_name_and_resizes_them() {
     assert_eq!((disk.status().limit, disk.status().served), (2, 1));
     assert!(Arc::ptr_eq(first.default(), second.default()));
     assert_eq!(second.default().status().limit, 3);
-    // The built-in pool counts, too.
-    assert_eq!(second.iter().count(), 3);
+    // The built-in pools count, too.
+    assert_eq!(second.iter().count(), 4);
 
     let third = pools.generation(&[]).unwrap();
     assert!(third.get("disk").is_none());
