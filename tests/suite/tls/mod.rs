@@ -2,6 +2,7 @@
 
 mod choice;
 mod clients;
+mod loading;
 mod reloads;
 mod resumed;
 mod serving;
