@@ -139,6 +139,20 @@ fn certificates_and_keys() {
         ),
     ];
     compare("server {\nlisten 127.0.0.1:@PORT@ ssl;\n@LINE@\n}", cases);
+    let cases = &[
+        same("ssl_certificate @/$host.crt; ssl_certificate_key @/$host.key;"),
+        same("ssl_certificate data:$host; ssl_certificate_key data:$arg_a;"),
+        same("ssl_certificate @/$nonsense.crt; ssl_certificate_key @/$host.key;"),
+        same("ssl_certificate $host.crt;"),
+        same("ssl_certificate @/$host.crt; ssl_certificate_key @/none.key;"),
+        same("ssl_certificate @/none.crt; ssl_certificate_key @/$host.key;"),
+        same("ssl_certificate @/$host.crt; ssl_certificate_key @/rsa.key; ssl_password_file @/secret;"),
+        same(
+            "ssl_certificate @/$host.crt; ssl_certificate_key @/$host.key; ssl_certificate @/rsa.crt; ssl_certificate_key @/rsa.key;",
+        ),
+        same("ssl_certificate @/$host.crt; ssl_certificate_key @/$host.key; ssl_ciphers foo;"),
+    ];
+    compare("server {\nlisten 127.0.0.1:@PORT@ ssl;\n@LINE@\n}", cases);
     // Certificates are read where nobody uses them, too.
     let cases = &[
         same("ssl_certificate_key @/none.key;"),
@@ -349,6 +363,10 @@ fn upstream_servers() {
             "proxy_ssl_certificate @/rsa.crt; proxy_ssl_certificate_key @/rsa-pbes2.key; proxy_ssl_password_file @/secret;",
         ),
         same("proxy_ssl_certificate_key @/none;"),
+        same("proxy_ssl_certificate @/$host; proxy_ssl_certificate_key @/$host;"),
+        same("proxy_ssl_certificate @/none; proxy_ssl_certificate_key @/$host;"),
+        same("proxy_ssl_certificate @/$host;"),
+        same("proxy_ssl_certificate @/$nonsense; proxy_ssl_certificate_key @/rsa.key;"),
         same("proxy_ssl_password_file @/none;"),
         same("proxy_ssl_name $nonsense;"),
         // Newer versions of nginx take an empty value for none.

@@ -2,6 +2,7 @@
 
 mod choice;
 mod clients;
+mod loading;
 mod ocsp;
 mod reloads;
 mod resumed;

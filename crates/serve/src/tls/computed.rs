@@ -214,3 +214,91 @@ fn read(path: &str) -> io::Result<Secret> {
     let expected = file.metadata().map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
     Ok(Secret::new(read_wiping(file, expected).0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn paths(name: &str) -> PairPaths {
+        (format!("{name}.crt"), format!("{name}.key"))
+    }
+
+    fn certified() -> CertifiedKey {
+        let fixture = |name: &str| {
+            let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+            Ok(Secret::new(std::fs::read(path)?))
+        };
+        make::<&[u8]>("ec.crt", "ec.key", &[], fixture).expect("a pair")
+    }
+
+    #[test]
+    fn those_who_ask_at_the_same_time_share_one_reading() {
+        let shared = loops::block_on(async {
+            let (known, reads) = (KnownPairs::new(None), Cell::new(0));
+            let begun = Cell::new(false);
+            let read = async || {
+                reads.set(reads.get() + 1);
+                // It goes on at the second look.
+                std::future::poll_fn(|_| if begun.replace(true) { Poll::Ready(()) } else { Poll::Pending }).await;
+                Some(Ok(certified()))
+            };
+            let name = paths("a");
+            let (mut first, mut second) = (pin!(known.get(&name, read)), pin!(known.get(&name, read)));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(first.as_mut().poll(&mut context).is_pending());
+            assert!(second.as_mut().poll(&mut context).is_pending());
+            assert!(matches!(first.as_mut().poll(&mut context), Poll::Ready(Some(Ok(_)))));
+            assert!(matches!(second.as_mut().poll(&mut context), Poll::Ready(Some(Ok(_)))));
+            reads.get()
+        });
+        assert_eq!(shared.unwrap(), 1);
+    }
+
+    #[test]
+    fn failures_are_known_for_a_while_and_do_not_push_out_what_is_kept() {
+        loops::block_on(async {
+            let cache =
+                CertificateCache { max: 2, inactive: Duration::from_secs(3600), valid: Duration::from_secs(3600) };
+            let known = KnownPairs::new(Some(cache));
+            let good = known.get(&paths("good"), async || Some(Ok(certified()))).await;
+            assert!(matches!(good, Some(Ok(_))));
+            for number in 0..100 {
+                let name = paths(&number.to_string());
+                let failed = known.get(&name, async || Some(Err("no".to_owned()))).await;
+                assert_eq!(failed.map(|made| made.map(|_| ())), Some(Err("no".to_owned())));
+                let again = known.get(&name, async || unreachable!("it was just found out")).await;
+                assert_eq!(again.map(|made| made.map(|_| ())), Some(Err("no".to_owned())));
+            }
+            let kept = known.get(&paths("good"), async || unreachable!("it is kept")).await;
+            assert!(matches!(kept, Some(Ok(_))));
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn one_who_leaves_lets_another_read() {
+        loops::block_on(async {
+            let known = KnownPairs::new(None);
+            assert!(known.get(&paths("a"), async || None).await.is_none());
+            assert!(matches!(known.get(&paths("a"), async || Some(Ok(certified()))).await, Some(Ok(_))));
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn what_is_kept_is_let_go_when_its_time_is_over() {
+        let second = 1_000_000_000;
+        let cache = CertificateCache { max: 2, inactive: Duration::from_secs(10), valid: Duration::from_secs(25) };
+        let kept = Kept::new(cache);
+        let known = |at| Arc::new(Known { made: Ok(certified()), read: at, used: AtomicU64::new(at) });
+        kept.pairs.insert(paths("a"), known(0));
+        for (at, is_there) in [(9, true), (18, true), (24, true), (25, false), (26, false)] {
+            assert_eq!(kept.get(&paths("a"), at * second).is_some(), is_there, "{at}");
+        }
+        kept.pairs.insert(paths("a"), known(30 * second));
+        assert!(kept.get(&paths("a"), 40 * second).is_none(), "nobody has used it");
+    }
+}
