@@ -19,7 +19,7 @@ pub struct CertifiedKey(Arc<Pair>);
 #[derive(Debug)]
 struct Pair {
     shared: Arc<rustls::sign::CertifiedKey>,
-    /// The same with a response about its revocation.
+    /// The same with a stapled response of OCSP, if there is one.
     stapled: ArcSwapOption<rustls::sign::CertifiedKey>,
     kind: KeyKind,
     signature: Duration,

@@ -71,7 +71,7 @@ impl ResolvesServerCert for Certificates {
     /// belongs there.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
         step::asked_for(hello.server_name());
-        // Nobody offers suites of TLS 1.3 without that version.
+        // The versions that the client offers are not told here, but nobody offers suites of TLS 1.3 without that version.
         let is_tls13 = self.tls13.iter().any(|suite| hello.cipher_suites().contains(suite));
         let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
         fits.or(self.keys.first()).map(CertifiedKey::shared)

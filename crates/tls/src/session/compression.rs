@@ -1,7 +1,7 @@
 //! Certificates that are sent compressed (RFC 8879), with the libraries that compress responses.
 //!
-//! A chain is compressed at the first handshake that wants it, by whichever loop that is, so no more than some tenths of a
-//! millisecond are spent on it; rustls remembers the result.
+//! A chain is compressed at the first handshake that wants it, by whichever loop that is, so brotli does not try as hard as it
+//! could: that would take milliseconds. rustls remembers the result.
 
 use brotlic::{BrotliEncoderOptions, CompressorWriter, Quality};
 use flate2::Compression;

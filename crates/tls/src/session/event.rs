@@ -19,7 +19,7 @@ pub enum Event {
     NeedsInput,
     /// The handshake is complete, or the client has sent early data, which may be answered before it is. This comes once.
     Established,
-    /// So many bytes of plaintext were written; none if there are some, but no room.
+    /// So many bytes of plaintext were written. It is 0 if there is plaintext, but no room for it.
     Plaintext(usize),
     /// The peer has sent `close_notify`; no plaintext comes any more. Plaintext may still be sent.
     PeerClosed,
@@ -42,18 +42,19 @@ pub struct Agreed<'a> {
     pub alpn: Option<&'a [u8]>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// What the session is called, to resume it. In TLS 1.2 this is the id that the server has named; in TLS 1.3 that of the
-    /// last ticket: what stands in it if the server keeps the session itself, its SHA-256 otherwise. A client does not keep it.
+    /// The session's id. In TLS 1.2 it is the one that the server has named. In TLS 1.3 each ticket has one, and this is the
+    /// last ticket's: what stands in the ticket if the server keeps the session itself, otherwise the ticket's SHA-256, as
+    /// OpenSSL's clients have it. A client does not know it.
     pub session_id: Option<&'a [u8]>,
-    /// Whether the handshake is not complete yet: the plaintext so far is early data, which somebody else may have sent again
-    /// to another server.
+    /// Whether the handshake is not complete yet. The plaintext so far is early data then, and somebody who has seen it on its
+    /// way may send it to another server once more.
     pub early_data: bool,
 }
 
 /// What was encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encrypted {
-    /// How many bytes of the plaintext.
+    /// How many bytes of the plaintext were encrypted.
     pub taken: usize,
     /// How many bytes were written for it.
     pub written: usize,

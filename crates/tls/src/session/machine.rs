@@ -19,7 +19,7 @@ pub(super) struct Machine<C> {
     established: bool,
     /// How many bytes the last step left with the caller. They have been changed, so the next one has to get the same.
     left: usize,
-    /// Received bytes that the session keeps itself: the begin of a handshake message that comes in several records while
+    /// Received bytes that the session keeps itself: the beginning of a handshake message that comes in several records while
     /// plaintext may be sent, and what has come behind it.
     held: Vec<u8>,
     /// The library is in the middle of the message at the front of `held` and has to get it at each call.
@@ -222,7 +222,7 @@ impl<C: Connection> Machine<C> {
                     }
                     got.reached()
                 }
-                // The client sends it before it has answered the server's part of the handshake, and waits for a response.
+                // The client has not answered the server's part of the handshake yet, and already waits for a response.
                 Ok(ConnectionState::ReadEarlyData(early)) => {
                     let mut got = Got::new(open, plaintext, &mut self.rest);
                     C::early_data(early, |record| got.record(record));

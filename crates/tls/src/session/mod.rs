@@ -58,7 +58,8 @@ pub const MIN_OUTPUT: usize = 256;
 /// A session with one peer.
 ///
 /// A session that waits holds no buffers: what was received of an incomplete record stays with the caller, and plaintext that
-/// had no room is kept only until it is asked for.
+/// had no room is kept only until it is asked for. Only the pieces of a message that has begun behind the handshake (a long
+/// ticket) are kept until it is complete. rustls keeps the certificates of the peer as long as there is the session.
 pub struct Session(Side);
 
 enum Side {
@@ -97,7 +98,7 @@ impl Session {
 
     /// Goes on until something has to happen outside. `received` are the bytes of the peer that are not consumed yet, which
     /// the step changes; what is to be sent is appended to `output`; plaintext is appended to `plaintext`, at most `most` bytes
-    /// of one record, and no more than it has room for. `now` is the time since 1970, of which tickets are told.
+    /// of one record, and no more than it has room for. `now` is the time since 1970, by which earlier sessions are judged.
     pub fn step<P: BufMut>(
         &mut self,
         now: Duration,

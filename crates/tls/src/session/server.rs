@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
 const TICKETS: usize = 2;
 
+/// How many tickets there are at most: more than anybody has use for.
+const MAX_TICKETS: usize = 64;
+
 /// How many bytes the names of authorities may have, with two for each name's length: more have no room in the message.
 const MAX_AUTHORITIES: usize = 60 << 10;
 
@@ -138,7 +141,7 @@ impl ServerSettings {
         config.ignore_client_order = self.prefer_server_order;
         config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;
-        config.send_tls13_tickets = self.tickets;
+        config.send_tls13_tickets = self.tickets.min(MAX_TICKETS);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data })
     }
@@ -147,7 +150,7 @@ impl ServerSettings {
 impl ServerConfig {
     /// The same settings with sessions that are resumed. Sessions with different contexts are not resumed with each other, so
     /// the context says everything of a server that must not change between a session and its resumption: its certificates,
-    /// and whom it lets its clients be vouched for. This is cheap, but not free.
+    /// and the authorities of which it wants its clients to have one. This copies some lists, so it is not for each session.
     pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
         let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
         let mut sessions = sessions.clone();

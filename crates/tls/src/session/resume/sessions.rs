@@ -6,11 +6,11 @@ use std::time::Duration;
 /// Where a server keeps sessions (`ssl_session_cache`).
 #[derive(Debug, Clone)]
 pub enum SessionCache {
-    /// Nowhere, and clients are told so (`off`).
+    /// Sessions are kept nowhere, and clients are told so: they get no id (`off`).
     Off,
-    /// Nowhere, but clients are not told (`none`).
+    /// Sessions are kept nowhere, but clients get an id as if they were (`none`).
     None,
-    /// In a store, which other servers may use as well (`builtin`, `shared`).
+    /// Sessions are kept in a store, which other servers may use as well (`builtin`, `shared`).
     Kept(SessionStore),
 }
 
