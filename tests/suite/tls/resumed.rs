@@ -51,6 +51,20 @@ fn without_tickets_and_cache_nothing_is_resumed() {
 }
 
 #[test]
+fn a_command_about_tickets_counts_more_than_the_directive() {
+    let site = Site::new();
+    for (lines, resumed) in [
+        ("ssl_session_tickets off; ssl_conf_command Options SessionTicket;", true),
+        ("ssl_session_tickets on; ssl_conf_command Options -SessionTicket;", false),
+    ] {
+        let server = secure(&site, &format!("{TELL} {lines}")).run();
+        let tls = Tls::new().only(TlsVersion::V12).resuming();
+        assert!(!visit(&server, &tls).resumed);
+        assert_eq!(visit(&server, &tls).resumed, resumed, "{lines}");
+    }
+}
+
+#[test]
 fn the_cache_alone_is_enough_for_clients_without_tickets() {
     let site = Site::new();
     for lines in [

@@ -137,12 +137,10 @@ impl ServerTls {
         }
         let (groups, remark) =
             groups::ssl_ecdh_curve(&spec.curves.text).map_err(|refused| spec.curves.spot.blamed(problem(refused)))?;
-        let mut sessions = resume::sessions(spec, cx)?;
+        let named = resume::named(spec, cx)?;
         let staplings = stapled(&spec.ocsp, &spec.certificates, &mut keys, &trust, cx)?;
         wanted.command(&spec.commands, cx)?;
-        if wanted.has_tickets == Some(false) {
-            sessions.tickets = None;
-        }
+        let sessions = resume::sessions(named, wanted.has_tickets.unwrap_or(spec.tickets), spec.timeout, cx);
         if let Some((mode, spot)) = wanted.verify_mode
             && mode.asked != asked.is_some()
         {

@@ -12,8 +12,15 @@ use crate::tls::values::{FileName, OwnCache};
 use crate::tls::words::{problem, unreadable};
 use crate::zones::ZoneTable;
 
-/// How sessions are resumed. Stores and keys of the running configuration are kept over a reload.
-pub(super) fn sessions(spec: &ServerSpec, cx: &mut Cx) -> Result<Sessions, Problem> {
+/// What the directives about sessions name: the store, and the keys in the files of `ssl_session_ticket_key`, which are
+/// read even where there are no tickets. The store of the running configuration is kept over a reload.
+pub(super) struct Named {
+    cache: SessionCache,
+    file_keys: Option<TicketKeys>,
+}
+
+/// Finds what the directives about sessions name.
+pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<Named, Problem> {
     let cache = match spec.cache.place() {
         Ok(store) => SessionCache::Kept(store.clone()),
         Err(OwnCache::Off) => SessionCache::Off,
@@ -23,20 +30,25 @@ pub(super) fn sessions(spec: &ServerSpec, cx: &mut Cx) -> Result<Sessions, Probl
             SessionCache::Kept((*zones.keep(&format!("builtin {size}"), || SessionStore::for_sessions(size))).clone())
         }
     };
-    // The files are read even where there are no tickets.
-    let keys = if spec.ticket_keys.is_empty() { None } else { Some(ticket_keys(&spec.ticket_keys, cx)?) };
-    let tickets = match (spec.tickets, keys) {
+    let file_keys = if spec.ticket_keys.is_empty() { None } else { Some(ticket_keys(&spec.ticket_keys, cx)?) };
+    Ok(Named { cache, file_keys })
+}
+
+/// How sessions are resumed, with tickets or without. Keys that no file has are kept over a reload.
+pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> Sessions {
+    let Named { cache, file_keys } = named;
+    let tickets = match (has_tickets, file_keys) {
         (false, _) => None,
         (true, Some(keys)) => Some(keys),
         (true, None) => {
             let zones = cx.extensions.get_or_default::<ZoneTable>();
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let period = spec.timeout.max(Duration::from_secs(1));
+            let period = timeout.max(Duration::from_secs(1));
             let key = format!("tickets {}", period.as_secs());
             (*zones.keep(&key, || TicketKeys::random(period, now).ok())).clone()
         }
     };
-    Ok(Sessions { cache, tickets, timeout: spec.timeout })
+    Sessions { cache, tickets, timeout }
 }
 
 fn ticket_keys(files: &[FileName], cx: &mut Cx) -> Result<TicketKeys, Problem> {
