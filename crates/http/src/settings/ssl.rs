@@ -17,8 +17,8 @@ use freerun_serve::tls::values::{
 use super::resolver::ResolverSettings;
 use crate::template::Template;
 
-/// The reason why a directive has no effect, for the reference.
-const NOT_YET: &str = "freerun does not have it yet";
+/// The reason why `ssl_ech_file` has no effect, for the reference. Most builds of nginx ignore it too.
+const NO_ECH: &str = "the TLS library has no encrypted ClientHello for servers";
 
 settings! {
     /// TLS towards clients.
@@ -45,11 +45,11 @@ settings! {
         /// A file with parameters for the key exchange DHE.
         ssl_dhparam: Option<FileName>, in HTTP | SERVER, fidelity = NoEffect("no suite that is there uses it; the file is checked");
         /// Whether a client may send a request before the handshake is over.
-        ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and none is resumed twice");
+        ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and each brings early data once");
         /// The curves for the key exchange ECDHE.
         ssl_ecdh_curve: Listed = "auto", in HTTP | SERVER;
         /// A file with keys for encrypted client hellos.
-        ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NOT_YET);
+        ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_ECH);
         /// Asks OCSP responders whether clients' certificates have been revoked: all of a chain (`on`) or the client's own
         /// alone (`leaf`).
         ///
