@@ -22,6 +22,11 @@ pub struct Sample {
 
 /// What a server is measured under.
 pub trait Work {
+    /// Does before each measurement what is not to be measured.
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Has `server` do it, from beginning to end.
     fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome>;
 }
@@ -55,6 +60,7 @@ pub fn measure(bench: &Bench, server: &Server, work: &impl Work) -> Result<Sampl
 }
 
 fn measure_once(bench: &Bench, server: &Server, work: &impl Work) -> Result<Sample> {
+    work.prepare()?;
     let (watch, before) = (Watch::start(), server.process.cpu());
     let outcome = work.run(bench, server)?;
     let cpu = server.process.cpu().saturating_sub(before);

@@ -102,9 +102,9 @@ impl Found {
         self.cpu.as_secs_f64() / self.time.as_secs_f64() / cores.max(1) as f64 * 100.0
     }
 
-    /// The part of the handshakes that resumed a session, in percent.
+    /// The part of the connections that resumed a session, in percent; those that failed have not.
     pub fn resumed_share(&self) -> f64 {
-        self.resumed as f64 / self.done as f64 * 100.0
+        self.resumed as f64 / (self.done + self.failed).max(1) as f64 * 100.0
     }
 }
 

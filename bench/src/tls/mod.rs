@@ -43,9 +43,6 @@ const OF_A_KIND: f64 = 99.0;
 /// Above this part of its core, in percent, the client has been the limit of a rate.
 const CLIENT_LIMIT: f64 = 95.0;
 
-/// Of nginx's documentation: a cache that all workers share, of 4,000 sessions for each megabyte.
-const SESSION_CACHE: &str = "ssl_session_cache shared:bench:10m;\n";
-
 /// One request on each connection: name, index of the key, version, whether sessions are resumed, path, the largest ratio
 /// of CPU times.
 const ONE_REQUEST: [(&str, usize, Version, bool, &str, f64); 5] = [
@@ -72,16 +69,20 @@ enum Case {
 }
 
 impl Work for Case {
+    fn prepare(&self) -> Result<()> {
+        if let Case::Each(_, Some((sessions, filling))) = self
+            && sessions.count() < FILLING
+        {
+            handshakes::run(filling)?;
+        }
+        Ok(())
+    }
+
     fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
         let (load, filling) = match self {
             Case::Kept(load) => return load.run(bench, server),
             Case::Each(load, filling) => (load, filling),
         };
-        if let Some((sessions, filling)) = filling
-            && sessions.count() < FILLING
-        {
-            handshakes::run(filling)?;
-        }
         let found = handshakes::run(load)?;
         if found.done == 0 {
             return Err(Error::Failed(found.complaint.unwrap_or_else(|| "no handshake".into())));
@@ -109,7 +110,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     for (_, path, size, ..) in KEPT {
         bench.scratch.file(path.trim_start_matches('/'), size)?;
     }
-    let specs = specs(bench, &KEYS, SESSION_CACHE)?;
+    let specs = specs(bench, &KEYS, "")?;
     let (server_cores, client_cores) = bench.machine.pair();
     let (servers, mut notes) = start_all(bench, &specs, &Placement { cores: server_cores, cgroups: Vec::new() })?;
     let grid = Grid::fill(bench, &servers, rounds, &mut notes, |server| match cases(server, seconds, &client_cores) {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::SESSION_CACHE;
 use super::certificates::Key;
 use super::client::{self, Resuming, Sessions, Version};
 use super::handshakes::{self, Found, Pace, Until};
@@ -20,6 +19,8 @@ use crate::spec::{Kind, Spec};
 use crate::stats::Series;
 use crate::status;
 
+/// Of nginx's documentation: a cache that all workers share, of 4,000 sessions for each megabyte.
+const SESSION_CACHE: &str = "ssl_session_cache shared:bench:10m;\n";
 /// Worker processes or event loops.
 const WORKERS: usize = 4;
 /// Sessions that are there before a reload.
