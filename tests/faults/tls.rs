@@ -1,6 +1,8 @@
 //! Clients that break TLS: each is told so and let go, and nobody else is affected.
 
-use freerun_testkit::{Client, Ending, Kind, Server, Setup, Site, Tls, TlsVersion, certificates, eventually, require};
+use freerun_testkit::{
+    Client, Ending, Kind, PATIENCE, Server, Setup, Site, Tls, TlsVersion, certificates, eventually, require,
+};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
@@ -85,6 +87,7 @@ fn answer(server: &Server, bytes: &[u8]) -> Vec<u8> {
     // The server may close before it has all.
     let _ = client.try_send(bytes);
     let mut received = vec![0; 7];
+    client.socket().set_read_timeout(Some(PATIENCE)).expect("a timeout");
     match client.socket().read(&mut received) {
         Ok(count) => received.truncate(count),
         Err(_) => received.clear(),
@@ -120,8 +123,10 @@ fn long_hellos_have_a_limit() {
         }
         for length in [16_500, 30_000, 60_000] {
             let answer = answer(&watched.server, &padded_hello(length, record));
-            // A long one may be answered or refused; it is not waited for.
-            assert!(!answer.is_empty(), "{length} in {record}");
+            let refused = answer.first() == Some(&21);
+            // nginx takes longer ones.
+            let taken = watched.server.kind() == Kind::Nginx && !answer.is_empty();
+            assert!(refused || taken, "{length} in {record}: {answer:?}");
         }
     }
     watched.goes_on();

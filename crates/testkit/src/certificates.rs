@@ -1,6 +1,5 @@
 //! Certificates for tests, made by the command `openssl` once for a process.
 
-use crate::TempDir;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -232,18 +231,6 @@ impl Certificates {
             let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o644));
         }
     }
-}
-
-/// A copy of some of the certificates, in a folder of its own, for a test that changes them.
-///
-/// # Panics
-/// A file cannot be copied.
-pub fn copied(files: &[&str]) -> TempDir {
-    let dir = TempDir::new("copied-certificates");
-    for file in files {
-        fs::copy(certificates().path(file), dir.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-    }
-    dir
 }
 
 #[cfg(test)]

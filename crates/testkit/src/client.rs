@@ -167,7 +167,8 @@ impl Client {
         self.session().notified
     }
 
-    /// The lengths of the records with application data that were received.
+    /// The lengths of the records that are marked as application data and were received. With TLS 1.3 that is all that is
+    /// encrypted, so that messages of the handshake and tickets are among them (RFC 8446 section 5.2).
     #[track_caller]
     pub fn records(&self) -> &[usize] {
         &self.session().records
@@ -310,7 +311,7 @@ impl Client {
                         Some(session) => {
                             session.take(&buffer[..count], &mut self.received);
                             // A server that has gone misses the answer.
-                            let _ = self.socket.write_all(&session.outgoing());
+                            let _ = self.send_waiting();
                         }
                         None => self.received.extend_from_slice(&buffer[..count]),
                     }

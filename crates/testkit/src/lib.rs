@@ -25,7 +25,7 @@ mod upstream;
 mod wait;
 
 pub use application::Application;
-pub use certificates::{Certificates, certificates, copied};
+pub use certificates::{Certificates, certificates};
 pub use client::{Client, Ending};
 pub use dir::{Site, TempDir};
 pub use dns::{Dns, Reply};

@@ -155,7 +155,7 @@ fn said(server: &Server, ports: &[u16]) -> Vec<String> {
     let mut client = server.connect_tls(&Tls::new());
     client.send(mark);
     let _ = client.try_response("GET");
-    server.logs("client sent HTTP/1.1 request without \"Host\" header");
+    server.logs(&format!("/mark-{}", server.port()));
     let log = server.error_log();
     let of_clients =
         log.lines().filter_map(|line| line.split_once("] ")?.1.split_once(": *").map(|(_, rest)| (line, rest)));

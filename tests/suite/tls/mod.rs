@@ -2,9 +2,8 @@
 
 mod choice;
 mod clients;
-mod loading;
+mod files;
 mod ocsp;
-mod reloads;
 mod resumed;
 mod serving;
 mod upstreams;

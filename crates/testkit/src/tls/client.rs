@@ -275,7 +275,7 @@ pub(crate) struct Session {
     pub(crate) notified: bool,
     /// What the client found wrong.
     pub(crate) error: Option<String>,
-    /// The lengths of the records of application data that have come.
+    /// The lengths of the records that are marked as application data and have come.
     pub(crate) records: Vec<usize>,
     /// The part of a record that has come.
     head: Vec<u8>,

@@ -23,7 +23,7 @@ impl TlsServer {
         TlsServer::with(name, &TlsVersion::ALL, false)
     }
 
-    /// As [`new`](Self::new), with these versions alone, and asking for a certificate of the client.
+    /// As [`new`](Self::new), with these versions alone, and asking for a certificate of the client if it `asks`; it takes any.
     ///
     /// # Panics
     /// There is no such certificate.
