@@ -125,6 +125,19 @@ impl KnownFile {
         KnownFile { contents: Err(errno), broken: None, stamp: None }
     }
 
+    /// The contents.
+    ///
+    /// # Errors
+    /// The file cannot be opened. The error has a number, see [`io::Error::raw_os_error`].
+    pub fn contents(&self) -> io::Result<Secret> {
+        self.contents.clone().map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Which file it was, in the process that has read it.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
     fn size(&self) -> usize {
         self.contents.as_ref().map_or(0, |secret| secret.bytes().len())
     }
