@@ -19,6 +19,7 @@ use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
 use freerun_serve::tls::files::{ConfigurationFiles, SecretFiles};
+use freerun_serve::tls::live::{FilePair, file_pairs};
 use freerun_serve::zones::{ZoneTable, Zones};
 
 use crate::bundle::Input;
@@ -57,6 +58,8 @@ pub struct Configuration {
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
     /// The files of TLS that the configuration names.
     pub secrets: SecretFiles,
+    /// The certificates with their keys that are made of these files.
+    pub pairs: Vec<FilePair>,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -156,6 +159,7 @@ pub fn read_after(
             let prefix = input.prefix.clone();
             let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
+            let pairs = file_pairs(&mut cx);
             let (sources, warnings) = (cx.sources, cx.warnings);
             Ok(Configuration {
                 sources,
@@ -167,6 +171,7 @@ pub fn read_after(
                 prefix,
                 hosts,
                 secrets,
+                pairs,
                 warnings,
             })
         }

@@ -8,6 +8,7 @@ mod reloads;
 mod resumed;
 mod serving;
 mod upstreams;
+mod watched;
 
 use freerun_testkit::{Setup, Site};
 

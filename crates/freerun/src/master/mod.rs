@@ -5,6 +5,7 @@ pub mod listeners;
 pub mod signals;
 mod state;
 mod supervise;
+mod watch;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use listeners::Listeners;
 use signals::Signals;
 use state::{Opening, State};
 use supervise::{Backoff, Process, describe};
+use watch::{Looked, Watch};
 
 /// How long a worker that was told to stop may take before it is killed: longer than it waits for its logs.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -72,6 +74,8 @@ struct Master {
     embedded: Option<Recorded>,
     writer: Writer,
     current: State,
+    /// The files of certificates that are looked at for a change.
+    watch: Watch,
     /// A configuration that the worker is building, and the time at which the master stops waiting for it.
     pending: Option<(State, Instant)>,
     /// Another HUP has come meanwhile.
@@ -120,6 +124,7 @@ pub fn run(start: Start) -> Result<(), ()> {
         input,
         embedded,
         writer,
+        watch: Watch::of(&current),
         current,
         pending: None,
         reload_again: false,
@@ -220,6 +225,7 @@ impl Master {
                 self.hear()?;
             }
             self.look_after_worker()?;
+            self.look_at_certificates();
             if self.ended() {
                 return Ok(());
             }
@@ -241,6 +247,7 @@ impl Master {
             _ => {}
         }
         times.extend(self.pending.as_ref().map(|(_, limit)| *limit));
+        times.extend(if self.may_look() { self.watch.next() } else { None });
         times.iter().min().map(|time| time.saturating_duration_since(now))
     }
 
@@ -265,6 +272,39 @@ impl Master {
             SIGTERM | SIGINT => self.stop(),
             SIGQUIT => self.quit(),
             _ => {}
+        }
+    }
+
+    /// Whether changes of certificates are of interest: a configuration that is on its way has its own files.
+    fn may_look(&self) -> bool {
+        !self.starting && self.pending.is_none() && self.ending.is_none()
+    }
+
+    /// Looks for certificates that were renewed, and has them used.
+    fn look_at_certificates(&mut self) {
+        if !self.may_look() {
+            return;
+        }
+        let secrets = &mut self.current.bundle.recorded.secrets;
+        let Looked { renewed, refused } = self.watch.look(Instant::now(), secrets);
+        // A worker that is started from now on begins with the new ones.
+        secrets.extend(renewed.clone());
+        for why in refused {
+            self.log(Level::Error, format_args!("{why}; the certificate in use stays"));
+        }
+        if renewed.is_empty() {
+            return;
+        }
+        let sent = match &mut self.serving {
+            Serving::Here(worker) => {
+                worker.renew(&renewed);
+                Ok(())
+            }
+            Serving::Process(process) => process.channel.send(&ToWorker::Renew(renewed), &[]),
+            Serving::Nobody(_) => Ok(()),
+        };
+        if let Err(error) = sent {
+            self.log(Level::Alert, format_args!("{error}"));
         }
     }
 
@@ -321,6 +361,7 @@ impl Master {
             state.listeners.unlink(Some(&self.current.listeners), &self.current.log);
             return;
         }
+        self.watch = Watch::of(&state);
         let old = std::mem::replace(&mut self.current, state);
         // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
         // already.

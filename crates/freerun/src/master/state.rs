@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::live::FilePair;
 use freerun_serve::zones::Zones;
 
 use crate::bundle::{Bundle, Input, Listener};
@@ -21,6 +22,8 @@ use super::listeners::Listeners;
 pub struct State {
     /// The bundle for the worker.
     pub bundle: Bundle,
+    /// The certificates with their keys that are made of the bundle's files.
+    pub pairs: Vec<FilePair>,
     /// The sockets of [`Bundle::listeners`], in the same order.
     pub listeners: Listeners,
     /// The files of [`Bundle::logs`].
@@ -124,6 +127,7 @@ impl Draft {
         };
         Ok(State {
             bundle,
+            pairs: configuration.pairs.clone(),
             log_name: configuration.error_log_names().into_iter().next(),
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),

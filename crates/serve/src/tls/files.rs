@@ -125,6 +125,25 @@ impl KnownFile {
         KnownFile { contents: Err(errno), broken: None, stamp: None }
     }
 
+    /// What has become of a file, of which an earlier state may be known.
+    pub fn look(
+        path: &str,
+        earlier: Option<&KnownFile>,
+        read: impl FnOnce(&str, Option<Stamp>) -> io::Result<Reading>,
+    ) -> KnownFile {
+        let earlier = earlier.filter(|earlier| earlier.contents.is_ok());
+        let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
+            (Ok(Reading::Contents { contents, stamp, broken }), _) => {
+                let broken = broken.map(|error| error.raw_os_error().unwrap_or(UNKNOWN));
+                KnownFile { broken, ..KnownFile::read(contents, Some(stamp)) }
+            }
+            (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
+            (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
+            (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
+        };
+        if file.size() > MAX_FILE { KnownFile::failed(TOO_LARGE) } else { file }
+    }
+
     /// The contents.
     ///
     /// # Errors
@@ -138,7 +157,8 @@ impl KnownFile {
         self.stamp
     }
 
-    fn size(&self) -> usize {
+    /// How many bytes are known of it.
+    pub fn size(&self) -> usize {
         self.contents.as_ref().map_or(0, |secret| secret.bytes().len())
     }
 }
@@ -231,17 +251,8 @@ impl ConfigurationFiles {
 
     fn read(&mut self, path: &str) -> KnownFile {
         let Some(read) = self.read else { return KnownFile::failed(NOT_THERE) };
-        let earlier = self.earlier.get(path).filter(|earlier| earlier.contents.is_ok());
-        let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
-            (Ok(Reading::Contents { contents, stamp, broken }), _) => {
-                let broken = broken.map(|error| error.raw_os_error().unwrap_or(UNKNOWN));
-                KnownFile { broken, ..KnownFile::read(contents, Some(stamp)) }
-            }
-            (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
-            (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
-            (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
-        };
-        if file.size() > MAX_FILE || self.total.saturating_add(file.size()) > MAX_TOTAL {
+        let file = KnownFile::look(path, self.earlier.get(path), read);
+        if self.total.saturating_add(file.size()) > MAX_TOTAL {
             return KnownFile::failed(TOO_LARGE);
         }
         self.total += file.size();

@@ -50,11 +50,6 @@ impl FilePair {
         [&self.certificate, &self.key].iter().all(|path| files.contains_key(*path))
     }
 
-    /// Whether one of its files has this path.
-    pub fn has(&self, path: &str) -> bool {
-        self.certificate == path || self.key == path
-    }
-
     /// The certificate and the key, made of what is known of the files.
     ///
     /// # Errors
