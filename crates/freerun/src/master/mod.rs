@@ -14,7 +14,7 @@ use freerun_runtime::log::{ErrorLog, Level, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
-use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::files::{ReadFile, SecretFiles};
 
 use crate::bundle::{FromWorker, Input, ToWorker};
 use crate::error::Error;
@@ -42,6 +42,8 @@ pub struct Start {
     pub input: Input,
     /// The texts themselves, if they are not on the disk.
     pub embedded: Option<Recorded>,
+    /// What reads certificates and keys, if they are not on the disk either.
+    pub secrets: Option<ReadFile>,
     /// Sockets that are already bound.
     pub adopted: Option<Listeners>,
     /// The log until the configuration has one.
@@ -72,6 +74,7 @@ enum Ending {
 struct Master {
     input: Input,
     embedded: Option<Recorded>,
+    secrets: Option<ReadFile>,
     writer: Writer,
     current: State,
     /// The files of certificates that are looked at for a change.
@@ -93,9 +96,10 @@ struct Master {
 
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
-    let Start { input, embedded, adopted, log, on_ready } = start;
-    let draft =
-        state::read(&input, embedded.as_ref(), SecretFiles::new(), |failure| console::tell_failure(&log, failure))?;
+    let Start { input, embedded, secrets, adopted, log, on_ready } = start;
+    let draft = state::read(&input, embedded.as_ref(), SecretFiles::new(), secrets.clone(), |failure| {
+        console::tell_failure(&log, failure);
+    })?;
     let main = draft.configuration.main();
     let (own_process, detach) = (main.master_process, main.daemon);
     let told = |error: Error| {
@@ -124,7 +128,8 @@ pub fn run(start: Start) -> Result<(), ()> {
         input,
         embedded,
         writer,
-        watch: Watch::of(&current),
+        watch: Watch::of(&current, secrets.clone()),
+        secrets,
         current,
         pending: None,
         reload_again: false,
@@ -313,7 +318,9 @@ impl Master {
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);
         let earlier = self.current.bundle.recorded.secrets.clone();
-        let Ok(draft) = state::read(&self.input, self.embedded.as_ref(), earlier, tell) else { return };
+        let Ok(draft) = state::read(&self.input, self.embedded.as_ref(), earlier, self.secrets.clone(), tell) else {
+            return;
+        };
         let wanted = draft.configuration.main().worker_processes.count() as u32;
         let loops = self.current.bundle.loops;
         if wanted != loops {
@@ -361,7 +368,7 @@ impl Master {
             state.listeners.unlink(Some(&self.current.listeners), &self.current.log);
             return;
         }
-        self.watch = Watch::of(&state);
+        self.watch = Watch::of(&state, self.secrets.clone());
         let old = std::mem::replace(&mut self.current, state);
         // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
         // already.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
-use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::files::{ReadFile, SecretFiles};
 use freerun_serve::tls::live::FilePair;
 use freerun_serve::zones::Zones;
 
@@ -45,11 +45,13 @@ pub struct Draft {
     recorded: Recorded,
 }
 
-/// Reads the configuration, after one that had these files of TLS; `tell` reports the problems.
+/// Reads the configuration, after one that had these files of TLS; `secrets` reads such files if they are not on the disk,
+/// `tell` reports the problems.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
     earlier: SecretFiles,
+    secrets: Option<ReadFile>,
     tell: impl FnOnce(&configuration::Failure),
 ) -> Result<Draft, ()> {
     let mut recorder = Recorder::default();
@@ -58,7 +60,7 @@ pub fn read(
         Some(replay) => replay,
         None => &mut recorder,
     };
-    let known = Known { secrets: earlier, ..Known::default() };
+    let known = Known { secrets: earlier, read: secrets, ..Known::default() };
     let result = configuration::read_after(input, loader, Side::Master, known, Zones::default());
     match result {
         Ok(configuration) => {

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use freerun_serve::tls::files::{KnownFile, MAX_TOTAL, Reading, SecretFiles, Stamp};
+use freerun_serve::tls::files::{KnownFile, MAX_TOTAL, ReadFile, Reading, SecretFiles, Stamp};
 use freerun_serve::tls::live::FilePair;
 
 use super::state::State;
@@ -28,7 +29,7 @@ pub struct Watch {
     pairs: Vec<FilePair>,
     /// Which of them have a file.
     by_path: HashMap<String, Vec<usize>>,
-    read: fn(&str, Option<Stamp>) -> io::Result<Reading>,
+    read: ReadFile,
 }
 
 /// A file that is looked at.
@@ -51,17 +52,10 @@ pub struct Looked {
 }
 
 impl Watch {
-    /// The files of a configuration that was just read.
-    pub fn of(state: &State) -> Watch {
-        Watch::new(state.pairs.clone(), &state.bundle.recorded.secrets, Instant::now(), read_regular)
-    }
-
-    fn new(
-        pairs: Vec<FilePair>,
-        known: &SecretFiles,
-        now: Instant,
-        read: fn(&str, Option<Stamp>) -> io::Result<Reading>,
-    ) -> Watch {
+    /// The files of a configuration that was just read, which `read` reads if they are not on the disk.
+    pub fn of(state: &State, read: Option<ReadFile>) -> Watch {
+        let (pairs, known, now) = (state.pairs.clone(), &state.bundle.recorded.secrets, Instant::now());
+        let read = read.unwrap_or_else(|| ReadFile(Arc::new(read_regular)));
         let mut files: BTreeMap<String, Watched> = BTreeMap::new();
         for (pair, every) in pairs.iter().filter_map(|pair| Some((pair, pair.watch?))) {
             for path in [&pair.certificate, &pair.key] {
@@ -91,7 +85,7 @@ impl Watch {
         for (path, file) in self.files.iter_mut().filter(|(_, file)| file.next <= now) {
             file.next = now + file.every;
             let earlier = file.is_settled.then_some(&file.seen);
-            let seen = KnownFile::look(path, earlier, self.read);
+            let seen = KnownFile::look(path, earlier, |path, known| self.read.read(path, known));
             if seen != file.seen {
                 changed.push(path.clone());
             }

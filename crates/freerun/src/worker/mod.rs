@@ -69,7 +69,8 @@ impl Worker {
             return Err(Error::Message(format!("a bundle with {} descriptors", fds.len())));
         }
         let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
-        let known = Known { hosts: bundle.recorded.hosts.clone(), secrets: bundle.recorded.secrets.clone() };
+        let known =
+            Known { hosts: bundle.recorded.hosts.clone(), secrets: bundle.recorded.secrets.clone(), read: None };
         let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, known, zones);
         let configuration = read.map_err(|failure| {
             let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));

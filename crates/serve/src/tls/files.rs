@@ -192,7 +192,27 @@ pub enum Reading {
 
 /// A function that reads a file, of which [`MAX_FILE`] bytes and one more are of interest. It is given the stamp of what was
 /// read earlier from there.
-pub type ReadFile = fn(&str, Option<Stamp>) -> io::Result<Reading>;
+#[derive(Clone)]
+pub struct ReadFile(pub Arc<Read>);
+
+/// See [`ReadFile`].
+pub type Read = dyn Fn(&str, Option<Stamp>) -> io::Result<Reading> + Send + Sync;
+
+impl ReadFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn read(&self, path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+        (self.0)(path, known)
+    }
+}
+
+impl fmt::Debug for ReadFile {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("ReadFile")
+    }
+}
 
 /// The files of a configuration; lives in its context. The master reads them and notes what became of them; the worker has
 /// the notes, so that both see the same.
@@ -250,8 +270,8 @@ impl ConfigurationFiles {
     }
 
     fn read(&mut self, path: &str) -> KnownFile {
-        let Some(read) = self.read else { return KnownFile::failed(NOT_THERE) };
-        let file = KnownFile::look(path, self.earlier.get(path), read);
+        let Some(read) = &self.read else { return KnownFile::failed(NOT_THERE) };
+        let file = KnownFile::look(path, self.earlier.get(path), |path, known| read.read(path, known));
         if self.total.saturating_add(file.size()) > MAX_TOTAL {
             return KnownFile::failed(TOO_LARGE);
         }
@@ -325,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_and_then_known_without_reading() {
-        let mut master = ConfigurationFiles::reading(read, SecretFiles::new());
+        let mut master = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         for _ in 0..2 {
             assert_eq!(master.get("/there").unwrap().bytes(), b"key");
             assert_eq!(master.get("/closed").unwrap_err().raw_os_error(), Some(13), "failures are known as well");
@@ -353,7 +373,7 @@ mod tests {
             ("/new".to_owned(), before()),
             ("/failed".to_owned(), KnownFile::failed(13)),
         ]);
-        let mut files = ConfigurationFiles::reading(read, earlier);
+        let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), earlier);
         let expected = [("/same", &b"before"[..]), ("/new", b"now"), ("/failed", b"now"), ("/other", b"now")];
         for (path, contents) in expected {
             assert_eq!(files.get(path).unwrap().bytes(), contents, "{path}");
@@ -376,7 +396,7 @@ mod tests {
             let broken = Some(io::Error::from_raw_os_error(21));
             Ok(Reading::Contents { contents: Vec::new().into(), stamp: stamp(1), broken })
         }
-        let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
+        let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         assert_eq!(files.get("/").unwrap().bytes(), b"");
         let told = |error: (&'static str, io::Error)| (error.0, error.1.raw_os_error());
         assert_eq!(files.get_whole("/").map_err(told), Err(("read()", Some(21))));
@@ -401,7 +421,7 @@ mod tests {
             let size = if path == "/large" { MAX_FILE + 1 } else { MAX_FILE };
             Ok(contents(vec![0; size], stamp(1)))
         }
-        let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
+        let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         for (path, error) in [("/large", Some(TOO_LARGE)), ("/1", None), ("/2", None), ("/3", Some(TOO_LARGE))] {
             assert_eq!(files.get(path).err().and_then(|error| error.raw_os_error()), error, "{path}");
         }
