@@ -137,6 +137,7 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
     let spec = ServerSpec {
         certificates: ssl.ssl_certificate.iter().map(|file| file.0.name.clone()).collect(),
         keys: ssl.ssl_certificate_key.iter().map(|file| file.name.clone()).collect(),
+        // No directive of http names certificates that no file has.
         live: Vec::new(),
         certificate_cache: ssl.ssl_certificate_cache.0,
         passwords: ssl.ssl_password_file.clone(),

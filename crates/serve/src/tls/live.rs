@@ -7,18 +7,24 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use freerun_conf::{Cx, Problem};
+use freerun_tls::issue::temporary;
 use freerun_tls::load::CertifiedKey;
 use papaya::HashMap;
 
 use super::facts::CertificateFacts;
 use super::files::SecretFiles;
 pub use super::objects::{FilePair, file_pairs};
+use super::words::problem;
 use crate::generation::Generation;
 use crate::parts::Parts;
 use crate::zones::ZoneTable;
+
+/// How long the certificate is valid that is used until the real one has come, in seconds: a week.
+const TEMPORARY: i64 = 7 * 24 * 3600;
 
 /// A certificate with its key, in place of which another one may be put while the server runs.
 ///
@@ -160,6 +166,20 @@ impl LivePairs {
         Ok(kept.0.clone())
     }
 
+    /// A pair as [`LivePairs::named`] has it, for a certificate that is still to come: a temporary one for these DNS names and
+    /// addresses is used until somebody replaces it. Clients have nothing to trust it by.
+    ///
+    /// # Errors
+    /// No certificate can be made for the names.
+    pub fn awaited(name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
+        LivePairs::named(name, cx, || {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let made = temporary(hosts, now, TEMPORARY).and_then(|issued| issued.certified());
+            made.map_err(problem)
+        })
+    }
+
     /// The pair that is made of these files, of which `first` was made when the configuration was read. Each configuration has
     /// its own: what a configuration that fails has read must not be used by the one that runs.
     pub(super) fn of_files(files: FilePair, first: &CertifiedKey, cx: &mut Cx) -> Arc<LivePair> {
@@ -269,6 +289,9 @@ mod tests {
         assert!(Arc::ptr_eq(&pair, &kept));
         let listed = next.extensions.get_or_default::<Parts>().get::<LivePairs>().expect("a part");
         assert!(listed.get("acme a").is_some() && listed.get("acme b").is_none());
+        let awaited = LivePairs::awaited("acme c", &["c.example".to_owned()], &mut next).expect("a pair");
+        assert_eq!(awaited.facts().map(|facts| facts.names), Some(vec!["c.example".to_owned()]));
+        assert!(LivePairs::awaited("acme d", &["\u{e4}".to_owned()], &mut next).is_err());
         let failed = LivePairs::named("acme b", &mut next, || Err(Problem::new("no key")));
         assert_eq!(failed.err().map(|problem| problem.message), Some("no key".to_owned()));
     }

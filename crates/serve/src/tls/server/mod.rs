@@ -297,3 +297,81 @@ fn check_parameters(file: &FileName, level: u8, cx: &mut Cx) -> Result<(), Probl
     })?;
     check_dhparam(pem.bytes(), level).map_err(|error| failed(error.words(&file.path)))
 }
+
+#[cfg(test)]
+mod tests {
+    use freerun_conf::{Sources, parse_default};
+    use freerun_tls::load::{Chain, Key};
+
+    use super::*;
+    use crate::tls::live::LivePairs;
+
+    fn certified(name: &str) -> CertifiedKey {
+        let read = |ending: &str| {
+            let path = format!("{}/../tls/tests/fixtures/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read(path).expect("a fixture")
+        };
+        let none: &[&[u8]] = &[];
+        let (chain, key) = (Chain::from_pem(&read("crt")), Key::from_pem(&read("key"), none));
+        CertifiedKey::new(&chain.expect("a chain"), &key.expect("a key")).expect("a pair")
+    }
+
+    fn spec(live: Vec<Arc<LivePair>>, cx: &mut Cx) -> ServerSpec {
+        let listed = |text: &str, cx: &mut Cx| parse_default::<Listed>("ssl_ciphers", text, cx).expect("a list");
+        ServerSpec {
+            certificates: Vec::new(),
+            keys: Vec::new(),
+            live,
+            certificate_cache: None,
+            passwords: None,
+            protocols: parse_default("ssl_protocols", "TLSv1.2 TLSv1.3", cx).expect("protocols"),
+            ciphers: listed("HIGH", cx),
+            curves: listed("auto", cx),
+            prefer_server_ciphers: false,
+            commands: Vec::new(),
+            buffer_size: 16 << 10,
+            rejects: false,
+            cache: parse_default("ssl_session_cache", "none", cx).expect("a cache"),
+            tickets: true,
+            ticket_keys: Vec::new(),
+            timeout: Duration::from_secs(300),
+            early_data: false,
+            compression: false,
+            verify: parse_default("ssl_verify_client", "off", cx).expect("a word"),
+            depth: 1,
+            client_certificates: None,
+            trusted: None,
+            lists: None,
+            dhparam: None,
+            ocsp: OcspSpec {
+                stapling: false,
+                stapling_file: None,
+                stapling_responder: None,
+                stapling_verify: false,
+                clients: parse_default("ssl_ocsp", "off", cx).expect("a word"),
+                responder: None,
+                cache: parse_default("ssl_ocsp_cache", "off", cx).expect("a cache"),
+                resolving: None,
+            },
+            alpn: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_server_may_have_certificates_that_no_file_has() {
+        let mut cx = Cx::new(Sources::default());
+        let hosts = ["a.example".to_owned()];
+        let pair = LivePairs::awaited("acme a", &hosts, &mut cx).expect("a pair");
+        let with = spec(vec![pair.clone()], &mut cx);
+        let tls = ServerTls::of(with, &mut cx).expect("a server");
+        assert!(tls.has_certificate() && tls.computed().is_none());
+        let session = tls.config_at(&tls).expect("settings");
+        let (names, short) = (tls.facts()[0].names.clone(), session.now().signature_time());
+        assert_eq!(names, hosts);
+        pair.replace(certified("rsa"));
+        assert!(session.now().signature_time() > short, "the key of RSA takes longer");
+        assert!(tls.facts().len() == 1 && tls.facts()[0].names.is_empty());
+        let without = spec(Vec::new(), &mut cx);
+        assert!(!ServerTls::of(without, &mut cx).expect("a server").has_certificate());
+    }
+}
