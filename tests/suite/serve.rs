@@ -1,7 +1,8 @@
 //! `freerun serve`: a folder, without a configuration.
 
-use freerun_testkit::{Client, Kind, PATIENCE, Site, TempDir, ports, require, within};
+use freerun_testkit::{Client, Kind, PATIENCE, Site, TempDir, Tls, ports, require, within};
 use std::fs;
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 struct Running(Child);
@@ -46,6 +47,85 @@ fn a_folder_is_served_and_the_address_printed() {
     );
 }
 
+/// Starts `serve --tls internal` with this variable as the only one about folders, and waits for what it prints.
+fn secure(site: &Site, out: &TempDir, folder: Option<&std::path::Path>) -> (Running, SocketAddr, String) {
+    let (stdout, stderr) = (out.path().join("out"), out.path().join("err"));
+    let port = ports::free();
+    let mut command = Command::new(Kind::Freerun.program().expect("freerun"));
+    command
+        .args(["serve", &site.path().display().to_string(), "--listen", &format!("127.0.0.1:{port}")])
+        .args(["--tls", "internal"])
+        .env_remove("HOME")
+        .env_remove("XDG_DATA_HOME")
+        .envs(folder.map(|folder| ("XDG_DATA_HOME", folder)))
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&stdout).expect("a file"))
+        .stderr(fs::File::create(&stderr).expect("a file"));
+    let running = Running(command.spawn().expect("it starts"));
+    let said = || fs::read_to_string(&stdout).unwrap_or_default() + &fs::read_to_string(&stderr).unwrap_or_default();
+    assert!(within(PATIENCE, || said().contains("authority") && said().ends_with('\n')), "{}", said());
+    (running, ([127, 0, 0, 1], port).into(), said())
+}
+
+#[test]
+fn a_folder_is_served_over_https_with_a_local_authority() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    site.file("index.html", "the index");
+    let (out, data) = (TempDir::new("serve"), TempDir::new("data"));
+    let (running, address, said) = secure(&site, &out, Some(data.path()));
+    let authority = data.path().join("freerun/local-authority/authority.crt");
+    let path = authority.display().to_string();
+    assert!(said.contains(&format!("serving {} at https://{address}/", site.path().display())), "{said}");
+    assert!(said.contains(&format!("curl --cacert {path} https://{address}/")), "{said}");
+    let mut client = Client::connect(address).tls(&Tls::new());
+    assert_eq!(client.get("/").text(), "the index");
+    // Somebody who trusts the authority finds all names in the certificate.
+    for (option, name) in [("-verify_hostname", "localhost"), ("-verify_ip", "127.0.0.1"), ("-verify_ip", "::1")] {
+        let output = Command::new("openssl")
+            .args([
+                "s_client",
+                "-connect",
+                &address.to_string(),
+                "-CAfile",
+                &path,
+                "-verify_return_error",
+                option,
+                name,
+            ])
+            .stdin(Stdio::null())
+            .output()
+            .expect("openssl");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("Verify return code: 0 (ok)"), "{name}: {told}");
+    }
+    let mut plain = Client::connect(address);
+    let host = format!("GET /a?b HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let sent = plain.send(host).response();
+    assert_eq!((sent.status, sent.header("location")), (302, Some(format!("https://{address}/a?b").as_str())));
+    drop(running);
+    // The authority is the same the next time.
+    let before = fs::read(&authority).expect("a file");
+    let (_running, address, _) = secure(&site, &out, Some(data.path()));
+    assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
+    assert_eq!(fs::read(&authority).expect("a file"), before);
+}
+
+#[test]
+fn without_a_folder_the_authority_is_in_memory() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    site.file("index.html", "the index");
+    let out = TempDir::new("serve");
+    let (_running, address, said) = secure(&site, &out, None);
+    assert!(said.contains("in memory only") && said.contains("XDG_DATA_HOME"), "{said}");
+    assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
+}
+
 #[test]
 fn bad_arguments_are_told_by_name() {
     if !require::freerun() {
@@ -57,6 +137,10 @@ fn bad_arguments_are_told_by_name() {
         (&["serve", "--bad"], "freerun: serve: invalid option '--bad'\n"),
         (&["serve", "--listen"], "freerun: serve: missing argument for option '--listen'\n"),
         (&["serve", "--listen", "x"], "freerun: serve: \"x\" is not ADDRESS:PORT, ADDRESS or PORT\n"),
+        (
+            &["serve", "--tls", "a.example"],
+            "freerun: serve: \"--tls a.example\" is not there yet: certificates come from \"internal\" alone\n",
+        ),
         (&["reference"], "freerun: reference: the folder of the pages is missing\n"),
         (&["-x"], "nginx: invalid option: \"x\"\n"),
         (&["-c"], "nginx: option \"-c\" requires file name\n"),

@@ -1,6 +1,7 @@
 //! The messages between master and worker.
 
 use freerun_serve::listen::ListenKey;
+use freerun_serve::tls::files::SecretFiles;
 use serde::{Deserialize, Serialize};
 
 use crate::loader::Recorded;
@@ -66,6 +67,8 @@ pub enum ToWorker {
     Bundle(Box<Bundle>),
     /// The logs of these names have new descriptors, which follow the message.
     Reopen(Vec<String>),
+    /// Certificates and keys that have changed (`ssl_certificate … watch`): of each pair both files, by their paths.
+    Renew(SecretFiles),
     /// Accept no more connections, finish the requests, end.
     Quit,
     /// End immediately.
@@ -146,6 +149,9 @@ mod tests {
         a.send(&ToWorker::Reopen(vec!["stderr".into()]), &[]).unwrap();
         assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Bundle(Box::new(bundle())));
         assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Reopen(vec!["stderr".into()]));
+        let renewed = bundle().recorded.secrets;
+        a.send(&ToWorker::Renew(renewed.clone()), &[]).unwrap();
+        assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Renew(renewed));
         let told = FromWorker::applied(3, Err("é".repeat(MAX_ERROR)));
         b.send(&told, &[]).unwrap();
         assert_eq!(a.receive::<FromWorker>().unwrap().0, told, "the longest error fits the master's limit");

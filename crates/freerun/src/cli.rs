@@ -71,15 +71,33 @@ impl Order {
     }
 }
 
-/// The options of `freerun serve [DIR] [--listen ADDR]`.
+/// The options of `freerun serve [DIR] [--listen ADDR] [--tls internal]`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Serve {
     /// The folder; `.` by default.
     pub dir: OsString,
-    /// The listening address; [`SERVE_ADDRESS`] by default.
+    /// The listening address; by default [`SERVE_ADDRESS`], or its IP address with [`SERVE_TLS_PORT`].
     pub listen: SocketAddr,
+    /// Where the certificate comes from, if the folder is served over https.
+    pub tls: Option<ServeTls>,
     /// Whether `--help` was given.
     pub help: bool,
+}
+
+/// Where the certificate of `freerun serve --tls` comes from.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ServeTls {
+    /// From an authority of this machine.
+    Internal,
+}
+
+impl ServeTls {
+    fn parse(text: &str) -> Result<ServeTls, String> {
+        match text {
+            "internal" => Ok(ServeTls::Internal),
+            name => Err(format!("\"--tls {name}\" is not there yet: certificates come from \"internal\" alone")),
+        }
+    }
 }
 
 /// The options of `freerun reference [--check] DIR`.
@@ -93,6 +111,9 @@ pub struct Reference {
 
 /// The address of `freerun serve` without `--listen`.
 pub const SERVE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// The port of `freerun serve --tls` if `--listen` names none.
+pub const SERVE_TLS_PORT: u16 = 8443;
 
 /// An invalid command line; the messages are nginx's for nginx's options.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -181,18 +202,24 @@ fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
 fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     use lexopt::Arg::{Long, Short, Value};
     let wrong = |error: lexopt::Error| UsageError::Own("serve", error.to_string());
-    let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, help: false };
-    let mut dir = None;
+    let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, tls: None, help: false };
+    let (mut dir, mut listen) = (None, None);
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(wrong)? {
         match arg {
             Short('h') | Long("help") => serve.help = true,
             Short('l') | Long("listen") => {
                 let text = parser.value().map_err(wrong)?;
-                serve.listen = text.to_str().and_then(parse_address).ok_or_else(|| {
+                let bad = || {
                     let told = format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy());
                     UsageError::Own("serve", told)
-                })?;
+                };
+                listen = Some(text.to_str().and_then(parse_address).ok_or_else(bad)?);
+            }
+            Long("tls") => {
+                let text = parser.value().map_err(wrong)?;
+                let tls = ServeTls::parse(&text.to_string_lossy());
+                serve.tls = Some(tls.map_err(|told| UsageError::Own("serve", told))?);
             }
             Value(value) if dir.is_none() => dir = Some(value),
             other => return Err(wrong(other.unexpected())),
@@ -201,6 +228,9 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     if let Some(dir) = dir {
         serve.dir = dir;
     }
+    let port = if serve.tls.is_some() { SERVE_TLS_PORT } else { SERVE_ADDRESS.port() };
+    let (ip, named) = listen.unwrap_or((SERVE_ADDRESS.ip(), None));
+    serve.listen = SocketAddr::new(ip, named.unwrap_or(port));
     Ok(serve)
 }
 
@@ -220,14 +250,17 @@ fn parse_reference(args: &[OsString]) -> Result<Reference, UsageError> {
     Ok(Reference { dir, check })
 }
 
-/// Parses `ADDR:PORT`, `ADDR` or `PORT`.
-fn parse_address(text: &str) -> Option<SocketAddr> {
+/// Parses `ADDR:PORT`, `ADDR` or `PORT`: an address, and a port if there is one.
+fn parse_address(text: &str) -> Option<(IpAddr, Option<u16>)> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let both = |address: SocketAddr| (address.ip(), Some(address.port()));
+    let port = |text: &str| Some((SERVE_ADDRESS.ip(), Some(text.parse().ok()?)));
     text.parse()
         .ok()
-        .or_else(|| bare.parse().ok().map(|ip| SocketAddr::new(ip, SERVE_ADDRESS.port())))
-        .or_else(|| text.parse().ok().map(|port| SocketAddr::new(SERVE_ADDRESS.ip(), port)))
-        .or_else(|| text.strip_prefix("localhost:")?.parse().ok().map(|port| SocketAddr::new(SERVE_ADDRESS.ip(), port)))
+        .map(both)
+        .or_else(|| bare.parse().ok().map(|ip| (ip, None)))
+        .or_else(|| port(text))
+        .or_else(|| port(text.strip_prefix("localhost:")?))
 }
 
 #[cfg(test)]
@@ -299,7 +332,7 @@ mod tests {
     #[test]
     fn serve_has_defaults_and_takes_addresses() {
         let plain = serve(&[]).unwrap();
-        assert_eq!(plain, Serve { dir: ".".into(), listen: "127.0.0.1:8080".parse().unwrap(), help: false });
+        assert_eq!(plain, Serve { dir: ".".into(), listen: "127.0.0.1:8080".parse().unwrap(), tls: None, help: false });
         for (text, wanted) in [
             ("0.0.0.0:81", "0.0.0.0:81"),
             ("9000", "127.0.0.1:9000"),
@@ -312,6 +345,12 @@ mod tests {
             let got = serve(&["/srv", "--listen", text]).unwrap();
             assert_eq!((got.dir, got.listen), ("/srv".into(), wanted.parse().unwrap()));
         }
+        for (text, wanted) in [("::1", "[::1]:8443"), ("9000", "127.0.0.1:9000"), ("[::1]:82", "[::1]:82")] {
+            let got = serve(&["--tls", "internal", "--listen", text]).unwrap();
+            assert_eq!((got.tls, got.listen), (Some(ServeTls::Internal), wanted.parse().unwrap()));
+        }
+        assert_eq!(serve(&["--tls=internal"]).unwrap().listen, "127.0.0.1:8443".parse().unwrap());
+        assert!(serve(&["--tls", "a.example"]).unwrap_err().contains("\"--tls a.example\" is not there yet"));
         assert!(serve(&["a", "b"]).unwrap_err().starts_with("serve: "));
         assert!(serve(&["--listen", "host:x"]).unwrap_err().contains("ADDRESS:PORT"));
         assert!(serve(&["--nope"]).unwrap_err().contains("--nope"));

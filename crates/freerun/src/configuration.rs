@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use freerun_conf::{
     Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, apply_block, group,
@@ -18,7 +18,8 @@ use freerun_runtime::pool::PoolSpec;
 use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
-use freerun_serve::tls::files::{ConfigurationFiles, SecretFiles};
+use freerun_serve::tls::files::{ConfigurationFiles, ReadFile, SecretFiles};
+use freerun_serve::tls::live::{FilePair, file_pairs};
 use freerun_serve::zones::{ZoneTable, Zones};
 
 use crate::bundle::Input;
@@ -57,6 +58,8 @@ pub struct Configuration {
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
     /// The files of TLS that the configuration names.
     pub secrets: SecretFiles,
+    /// The certificates with their keys that are made of these files.
+    pub pairs: Vec<FilePair>,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -105,6 +108,8 @@ pub struct Known {
     /// The files of TLS: for the worker, those that the master has read; for the master, those of the configuration before,
     /// of which it reads again what has been modified.
     pub secrets: SecretFiles,
+    /// What the master reads the files of TLS with, if they are not on the disk.
+    pub read: Option<ReadFile>,
 }
 
 /// Reads a configuration like [`read`], with what is `known` beforehand, after a configuration that has these
@@ -129,11 +134,12 @@ pub fn read_after(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
-    let Known { hosts, secrets } = known;
+    let Known { hosts, secrets, read } = known;
+    let read = read.unwrap_or_else(|| ReadFile(Arc::new(crate::loader::read_secret)));
     let is_master = side == Side::Master;
     cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::hosts::lookup), known: hosts });
     cx.extensions.insert(match side {
-        Side::Master => ConfigurationFiles::reading(crate::loader::read_secret, secrets),
+        Side::Master => ConfigurationFiles::reading(read, secrets),
         Side::Worker => ConfigurationFiles::known(secrets),
     });
     match side {
@@ -156,6 +162,7 @@ pub fn read_after(
             let prefix = input.prefix.clone();
             let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
+            let pairs = file_pairs(&mut cx);
             let (sources, warnings) = (cx.sources, cx.warnings);
             Ok(Configuration {
                 sources,
@@ -167,6 +174,7 @@ pub fn read_after(
                 prefix,
                 hosts,
                 secrets,
+                pairs,
                 warnings,
             })
         }

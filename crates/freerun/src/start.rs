@@ -60,7 +60,8 @@ fn server(options: &Options) -> ExitCode {
     if let Some(order) = options.signal {
         return order::run(order, &input, &log);
     }
-    let start = Start { input: input.clone(), embedded: None::<Recorded>, adopted: None, log, on_ready: None };
+    let start =
+        Start { input: input.clone(), embedded: None::<Recorded>, secrets: None, adopted: None, log, on_ready: None };
     match master::run(start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(()) => {

@@ -51,7 +51,7 @@ pub fn help() -> String {
         "\
 Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
-       freerun serve [DIR] [--listen ADDR]
+       freerun serve [DIR] [--listen ADDR] [--tls internal]
 
 Options:
   -?,-h         : this help
@@ -79,11 +79,14 @@ Options:
 pub fn serve_help() -> String {
     format!(
         "\
-freerun serve [DIR] [--listen ADDR]
+freerun serve [DIR] [--listen ADDR] [--tls internal]
   serves the files of DIR (default: the current folder) without a configuration file
-  --listen ADDR : ADDRESS:PORT, ADDRESS or PORT (default: {})
+  --listen ADDR  : ADDRESS:PORT, ADDRESS or PORT (default: {}, with --tls port {})
+  --tls internal : over https, with a certificate of a local authority, which is kept in
+                   $XDG_DATA_HOME/freerun or ~/.local/share/freerun
 ",
-        crate::cli::SERVE_ADDRESS
+        crate::cli::SERVE_ADDRESS,
+        crate::cli::SERVE_TLS_PORT
     )
 }
 

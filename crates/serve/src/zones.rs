@@ -176,11 +176,22 @@ impl ZoneTable {
     /// the same `key` (which should contain all values that must not differ). It is the running generation's state, the
     /// one that another directive of this configuration has asked for, or a new one.
     pub fn keep<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
-        let key = (TypeId::of::<S>(), key.to_owned());
-        let known = self.nameless.get(&key).or_else(|| self.seed.nameless.get(&key)).cloned();
-        let state = known.and_then(|state| state.downcast::<S>().ok()).unwrap_or_else(|| Arc::new(make()));
-        self.nameless.insert(key, state.clone());
-        state
+        match self.keep_if(key, || Some(make())) {
+            Some(state) => state,
+            None => unreachable!("it is always made"),
+        }
+    }
+
+    /// As [`ZoneTable::keep`], for state that cannot always be made; it is `None` then.
+    pub fn keep_if<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> Option<S>) -> Option<Arc<S>> {
+        let place = (TypeId::of::<S>(), key.to_owned());
+        let known = self.nameless.get(&place).or_else(|| self.seed.nameless.get(&place)).cloned();
+        let state = match known.and_then(|state| state.downcast::<S>().ok()) {
+            Some(state) => state,
+            None => Arc::new(make()?),
+        };
+        self.nameless.insert(place, state.clone());
+        Some(state)
     }
 
     /// Finds the first use of a zone that no directive declares, after the whole configuration has been read.

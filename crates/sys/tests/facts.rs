@@ -94,8 +94,10 @@ fn extensions_have_names_and_responders() {
     assert_eq!(names, ["a.example.com", "*.example.com"]);
     let responders: Vec<_> = certificate.ocsp_responders().into_iter().map(text).collect();
     assert_eq!(responders, ["http://ocsp.example.com/", "http://second.example.com:8080/a?b"]);
+    assert_eq!(certificate.ip_addresses(), [std::net::IpAddr::from([127, 0, 0, 1])]);
     let certificate = named("usual");
-    assert!(certificate.dns_names().is_empty() && certificate.ocsp_responders().is_empty());
+    assert!(certificate.dns_names().is_empty() && certificate.ip_addresses().is_empty());
+    assert!(certificate.ocsp_responders().is_empty());
     assert_eq!(certificate.key_kind(), KeyKind::P256);
 }
 

@@ -7,6 +7,7 @@ mod ocsp;
 mod resumed;
 mod serving;
 mod upstreams;
+mod watched;
 
 use freerun_testkit::{Setup, Site};
 

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use super::secure;
+use super::watched::Renewals;
 use freerun_testkit::{Answering, Response, Server, Setup, Site, TempDir, Tls, TlsVersion, Upstream};
-use freerun_testkit::{Kind, certificates, check, eventually, ok};
+use freerun_testkit::{Kind, certificates, check, eventually, ok, require};
 
 /// What a responder says.
 #[derive(Clone, Copy, PartialEq)]
@@ -127,6 +128,45 @@ fn what_was_fetched_outlives_a_configuration() {
     assert_eq!(server.connect_tls(&tls).get("/").header("x-new"), Some("1"));
     assert!(tls.stapled() == good);
     assert_eq!(responder.requests(), 1);
+}
+
+#[test]
+fn a_renewed_certificate_has_no_response_but_its_own() {
+    if !require::freerun() {
+        return;
+    }
+    let (old, new) = (response("ec", "ca", Said::Good), response("other", "ca", Said::Good));
+    // In a file there is no response for a certificate that comes later.
+    for in_file in [false, true] {
+        let (responder, renewals) = (Responder::new(), Renewals::of("ec"));
+        responder.set("all", &old);
+        fs::write(renewals.path("response"), &old).expect("a file");
+        let (url, file) = (responder.url("all"), renewals.path("response").display().to_string());
+        let from =
+            if in_file { format!("ssl_stapling_file {file};") } else { format!("ssl_stapling_responder {url};") };
+        let lines = format!("ssl_stapling on; ssl_trusted_certificate @CERTS@/ca.crt; {from}");
+        let server = renewals.setup(&lines).run();
+        let shown = || {
+            let tls = Tls::new();
+            let certificate = server.connect_tls(&tls).agreed().certificates[0].clone();
+            (certificate, tls.stapled())
+        };
+        eventually("a stapled response", || shown() == (certificates().der("ec.crt"), old.clone()));
+        responder.set("all", &new);
+        renewals.switch("other");
+        let mut kinds = Vec::new();
+        eventually("the new certificate", || {
+            let (certificate, stapled) = shown();
+            let is_new = certificate == certificates().der("other.crt");
+            kinds.push((is_new, stapled.clone()));
+            is_new && (in_file || stapled == new)
+        });
+        let fitting = |(is_new, stapled): &(bool, Vec<u8>)| match is_new {
+            true => stapled.is_empty() || !in_file && *stapled == new,
+            false => *stapled == old,
+        };
+        assert!(kinds.iter().all(fitting), "in a file: {in_file}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod listeners;
 pub mod signals;
 mod state;
 mod supervise;
+mod watch;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use freerun_runtime::log::{ErrorLog, Level, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
-use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::files::{ReadFile, SecretFiles};
 
 use crate::bundle::{FromWorker, Input, ToWorker};
 use crate::error::Error;
@@ -25,6 +26,7 @@ use listeners::Listeners;
 use signals::Signals;
 use state::{Opening, State};
 use supervise::{Backoff, Process, describe};
+use watch::{Looked, Watch};
 
 /// How long a worker that was told to stop may take before it is killed: longer than it waits for its logs.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -40,6 +42,8 @@ pub struct Start {
     pub input: Input,
     /// The texts themselves, if they are not on the disk.
     pub embedded: Option<Recorded>,
+    /// What reads certificates and keys, if they are not on the disk either.
+    pub secrets: Option<ReadFile>,
     /// Sockets that are already bound.
     pub adopted: Option<Listeners>,
     /// The log until the configuration has one.
@@ -70,8 +74,11 @@ enum Ending {
 struct Master {
     input: Input,
     embedded: Option<Recorded>,
+    secrets: Option<ReadFile>,
     writer: Writer,
     current: State,
+    /// The files of certificates that are looked at for a change.
+    watch: Watch,
     /// A configuration that the worker is building, and the time at which the master stops waiting for it.
     pending: Option<(State, Instant)>,
     /// Another HUP has come meanwhile.
@@ -89,9 +96,10 @@ struct Master {
 
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
-    let Start { input, embedded, adopted, log, on_ready } = start;
-    let draft =
-        state::read(&input, embedded.as_ref(), SecretFiles::new(), |failure| console::tell_failure(&log, failure))?;
+    let Start { input, embedded, secrets, adopted, log, on_ready } = start;
+    let draft = state::read(&input, embedded.as_ref(), SecretFiles::new(), secrets.clone(), |failure| {
+        console::tell_failure(&log, failure);
+    })?;
     let main = draft.configuration.main();
     let (own_process, detach) = (main.master_process, main.daemon);
     let told = |error: Error| {
@@ -120,6 +128,8 @@ pub fn run(start: Start) -> Result<(), ()> {
         input,
         embedded,
         writer,
+        watch: Watch::of(&current, secrets.clone()),
+        secrets,
         current,
         pending: None,
         reload_again: false,
@@ -220,6 +230,7 @@ impl Master {
                 self.hear()?;
             }
             self.look_after_worker()?;
+            self.look_at_certificates();
             if self.ended() {
                 return Ok(());
             }
@@ -241,6 +252,7 @@ impl Master {
             _ => {}
         }
         times.extend(self.pending.as_ref().map(|(_, limit)| *limit));
+        times.extend(if self.may_look() { self.watch.next() } else { None });
         times.iter().min().map(|time| time.saturating_duration_since(now))
     }
 
@@ -268,12 +280,47 @@ impl Master {
         }
     }
 
+    /// Whether changes of certificates are of interest: a configuration that is on its way has its own files.
+    fn may_look(&self) -> bool {
+        !self.starting && self.pending.is_none() && self.ending.is_none()
+    }
+
+    /// Looks for certificates that were renewed, and has them used.
+    fn look_at_certificates(&mut self) {
+        if !self.may_look() {
+            return;
+        }
+        let secrets = &mut self.current.bundle.recorded.secrets;
+        let Looked { renewed, refused } = self.watch.look(Instant::now(), secrets);
+        // A worker that is started from now on begins with the new ones.
+        secrets.extend(renewed.clone());
+        for why in refused {
+            self.log(Level::Error, format_args!("{why}; the certificate in use stays"));
+        }
+        if renewed.is_empty() {
+            return;
+        }
+        let sent = match &mut self.serving {
+            Serving::Here(worker) => {
+                worker.renew(&renewed);
+                Ok(())
+            }
+            Serving::Process(process) => process.channel.send(&ToWorker::Renew(renewed), &[]),
+            Serving::Nobody(_) => Ok(()),
+        };
+        if let Err(error) = sent {
+            self.log(Level::Alert, format_args!("{error}"));
+        }
+    }
+
     fn reload(&mut self) {
         self.log(Level::Notice, format_args!("reconfiguring"));
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);
         let earlier = self.current.bundle.recorded.secrets.clone();
-        let Ok(draft) = state::read(&self.input, self.embedded.as_ref(), earlier, tell) else { return };
+        let Ok(draft) = state::read(&self.input, self.embedded.as_ref(), earlier, self.secrets.clone(), tell) else {
+            return;
+        };
         let wanted = draft.configuration.main().worker_processes.count() as u32;
         let loops = self.current.bundle.loops;
         if wanted != loops {
@@ -321,6 +368,7 @@ impl Master {
             state.listeners.unlink(Some(&self.current.listeners), &self.current.log);
             return;
         }
+        self.watch = Watch::of(&state, self.secrets.clone());
         let old = std::mem::replace(&mut self.current, state);
         // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
         // already.

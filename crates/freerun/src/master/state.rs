@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
-use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::files::{ReadFile, SecretFiles};
+use freerun_serve::tls::live::FilePair;
 use freerun_serve::zones::Zones;
 
 use crate::bundle::{Bundle, Input, Listener};
@@ -21,6 +22,8 @@ use super::listeners::Listeners;
 pub struct State {
     /// The bundle for the worker.
     pub bundle: Bundle,
+    /// The certificates with their keys that are made of the bundle's files.
+    pub pairs: Vec<FilePair>,
     /// The sockets of [`Bundle::listeners`], in the same order.
     pub listeners: Listeners,
     /// The files of [`Bundle::logs`].
@@ -42,11 +45,13 @@ pub struct Draft {
     recorded: Recorded,
 }
 
-/// Reads the configuration, after one that had these files of TLS; `tell` reports the problems.
+/// Reads the configuration, after one that had these files of TLS; `secrets` reads such files if they are not on the disk,
+/// `tell` reports the problems.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
     earlier: SecretFiles,
+    secrets: Option<ReadFile>,
     tell: impl FnOnce(&configuration::Failure),
 ) -> Result<Draft, ()> {
     let mut recorder = Recorder::default();
@@ -55,7 +60,7 @@ pub fn read(
         Some(replay) => replay,
         None => &mut recorder,
     };
-    let known = Known { secrets: earlier, ..Known::default() };
+    let known = Known { secrets: earlier, read: secrets, ..Known::default() };
     let result = configuration::read_after(input, loader, Side::Master, known, Zones::default());
     match result {
         Ok(configuration) => {
@@ -124,6 +129,7 @@ impl Draft {
         };
         Ok(State {
             bundle,
+            pairs: configuration.pairs.clone(),
             log_name: configuration.error_log_names().into_iter().next(),
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),

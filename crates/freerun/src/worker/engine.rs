@@ -11,6 +11,9 @@ use freerun_runtime::pool::Pools;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::{ListenKey, ListenSpec};
 use freerun_serve::service::MakeService;
+use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::live::LivePairs;
+use freerun_serve::tls::server::CertificateFacts;
 use freerun_serve::worker::{Worker, WorkerOptions};
 use freerun_serve::zones::Zones;
 
@@ -89,6 +92,23 @@ impl Engine {
             begin(&generation, worker.shared());
         }
         Ok(())
+    }
+
+    /// Has the certificates used that are made of these files, and tells of them. One that cannot be used leaves the old one.
+    pub fn renew(&self, files: &SecretFiles, log: &ErrorLog) {
+        let pairs = self.newest.as_ref().and_then(|newest| LivePairs::of(newest));
+        for renewed in pairs.map(|pairs| pairs.renew(files)).unwrap_or_default() {
+            match renewed.map(|pair| pair.facts()) {
+                Ok(Some(facts)) => {
+                    let CertificateFacts { file, subject, names, expires_text, .. } = facts;
+                    let names = if names.is_empty() { subject } else { names.join(", ") };
+                    let told = format_args!("certificate \"{file}\" was replaced: for {names}, until {expires_text}");
+                    log.write(Level::Notice, None, told);
+                }
+                Ok(None) => log.write(Level::Notice, None, format_args!("a certificate was replaced")),
+                Err(why) => log.write(Level::Error, None, format_args!("{why}; the certificate in use stays")),
+            }
+        }
     }
 
     /// Takes down configurations that are not used any more. `Some`: there are others; call again after this time.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::listen::ListenKey;
+use freerun_serve::tls::files::SecretFiles;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
@@ -68,7 +69,8 @@ impl Worker {
             return Err(Error::Message(format!("a bundle with {} descriptors", fds.len())));
         }
         let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
-        let known = Known { hosts: bundle.recorded.hosts.clone(), secrets: bundle.recorded.secrets.clone() };
+        let known =
+            Known { hosts: bundle.recorded.hosts.clone(), secrets: bundle.recorded.secrets.clone(), read: None };
         let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, known, zones);
         let configuration = read.map_err(|failure| {
             let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));
@@ -108,6 +110,13 @@ impl Worker {
                     file.reopen(fd);
                 }
             }
+        }
+    }
+
+    /// Has the certificates used that are made of these files.
+    pub fn renew(&self, files: &SecretFiles) {
+        if let Some(running) = &self.running {
+            running.engine.renew(files, &running.log);
         }
     }
 
@@ -261,6 +270,7 @@ fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
             channel.send(&FromWorker::applied(bundle.number, result), &[])?;
         }
         ToWorker::Reopen(names) => worker.reopen(&names, fds),
+        ToWorker::Renew(files) => worker.renew(&files),
         ToWorker::Quit => worker.drain(),
         ToWorker::Stop => return Ok(false),
     }

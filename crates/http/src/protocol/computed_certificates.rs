@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::tls::computed::{PairNames, Reading};
-use freerun_serve::tls::values::ComputedFile;
+use freerun_serve::tls::values::{ComputedFile, ServerCertificate};
 use freerun_tls::session::ServerConfig;
 
 use crate::message::head::Head;
@@ -34,11 +34,11 @@ pub async fn config_for(
         let request = request(connection, generation, server).ok_or_else(missing)?;
         let settings = server.entry.settings.get::<SslSettings>();
         let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
-        let of = |files: &[ComputedFile<Template>], number: usize| {
-            let render = |template: &Template| template.render(&request).into_owned();
-            files.get(number).map(|file| file.computed(render))
+        let of = |file: &ComputedFile<Template>| file.computed(|template| template.render(&request).into_owned());
+        let pair = |number| {
+            let certificate: &ServerCertificate<Template> = certificates.get(number)?;
+            Some(PairNames { certificate: of(&certificate.0), key: of(keys.get(number)?) })
         };
-        let pair = |number| Some(PairNames { certificate: of(certificates, number)?, key: of(keys, number)? });
         computed.numbers().filter_map(pair).collect::<Vec<_>>()
     };
     let services = &generation.services;

@@ -116,7 +116,7 @@ fn config_for<'s>(servers: &'s Servers, name: Option<&str>) -> Result<Chosen<'s>
     }
     // A server without a certificate of its own has that of the address's default server.
     let of = |server: &'s Arc<Server>| match servers.sessions.of(server) {
-        Some(config) => Some(Chosen::Ready(config.clone())),
+        Some(config) => Some(Chosen::Ready(config)),
         None => server.tls.as_ref()?.computed().map(|_| Chosen::Computed(server)),
     };
     of(chosen).or_else(|| of(&servers.default)).ok_or(Refusal::NoCertificate)

@@ -17,6 +17,7 @@ use freerun_serve::Address;
 use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::tls::server::AtAddress;
 use freerun_serve::values::VariableTable;
 use freerun_tls::session::ServerConfig;
 
@@ -45,7 +46,7 @@ pub struct Servers {
 
 /// The settings of TLS sessions by server.
 #[derive(Debug, Default)]
-pub struct SessionSettings(HashMap<usize, ServerConfig>);
+pub struct SessionSettings(HashMap<usize, AtAddress>);
 
 impl SessionSettings {
     /// The settings for these servers at an address with this default server.
@@ -57,9 +58,9 @@ impl SessionSettings {
         SessionSettings(servers.filter_map(own).collect())
     }
 
-    /// The settings for a server, if it has a certificate.
-    pub fn of(&self, server: &Arc<Server>) -> Option<&ServerConfig> {
-        self.0.get(&Arc::as_ptr(server).addr())
+    /// The settings for a server, if it has a certificate, as they are at this moment.
+    pub fn of(&self, server: &Arc<Server>) -> Option<ServerConfig> {
+        self.0.get(&Arc::as_ptr(server).addr()).map(AtAddress::now)
     }
 }
 

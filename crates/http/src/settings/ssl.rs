@@ -11,7 +11,7 @@ use freerun_serve::tls::server::{ServerSpec, ServerTls};
 use freerun_serve::tls::unused::{File, Unused};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
-    SessionCacheValue, VerifyClient,
+    ServerCertificate, SessionCacheValue, VerifyClient,
 };
 
 use super::resolver::ResolverSettings;
@@ -27,7 +27,13 @@ settings! {
         /// The size of the buffer that responses are sent through.
         ssl_buffer_size: Size = "16k", in HTTP | SERVER;
         /// A file with the server's certificate and the intermediate certificates.
-        ssl_certificate: Many<ComputedFile<Template>>, in HTTP | SERVER;
+        ///
+        /// With `watch` (freerun's own) the file and that of the key are looked at every 10 seconds, or every *time*, and a
+        /// certificate that was renewed is used without a reload: where a symbolic link leads elsewhere, where the file was
+        /// replaced or was written again. Certificate and key have to fit together; until they do, the old pair stays and the
+        /// error log says why, once for each change. Sessions stay resumable. The files are read with the rights of the
+        /// master, so keys may belong to root alone. Names with variables, `data:` and `engine:` cannot be watched.
+        ssl_certificate: Many<ServerCertificate<Template>>, in HTTP | SERVER, fidelity = Differs("`watch` is freerun's own");
         /// Keeps certificates whose names have variables in memory.
         ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER, since = "1.27.4";
         /// Whether certificates are sent compressed.
@@ -129,8 +135,10 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         resolving,
     };
     let spec = ServerSpec {
-        certificates: ssl.ssl_certificate.iter().map(|file| file.name.clone()).collect(),
+        certificates: ssl.ssl_certificate.iter().map(|file| file.0.name.clone()).collect(),
         keys: ssl.ssl_certificate_key.iter().map(|file| file.name.clone()).collect(),
+        // No directive of http names certificates that no file has.
+        live: Vec::new(),
         certificate_cache: ssl.ssl_certificate_cache.0,
         passwords: ssl.ssl_password_file.clone(),
         protocols: ssl.ssl_protocols,

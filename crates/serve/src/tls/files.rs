@@ -125,7 +125,40 @@ impl KnownFile {
         KnownFile { contents: Err(errno), broken: None, stamp: None }
     }
 
-    fn size(&self) -> usize {
+    /// What has become of a file, of which an earlier state may be known.
+    pub fn look(
+        path: &str,
+        earlier: Option<&KnownFile>,
+        read: impl FnOnce(&str, Option<Stamp>) -> io::Result<Reading>,
+    ) -> KnownFile {
+        let earlier = earlier.filter(|earlier| earlier.contents.is_ok());
+        let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
+            (Ok(Reading::Contents { contents, stamp, broken }), _) => {
+                let broken = broken.map(|error| error.raw_os_error().unwrap_or(UNKNOWN));
+                KnownFile { broken, ..KnownFile::read(contents, Some(stamp)) }
+            }
+            (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
+            (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
+            (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
+        };
+        if file.size() > MAX_FILE { KnownFile::failed(TOO_LARGE) } else { file }
+    }
+
+    /// The contents.
+    ///
+    /// # Errors
+    /// The file cannot be opened. The error has a number, see [`io::Error::raw_os_error`].
+    pub fn contents(&self) -> io::Result<Secret> {
+        self.contents.clone().map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Which file it was, in the process that has read it.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
+    /// How many bytes are known of it.
+    pub fn size(&self) -> usize {
         self.contents.as_ref().map_or(0, |secret| secret.bytes().len())
     }
 }
@@ -159,7 +192,27 @@ pub enum Reading {
 
 /// A function that reads a file, of which [`MAX_FILE`] bytes and one more are of interest. It is given the stamp of what was
 /// read earlier from there.
-pub type ReadFile = fn(&str, Option<Stamp>) -> io::Result<Reading>;
+#[derive(Clone)]
+pub struct ReadFile(pub Arc<Read>);
+
+/// See [`ReadFile`].
+pub type Read = dyn Fn(&str, Option<Stamp>) -> io::Result<Reading> + Send + Sync;
+
+impl ReadFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn read(&self, path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+        (self.0)(path, known)
+    }
+}
+
+impl fmt::Debug for ReadFile {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("ReadFile")
+    }
+}
 
 /// The files of a configuration; lives in its context. The master reads them and notes what became of them; the worker has
 /// the notes, so that both see the same.
@@ -217,18 +270,9 @@ impl ConfigurationFiles {
     }
 
     fn read(&mut self, path: &str) -> KnownFile {
-        let Some(read) = self.read else { return KnownFile::failed(NOT_THERE) };
-        let earlier = self.earlier.get(path).filter(|earlier| earlier.contents.is_ok());
-        let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
-            (Ok(Reading::Contents { contents, stamp, broken }), _) => {
-                let broken = broken.map(|error| error.raw_os_error().unwrap_or(UNKNOWN));
-                KnownFile { broken, ..KnownFile::read(contents, Some(stamp)) }
-            }
-            (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
-            (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
-            (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
-        };
-        if file.size() > MAX_FILE || self.total.saturating_add(file.size()) > MAX_TOTAL {
+        let Some(read) = &self.read else { return KnownFile::failed(NOT_THERE) };
+        let file = KnownFile::look(path, self.earlier.get(path), |path, known| read.read(path, known));
+        if self.total.saturating_add(file.size()) > MAX_TOTAL {
             return KnownFile::failed(TOO_LARGE);
         }
         self.total += file.size();
@@ -301,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_and_then_known_without_reading() {
-        let mut master = ConfigurationFiles::reading(read, SecretFiles::new());
+        let mut master = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         for _ in 0..2 {
             assert_eq!(master.get("/there").unwrap().bytes(), b"key");
             assert_eq!(master.get("/closed").unwrap_err().raw_os_error(), Some(13), "failures are known as well");
@@ -329,7 +373,7 @@ mod tests {
             ("/new".to_owned(), before()),
             ("/failed".to_owned(), KnownFile::failed(13)),
         ]);
-        let mut files = ConfigurationFiles::reading(read, earlier);
+        let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), earlier);
         let expected = [("/same", &b"before"[..]), ("/new", b"now"), ("/failed", b"now"), ("/other", b"now")];
         for (path, contents) in expected {
             assert_eq!(files.get(path).unwrap().bytes(), contents, "{path}");
@@ -352,7 +396,7 @@ mod tests {
             let broken = Some(io::Error::from_raw_os_error(21));
             Ok(Reading::Contents { contents: Vec::new().into(), stamp: stamp(1), broken })
         }
-        let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
+        let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         assert_eq!(files.get("/").unwrap().bytes(), b"");
         let told = |error: (&'static str, io::Error)| (error.0, error.1.raw_os_error());
         assert_eq!(files.get_whole("/").map_err(told), Err(("read()", Some(21))));
@@ -377,7 +421,7 @@ mod tests {
             let size = if path == "/large" { MAX_FILE + 1 } else { MAX_FILE };
             Ok(contents(vec![0; size], stamp(1)))
         }
-        let mut files = ConfigurationFiles::reading(read, SecretFiles::new());
+        let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         for (path, error) in [("/large", Some(TOO_LARGE)), ("/1", None), ("/2", None), ("/3", Some(TOO_LARGE))] {
             assert_eq!(files.get(path).err().and_then(|error| error.raw_os_error()), error, "{path}");
         }

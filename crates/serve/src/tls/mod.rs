@@ -2,9 +2,11 @@
 
 mod algorithms;
 pub mod computed;
+mod facts;
 pub mod figures;
 pub mod files;
 pub mod handshake;
+pub mod live;
 mod objects;
 pub mod ocsp;
 pub mod outgoing;

@@ -2,17 +2,72 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
 
 use freerun_conf::{Cx, Problem};
 use freerun_tls::load::{CertifiedKey, Chain, Key, LoadError, inline, unopened};
 use freerun_tls::verify::{Source, TrustError};
 
-use super::files::{ConfigurationFiles, Secret, full_path};
+use super::files::{ConfigurationFiles, KnownFile, Secret, SecretFiles, full_path};
 use super::values::{FileName, PasswordFile};
 
 /// The pairs of certificates and keys that were made already; lives in the configuration's context.
 #[derive(Default)]
-struct Pairs(HashMap<(FileName, FileName), CertifiedKey>);
+struct Pairs(HashMap<(FileName, FileName), Made>);
+
+/// A pair with what it was made of.
+#[derive(Clone)]
+pub(super) struct Made {
+    pub(super) key: CertifiedKey,
+    pub(super) files: FilePair,
+}
+
+/// A certificate and its key as files, or `data:`, that a configuration names.
+#[derive(Debug, Clone)]
+pub struct FilePair {
+    /// The full path of the certificate.
+    pub certificate: String,
+    /// The full path of the key.
+    pub key: String,
+    passwords: Option<PasswordFile>,
+    /// How often the files are looked at for a change while the server runs (`watch`); `None`: they are not.
+    pub watch: Option<Duration>,
+}
+
+impl FilePair {
+    /// A pair of these paths, which is not watched and has no passwords.
+    pub fn new(certificate: &str, key: &str) -> FilePair {
+        FilePair { certificate: certificate.to_owned(), key: key.to_owned(), passwords: None, watch: None }
+    }
+
+    /// A name that pairs of other files do not have.
+    pub fn name(&self) -> String {
+        format!("{} with {}", self.certificate, self.key)
+    }
+
+    /// Whether it is made of files that are all among these.
+    pub fn is_among(&self, files: &SecretFiles) -> bool {
+        [&self.certificate, &self.key].iter().all(|path| files.contains_key(*path))
+    }
+
+    /// The certificate and the key, made of what is known of the files.
+    ///
+    /// # Errors
+    /// They cannot be used, or not together: nginx's line.
+    pub fn make(&self, files: &SecretFiles) -> Result<CertifiedKey, String> {
+        let read = |path: &str| match inline(path.as_bytes()) {
+            Some(contents) => Ok(Secret::new(contents.to_vec())),
+            None => files.get(path).map_or_else(|| Err(io::ErrorKind::NotFound.into()), KnownFile::contents),
+        };
+        let passwords = self.passwords.as_ref().map_or(&[][..], PasswordFile::passwords);
+        make(&self.certificate, &self.key, passwords, read).map_err(|unusable| unusable.line)
+    }
+}
+
+/// The pairs of files of the configuration that is being read. Those whose names have variables are not among them.
+pub fn file_pairs(cx: &mut Cx) -> Vec<FilePair> {
+    cx.extensions.get_or_default::<Pairs>().0.values().map(|made| made.files.clone()).collect()
+}
 
 /// A certificate with its key.
 pub(super) fn pair(
@@ -20,19 +75,23 @@ pub(super) fn pair(
     key: &FileName,
     passwords: Option<&PasswordFile>,
     cx: &mut Cx,
-) -> Result<CertifiedKey, Problem> {
+) -> Result<Made, Problem> {
     let both = (certificate.clone(), key.clone());
     if let Some(made) = cx.extensions.get_or_default::<Pairs>().0.get(&both) {
         return Ok(made.clone());
     }
     let key_path = key_path(&key.written, &key.path, |name| full_path(name, cx));
     let key_path = key_path.map_err(|why| key.spot.blamed(Problem::new(why)))?;
-    let passwords = passwords.map_or(&[][..], PasswordFile::passwords);
+    let given = passwords;
+    let passwords = given.map_or(&[][..], PasswordFile::passwords);
     let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
     let made = made.map_err(|Unusable { whose, line }| {
         let spot = if whose == Whose::Key { key.spot } else { certificate.spot };
         spot.blamed(Problem::new(line))
     })?;
+    let (certificate, passwords) = (certificate.path.clone(), given.cloned());
+    let files = FilePair { certificate, key: key_path, passwords, watch: both.0.watch };
+    let made = Made { key: made, files };
     cx.extensions.get_or_default::<Pairs>().0.insert(both, made.clone());
     Ok(made)
 }

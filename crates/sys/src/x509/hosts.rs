@@ -2,6 +2,7 @@
 
 use super::{Certificate, Errors, lc, take_buffer};
 use std::ffi::c_int;
+use std::net::IpAddr;
 use std::ptr::{NonNull, null_mut};
 
 /// The names in an extension.
@@ -40,17 +41,34 @@ impl Certificate {
     /// The DNS names among the alternative names of the subject, as they are written in the certificate. They are
     /// anybody's bytes.
     pub fn dns_names(&self) -> Vec<Vec<u8>> {
+        // SAFETY: a name of the kind `GEN_DNS` is in this field.
+        self.alternative_names(lc::GEN_DNS, |name| unsafe { string_bytes(name.d.dNSName) })
+    }
+
+    /// The IP addresses among the alternative names of the subject; those that have neither 4 nor 16 bytes are left out.
+    pub fn ip_addresses(&self) -> Vec<IpAddr> {
+        // SAFETY: a name of the kind `GEN_IPADD` is in this field.
+        let written = self.alternative_names(lc::GEN_IPADD, |name| unsafe { string_bytes(name.d.iPAddress.cast()) });
+        let address = |bytes: Vec<u8>| {
+            let v4 = <[u8; 4]>::try_from(bytes.as_slice()).map(IpAddr::from);
+            v4.or_else(|_| <[u8; 16]>::try_from(bytes.as_slice()).map(IpAddr::from)).ok()
+        };
+        written.into_iter().filter_map(address).collect()
+    }
+
+    /// The alternative names of the subject that are of this kind, as `read` takes them out.
+    fn alternative_names(&self, kind: c_int, read: impl Fn(&lc::GENERAL_NAME) -> Vec<u8>) -> Vec<Vec<u8>> {
         let mut critical: c_int = 0;
         // SAFETY: the certificate is alive; what the library gives is ours, or null.
         let names = unsafe { lc::X509_get_ext_d2i(self.as_ptr(), lc::NID_subject_alt_name, &mut critical, null_mut()) };
         drop(Errors::take());
         let Some(names) = NonNull::new(names.cast()).map(GeneralNames) else { return Vec::new() };
         let list: *const lc::OPENSSL_STACK = names.0.as_ptr().cast_const().cast();
-        // SAFETY: the list is alive, and its elements are of this type; a name of the kind `GEN_DNS` is in this field.
+        // SAFETY: the list is alive, and its elements are of this type.
         unsafe {
             let elements = (0..lc::OPENSSL_sk_num(list)).map(|at| lc::OPENSSL_sk_value(list, at));
             let names = elements.filter_map(|element| element.cast::<lc::GENERAL_NAME>().as_ref());
-            names.filter(|name| name.type_ == lc::GEN_DNS).map(|name| string_bytes(name.d.dNSName)).collect()
+            names.filter(|name| name.type_ == kind).map(read).collect()
         }
     }
 

@@ -103,6 +103,13 @@ impl PeerCertificate {
         self.0.matches_host(host)
     }
 
+    /// The DNS names and IP addresses among the alternative names of the subject.
+    pub fn names(&self) -> Vec<String> {
+        let dns = self.0.dns_names().into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
+        let addresses = self.0.ip_addresses().into_iter().map(|address| address.to_string());
+        dns.chain(addresses).collect()
+    }
+
     /// What kind of key it is for.
     pub fn key_kind(&self) -> KeyKind {
         self.0.key_kind()

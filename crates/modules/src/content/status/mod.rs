@@ -150,8 +150,8 @@
 //!       "steps": HISTOGRAM       steps that loops did
 //!     },
 //!     "upstreams": {},
-//!     "certificates": [ {        of the current configuration, each once
-//!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "issuer": "CN=ca",
+//!     "certificates": [ {        of the current configuration as they are now, each once
+//!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "names": ["a", "www.a"], "issuer": "CN=ca",
 //!       "expires": 1900000000    in seconds since 1970
 //!     } ]
 //!   }

@@ -89,7 +89,8 @@ fn side() -> Side {
 }
 
 fn certificate(nasty: &str) -> Certificate {
-    Certificate { file: nasty.to_owned(), subject: nasty.to_owned(), issuer: "CN=ca".to_owned(), expires: 1 }
+    let names = vec![nasty.to_owned(), "b.example".to_owned()];
+    Certificate { file: nasty.to_owned(), subject: nasty.to_owned(), names, issuer: "CN=ca".to_owned(), expires: 1 }
 }
 
 /// A cache that has answered from its contents once.

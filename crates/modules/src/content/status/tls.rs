@@ -39,6 +39,7 @@ pub struct Side {
 pub struct Certificate {
     pub file: String,
     pub subject: String,
+    pub names: Vec<String>,
     pub issuer: String,
     pub expires: i64,
 }
@@ -75,10 +76,11 @@ pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
     for tls in servers.filter_map(|server| server.tls.as_ref()) {
         if !known.contains(&Arc::as_ptr(tls)) {
             known.push(Arc::as_ptr(tls));
-            certificates.extend(tls.facts.iter().map(|facts| Certificate {
-                file: facts.file.clone(),
-                subject: facts.subject.clone(),
-                issuer: facts.issuer.clone(),
+            certificates.extend(tls.facts().into_iter().map(|facts| Certificate {
+                file: facts.file,
+                subject: facts.subject,
+                names: facts.names,
+                issuer: facts.issuer,
                 expires: facts.expires,
             }));
         }
@@ -128,6 +130,8 @@ pub(super) fn text(tls: &Tls, out: &mut Text) {
     let name = "freerun_tls_certificate_expires_seconds";
     out.head(name, "gauge", "When a certificate of the configuration expires, in seconds since 1970.");
     for one in &tls.certificates {
-        out.sample(name, &[("file", &one.file), ("subject", &one.subject)], one.expires);
+        let labels: [(&str, &dyn std::fmt::Display); 4] =
+            [("file", &one.file), ("subject", &one.subject), ("names", &one.names.join(" ")), ("issuer", &one.issuer)];
+        out.sample(name, &labels, one.expires);
     }
 }

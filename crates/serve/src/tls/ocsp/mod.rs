@@ -12,4 +12,4 @@ pub(super) use clients::ClientOcsp;
 pub use clients::Visit;
 pub use spec::{OcspSpec, Resolving, Url};
 pub use stapling::Stapling;
-pub(super) use stapling::stapled;
+pub(super) use stapling::{Recipe, Staples};

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use freerun_conf::{Cx, Problem};
@@ -105,8 +105,10 @@ impl Fetch {
 #[derive(Debug)]
 pub struct Stapling {
     staple: Arc<Staple>,
-    /// `None` if the response never changes.
-    source: Option<Source>,
+    /// Empty if the response never changes, or if it is not known yet where it comes from.
+    source: OnceLock<Source>,
+    /// How that is found out.
+    recipe: Option<Arc<Recipe>>,
 }
 
 /// Where a response comes from.
@@ -121,10 +123,26 @@ struct Source {
 }
 
 impl Stapling {
+    fn new(staple: Arc<Staple>, source: Option<Source>) -> Stapling {
+        let source = source.map(OnceLock::from).unwrap_or_default();
+        Stapling { staple, source, recipe: None }
+    }
+
+    /// The stapling for a certificate that comes in the place of another one while the server runs.
+    pub(in crate::tls) fn later(key: &CertifiedKey, recipe: Arc<Recipe>) -> Stapling {
+        let staple = Arc::new(Staple::new(key));
+        Stapling { staple, source: OnceLock::new(), recipe: Some(recipe) }
+    }
+
+    /// The certificate that has the responses.
+    pub(in crate::tls) fn key(&self) -> &CertifiedKey {
+        &self.staple.key
+    }
+
     /// Has to be called on a loop when a client wants a response. What is stapled is brought up to date, which the client
     /// does not wait for: if there is no response yet, it gets none.
     pub fn wanted(self: &Arc<Stapling>, generation: &Arc<Generation>) {
-        if self.source.is_none() {
+        if self.source.get().is_none() && self.recipe.is_none() {
             return;
         }
         let Some(fetch) = self.staple.begin(unix_time()) else { return };
@@ -132,8 +150,28 @@ impl Stapling {
         loops::spawn(0, "fetching an OCSP response", async move { this.fetch(fetch, &generation).await });
     }
 
+    /// Finds out where the response comes from, if that is not known. An issuer is looked for by its signature, which takes
+    /// too long for a loop.
+    async fn find_source(self: &Arc<Stapling>, generation: &Generation) -> Option<&Source> {
+        if self.source.get().is_none() {
+            let recipe = self.recipe.clone()?;
+            let this = self.clone();
+            let find = move || recipe.source(&this.staple.key);
+            let found = generation.pools.handshakes().run_in_lane(0, std::future::pending(), find).await.ok()?;
+            match found {
+                Ok(source) => drop(self.source.set(source)),
+                Err(why) => {
+                    // It would not be found by another attempt.
+                    self.staple.due.store(NEVER, Relaxed);
+                    generation.error_log.write(Level::Warn, None, format_args!("\"ssl_stapling\" ignored, {why}"));
+                }
+            }
+        }
+        self.source.get()
+    }
+
     async fn fetch(self: Arc<Stapling>, fetch: Fetch, generation: &Generation) {
-        let Some(source) = &self.source else { return };
+        let Some(source) = self.find_source(generation).await else { return };
         let asking = Asking {
             responder: &source.responder,
             resolving: source.resolving.as_ref(),
@@ -144,7 +182,7 @@ impl Stapling {
         let Some(request) = ocsp_request(&source.certificate, &source.issuer) else { return };
         let Some((response, address)) = asking.ask(&request).await else { return };
         let this = self.clone();
-        let judge = move || (this.source.as_ref().map(|source| source.judge(&response)), response);
+        let judge = move || (this.source.get().map(|source| source.judge(&response)), response);
         let judged = generation.pools.handshakes().run_in_lane(0, std::future::pending(), judge).await;
         let tell = |what: &dyn std::fmt::Display| asking.tell(Level::Error, Some(&address), what);
         match judged {
@@ -173,50 +211,147 @@ pub(super) fn unix_time() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Has responses stapled to the certificates of a server, if it staples any: those `keys` that are known when the
-/// configuration is read are replaced by those that have responses. They are told apart from those of servers that staple others. An issuer is looked for in the chain of a
-/// certificate and in `trust`.
-///
-/// # Errors
-/// The file with the response cannot be used, in nginx's words.
-pub(in crate::tls) fn stapled(
-    spec: &OcspSpec,
-    files: &[FileName],
-    keys: &mut [Option<CertifiedKey>],
-    trust: &Trust,
-    cx: &mut Cx,
-) -> Result<Vec<Arc<Stapling>>, Problem> {
-    let mut all = Vec::new();
-    if !spec.stapling {
-        return Ok(all);
+/// How responses are stapled to the certificates of a server.
+pub(in crate::tls) struct Staples<'s> {
+    spec: &'s OcspSpec,
+    /// The response that is stapled to all of them, if it is in a file.
+    response: Option<Vec<u8>>,
+    trust: &'s Trust,
+}
+
+impl<'s> Staples<'s> {
+    /// `None` if the server staples none. An issuer is looked for in the chain of a certificate and in `trust`.
+    ///
+    /// # Errors
+    /// The file with the response cannot be used, in nginx's words.
+    pub(in crate::tls) fn of(
+        spec: &'s OcspSpec,
+        trust: &'s Trust,
+        cx: &mut Cx,
+    ) -> Result<Option<Staples<'s>>, Problem> {
+        if !spec.stapling {
+            return Ok(None);
+        }
+        let file = spec.stapling_file.as_ref().filter(|file| !file.is_empty());
+        let response = file.map(|file| response_in(file, cx)).transpose()?;
+        Ok(Some(Staples { spec, response, trust }))
     }
-    let file = spec.stapling_file.as_ref().filter(|file| !file.is_empty());
-    let response = file.map(|file| response_in(file, cx)).transpose()?;
-    let known = keys.iter_mut().zip(files).filter_map(|(key, file)| Some((key.as_mut()?, file)));
-    for (key, file) in known {
-        let stapling = match &response {
-            Some(response) => {
-                let staple =
-                    kept(key, &format!("{:?}", sha256(response)), cx, |key| Staple::fixed(key, response.clone()));
-                Stapling { staple, source: None }
+
+    /// The certificate with a response, told apart from that of servers that staple others. `shown` is where the certificate
+    /// comes from. `None`, with a warning, if it is not known who has a response.
+    pub(in crate::tls) fn stapled(
+        &self,
+        shown: &str,
+        spot: Spot,
+        key: &CertifiedKey,
+        cx: &mut Cx,
+    ) -> Option<Arc<Stapling>> {
+        if let Some(response) = &self.response {
+            let known_by = format!("{:?}", sha256(response));
+            let staple = kept(key, &known_by, cx, |key| Staple::fixed(key, response.clone()));
+            return Some(Arc::new(Stapling::new(staple, None)));
+        }
+        match self.source(shown, key, cx) {
+            Ok(source) => {
+                let Source { responder, signer, issuer, .. } = &source;
+                let known_by = format!("{} {signer:?} {:?} {}", responder.place, sha256(issuer), responder.path);
+                let staple = kept(key, &known_by, cx, Staple::new);
+                Some(Arc::new(Stapling::new(staple, Some(source))))
             }
-            None => match source(spec, file, key, trust, cx) {
-                Ok(source) => {
-                    let Source { responder, signer, issuer, .. } = &source;
-                    let known_by = format!("{} {signer:?} {:?} ", responder.place, sha256(issuer));
-                    let staple = kept(key, &(known_by + &responder.path), cx, Staple::new);
-                    Stapling { staple, source: Some(source) }
-                }
-                Err(why) => {
-                    ignore(why, file.spot, cx);
-                    continue;
-                }
-            },
-        };
-        *key = stapling.staple.key.clone();
-        all.push(Arc::new(stapling));
+            Err(why) => {
+                ignore(why, spot, cx);
+                None
+            }
+        }
     }
-    Ok(all)
+
+    /// How responses are found for the certificates that come in the place of one while the server runs, to which this is
+    /// stapled now. `None` if nothing can be stapled to them: a response in a file is for no certificate but the first.
+    pub(in crate::tls) fn recipe(&self, shown: &str, now: Option<&Stapling>) -> Option<Arc<Recipe>> {
+        self.response.is_none().then(|| {
+            Arc::new(Recipe {
+                known: now.and_then(|stapling| stapling.source.get()).map(|source| source.responder.clone()),
+                directive: written(&self.spec.stapling_responder).map(|url| url.text.clone()),
+                signer: signer(self.spec),
+                resolving: self.spec.resolving.clone(),
+                trust: self.trust.clone(),
+                file: shown.to_owned(),
+            })
+        })
+    }
+
+    /// Where the response for a certificate comes from; or why there is none, in nginx's words.
+    fn source(&self, shown: &str, key: &CertifiedKey, cx: &mut Cx) -> Result<Source, String> {
+        let (certificate, issuer) = with_issuer(key, self.trust, shown)?;
+        let responder = match written(&self.spec.stapling_responder) {
+            Some(url) => Responder::of_directive(&url.text, cx),
+            None => Responder::of_own_certificate(&named_responder(&certificate, shown)?, cx),
+        };
+        let responder = responder.map_err(|bad| format!("{bad} in the certificate \"{shown}\""))?;
+        let resolving = self.spec.resolving.clone();
+        Ok(Source { responder, resolving, certificate, issuer, signer: signer(self.spec), file: shown.to_owned() })
+    }
+}
+
+/// How it is found out where the response comes from for a certificate that comes while the server runs.
+#[derive(Debug)]
+pub(in crate::tls) struct Recipe {
+    /// The responder for the certificate before it. Its addresses were looked up when the configuration was read, which
+    /// cannot be done now.
+    known: Option<Responder>,
+    /// `ssl_stapling_responder`
+    directive: Option<String>,
+    signer: Signer,
+    resolving: Option<Resolving>,
+    trust: Trust,
+    file: String,
+}
+
+impl Recipe {
+    /// Where the response for a certificate comes from; or why there is none.
+    fn source(&self, key: &CertifiedKey) -> Result<Source, String> {
+        let shown = self.file.as_str();
+        let (certificate, issuer) = with_issuer(key, &self.trust, shown)?;
+        let responder = match (&self.known, &self.directive) {
+            (Some(known), Some(_)) => known.clone(),
+            (None, Some(url)) => return Err(format!("the addresses of \"{url}\" are not known")),
+            (known, None) => {
+                let url = named_responder(&certificate, shown)?;
+                let named = Responder::of_client_certificate(&url);
+                let named = named.map_err(|bad| format!("{bad} in the certificate \"{shown}\""))?;
+                match known {
+                    Some(known) if known.place == named.place => Responder { known: known.known.clone(), ..named },
+                    _ if named.known.is_empty() && self.resolving.is_none() => {
+                        return Err(format!(
+                            "host not found in OCSP responder \"{named}\" in the certificate \"{shown}\""
+                        ));
+                    }
+                    _ => named,
+                }
+            }
+        };
+        let (resolving, file) = (self.resolving.clone(), self.file.clone());
+        Ok(Source { responder, resolving, certificate, issuer, signer: self.signer, file })
+    }
+}
+
+/// Who has to have signed a response.
+fn signer(spec: &OcspSpec) -> Signer {
+    if spec.stapling_verify { Signer::Authorised } else { Signer::Anybody }
+}
+
+/// A certificate and that of its issuer.
+fn with_issuer(key: &CertifiedKey, trust: &Trust, shown: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let certificate = key.chain().next().unwrap_or_default().to_vec();
+    let issuer = trust.issuer(&certificate, key.chain().skip(1), unix_time());
+    let issuer = issuer.ok_or_else(|| format!("issuer certificate not found for certificate \"{shown}\""))?;
+    Ok((certificate, issuer))
+}
+
+/// The URL of the responder that a certificate names.
+fn named_responder(certificate: &[u8], shown: &str) -> Result<Vec<u8>, String> {
+    let named = PeerCertificate::from_der(certificate).map(|own| own.ocsp_responders()).unwrap_or_default();
+    named.into_iter().next().ok_or_else(|| format!("no OCSP responder URL in the certificate \"{shown}\""))
 }
 
 /// The certificate with what is stapled to it, which servers share that have the same chain and response, in this
@@ -241,28 +376,6 @@ fn response_in(file: &FileName, cx: &mut Cx) -> Result<Vec<u8>, Problem> {
     check_ocsp_response(contents.bytes())
         .map_err(|said| file.spot.blamed(problem(format!("d2i_OCSP_RESPONSE_bio(\"{path}\") failed (SSL: {said})"))))?;
     Ok(contents.bytes().to_vec())
-}
-
-/// Where the response for a certificate comes from; or why there is none, in nginx's words.
-fn source(spec: &OcspSpec, file: &FileName, key: &CertifiedKey, trust: &Trust, cx: &mut Cx) -> Result<Source, String> {
-    let shown = file.shown();
-    let certificate = key.chain().next().unwrap_or_default().to_vec();
-    let issuer = trust.issuer(&certificate, key.chain().skip(1), unix_time());
-    let issuer = issuer.ok_or_else(|| format!("issuer certificate not found for certificate \"{shown}\""))?;
-    let responder = match written(&spec.stapling_responder) {
-        Some(url) => Responder::of_directive(&url.text, cx),
-        None => {
-            let named = PeerCertificate::from_der(&certificate).map(|own| own.ocsp_responders()).unwrap_or_default();
-            match named.first() {
-                Some(url) => Responder::of_own_certificate(url, cx),
-                None => return Err(format!("no OCSP responder URL in the certificate \"{shown}\"")),
-            }
-        }
-    };
-    let responder = responder.map_err(|bad| format!("{bad} in the certificate \"{shown}\""))?;
-    let signer = if spec.stapling_verify { Signer::Authorised } else { Signer::Anybody };
-    let (resolving, file) = (spec.resolving.clone(), shown.to_owned());
-    Ok(Source { responder, resolving, certificate, issuer, signer, file })
 }
 
 /// What was told already; lives in the configuration's context.

@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use freerun_tls::load::CertifiedKey;
 use freerun_tls::session::{ServerConfig, ServerSettings};
 
 use super::ServerTls;
+use super::slot::Slot;
 use crate::tls::computed::{KnownPairs, PairNames, Reading};
 use crate::tls::values::PasswordFile;
 
@@ -14,8 +14,8 @@ use crate::tls::values::PasswordFile;
 #[derive(Debug)]
 pub struct Computed {
     settings: ServerSettings,
-    /// The certificates in their order, `None` where the name has variables.
-    keys: Vec<Option<CertifiedKey>>,
+    /// The certificates in their order.
+    slots: Vec<Slot>,
     passwords: Option<PasswordFile>,
     known: Arc<KnownPairs>,
     context: [u8; 32],
@@ -24,17 +24,18 @@ pub struct Computed {
 impl Computed {
     pub(super) fn new(
         settings: ServerSettings,
-        keys: Vec<Option<CertifiedKey>>,
+        slots: Vec<Slot>,
         passwords: Option<PasswordFile>,
         known: Arc<KnownPairs>,
         context: [u8; 32],
     ) -> Computed {
-        Computed { settings, keys, passwords, known, context }
+        Computed { settings, slots, passwords, known, context }
     }
 
     /// Which of the values of `ssl_certificate` and `ssl_certificate_key`, counted from 0, have to be computed.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
-        self.keys.iter().enumerate().filter(|(_, key)| key.is_none()).map(|(number, _)| number)
+        let computed = |(_, slot): &(usize, &Slot)| matches!(slot, Slot::Computed);
+        self.slots.iter().enumerate().filter(computed).map(|(number, _)| number)
     }
 
     /// The settings of sessions at an address with this `default` server; `names` are the values that have to be computed, in
@@ -50,9 +51,9 @@ impl Computed {
     ) -> Result<ServerConfig, String> {
         let mut names = names.iter();
         let mut keys = Vec::new();
-        for key in &self.keys {
-            let loaded = match key {
-                Some(key) => Some(key.clone()),
+        for slot in &self.slots {
+            let loaded = match slot.now() {
+                Some(now) => Some(now.key),
                 None => match names.next() {
                     Some(names) => Some(self.known.load(names, self.passwords.as_ref(), reading).await?),
                     None => None,

@@ -1,9 +1,10 @@
 //! What a virtual server has of TLS, made of its directives when the configuration is read.
 
+mod address;
 mod clients;
 mod computed;
-mod facts;
 mod resume;
+mod slot;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,19 +16,23 @@ use freerun_tls::load::{CertifiedKey, check_dhparam, unopened};
 use freerun_tls::openssl::groups;
 use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, Sessions};
 
+pub use super::facts::CertificateFacts;
+pub use address::AtAddress;
 pub use clients::ClientVerification;
 pub use computed::Computed;
-pub use facts::CertificateFacts;
 
 use super::algorithms::Wanted;
 use super::computed::KnownPairs;
+use super::live::LivePair;
 use super::objects::{pair, read};
-use super::ocsp::{OcspSpec, Stapling, stapled};
+use super::ocsp::{OcspSpec, Staples, Stapling};
 use super::values::{
     CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient,
 };
 use super::words::{problem, tell, warn};
 use crate::generation::Generation;
+use address::Replaceable;
+use slot::{Slot, slots};
 
 /// The directives of TLS of one virtual server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,6 +41,8 @@ pub struct ServerSpec {
     pub certificates: Vec<FileName>,
     /// `ssl_certificate_key`
     pub keys: Vec<FileName>,
+    /// Certificates that no file has: others put them there while the server runs. They come after those of files.
+    pub live: Vec<Arc<LivePair>>,
     /// `ssl_certificate_cache`
     pub certificate_cache: Option<CertificateCache>,
     /// `ssl_password_file`
@@ -91,11 +98,15 @@ pub struct ServerTls {
     pub rejects: bool,
     /// How clients are asked for certificates, if they are.
     pub verification: Option<ClientVerification>,
-    /// What its certificates say.
-    pub facts: Vec<CertificateFacts>,
+    /// What its certificates say that are not replaced.
+    facts: Vec<CertificateFacts>,
+    /// Its certificates.
+    slots: Vec<Slot>,
     /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`).
     staplings: Vec<Arc<Stapling>>,
     config: Option<ServerConfig>,
+    /// What its settings are made of, if certificates may be replaced while the server runs.
+    replaceable: Option<Arc<Replaceable>>,
     /// What its settings are made of, if the names of some certificates have variables.
     computed: Option<Computed>,
     /// How sessions are resumed at the addresses whose default server this is.
@@ -126,9 +137,9 @@ impl ServerTls {
     fn make(spec: &ServerSpec, cx: &mut Cx) -> Result<ServerTls, Problem> {
         has_keys(spec)?;
         let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
-        let mut keys = pairs(spec, cx)?;
-        let facts = keys.iter().zip(&spec.certificates);
-        let facts = facts.filter_map(|(key, file)| CertificateFacts::of(key.as_ref()?, file)).collect();
+        let mut slots = slots(spec, cx)?;
+        let facts = slots.iter().zip(&spec.certificates);
+        let facts = facts.filter_map(|(slot, file)| CertificateFacts::of(slot.fixed()?, file.shown())).collect();
         let asked = clients::asked(spec)?;
         let trust = clients::trust(spec, asked, cx)?;
         let client_ocsp = clients::ocsp(spec, asked, cx)?;
@@ -138,7 +149,12 @@ impl ServerTls {
         let (groups, remark) =
             groups::ssl_ecdh_curve(&spec.curves.text).map_err(|refused| spec.curves.spot.blamed(problem(refused)))?;
         let named = resume::named(spec, cx)?;
-        let staplings = stapled(&spec.ocsp, &spec.certificates, &mut keys, &trust, cx)?;
+        let mut staplings = Vec::new();
+        if let Some(staples) = Staples::of(&spec.ocsp, &trust, cx)? {
+            for (number, slot) in slots.iter_mut().enumerate() {
+                staplings.extend(slot.staple(&staples, spec.certificates.get(number), cx));
+            }
+        }
         wanted.command(&spec.commands, cx)?;
         let sessions = resume::sessions(named, wanted.has_tickets.unwrap_or(spec.tickets), spec.timeout, cx);
         if let Some((mode, spot)) = wanted.verify_mode
@@ -146,7 +162,7 @@ impl ServerTls {
         {
             warn("\"VerifyMode\" contradicts \"ssl_verify_client\", ignored".to_owned(), spot, cx);
         }
-        commanded(&mut keys, &wanted, spec, cx)?;
+        commanded(&mut slots, &wanted, spec, cx)?;
         tell(remark, spec.curves.spot, cx);
         let groups = wanted.groups(groups.iter().map(|group| group.id).collect(), cx)?;
         let settled = wanted.settle(cx)?;
@@ -158,10 +174,9 @@ impl ServerTls {
             ocsp: client_ocsp,
         });
         let authorities = verification.as_ref().map(|verification| verification.trust.authority_names().to_vec());
-        let context = context(&keys, spec, authorities.as_deref().unwrap_or_default());
+        let context = context(&slots, spec, authorities.as_deref().unwrap_or_default());
         let defaults = ServerSettings::default();
         let settings = ServerSettings {
-            keys: keys.iter().flatten().cloned().collect(),
             versions: settled.versions,
             suites: settled.suites,
             groups,
@@ -174,15 +189,29 @@ impl ServerTls {
             client_certificates: authorities.map(|authorities| ClientCertificates { authorities }),
             ..defaults
         };
-        let (config, computed) = match keys.iter().all(Option::is_some) {
-            true if keys.is_empty() => (None, None),
-            true => (Some(settings.build().map_err(problem)?), None),
-            false => {
-                let known = KnownPairs::of(spec.certificate_cache, cx);
-                (None, Some(Computed::new(settings, keys, spec.passwords.clone(), known, context)))
-            }
-        };
-        Ok(ServerTls { rejects: spec.rejects, verification, facts, staplings, config, computed, sessions, context })
+        let (mut config, mut replaceable, mut computed) = (None, None, None);
+        if slots.iter().any(|slot| matches!(slot, Slot::Computed)) {
+            let known = KnownPairs::of(spec.certificate_cache, cx);
+            computed = Some(Computed::new(settings, slots.clone(), spec.passwords.clone(), known, context));
+        } else if slots.iter().any(|slot| matches!(slot, Slot::Live(_))) {
+            replaceable = Some(Arc::new(Replaceable::new(settings, slots.clone()).map_err(problem)?));
+        } else if !slots.is_empty() {
+            let keys = slots.iter().filter_map(Slot::fixed).cloned().collect();
+            config = Some(ServerSettings { keys, ..settings }.build().map_err(problem)?);
+        }
+        let rejects = spec.rejects;
+        Ok(ServerTls {
+            rejects,
+            verification,
+            facts,
+            slots,
+            staplings,
+            config,
+            replaceable,
+            computed,
+            sessions,
+            context,
+        })
     }
 
     /// Has to be called on a loop when a client of a session with this server wants to know that the server's certificate
@@ -190,11 +219,19 @@ impl ServerTls {
     /// that.
     pub fn status_wanted(&self, generation: &Arc<Generation>) {
         self.staplings.iter().for_each(|stapling| stapling.wanted(generation));
+        if let Some(replaceable) = &self.replaceable {
+            replaceable.now().staplings.iter().for_each(|stapling| stapling.wanted(generation));
+        }
+    }
+
+    /// What its certificates say at this moment.
+    pub fn facts(&self) -> Vec<CertificateFacts> {
+        self.facts.iter().cloned().chain(self.slots.iter().filter_map(Slot::facts)).collect()
     }
 
     /// Whether there is a certificate, or will be when its name is known.
     pub fn has_certificate(&self) -> bool {
-        self.config.is_some() || self.computed.is_some()
+        self.config.is_some() || self.replaceable.is_some() || self.computed.is_some()
     }
 
     /// What the settings of sessions are made of, if the names of some certificates have variables.
@@ -205,8 +242,12 @@ impl ServerTls {
     /// The settings of sessions with this server at an address with this `default` server, whose sessions are resumed: the
     /// resumption of sessions is a matter of the address. `None` if this server has no certificate, or one whose name has
     /// variables.
-    pub fn config_at(&self, default: &ServerTls) -> Option<ServerConfig> {
-        self.config.as_ref().map(|config| config.with_sessions(&default.sessions, &self.context))
+    pub fn config_at(&self, default: &ServerTls) -> Option<AtAddress> {
+        let (sessions, context) = (&default.sessions, &self.context);
+        if let Some(replaceable) = &self.replaceable {
+            return Some(AtAddress::replaceable(replaceable, sessions, context));
+        }
+        self.config.as_ref().map(|config| AtAddress::fixed(config, sessions, context))
     }
 }
 
@@ -218,23 +259,9 @@ fn has_keys(spec: &ServerSpec) -> Result<(), Problem> {
     Err(certificate.spot.blamed(Problem::new(message)))
 }
 
-/// The server's certificates with their keys; `None` in place of those whose names have variables.
-fn pairs(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<Option<CertifiedKey>>, Problem> {
-    let one = |(certificate, key): (&FileName, &FileName)| match certificate.is_computed || key.is_computed {
-        true => Ok(None),
-        false => pair(certificate, key, spec.passwords.as_ref(), cx).map(Some),
-    };
-    spec.certificates.iter().zip(&spec.keys).map(one).collect()
-}
-
 /// Adds the certificate that `ssl_conf_command` names, in place of one for the same kind of key. Without a key of its own it has
 /// that of the certificate whose place it takes.
-fn commanded(
-    keys: &mut Vec<Option<CertifiedKey>>,
-    wanted: &Wanted,
-    spec: &ServerSpec,
-    cx: &mut Cx,
-) -> Result<(), Problem> {
+fn commanded(slots: &mut Vec<Slot>, wanted: &Wanted, spec: &ServerSpec, cx: &mut Cx) -> Result<(), Problem> {
     let named = |name: &&FileName| !name.is_computed;
     let own_key = wanted.key.iter().chain(spec.keys.first()).find(named);
     let own_certificate = wanted.certificate.iter().chain(spec.certificates.first()).find(named);
@@ -242,19 +269,21 @@ fn commanded(
     if wanted.certificate.is_none() && wanted.key.is_none() {
         return Ok(());
     }
-    let made = pair(certificate, key, spec.passwords.as_ref(), cx)?;
-    let same = |other: &CertifiedKey| std::mem::discriminant(&other.kind()) == std::mem::discriminant(&made.kind());
-    match keys.iter_mut().flatten().find(|other| same(other)) {
-        Some(other) => *other = made,
-        None => keys.push(Some(made)),
+    let made = pair(certificate, key, spec.passwords.as_ref(), cx)?.key;
+    let kind = |key: &CertifiedKey| std::mem::discriminant(&key.kind());
+    let same = |slot: &Slot| slot.now().is_some_and(|now| kind(&now.key) == kind(&made));
+    match slots.iter_mut().find(|slot| same(slot)) {
+        Some(other) => *other = Slot::Fixed(made),
+        None => slots.push(Slot::Fixed(made)),
     }
     Ok(())
 }
 
-/// What binds sessions to a server: its certificates, or how their names are computed, and whom it trusts.
-fn context(keys: &[Option<CertifiedKey>], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
+/// What binds sessions to a server: its certificates, or their names if they may be others at the next moment, and whom it
+/// trusts.
+fn context(slots: &[Slot], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
     let names = spec.certificates.iter().filter(|name| name.is_computed).map(|name| sha256(name.written.as_bytes()));
-    let certificates = keys.iter().flatten().flat_map(CertifiedKey::chain).map(sha256);
+    let certificates = slots.iter().flat_map(Slot::digests);
     let digests = certificates.chain(names).chain(authorities.iter().map(|name| sha256(name)));
     sha256(&digests.flatten().collect::<Vec<u8>>())
 }
@@ -267,4 +296,82 @@ fn check_parameters(file: &FileName, level: u8, cx: &mut Cx) -> Result<(), Probl
         failed(format!("BIO_new_file(\"{path}\") failed (SSL: {said})"))
     })?;
     check_dhparam(pem.bytes(), level).map_err(|error| failed(error.words(&file.path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_conf::{Sources, parse_default};
+    use freerun_tls::load::{Chain, Key};
+
+    use super::*;
+    use crate::tls::live::LivePairs;
+
+    fn certified(name: &str) -> CertifiedKey {
+        let read = |ending: &str| {
+            let path = format!("{}/../tls/tests/fixtures/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read(path).expect("a fixture")
+        };
+        let none: &[&[u8]] = &[];
+        let (chain, key) = (Chain::from_pem(&read("crt")), Key::from_pem(&read("key"), none));
+        CertifiedKey::new(&chain.expect("a chain"), &key.expect("a key")).expect("a pair")
+    }
+
+    fn spec(live: Vec<Arc<LivePair>>, cx: &mut Cx) -> ServerSpec {
+        let listed = |text: &str, cx: &mut Cx| parse_default::<Listed>("ssl_ciphers", text, cx).expect("a list");
+        ServerSpec {
+            certificates: Vec::new(),
+            keys: Vec::new(),
+            live,
+            certificate_cache: None,
+            passwords: None,
+            protocols: parse_default("ssl_protocols", "TLSv1.2 TLSv1.3", cx).expect("protocols"),
+            ciphers: listed("HIGH", cx),
+            curves: listed("auto", cx),
+            prefer_server_ciphers: false,
+            commands: Vec::new(),
+            buffer_size: 16 << 10,
+            rejects: false,
+            cache: parse_default("ssl_session_cache", "none", cx).expect("a cache"),
+            tickets: true,
+            ticket_keys: Vec::new(),
+            timeout: Duration::from_secs(300),
+            early_data: false,
+            compression: false,
+            verify: parse_default("ssl_verify_client", "off", cx).expect("a word"),
+            depth: 1,
+            client_certificates: None,
+            trusted: None,
+            lists: None,
+            dhparam: None,
+            ocsp: OcspSpec {
+                stapling: false,
+                stapling_file: None,
+                stapling_responder: None,
+                stapling_verify: false,
+                clients: parse_default("ssl_ocsp", "off", cx).expect("a word"),
+                responder: None,
+                cache: parse_default("ssl_ocsp_cache", "off", cx).expect("a cache"),
+                resolving: None,
+            },
+            alpn: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_server_may_have_certificates_that_no_file_has() {
+        let mut cx = Cx::new(Sources::default());
+        let hosts = ["a.example".to_owned()];
+        let pair = LivePairs::awaited("acme a", &hosts, &mut cx).expect("a pair");
+        let with = spec(vec![pair.clone()], &mut cx);
+        let tls = ServerTls::of(with, &mut cx).expect("a server");
+        assert!(tls.has_certificate() && tls.computed().is_none());
+        let session = tls.config_at(&tls).expect("settings");
+        let (names, short) = (tls.facts()[0].names.clone(), session.now().signature_time());
+        assert_eq!(names, hosts);
+        pair.replace(certified("rsa"));
+        assert!(session.now().signature_time() > short, "the key of RSA takes longer");
+        assert!(tls.facts().len() == 1 && tls.facts()[0].names.is_empty());
+        let without = spec(Vec::new(), &mut cx);
+        assert!(!ServerTls::of(without, &mut cx).expect("a server").has_certificate());
+    }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_time};
 use freerun_runtime::log::Errno;
 use freerun_tls::load;
 use zeroize::Zeroizing;
@@ -23,6 +24,9 @@ pub struct FileName {
     pub spot: Spot,
     /// Whether the name has variables in it, so that it is known only when it is used.
     pub is_computed: bool,
+    /// How often the file is looked at for a change while the server runs (`watch`); `None`: it is read with the configuration
+    /// alone.
+    pub watch: Option<Duration>,
 }
 
 impl FileName {
@@ -34,7 +38,7 @@ impl FileName {
     /// The file with this name.
     pub fn new(written: &str, spot: Spot, cx: &mut Cx) -> FileName {
         let path = if written.starts_with("data:") { written.to_owned() } else { full_path(written, cx) };
-        FileName { written: written.to_owned(), path, spot, is_computed: false }
+        FileName { written: written.to_owned(), path, spot, is_computed: false, watch: None }
     }
 
     /// The path as it may be shown: contents are not, because they may be a private key.
@@ -123,6 +127,40 @@ impl<T: Value> Value for ComputedFile<T> {
         let name = FileName { is_computed, ..FileName::of(word, directive, cx) };
         let template = if is_computed { Some(T::parse(directive, cx)?) } else { None };
         Ok(ComputedFile { name, template })
+    }
+}
+
+/// How often a file is looked at unless the configuration says it.
+const WATCH: Duration = Duration::from_secs(10);
+
+/// How often a file is looked at at most: each look is a system call for each file.
+const MOST_OFTEN: Duration = Duration::from_millis(100);
+
+/// The value of `ssl_certificate`: a file's name, which may be looked at for a change while the server runs (`watch`).
+#[derive(Clone)]
+pub struct ServerCertificate<T>(pub ComputedFile<T>);
+
+impl<T> fmt::Debug for ServerCertificate<T> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
+impl<T: Value> Value for ServerCertificate<T> {
+    const SHAPE: Shape = Shape::between(1, 2, "file [watch[=time]]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ServerCertificate<T>, Problem> {
+        let mut file = ComputedFile::parse(directive, cx)?;
+        if let Some(word) = directive.args.get(1) {
+            let time = match word.text.strip_prefix("watch") {
+                Some("") => Some(WATCH),
+                Some(rest) => rest.strip_prefix('=').and_then(parse_time).filter(|time| *time >= MOST_OFTEN),
+                None => return Err(Problem::wrong_count(directive)),
+            };
+            let invalid = || Problem::invalid_parameter(directive, word).hint("`watch` takes a time of 100ms or more");
+            file.name.watch = Some(time.ok_or_else(invalid)?);
+        }
+        Ok(ServerCertificate(file))
     }
 }
 

@@ -7,7 +7,7 @@ mod spot;
 
 pub use algorithms::{ConfCommand, Listed, ProtocolSet};
 pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue};
-pub use file::{ComputedFile, ComputedName, FileName, PasswordFile};
+pub use file::{ComputedFile, ComputedName, FileName, PasswordFile, ServerCertificate};
 pub use spot::Spot;
 
 use freerun_conf::keyword_enum;

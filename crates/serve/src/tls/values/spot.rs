@@ -12,6 +12,9 @@ pub struct Spot {
 }
 
 impl Spot {
+    /// No place: the value stands in no text.
+    pub const NONE: Spot = Spot { place: Place::NONE, end: Place::NONE };
+
     /// The place of a word of a directive.
     pub fn of(word: &Word, directive: &Node) -> Spot {
         Spot { place: word.place, end: directive.end }

@@ -1,0 +1,166 @@
+//! Certificates that were renewed: their files are looked at while the server runs (`ssl_certificate … watch`).
+//!
+//! A renewal replaces two files, one after the other or both at once. What has changed is used when certificate and key fit
+//! together; until then what was read before stays, for the worker that serves and for one that is started anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use freerun_serve::tls::files::{KnownFile, MAX_TOTAL, ReadFile, Reading, SecretFiles, Stamp};
+use freerun_serve::tls::live::FilePair;
+
+use super::state::State;
+use crate::loader::read_secret;
+
+/// For how long after a modification a file may be modified again without another time: file systems have steps of some
+/// milliseconds, or of seconds. One that was modified so shortly before it was read is read again.
+const STEP: Duration = Duration::from_secs(2);
+
+/// The error of something that is no regular file: `EINVAL`, or `EISDIR` for a folder.
+const NO_FILE: i32 = 22;
+const FOLDER: i32 = 21;
+
+/// The files of certificates that are looked at, and the pairs that they are for.
+pub struct Watch {
+    files: BTreeMap<String, Watched>,
+    /// All pairs of the configuration that are made of files.
+    pairs: Vec<FilePair>,
+    /// Which of them have a file.
+    by_path: HashMap<String, Vec<usize>>,
+    read: ReadFile,
+}
+
+/// A file that is looked at.
+struct Watched {
+    every: Duration,
+    next: Instant,
+    /// What was found at the last look, whether it is used or not.
+    seen: KnownFile,
+    /// Whether the file's time will tell of the next modification.
+    is_settled: bool,
+}
+
+/// What comes of a look.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// The files that are to be used from now on: of each renewed pair both.
+    pub renewed: SecretFiles,
+    /// Why pairs that have changed cannot be used.
+    pub refused: Vec<String>,
+}
+
+impl Watch {
+    /// The files of a configuration that was just read, which `read` reads if they are not on the disk.
+    pub fn of(state: &State, read: Option<ReadFile>) -> Watch {
+        let (pairs, known, now) = (state.pairs.clone(), &state.bundle.recorded.secrets, Instant::now());
+        let read = read.unwrap_or_else(|| ReadFile(Arc::new(read_regular)));
+        let mut files: BTreeMap<String, Watched> = BTreeMap::new();
+        for (pair, every) in pairs.iter().filter_map(|pair| Some((pair, pair.watch?))) {
+            for path in [&pair.certificate, &pair.key] {
+                let Some(seen) = known.get(path).cloned() else { continue };
+                let watched = Watched { every, next: now + every, seen, is_settled: false };
+                let file = files.entry(path.clone()).or_insert(watched);
+                file.every = file.every.min(every);
+                file.next = file.next.min(now + every);
+            }
+        }
+        let mut by_path: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, pair) in pairs.iter().enumerate() {
+            by_path.entry(pair.certificate.clone()).or_default().push(number);
+            by_path.entry(pair.key.clone()).or_default().push(number);
+        }
+        Watch { files, pairs, by_path, read }
+    }
+
+    /// When the next look is due.
+    pub fn next(&self) -> Option<Instant> {
+        self.files.values().map(|file| file.next).min()
+    }
+
+    /// Looks at the files that are due. `used` are the files as they are used.
+    pub fn look(&mut self, now: Instant, used: &SecretFiles) -> Looked {
+        let mut changed = Vec::new();
+        for (path, file) in self.files.iter_mut().filter(|(_, file)| file.next <= now) {
+            file.next = now + file.every;
+            let earlier = file.is_settled.then_some(&file.seen);
+            let seen = KnownFile::look(path, earlier, |path, known| self.read.read(path, known));
+            if seen != file.seen {
+                changed.push(path.clone());
+            }
+            file.is_settled = is_settled(&seen);
+            file.seen = seen;
+        }
+        let mut looked = Looked::default();
+        for number in self.concerned(changed) {
+            match self.renewed(&self.pairs[number], used) {
+                Ok(files) => looked.renewed.extend(files),
+                Err(why) if looked.refused.contains(&why) => {}
+                Err(why) => looked.refused.push(why),
+            }
+        }
+        let size = |files: &SecretFiles| files.values().map(KnownFile::size).sum::<usize>();
+        if !looked.renewed.is_empty() && size(used) + size(&looked.renewed) > MAX_TOTAL {
+            looked.renewed.clear();
+            looked
+                .refused
+                .push("certificates that have changed are too large together with the other files".to_owned());
+        }
+        looked
+    }
+
+    /// The watched pairs that have one of these files, or share one with such a pair.
+    fn concerned(&self, changed: Vec<String>) -> BTreeSet<usize> {
+        let (mut numbers, mut paths) = (BTreeSet::new(), changed);
+        while let Some(path) = paths.pop() {
+            for number in self.by_path.get(&path).into_iter().flatten() {
+                let pair = &self.pairs[*number];
+                if pair.watch.is_some() && numbers.insert(*number) {
+                    paths.extend([pair.certificate.clone(), pair.key.clone()]);
+                }
+            }
+        }
+        numbers
+    }
+
+    /// The files of a pair that is to be used from now on; there are none if it is used already.
+    fn renewed(&self, pair: &FilePair, used: &SecretFiles) -> Result<SecretFiles, String> {
+        let files = self.newest(pair, used);
+        if files.iter().all(|(path, file)| used.get(path) == Some(file)) {
+            return Ok(SecretFiles::new());
+        }
+        pair.make(&files)?;
+        // The next worker makes all pairs of the configuration, so those that share a file with this one have to fit, too.
+        let sharing = files.keys().filter_map(|path| self.by_path.get(path)).flatten();
+        for other in sharing.map(|number| &self.pairs[*number]).filter(|other| other.name() != pair.name()) {
+            other.make(&self.newest(other, used))?;
+        }
+        Ok(files)
+    }
+
+    /// The files of a pair: as they were seen last if they are looked at, otherwise as they are used.
+    fn newest(&self, pair: &FilePair, used: &SecretFiles) -> SecretFiles {
+        let newest = |path: &String| {
+            let seen = self.files.get(path).map(|file| &file.seen);
+            Some((path.clone(), seen.or_else(|| used.get(path))?.clone()))
+        };
+        [&pair.certificate, &pair.key].into_iter().filter_map(newest).collect()
+    }
+}
+
+/// Whether a modification from now on would give the file another time.
+fn is_settled(seen: &KnownFile) -> bool {
+    let Some((seconds, _)) = seen.stamp().map(|stamp| stamp.modified) else { return false };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(seconds).is_ok_and(|seconds| Duration::from_secs(seconds) + STEP < now)
+}
+
+/// Reads a file, unless it is something that could make the master wait, such as a FIFO.
+fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+    let metadata = std::fs::metadata(path)?;
+    match metadata.is_file() {
+        true => read_secret(path, known),
+        false => Err(io::Error::from_raw_os_error(if metadata.is_dir() { FOLDER } else { NO_FILE })),
+    }
+}

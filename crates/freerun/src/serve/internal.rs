@@ -1,0 +1,120 @@
+//! The certificate of `freerun serve --tls internal`: it is issued by the local authority for a few days, and again long
+//! before its end. To the configuration it is a pair of files, which are looked at like others (`watch`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use freerun_serve::tls::files::{ReadFile, Reading, Stamp};
+use freerun_tls::issue::{Authority, IssueError, Issued};
+use zeroize::Zeroizing;
+
+/// The names of the files in the configuration.
+pub const CERTIFICATE: &str = "internal.crt";
+pub const KEY: &str = "internal.key";
+
+/// How long a certificate is valid, in seconds: a week.
+const LIFE: i64 = 7 * 24 * 3600;
+
+/// How long before its end there is another one, in seconds: two days.
+const EARLY: i64 = 2 * 24 * 3600;
+
+/// The names that the certificate is for: those of this machine, and the address that is listened on.
+pub fn names(host: &str, address: SocketAddr) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    let listening = Some(address.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string());
+    let host = Some(host.to_owned()).filter(|host| !host.is_empty() && host.is_ascii());
+    for name in listening.into_iter().chain(host) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The certificate that is used, and who issues the next one.
+struct Leaf {
+    authority: Authority,
+    names: Vec<String>,
+    issued: Issued,
+    /// How many there were.
+    number: i64,
+}
+
+impl Leaf {
+    fn new(authority: Authority, names: Vec<String>, now: i64) -> Result<Leaf, IssueError> {
+        let issued = authority.issue(&names, now, LIFE)?;
+        Ok(Leaf { authority, names, issued, number: 1 })
+    }
+
+    /// One of the files, unless it is the one with the stamp `known`. The certificate is looked at before the key, so it alone
+    /// is renewed.
+    fn read(&mut self, path: &str, known: Option<Stamp>, now: i64) -> io::Result<Reading> {
+        if path == CERTIFICATE && self.issued.expires < now.saturating_add(EARLY) {
+            self.issued = self.authority.issue(&self.names, now, LIFE).map_err(io::Error::other)?;
+            self.number += 1;
+        }
+        let stamp = Stamp { device: 0, inode: 0, modified: (self.number, 0) };
+        if known == Some(stamp) {
+            return Ok(Reading::Unchanged);
+        }
+        let contents = match path {
+            CERTIFICATE => self.issued.chain.as_bytes(),
+            KEY => self.issued.key.as_bytes(),
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(Reading::Contents { contents: Zeroizing::new(contents.to_vec()), stamp, broken: None })
+    }
+}
+
+/// What reads the two files of the configuration; there are no others.
+///
+/// # Errors
+/// No certificate can be made.
+pub fn reader(authority: Authority, names: Vec<String>) -> Result<ReadFile, IssueError> {
+    let leaf = Mutex::new(Leaf::new(authority, names, unix_time())?);
+    Ok(ReadFile(Arc::new(move |path, known| {
+        let mut leaf = leaf.lock().unwrap_or_else(PoisonError::into_inner);
+        leaf.read(path, known, unix_time())
+    })))
+}
+
+/// The time in seconds since 1970.
+pub fn unix_time() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_790_000_000;
+
+    #[test]
+    fn names_are_those_of_the_machine_and_the_address() {
+        let names = |address: &str| names("box", address.parse().expect("an address"));
+        assert_eq!(names("127.0.0.1:1"), ["localhost", "127.0.0.1", "::1", "box"]);
+        assert_eq!(names("[::]:1"), ["localhost", "127.0.0.1", "::1", "box"]);
+        assert_eq!(names("10.0.0.1:1"), ["localhost", "127.0.0.1", "::1", "10.0.0.1", "box"]);
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_time_and_with_its_key() {
+        let authority = Authority::new("a", NOW).expect("an authority");
+        let mut leaf = Leaf::new(authority, vec!["localhost".to_owned()], NOW).expect("a certificate");
+        let mut read = |path: &str, known, now| match leaf.read(path, known, now).expect("a file") {
+            Reading::Unchanged => None,
+            Reading::Contents { contents, stamp, .. } => Some((contents.to_vec(), stamp)),
+        };
+        let (first, stamp) = read(CERTIFICATE, None, NOW).expect("contents");
+        let (key, same) = read(KEY, None, NOW).expect("contents");
+        assert_eq!(stamp, same);
+        let late = NOW + LIFE - EARLY;
+        assert!(read(CERTIFICATE, Some(stamp), late).is_none() && read(KEY, Some(stamp), late + 1).is_none());
+        let (second, other) = read(CERTIFICATE, Some(stamp), late + 1).expect("another one");
+        let (other_key, same) = read(KEY, Some(stamp), late + 1).expect("its key");
+        assert!(first != second && key != other_key && other == same && other != stamp);
+    }
+}

@@ -1,0 +1,36 @@
+//! What a server's certificates say, for figures and for the log.
+
+use freerun_tls::load::CertifiedKey;
+use freerun_tls::verify::PeerCertificate;
+
+/// What a certificate says, for figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// The file that it is in, or the name of a pair that no file has.
+    pub file: String,
+    /// Whose it is.
+    pub subject: String,
+    /// The DNS names and IP addresses that it is for.
+    pub names: Vec<String>,
+    /// Who vouches for that.
+    pub issuer: String,
+    /// When it expires, in seconds since 1970.
+    pub expires: i64,
+    /// The same as OpenSSL prints it.
+    pub expires_text: String,
+}
+
+impl CertificateFacts {
+    /// What the first certificate of a chain says; `file` is where it comes from. `None` if it cannot be read.
+    pub(super) fn of(key: &CertifiedKey, file: &str) -> Option<CertificateFacts> {
+        let own = PeerCertificate::from_der(key.chain().next()?)?;
+        Some(CertificateFacts {
+            file: file.to_owned(),
+            subject: own.subject(),
+            names: own.names(),
+            issuer: own.issuer(),
+            expires: own.end()?,
+            expires_text: own.end_text(),
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! Certificates that are replaced while the server runs: by files that have changed (`ssl_certificate … watch`), or by code
+//! that gets new ones from elsewhere.
+//!
+//! A handshake uses the pair that is there at that moment; whoever has a new one puts it there, and neither waits for the
+//! other.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use freerun_conf::{Cx, Problem};
+use freerun_tls::issue::temporary;
+use freerun_tls::load::CertifiedKey;
+use papaya::HashMap;
+
+use super::facts::CertificateFacts;
+use super::files::SecretFiles;
+pub use super::objects::{FilePair, file_pairs};
+use super::words::problem;
+use crate::generation::Generation;
+use crate::parts::Parts;
+use crate::zones::ZoneTable;
+
+/// How long the certificate is valid that is used until the real one has come, in seconds: a week.
+const TEMPORARY: i64 = 7 * 24 * 3600;
+
+/// A certificate with its key, in place of which another one may be put while the server runs.
+///
+/// All servers that name the same pair share this value, and sessions are bound to its name, so that they are resumed over a
+/// replacement.
+pub struct LivePair {
+    name: String,
+    file: String,
+    present: ArcSwap<Present>,
+}
+
+/// What a pair is at a moment.
+struct Present {
+    key: CertifiedKey,
+    version: u64,
+    facts: Option<CertificateFacts>,
+}
+
+impl LivePair {
+    /// A pair of this name. `file` is where its certificates come from, as figures and the log show it; `first` is used until
+    /// there is another one.
+    pub fn new(name: &str, file: &str, first: CertifiedKey) -> LivePair {
+        let facts = CertificateFacts::of(&first, file);
+        let present = ArcSwap::from_pointee(Present { key: first, version: 1, facts });
+        LivePair { name: name.to_owned(), file: file.to_owned(), present }
+    }
+
+    /// The name that it is known by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The pair that is used at this moment.
+    pub fn present(&self) -> CertifiedKey {
+        self.present.load().key.clone()
+    }
+
+    /// The pair that is used at this moment with its version.
+    pub(super) fn versioned(&self) -> (CertifiedKey, u64) {
+        let present = self.present.load();
+        (present.key.clone(), present.version)
+    }
+
+    /// How many pairs there were so far, this one included.
+    pub fn version(&self) -> u64 {
+        self.present.load().version
+    }
+
+    /// What the present certificate says. `None` if it cannot be read, as some of version 1 cannot.
+    pub fn facts(&self) -> Option<CertificateFacts> {
+        self.present.load().facts.clone()
+    }
+
+    /// Has all handshakes from now on use this pair. A response of OCSP that was stapled to the one before is not stapled to
+    /// it. If it is the same chain with the same kind of key, it is replaced nevertheless, as the key may be another one.
+    pub fn replace(&self, key: CertifiedKey) {
+        let facts = CertificateFacts::of(&key, &self.file);
+        self.present.rcu(|before| {
+            let version = before.version + 1;
+            Present { key: key.clone(), version, facts: facts.clone() }
+        });
+    }
+}
+
+impl fmt::Debug for LivePair {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "LivePair({:?}, version {})", self.name, self.version())
+    }
+}
+
+impl PartialEq for LivePair {
+    /// Whether both are the same value.
+    fn eq(&self, other: &LivePair) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for LivePair {}
+
+impl Hash for LivePair {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// A pair of a configuration.
+struct Entry {
+    pair: Arc<LivePair>,
+    /// The files that it is made of, if it is.
+    files: Option<FilePair>,
+}
+
+/// The live pairs of a configuration by name: one of the [`Parts`] of its generation, through which others find a pair to
+/// replace it.
+#[derive(Default)]
+pub struct LivePairs(HashMap<String, Entry>);
+
+/// The state of a pair that no file has, as it is kept from one configuration to the next.
+struct Kept(Arc<LivePair>);
+
+impl LivePairs {
+    /// The pairs of a generation, if it has any.
+    pub fn of(generation: &Generation) -> Option<Arc<LivePairs>> {
+        generation.parts.get()
+    }
+
+    /// The pair of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<LivePair>> {
+        self.0.pin().get(name).map(|entry| entry.pair.clone())
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<LivePair>> {
+        self.0.pin().values().map(|entry| entry.pair.clone()).collect()
+    }
+
+    /// A pair that no file has, for the configuration that is being read. Within it all that ask for the same name share one.
+    /// It is that of the running configuration, if that has one of the name, with what was put there; otherwise `first` makes
+    /// what is used until somebody replaces it ([`freerun_tls::issue`] has temporary certificates).
+    ///
+    /// # Errors
+    /// Those of `first`.
+    pub fn named(
+        name: &str,
+        cx: &mut Cx,
+        first: impl FnOnce() -> Result<CertifiedKey, Problem>,
+    ) -> Result<Arc<LivePair>, Problem> {
+        let pairs = LivePairs::being_read(cx);
+        if let Some(pair) = pairs.get(name) {
+            return Ok(pair);
+        }
+        let mut failed = None;
+        let kept = cx.extensions.get_or_default::<ZoneTable>().keep_if(&format!("live {name}"), || {
+            let first = first().map_err(|problem| failed = Some(problem)).ok()?;
+            Some(Kept(Arc::new(LivePair::new(name, name, first))))
+        });
+        let Some(kept) = kept else { return Err(failed.unwrap_or_else(|| Problem::new("no certificate"))) };
+        pairs.0.pin().insert(name.to_owned(), Entry { pair: kept.0.clone(), files: None });
+        Ok(kept.0.clone())
+    }
+
+    /// A pair as [`LivePairs::named`] has it, for a certificate that is still to come: a temporary one for these DNS names and
+    /// addresses is used until somebody replaces it. Clients have nothing to trust it by.
+    ///
+    /// # Errors
+    /// No certificate can be made for the names.
+    pub fn awaited(name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
+        LivePairs::named(name, cx, || {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let made = temporary(hosts, now, TEMPORARY).and_then(|issued| issued.certified());
+            made.map_err(problem)
+        })
+    }
+
+    /// The pair that is made of these files, of which `first` was made when the configuration was read. Each configuration has
+    /// its own: what a configuration that fails has read must not be used by the one that runs.
+    pub(super) fn of_files(files: FilePair, first: &CertifiedKey, cx: &mut Cx) -> Arc<LivePair> {
+        let pairs = LivePairs::being_read(cx);
+        let name = files.name();
+        pairs.get(&name).unwrap_or_else(|| {
+            let pair = Arc::new(LivePair::new(&name, &files.certificate, first.clone()));
+            pairs.0.pin().insert(name, Entry { pair: pair.clone(), files: Some(files) });
+            pair
+        })
+    }
+
+    /// Makes those pairs anew of which both files are among these, and puts them in the place of the old ones. What comes of
+    /// each is told: what the new certificate says, or why the old one stays, as a line for the error log.
+    ///
+    /// This reads certificates and keys, for which a key that is encrypted may take long, so it is not for a loop.
+    pub fn renew(&self, files: &SecretFiles) -> Vec<Result<Arc<LivePair>, String>> {
+        let concerned = |entry: &Entry| {
+            let made_of = entry.files.as_ref()?;
+            made_of.is_among(files).then(|| (entry.pair.clone(), made_of.clone()))
+        };
+        let concerned: Vec<_> = self.0.pin().values().filter_map(concerned).collect();
+        let renewed = concerned.into_iter().map(|(pair, made_of)| {
+            pair.replace(made_of.make(files)?);
+            Ok(pair)
+        });
+        renewed.collect()
+    }
+
+    fn being_read(cx: &mut Cx) -> Arc<LivePairs> {
+        let parts = cx.extensions.get_or_default::<Parts>();
+        parts.get::<LivePairs>().unwrap_or_else(|| {
+            let made = Arc::new(LivePairs::default());
+            parts.insert(made.clone());
+            made
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_conf::Sources;
+    use zeroize::Zeroizing;
+
+    use super::*;
+    use crate::tls::files::KnownFile;
+    use crate::tls::objects::make;
+
+    fn fixture(name: &str) -> Vec<u8> {
+        let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(path).expect("a fixture")
+    }
+
+    fn certified(name: &str) -> CertifiedKey {
+        let none: &[Zeroizing<Vec<u8>>] = &[];
+        let read = |path: &str| Ok(crate::tls::files::Secret::new(fixture(path)));
+        make(&format!("{name}.crt"), &format!("{name}.key"), none, read).expect("a pair")
+    }
+
+    fn chain(pair: &LivePair) -> Vec<Vec<u8>> {
+        pair.present().chain().map(<[u8]>::to_vec).collect()
+    }
+
+    fn files(certificate: &str, key: &str) -> SecretFiles {
+        let known = |name: &str| KnownFile::read(fixture(name), None);
+        [("/own.crt".to_owned(), known(certificate)), ("/own.key".to_owned(), known(key))].into()
+    }
+
+    #[test]
+    fn a_pair_is_replaced_with_what_it_says() {
+        let pair = LivePair::new("a", "a.crt", certified("ec"));
+        let (before, facts) = (chain(&pair), pair.facts().expect("facts"));
+        pair.replace(certified("rsa"));
+        assert_ne!(chain(&pair), before);
+        assert_eq!((pair.version(), pair.name()), (2, "a"));
+        let now = pair.facts().expect("facts");
+        assert!(now != facts && now.file == "a.crt");
+    }
+
+    #[test]
+    fn files_that_do_not_fit_leave_the_old_pair() {
+        let mut cx = Cx::new(Sources::default());
+        let made_of = FilePair::new("/own.crt", "/own.key");
+        let pair = LivePairs::of_files(made_of, &certified("ec"), &mut cx);
+        let pairs = cx.extensions.get_or_default::<Parts>().get::<LivePairs>().expect("a part");
+        let before = chain(&pair);
+        let said: Vec<_> = pairs.renew(&files("rsa.crt", "ec.key")).into_iter().map(|came| came.unwrap_err()).collect();
+        assert!(said.len() == 1 && said[0].contains("mismatch"), "{said:?}");
+        assert_eq!((chain(&pair), pair.version()), (before, 1));
+        assert!(matches!(pairs.renew(&files("rsa.crt", "rsa.key")).as_slice(), [Ok(_)]));
+        assert_eq!(chain(&pair), chain(&LivePair::new("", "", certified("rsa"))));
+        // Files of other pairs are none of its business.
+        let others = files("ec.crt", "ec.key").into_iter().map(|(path, file)| (format!("{path}2"), file)).collect();
+        assert!(pairs.renew(&others).is_empty() && pair.version() == 2);
+    }
+
+    #[test]
+    fn a_pair_without_files_is_kept_over_a_reload() {
+        let mut first = Cx::new(Sources::default());
+        let pair = LivePairs::named("acme a", &mut first, || Ok(certified("ec"))).expect("a pair");
+        let again = LivePairs::named("acme a", &mut first, || unreachable!("it is there")).expect("a pair");
+        assert!(Arc::ptr_eq(&pair, &again));
+        pair.replace(certified("rsa"));
+        let mut next = Cx::new(Sources::default());
+        next.extensions.insert(ZoneTable::seeded(first.extensions.get_or_default::<ZoneTable>().zones()));
+        let kept = LivePairs::named("acme a", &mut next, || unreachable!("the old one goes on")).expect("a pair");
+        assert!(Arc::ptr_eq(&pair, &kept));
+        let listed = next.extensions.get_or_default::<Parts>().get::<LivePairs>().expect("a part");
+        assert!(listed.get("acme a").is_some() && listed.get("acme b").is_none());
+        let awaited = LivePairs::awaited("acme c", &["c.example".to_owned()], &mut next).expect("a pair");
+        assert_eq!(awaited.facts().map(|facts| facts.names), Some(vec!["c.example".to_owned()]));
+        assert!(LivePairs::awaited("acme d", &["\u{e4}".to_owned()], &mut next).is_err());
+        let failed = LivePairs::named("acme b", &mut next, || Err(Problem::new("no key")));
+        assert_eq!(failed.err().map(|problem| problem.message), Some("no key".to_owned()));
+    }
+}

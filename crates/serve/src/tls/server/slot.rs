@@ -1,0 +1,160 @@
+//! The certificates of a server, in their order: those that stay, those that may be replaced, and those whose names have
+//! variables.
+
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Problem};
+use freerun_tls::digest::sha256;
+use freerun_tls::load::CertifiedKey;
+
+use super::ServerSpec;
+use crate::tls::facts::CertificateFacts;
+use crate::tls::live::{LivePair, LivePairs};
+use crate::tls::objects::pair;
+use crate::tls::ocsp::{Recipe, Staples, Stapling};
+use crate::tls::values::{FileName, Spot};
+
+/// A certificate of a server.
+#[derive(Debug, Clone)]
+pub(super) enum Slot {
+    /// It stays.
+    Fixed(CertifiedKey),
+    /// Its name has variables.
+    Computed,
+    /// It may be replaced while the server runs.
+    Live(Live),
+}
+
+/// A certificate that may be replaced.
+#[derive(Debug, Clone)]
+pub(super) struct Live {
+    pair: Arc<LivePair>,
+    /// What is stapled to the certificate that has this version.
+    first: Option<(u64, Arc<Stapling>)>,
+    /// How responses are found for those that come later.
+    later: Option<Arc<Recipe>>,
+}
+
+/// A certificate at a moment.
+pub(super) struct Now {
+    pub(super) key: CertifiedKey,
+    /// Its version, which is 0 for one that stays.
+    pub(super) version: u64,
+    /// What is stapled to it.
+    pub(super) stapling: Option<Arc<Stapling>>,
+}
+
+impl Live {
+    pub(super) fn new(pair: Arc<LivePair>) -> Live {
+        Live { pair, first: None, later: None }
+    }
+
+    fn now(&self) -> Now {
+        let (key, version) = self.pair.versioned();
+        let stapling = match (&self.first, &self.later) {
+            (Some((of, stapling)), _) if *of == version => Some(stapling.clone()),
+            (_, Some(recipe)) => Some(Arc::new(Stapling::later(&key, recipe.clone()))),
+            _ => None,
+        };
+        let key = stapling.as_ref().map_or(key, |stapling| stapling.key().clone());
+        Now { key, version, stapling }
+    }
+}
+
+impl Slot {
+    /// The certificate at this moment; `None` if its name has variables.
+    pub(super) fn now(&self) -> Option<Now> {
+        match self {
+            Slot::Fixed(key) => Some(Now { key: key.clone(), version: 0, stapling: None }),
+            Slot::Computed => None,
+            Slot::Live(live) => Some(live.now()),
+        }
+    }
+
+    /// The version of the certificate at this moment, which is 0 for one that stays.
+    pub(super) fn version(&self) -> u64 {
+        if let Slot::Live(live) = self { live.pair.version() } else { 0 }
+    }
+
+    /// What the certificate says, if it may be replaced.
+    pub(super) fn facts(&self) -> Option<CertificateFacts> {
+        if let Slot::Live(live) = self { live.pair.facts() } else { None }
+    }
+
+    /// The certificate, if it stays.
+    pub(super) fn fixed(&self) -> Option<&CertifiedKey> {
+        if let Slot::Fixed(key) = self { Some(key) } else { None }
+    }
+
+    /// The digests that bind sessions to the certificate: of the chain, or of what names it, if it may be another one at the
+    /// next moment.
+    pub(super) fn digests(&self) -> Vec<[u8; 32]> {
+        match self {
+            Slot::Fixed(key) => key.chain().map(sha256).collect(),
+            Slot::Computed => Vec::new(),
+            Slot::Live(live) => vec![sha256(format!("live {}", live.pair.name()).as_bytes())],
+        }
+    }
+
+    /// Has responses stapled to the certificate. `file` is where it comes from.
+    pub(super) fn staple(
+        &mut self,
+        staples: &Staples<'_>,
+        file: Option<&FileName>,
+        cx: &mut Cx,
+    ) -> Option<Arc<Stapling>> {
+        let spot = file.map_or(Spot::NONE, |file| file.spot);
+        match self {
+            Slot::Computed => None,
+            Slot::Fixed(key) => {
+                let stapling = staples.stapled(file.map_or("", FileName::shown), spot, key, cx)?;
+                *key = stapling.key().clone();
+                Some(stapling)
+            }
+            Slot::Live(live) => {
+                let (key, version) = live.pair.versioned();
+                let shown = file.map_or_else(|| live.pair.name(), FileName::shown).to_owned();
+                let first = staples.stapled(&shown, spot, &key, cx);
+                live.later = staples.recipe(&shown, first.as_deref());
+                live.first = first.map(|stapling| (version, stapling));
+                None
+            }
+        }
+    }
+}
+
+/// The server's certificates: those of files in their order, then the live ones that no file has.
+pub(super) fn slots(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<Slot>, Problem> {
+    let one = |(certificate, key): (&FileName, &FileName)| {
+        if certificate.watch.is_some() {
+            may_be_watched(certificate, key)?;
+        }
+        if certificate.is_computed || key.is_computed {
+            return Ok(Slot::Computed);
+        }
+        let made = pair(certificate, key, spec.passwords.as_ref(), cx)?;
+        Ok(match certificate.watch {
+            None => Slot::Fixed(made.key),
+            Some(_) => Slot::Live(Live::new(LivePairs::of_files(made.files, &made.key, cx))),
+        })
+    };
+    let mut slots = spec.certificates.iter().zip(&spec.keys).map(one).collect::<Result<Vec<_>, Problem>>()?;
+    slots.extend(spec.live.iter().map(|pair| Slot::Live(Live::new(pair.clone()))));
+    Ok(slots)
+}
+
+/// Whether there are files that can be looked at while the server runs.
+fn may_be_watched(certificate: &FileName, key: &FileName) -> Result<(), Problem> {
+    for (what, name) in [("certificate", certificate), ("certificate key", key)] {
+        let why = if name.is_computed {
+            "has variables in its name"
+        } else if name.written.starts_with("data:") || name.written.starts_with("engine:") {
+            "is not in a file"
+        } else {
+            continue;
+        };
+        let message = format!("\"watch\" of \"ssl_certificate\" is not possible: the {what} {why}");
+        return Err(certificate.spot.blamed(Problem::new(message)));
+    }
+    Ok(())
+}
