@@ -21,6 +21,7 @@ const PLACES: &[(&str, Place)] = &[
     ("freerun-tls", Place::Layer(2)),
     ("freerun-transport", Place::Layer(3)),
     ("freerun-cache", Place::Layer(3)),
+    ("freerun-acme", Place::Layer(3)),
     ("freerun-upstream", Place::Layer(4)),
     ("freerun-serve", Place::Layer(5)),
     ("freerun-http", Place::Layer(6)),

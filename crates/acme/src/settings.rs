@@ -1,0 +1,172 @@
+//! What a configuration says: the CAs, and the certificates that are wanted of them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+use crate::identifier::Identifier;
+
+/// A CA and the account there: one `acme_issuer` block. Two that are equal share their account and its orders, so a
+/// reload which leaves a block as it was disturbs nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IssuerSettings {
+    /// The name by which [`CertificateSettings::issuer`] refers to it.
+    pub name: String,
+    /// The URL of the CA's directory (RFC 8555, section 7.1.1): https, or http for tests.
+    pub uri: String,
+    /// The key of the account.
+    pub account_key: AccountKey,
+    /// How control over a name is shown.
+    pub challenge: ChallengeKind,
+    /// URLs where the CA reaches the account's owner, like `mailto:admin@example.com`.
+    pub contacts: Vec<String>,
+    /// The account elsewhere that the ACME account belongs to (RFC 8555, section 7.3.4).
+    pub external_account: Option<ExternalAccount>,
+    /// Of several chains that the CA offers, the one is taken whose topmost certificate was issued by this common name.
+    pub preferred_chain: Option<String>,
+    /// The certificate profile that orders ask for (draft-ietf-acme-profiles).
+    pub profile: Option<Profile>,
+    /// The certificates, as PEM, of which one must have issued that of the CA's own server; the system's without it.
+    pub trusted: Option<Vec<u8>>,
+    /// Whether the certificate of the CA's own server is verified.
+    pub verify: bool,
+    /// The folder of the account and the certificates; nothing is kept over a restart without it.
+    pub state_path: Option<PathBuf>,
+    /// Whether the administrator has accepted the CA's terms of service.
+    pub accepts_terms: bool,
+    /// Whether a CSR names its first identifier as the common name too, which old CAs want.
+    pub common_name_in_csr: bool,
+}
+
+impl fmt::Debug for IssuerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuerSettings")
+            .field("name", &self.name)
+            .field("uri", &self.uri)
+            .field("account_key", &self.account_key)
+            .field("challenge", &self.challenge)
+            .field("contacts", &self.contacts)
+            .field("external_account", &self.external_account)
+            .field("preferred_chain", &self.preferred_chain)
+            .field("profile", &self.profile)
+            .field("trusted", &self.trusted.as_ref().map(Vec::len))
+            .field("verify", &self.verify)
+            .field("state_path", &self.state_path)
+            .field("accepts_terms", &self.accepts_terms)
+            .field("common_name_in_csr", &self.common_name_in_csr)
+            .finish()
+    }
+}
+
+/// Where the key of an account comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum AccountKey {
+    /// It is made here, and kept in [`IssuerSettings::state_path`].
+    Generate(KeyKind),
+    /// The administrator's own key: a private key as PEM, not encrypted.
+    Pem(Zeroizing<Vec<u8>>),
+}
+
+impl fmt::Debug for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AccountKey::Generate(kind) => f.debug_tuple("Generate").field(kind).finish(),
+            AccountKey::Pem(_) => f.write_str("Pem(..)"),
+        }
+    }
+}
+
+/// The kind and length of a private key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// ECDSA with the curve P-256.
+    #[default]
+    EcdsaP256,
+    /// ECDSA with the curve P-384.
+    EcdsaP384,
+    /// ECDSA with the curve P-521.
+    EcdsaP521,
+    /// RSA with 2048 bits.
+    Rsa2048,
+    /// RSA with 3072 bits.
+    Rsa3072,
+    /// RSA with 4096 bits.
+    Rsa4096,
+}
+
+impl KeyKind {
+    /// Reads what the directives `account_key` and `acme_certificate … key=` take: `ecdsa[:256|384|521]` and
+    /// `rsa[:2048|3072|4096]`; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<KeyKind> {
+        Some(match text {
+            "ecdsa" | "ecdsa:256" => KeyKind::EcdsaP256,
+            "ecdsa:384" => KeyKind::EcdsaP384,
+            "ecdsa:521" => KeyKind::EcdsaP521,
+            "rsa" | "rsa:2048" => KeyKind::Rsa2048,
+            "rsa:3072" => KeyKind::Rsa3072,
+            "rsa:4096" => KeyKind::Rsa4096,
+            _ => return None,
+        })
+    }
+
+    /// How the directives write it, with its size.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyKind::EcdsaP256 => "ecdsa:256",
+            KeyKind::EcdsaP384 => "ecdsa:384",
+            KeyKind::EcdsaP521 => "ecdsa:521",
+            KeyKind::Rsa2048 => "rsa:2048",
+            KeyKind::Rsa3072 => "rsa:3072",
+            KeyKind::Rsa4096 => "rsa:4096",
+        }
+    }
+}
+
+/// How control over a name is shown to the CA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChallengeKind {
+    /// By a page under `/.well-known/acme-challenge/` on port 80 (RFC 8555, section 8.3).
+    #[default]
+    Http01,
+    /// By a certificate shown for the protocol `acme-tls/1` on port 443 (RFC 8737).
+    TlsAlpn01,
+}
+
+/// An account elsewhere that an ACME account is bound to (RFC 8555, section 7.3.4).
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// The identifier of the key, as the CA gave it.
+    pub kid: String,
+    /// The MAC key itself: the bytes, decoded from the base64url that CAs show.
+    pub key: Zeroizing<Vec<u8>>,
+}
+
+impl fmt::Debug for ExternalAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalAccount").field("kid", &self.kid).finish_non_exhaustive()
+    }
+}
+
+/// A certificate profile of the CA (draft-ietf-acme-profiles).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Whether an order fails where the CA does not offer it; otherwise it is ordered without a profile.
+    pub required: bool,
+}
+
+/// A certificate that is wanted. It is the identity of the certificate too: over a reload and on disk, another key kind
+/// or another list of names is another certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateSettings {
+    /// The [`IssuerSettings::name`] of who issues it.
+    pub issuer: String,
+    /// What it is for; the first is the common name where a CSR has one. In the order in which they were written.
+    pub identifiers: Vec<Identifier>,
+    /// The kind of its private key.
+    pub key: KeyKind,
+}
