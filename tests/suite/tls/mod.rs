@@ -2,6 +2,7 @@
 
 mod choice;
 mod clients;
+mod key_logs;
 mod loading;
 mod ocsp;
 mod reloads;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Many, Problem, Seconds, SettingsSet, Size, settings};
+use freerun_serve::tls::key_log::KeyLogPath;
 use freerun_serve::tls::ocsp::{OcspSpec, Resolving, Url};
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
 use freerun_serve::tls::unused::{File, Unused};
@@ -50,6 +51,13 @@ settings! {
         ssl_ecdh_curve: Listed = "auto", in HTTP | SERVER;
         /// A file with keys for encrypted client hellos.
         ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_ECH);
+        /// A file for the secrets of clients' sessions, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
+        ///
+        /// **Who reads this file can decrypt the sessions**, so it is for tests alone, and a warning says so whenever the
+        /// configuration is read. Only its owner may read the file: it is opened with mode 0600, and one that has more rights
+        /// loses them. Its lines are written like those of other logs, away from the event loops, and it is reopened with them.
+        /// The path is relative to the prefix. In nginx the directive is part of the commercial subscription.
+        ssl_key_log: Option<KeyLogPath>, in HTTP | SERVER, since = "1.27.2";
         /// Asks OCSP responders whether clients' certificates have been revoked: all of a chain (`on`) or the client's own
         /// alone (`leaf`).
         ///
@@ -153,6 +161,7 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         lists: ssl.ssl_crl.clone(),
         dhparam: ssl.ssl_dhparam.clone(),
         ocsp,
+        key_log: ssl.ssl_key_log.clone(),
         alpn: ALPN.iter().map(|name| name.to_vec()).collect(),
     };
     ServerTls::of(spec, cx).map(Some)

@@ -12,9 +12,6 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
-const TICKETS: usize = 2;
-
 /// How many tickets there are at most: more than anybody has use for.
 const MAX_TICKETS: usize = 64;
 
@@ -82,7 +79,7 @@ impl Default for ServerSettings {
             prefer_server_order: false,
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
-            tickets: TICKETS,
+            tickets: ServerSettings::TICKETS,
             early_data: false,
             compress_certificates: false,
             key_log: None,
@@ -108,6 +105,9 @@ impl ServerConfig {
 }
 
 impl ServerSettings {
+    /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
+    pub const TICKETS: usize = 2;
+
     /// Makes them ready for use.
     pub fn build(self) -> Result<ServerConfig, SettingsError> {
         if self.keys.is_empty() {

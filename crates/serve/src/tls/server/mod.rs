@@ -21,6 +21,7 @@ pub use facts::CertificateFacts;
 
 use super::algorithms::Wanted;
 use super::computed::KnownPairs;
+use super::key_log::KeyLogPath;
 use super::objects::{pair, read};
 use super::ocsp::{OcspSpec, Stapling, stapled};
 use super::values::{
@@ -80,6 +81,8 @@ pub struct ServerSpec {
     pub dhparam: Option<FileName>,
     /// The directives about OCSP.
     pub ocsp: OcspSpec,
+    /// `ssl_key_log`
+    pub key_log: Option<KeyLogPath>,
     /// The protocols above TLS.
     pub alpn: Vec<Vec<u8>>,
 }
@@ -159,7 +162,6 @@ impl ServerTls {
         });
         let authorities = verification.as_ref().map(|verification| verification.trust.authority_names().to_vec());
         let context = context(&keys, spec, authorities.as_deref().unwrap_or_default());
-        let defaults = ServerSettings::default();
         let settings = ServerSettings {
             keys: keys.iter().flatten().cloned().collect(),
             versions: settled.versions,
@@ -168,11 +170,11 @@ impl ServerTls {
             prefer_server_order: wanted.prefer_server_order.unwrap_or(spec.prefer_server_ciphers),
             alpn: spec.alpn.clone(),
             fragment: spec.buffer_size,
-            tickets: wanted.tickets.unwrap_or(defaults.tickets),
+            tickets: wanted.tickets.unwrap_or(ServerSettings::TICKETS),
             early_data: spec.early_data,
             compress_certificates: spec.compression,
+            key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             client_certificates: authorities.map(|authorities| ClientCertificates { authorities }),
-            ..defaults
         };
         let (config, computed) = match keys.iter().all(Option::is_some) {
             true if keys.is_empty() => (None, None),
