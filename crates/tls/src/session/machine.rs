@@ -424,6 +424,11 @@ impl<C: Connection> Machine<C> {
     }
 
     /// How many bytes the session itself keeps.
+    /// See [`Session::settle`](super::Session::settle).
+    pub(super) fn settle(&mut self, is_good: bool) {
+        self.kept.resumption.settle(is_good);
+    }
+
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
         self.rest.capacity() + self.held.capacity()

@@ -149,6 +149,15 @@ impl Session {
         }
     }
 
+    /// Tells whether the certificate of the client was found good, if it was asked for one. If it was not, the store of sessions
+    /// forgets this one, so that it is not resumed; tickets cannot be taken back.
+    pub fn settle(&mut self, is_good: bool) {
+        match &mut self.0 {
+            Side::Server(machine) => machine.settle(is_good),
+            Side::Client(machine) => machine.settle(is_good),
+        }
+    }
+
     /// Whether a step may give plaintext without further bytes of the peer, because the session itself keeps some.
     pub fn has_plaintext(&self) -> bool {
         match &self.0 {

@@ -11,6 +11,8 @@ pub(super) struct Resumption {
     pub(super) context: Context,
     /// Clients may send early data.
     pub(super) early_data: bool,
+    /// Clients are asked for certificates, and the sessions of those whose certificates turn out to be bad are forgotten.
+    pub(super) may_forget: bool,
 }
 
 impl Resumption {
@@ -18,6 +20,13 @@ impl Resumption {
         match &self.sessions.cache {
             SessionCache::Kept(store) => Some(store),
             SessionCache::Off | SessionCache::None => None,
+        }
+    }
+
+    /// Notes where the session is kept, if it may have to be forgotten.
+    fn note(&self, store: &SessionStore, id: &[u8]) {
+        if self.may_forget {
+            step::kept(store, self.context, id);
         }
     }
 
@@ -37,12 +46,16 @@ impl StoresServerSessions for Resumption {
         let is_kept = store.put(self.context, &id, step::began(), session);
         if is_kept {
             step::gave(&id);
+            self.note(store, &id);
         }
         is_kept
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.found(&*self.store()?.get(self.context, id)?)
+        let store = self.store()?;
+        let found = self.found(&*store.get(self.context, id)?)?;
+        self.note(store, id);
+        Some(found)
     }
 
     /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again. Others stay, as

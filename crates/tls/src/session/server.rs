@@ -95,6 +95,7 @@ pub struct ServerConfig {
     pub(super) fragment: usize,
     signature: Duration,
     early_data: bool,
+    asks: bool,
 }
 
 impl ServerConfig {
@@ -116,6 +117,7 @@ impl ServerSettings {
         let keys = last_of_each_type(self.keys);
         let certificates = keys.len();
         let signature = keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
+        let asks = self.client_certificates.is_some();
         let verifier = match self.client_certificates {
             None => WebPkiClientVerifier::no_client_auth(),
             Some(certificates) if certificates.fit() => signatures::any_client(certificates.authorities),
@@ -143,7 +145,7 @@ impl ServerSettings {
         config.alpn_protocols = self.alpn;
         config.send_tls13_tickets = self.tickets.min(MAX_TICKETS);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data })
+        Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data, asks })
     }
 }
 
@@ -161,7 +163,8 @@ impl ServerConfig {
             // Early data is answered before the client's last message, or it would have been no use to send it early.
             shared.send_half_rtt_data = true;
         }
-        let resumption = Arc::new(Resumption { sessions, context: Context::of(context), early_data });
+        let resumption =
+            Arc::new(Resumption { sessions, context: Context::of(context), early_data, may_forget: self.asks });
         shared.session_storage = resumption.clone();
         shared.ticketer = resumption;
         Self { shared: Arc::new(shared), ..*self }

@@ -1,7 +1,7 @@
 //! What rustls's callbacks know of the session whose step runs: they have no argument for it. A step runs on one thread from
 //! its beginning to its end, so it stands in a variable of the thread meanwhile.
 
-use super::resume::PeerSessions;
+use super::resume::{Context, PeerSessions, SessionStore};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
@@ -36,12 +36,32 @@ pub(super) struct Resumption {
     gave: bool,
     /// Its id.
     id: Option<[u8; 32]>,
+    /// Where the session is kept, as long as it may have to be forgotten.
+    kept: Option<Box<KeptSessions>>,
+    /// Whether the session is a good one, once that is known.
+    is_good: Option<bool>,
+}
+
+/// The entries of a store that are of one session.
+struct KeptSessions {
+    store: SessionStore,
+    context: Context,
+    ids: Vec<[u8; 32]>,
 }
 
 impl Resumption {
     /// The id of the session that was given to the client last.
     pub(super) fn id(&self) -> Option<&[u8]> {
         self.id.as_ref().map(<[u8; 32]>::as_slice)
+    }
+
+    /// The session is a good one, so it stays where it is kept; or it is forgotten there.
+    pub(super) fn settle(&mut self, is_good: bool) {
+        self.is_good = Some(is_good);
+        let Some(kept) = self.kept.take().filter(|_| !is_good) else { return };
+        for id in &kept.ids {
+            kept.store.take(kept.context, id);
+        }
     }
 }
 
@@ -99,9 +119,23 @@ pub(super) fn began() -> Duration {
 }
 
 /// Whether the client may get a session for later: as many as there are tickets after a full handshake, one after a resumed
-/// one, for that one which it has used.
+/// one, for that one which it has used; none for a session that is not good.
 pub(super) fn may_give() -> bool {
-    KEPT.with_borrow(|kept| !(kept.resumption.is_resumed && kept.resumption.gave))
+    KEPT.with_borrow(|Kept { resumption, .. }| {
+        !(resumption.is_resumed && resumption.gave) && resumption.is_good != Some(false)
+    })
+}
+
+/// Notes that the session is kept under this id, and may have to be forgotten there.
+pub(super) fn kept(store: &SessionStore, context: Context, id: &[u8]) {
+    let Ok(id) = id.try_into() else { return };
+    KEPT.with_borrow_mut(|kept| {
+        if kept.resumption.is_good.is_some() {
+            return;
+        }
+        let new = || Box::new(KeptSessions { store: store.clone(), context, ids: Vec::new() });
+        kept.resumption.kept.get_or_insert_with(new).ids.push(id);
+    });
 }
 
 /// Notes the id of a session that the client gets for later.
