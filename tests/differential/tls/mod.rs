@@ -3,6 +3,7 @@
 mod arguments;
 mod clients;
 mod listeners;
+mod signatures;
 mod upstreams;
 
 use crate::exchange::{Exchange, lines, text_without_ports};

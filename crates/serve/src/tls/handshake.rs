@@ -201,6 +201,7 @@ pub async fn shake_hands(
                 let chosen = timer.within(left, choose(Offer { hello: &read.hello, message })).await;
                 match chosen.ok_or(HandshakeError::TimedOut)? {
                     Ok(config) => {
+                        let config = config.for_client(read.hello.cipher_suites(message));
                         let signature = config.signature_time();
                         let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
                         break (config, signature < LONG || gambles);

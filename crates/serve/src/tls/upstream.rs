@@ -133,6 +133,8 @@ impl UpstreamTls {
             suites: settled.suites,
             groups,
             certificate,
+            schemes: wanted.schemes(),
+            own_schemes: wanted.client_schemes(),
             key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             ..ClientSettings::default()
         };

@@ -10,7 +10,7 @@
 //! | `algorithms.rs`, `p521.rs` | the suites and groups that settings name |
 //! | `machine.rs` | the steps of a session, the same on both sides |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
-//! | `signatures.rs` | the peer's signature under the handshake |
+//! | `signatures.rs` | signatures under the handshake: the peer's, and how keys sign |
 //! | `resume/` | what is kept of sessions for later ones; `resumption.rs` has how rustls asks for it on the server's side |
 
 mod algorithms;
@@ -39,6 +39,7 @@ pub use key_log::KeyLog;
 pub use names::Version;
 pub use resume::{ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, TicketKeyError, TicketKeys};
 pub use server::{ClientCertificates, ServerConfig, ServerSettings};
+pub use signatures::Schemes;
 
 use bytes::BufMut;
 use machine::{Machine, Sink};

@@ -173,6 +173,9 @@ impl ServerTls {
             tickets: wanted.tickets.unwrap_or(ServerSettings::TICKETS),
             early_data: spec.early_data,
             compress_certificates: spec.compression,
+            schemes: wanted.schemes(),
+            client_schemes: wanted.client_schemes(),
+            prioritize_chacha: wanted.prioritize_chacha,
             key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             client_certificates: authorities.map(|authorities| ClientCertificates { authorities }),
         };
