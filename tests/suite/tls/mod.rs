@@ -8,6 +8,7 @@ mod ocsp;
 mod reloads;
 mod resumed;
 mod serving;
+mod status;
 mod upstreams;
 
 use freerun_testkit::{Setup, Site};

@@ -272,9 +272,7 @@ async fn finish(
         }
     }
     if let Some(tls) = transport.tls() {
-        if let Some(agreed) = handshake.session.agreed() {
-            helpers.figures.completed(&agreed);
-        }
+        helpers.figures.completed(&handshake.session);
         handshake.received.shrink_to_fit();
         tls.establish(handshake.session, handshake.received);
     }

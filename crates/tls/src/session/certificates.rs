@@ -87,7 +87,9 @@ impl ResolvesServerCert for Certificates {
         // The versions that the client offers are not told here, but nobody offers suites of TLS 1.3 without that version.
         let is_tls13 = self.tls13.iter().any(|suite| hello.cipher_suites().contains(suite));
         let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
-        fits.or(self.keys.first()).map(|key| self.schemes.restrict(key.shared()))
+        let key = fits.or(self.keys.first())?;
+        step::signs_with(key.kind());
+        Some(self.schemes.restrict(key.shared()))
     }
 }
 

@@ -33,11 +33,14 @@ mod step;
 
 pub use algorithms::{SettingsError, group_name, has_suite};
 pub use client::{ClientConfig, ClientSettings};
-pub use event::{Agreed, Encrypted, Event, Progress};
+pub use event::{Agreed, Encrypted, Event, Origin, Progress};
 pub use failure::{Failure, FailureKind};
 pub use key_log::KeyLog;
 pub use names::Version;
-pub use resume::{ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, TicketKeyError, TicketKeys};
+pub use resume::{
+    ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, StoreCounts, TicketCounts, TicketFigures,
+    TicketKeyError, TicketKeys,
+};
 pub use server::{ClientCertificates, ServerConfig, ServerSettings};
 pub use signatures::Schemes;
 
@@ -120,6 +123,14 @@ impl Session {
         match &self.0 {
             Side::Server(machine) => machine.agreed(),
             Side::Client(machine) => machine.agreed(),
+        }
+    }
+
+    /// What the session began with, once the handshake is complete. A client does not know it.
+    pub fn origin(&self) -> Option<Origin> {
+        match &self.0 {
+            Side::Server(machine) => machine.origin(),
+            Side::Client(_) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! How rustls keeps and finds the sessions of a server.
 
-use super::resume::{Context, Found, SessionCache, SessionStore, Sessions};
-use super::step;
+use super::resume::{Context, Found, SessionCache, SessionStore, Sessions, TicketFate};
+use super::step::{self, Place};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
 /// The sessions of one server at a listening address.
@@ -30,11 +30,11 @@ impl Resumption {
         }
     }
 
-    fn found(&self, found: &Found) -> Option<Vec<u8>> {
+    fn found(&self, found: &Found, place: Place) -> Option<Vec<u8>> {
         if !self.sessions.in_time(found.began, step::now()) {
             return None;
         }
-        step::found(found.began);
+        step::found(found.began, place);
         Some(found.session.to_vec())
     }
 }
@@ -53,7 +53,7 @@ impl StoresServerSessions for Resumption {
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
         let store = self.store()?;
-        let found = self.found(&*store.get(self.context, id)?)?;
+        let found = self.found(&*store.get(self.context, id)?, Place::Store)?;
         self.note(store, id);
         Some(found)
     }
@@ -64,7 +64,7 @@ impl StoresServerSessions for Resumption {
         if !self.early_data {
             return self.get(id);
         }
-        self.found(&*self.store()?.take(self.context, id)?)
+        self.found(&*self.store()?.take(self.context, id)?, Place::Store)
     }
 
     fn can_cache(&self) -> bool {
@@ -84,11 +84,15 @@ impl ProducesTickets for Resumption {
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
         let keys = self.sessions.tickets.as_ref().filter(|_| step::may_give())?;
         let ticket = keys.seal(step::now(), self.context, step::began(), session)?;
+        self.sessions.figures.add(TicketFate::Issued);
         step::gave(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &ticket).as_ref());
         Some(ticket)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.found(&self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket)?)
+        let opened = self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket);
+        let session = opened.and_then(|found| self.found(&found, Place::Ticket).ok_or(TicketFate::Expired));
+        self.sessions.figures.add(session.as_ref().err().copied().unwrap_or(TicketFate::Accepted));
+        session.ok()
     }
 }

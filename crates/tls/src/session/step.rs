@@ -2,6 +2,7 @@
 //! its beginning to its end, so it stands in a variable of the thread meanwhile.
 
 use super::resume::{Context, PeerSessions, SessionStore};
+use crate::load::KeyKind;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
@@ -17,10 +18,21 @@ thread_local! {
 pub(super) struct Kept {
     /// The name that the client asks for; only on the server's side.
     pub(super) server_name: Option<Box<str>>,
+    /// The kind of the key that was chosen to sign with; only on the server's side.
+    pub(super) key: Option<KeyKind>,
     /// Earlier sessions with the same peer; only on the client's side.
     pub(super) peer: Option<PeerSessions>,
     /// How the session goes on with an earlier one; only on the server's side.
     pub(super) resumption: Resumption,
+}
+
+/// Where an earlier session was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The client has shown a ticket.
+    Ticket,
+    /// The server has kept it.
+    Store,
 }
 
 /// How a session goes on with an earlier one.
@@ -32,6 +44,8 @@ pub(super) struct Resumption {
     began: Option<Duration>,
     /// The earlier session was found within this step.
     found_now: bool,
+    /// Where it was found.
+    place: Option<Place>,
     /// A session was given to the client, for later.
     gave: bool,
     /// Its id.
@@ -53,6 +67,11 @@ impl Resumption {
     /// The id of the session that was given to the client last.
     pub(super) fn id(&self) -> Option<&[u8]> {
         self.id.as_ref().map(<[u8; 32]>::as_slice)
+    }
+
+    /// Where the earlier session was found.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.place
     }
 
     /// The session is a good one, so it stays where it is kept; or it is forgotten there.
@@ -94,16 +113,22 @@ pub(super) fn asked_for(name: Option<&str>) {
     KEPT.with_borrow_mut(|kept| kept.server_name = name.map(Box::from));
 }
 
+/// Notes the kind of the key that was chosen to sign with.
+pub(super) fn signs_with(key: KeyKind) {
+    KEPT.with_borrow_mut(|kept| kept.key = Some(key));
+}
+
 /// Looks at the earlier sessions with the peer, if there may be any.
 pub(super) fn with_peer<T>(look: impl FnOnce(&PeerSessions) -> T) -> Option<T> {
     KEPT.with_borrow(|kept| kept.peer.as_ref().map(look))
 }
 
 /// Notes that there is an earlier session, whose full handshake was then. It may turn out not to fit.
-pub(super) fn found(began: Duration) {
+pub(super) fn found(began: Duration, place: Place) {
     KEPT.with_borrow_mut(|kept| {
         kept.resumption.began = Some(began);
         kept.resumption.found_now = true;
+        kept.resumption.place = Some(place);
     });
 }
 

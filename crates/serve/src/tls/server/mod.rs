@@ -103,6 +103,8 @@ pub struct ServerTls {
     computed: Option<Computed>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
+    /// The name of the store that they are kept in.
+    store_name: String,
     /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
     context: [u8; 32],
 }
@@ -187,7 +189,9 @@ impl ServerTls {
                 (None, Some(Computed::new(settings, keys, spec.passwords.clone(), known, context)))
             }
         };
-        Ok(ServerTls { rejects: spec.rejects, verification, facts, staplings, config, computed, sessions, context })
+        let store_name = spec.cache.to_string();
+        let rejects = spec.rejects;
+        Ok(ServerTls { rejects, verification, facts, staplings, config, computed, sessions, store_name, context })
     }
 
     /// Has to be called on a loop when a client of a session with this server wants to know that the server's certificate
@@ -195,6 +199,16 @@ impl ServerTls {
     /// that.
     pub fn status_wanted(&self, generation: &Arc<Generation>) {
         self.staplings.iter().for_each(|stapling| stapling.wanted(generation));
+    }
+
+    /// What sessions are resumed by at the addresses whose default server this is.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The name of the store that sessions are kept in, as `ssl_session_cache` has it, without the size of a zone.
+    pub fn store_name(&self) -> &str {
+        &self.store_name
     }
 
     /// Whether there is a certificate, or will be when its name is known.

@@ -59,11 +59,11 @@ fn the_session_of_a_client_whose_certificate_is_bad_is_forgotten() {
         let client = client(version, Some(rsa()));
         // The third one resumes the session of the second one, and is bad all the same.
         for (is_good, resumed, left) in [(false, false, false), (true, false, true), (false, true, false)] {
-            let before = store.figures().0;
+            let before = store.counts().sessions;
             let (_, mut one) = established(&client, Some(&peer), &server);
             assert_eq!(one.session.agreed().map(|agreed| agreed.resumed), Some(resumed), "{version:?}");
             one.session.settle(is_good);
-            assert_eq!(store.figures().0 > before, left, "{version:?}, {is_good}");
+            assert_eq!(store.counts().sessions > before, left, "{version:?}, {is_good}");
         }
         let (_, last) = established(&client, Some(&peer), &server);
         assert_eq!(last.session.agreed().map(|agreed| agreed.resumed), Some(false), "{version:?}");
