@@ -2,6 +2,7 @@
 
 mod choice;
 mod clients;
+mod early_data;
 mod key_logs;
 mod loading;
 mod ocsp;

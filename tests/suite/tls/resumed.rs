@@ -256,27 +256,3 @@ fn a_certificate_that_was_revoked_meanwhile_is_not_taken_by_resuming() {
         }
     }
 }
-
-#[test]
-fn early_data_is_taken_once_and_told() {
-    let site = Site::new();
-    let tell = "location = /early { return 200 '$ssl_early_data|$ssl_session_reused'; }";
-    for (lines, taken) in
-        [("ssl_early_data on; ssl_session_cache shared:s:1m;", true), ("ssl_session_cache shared:s:1m;", false)]
-    {
-        let server = secure(&site, &format!("{TELL} {tell} {lines}")).run();
-        let request = "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let tls = Tls::new().only(TlsVersion::V13).resuming().early(request);
-        let mut client = server.connect_tls(&tls);
-        client.get("/r");
-        assert!(!client.agreed().early);
-        let mut client = server.connect_tls(&tls);
-        assert_eq!(client.agreed().early, taken, "{lines}");
-        if taken {
-            let said = client.response().text();
-            assert!(said == "1|r" || said == "|r", "{said}");
-        }
-        client.send(request);
-        assert_eq!(client.response().text(), "|r", "{lines}: after the handshake");
-    }
-}
