@@ -2,6 +2,7 @@
 
 mod arguments;
 mod clients;
+mod files;
 mod listeners;
 mod signatures;
 mod upstreams;

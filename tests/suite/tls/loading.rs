@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use super::secure_with;
-use freerun_testkit::{Client, Server, Setup, Site, Tls, TlsVersion, certificates, require};
+use freerun_testkit::{Client, Kind, Server, Setup, Site, Tls, TlsVersion, certificates, check, require};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
@@ -235,4 +235,13 @@ fn a_configuration_whose_key_is_gone_changes_nothing() {
     server.signal(Signal::HUP);
     server.logs("cannot load certificate key");
     assert_eq!(shown(&server, "localhost"), certificates().der("ec.crt"));
+}
+
+#[test]
+fn keys_of_encrypted_hellos_are_warned_of_once() {
+    let text = "events {}\nhttp {\n ssl_ech_file a.pem;\n server { ssl_ech_file b.pem; ssl_ech_file c.pem; }\n}\n";
+    let checked = check(Kind::Freerun, text).expect("it starts");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(checked.stderr.matches("\"ssl_ech_file\" has no effect yet in").count(), 1, "{}", checked.stderr);
+    assert!(checked.stderr.contains("nginx.conf:3"), "{}", checked.stderr);
 }

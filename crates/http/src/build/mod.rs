@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
+use freerun_serve::tls::ech;
 use freerun_serve::tls::key_log::KeyLogFiles;
-use freerun_serve::tls::unused;
 use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
@@ -202,7 +202,7 @@ impl Builder<'_> {
             for finish in self.modules.iter().filter_map(|module| module.finish) {
                 finish(&settings, cx).or_else(|problem| cx.report(problem))?;
             }
-            unused::warn(cx);
+            ech::warn(cx);
         }
         let listens = addresses::group_addresses(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable>().check()?;

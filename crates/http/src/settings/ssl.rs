@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Many, Problem, Seconds, SettingsSet, Size, settings};
+use freerun_serve::tls::ech::EchFile;
 use freerun_serve::tls::key_log::KeyLogPath;
 use freerun_serve::tls::ocsp::{OcspSpec, Resolving, Url};
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
-use freerun_serve::tls::unused::{File, Unused};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
     SessionCacheValue, VerifyClient,
@@ -50,7 +50,7 @@ settings! {
         /// The curves for the key exchange ECDHE.
         ssl_ecdh_curve: Listed = "auto", in HTTP | SERVER;
         /// A file with keys for encrypted client hellos.
-        ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_ECH);
+        ssl_ech_file: Many<EchFile>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_ECH);
         /// A file for the secrets of clients' sessions, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
         ///
         /// **Who reads this file can decrypt the sessions**, so it is for tests alone, and a warning says so whenever the

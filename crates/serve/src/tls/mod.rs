@@ -2,6 +2,7 @@
 
 mod algorithms;
 pub mod computed;
+pub mod ech;
 pub mod figures;
 pub mod files;
 pub mod handshake;
@@ -11,7 +12,6 @@ pub mod ocsp;
 pub mod outgoing;
 pub mod server;
 mod share;
-pub mod unused;
 pub mod upstream;
 pub mod values;
 mod words;
