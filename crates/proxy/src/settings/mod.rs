@@ -214,7 +214,7 @@ settings! {
         proxy_ssl_key_log: Option<KeyLogPath>, in HTTP | SERVER | LOCATION, since = "1.27.2";
         /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
         /// directive it is the host that requests are passed to.
-        proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION;
+        proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION, fidelity = Differs("with `proxy_ssl_server_name`, a name that DNS could not have is an error (502)");
         /// A file with the passwords of keys, one a line.
         proxy_ssl_password_file: Option<PasswordFile>, in HTTP | SERVER | LOCATION;
         /// The versions of the protocol that are allowed.
