@@ -41,14 +41,6 @@ struct Bench {
 
 type Told = Arc<Mutex<Vec<String>>>;
 
-impl Drop for Bench {
-    /// The cache's thread writes its index at its end, which is waited for before the folder is removed.
-    fn drop(&mut self) {
-        self.faults.clear();
-        self.cache.stop(freerun_testkit::PATIENCE);
-    }
-}
-
 impl Bench {
     fn new() -> Bench {
         Bench::with(|_| {})
