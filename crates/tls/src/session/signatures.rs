@@ -84,6 +84,9 @@ impl SigningKey for Restricted {
     }
 }
 
+/// What comes of a look at a signature.
+type Signed = Result<HandshakeSignatureValid, Error>;
+
 /// Accepts each peer that has the key of the certificate that it shows, and each client that shows none.
 #[derive(Debug)]
 struct AnyPeer {
@@ -121,33 +124,23 @@ impl AnyPeer {
     }
 
     /// In TLS 1.3 a scheme says which curve it is for.
-    fn tls13(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
+    fn tls13(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Signed {
         self.check(signed)?;
-        verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, signed, &ALGORITHMS)
+        verify_tls13_signature_with_raw_key(text, &public_key(own)?, signed, &ALGORITHMS)
     }
 
     /// In TLS 1.2 a scheme for ECDSA may be used with any curve, so there are several algorithms for it.
-    fn tls12(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
+    fn tls12(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Signed {
         self.check(signed)?;
         let (_, algorithms) = ALGORITHMS
             .mapping
             .iter()
             .find(|(scheme, _)| *scheme == signed.scheme)
             .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
-        let info = public_key(certificate)?;
+        let info = public_key(own)?;
         let key = webpki::RawPublicKeyEntity::try_from(&info).map_err(|_| CertificateError::BadEncoding)?;
         let valid = |algorithm: &&dyn rustls::pki_types::SignatureVerificationAlgorithm| {
-            key.verify_signature(*algorithm, message, signed.signature()).is_ok()
+            key.verify_signature(*algorithm, text, signed.signature()).is_ok()
         };
         if algorithms.iter().any(valid) {
             Ok(HandshakeSignatureValid::assertion())
@@ -168,20 +161,20 @@ macro_rules! verify_signatures {
     () => {
         fn verify_tls12_signature(
             &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
+            text: &[u8],
+            own: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            self.tls12(message, certificate, signed)
+        ) -> Signed {
+            self.tls12(text, own, signed)
         }
 
         fn verify_tls13_signature(
             &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
+            text: &[u8],
+            own: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            self.tls13(message, certificate, signed)
+        ) -> Signed {
+            self.tls13(text, own, signed)
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
