@@ -80,18 +80,28 @@ fn load(path: &str, connections: usize, seconds: f64, cores: &[usize]) -> Load {
 pub fn table(grid: &Grid, servers: &[Server], case: &str, title: &str) -> Table {
     let head = ["server", "CPU µs/request", "× nginx", "requests/s", "× nginx", "p50 ms", "p99 ms"];
     let mut table = Table::new(title, &head);
-    for name in servers.iter().map(|server| server.spec.name.as_str()).filter(|name| grid.has(name, case)) {
-        table.row(vec![
-            name.to_owned(),
-            grid.series(name, case, cpu).cell(),
-            grid.ratio_cell(name, "nginx", case, cpu),
-            grid.series(name, case, |sample| sample.outcome.rate()).cell(),
-            grid.ratio_cell(name, "nginx", case, |sample| sample.outcome.rate()),
-            grid.series(name, case, |sample| sample.outcome.p50_ms).cell(),
-            grid.series(name, case, |sample| sample.outcome.p99_ms).cell(),
-        ]);
+    for name in names(grid, servers, case) {
+        table.row(cells(grid, name, case));
     }
     table
+}
+
+/// The servers that the case was measured with.
+pub fn names<'s>(grid: &Grid, servers: &'s [Server], case: &str) -> impl Iterator<Item = &'s str> {
+    servers.iter().map(|server| server.spec.name.as_str()).filter(move |name| grid.has(name, case))
+}
+
+/// The cells of a server in a table: its name, processor time and rate, both also compared with nginx, and latencies.
+pub fn cells(grid: &Grid, name: &str, case: &str) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        grid.series(name, case, cpu).cell(),
+        grid.ratio_cell(name, "nginx", case, cpu),
+        grid.series(name, case, |sample| sample.outcome.rate()).cell(),
+        grid.ratio_cell(name, "nginx", case, |sample| sample.outcome.rate()),
+        grid.series(name, case, |sample| sample.outcome.p50_ms).cell(),
+        grid.series(name, case, |sample| sample.outcome.p99_ms).cell(),
+    ]
 }
 
 fn cpu(sample: &Sample) -> f64 {

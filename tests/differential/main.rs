@@ -62,7 +62,6 @@ mod ssi;
 mod substitutions;
 mod symlinks;
 mod tls;
-mod tls_files;
 mod tries;
 mod upstream_checks;
 mod uris;

@@ -38,6 +38,16 @@ impl Watched {
         }
     }
 
+    /// So many connections that have sent these bytes.
+    fn greeted_by(&self, count: usize, bytes: &[u8]) -> Vec<Client> {
+        let greet = |_| {
+            let mut client = self.server.connect();
+            client.send(bytes);
+            client
+        };
+        (0..count).map(greet).collect()
+    }
+
     /// Strangers cannot fill the error log where only errors of the server are logged. (Those of nginx can.)
     #[track_caller]
     fn says_nothing_loud(&self) {
@@ -139,13 +149,7 @@ fn hellos_that_never_end_take_little_memory() {
     let before = watched.memory();
     let mut hello = padded_hello(60_000, 1000);
     hello.truncate(15_000);
-    let waiting: Vec<Client> = (0..500)
-        .map(|_| {
-            let mut client = watched.server.connect();
-            client.send(&hello);
-            client
-        })
-        .collect();
+    let waiting = watched.greeted_by(500, &hello);
     watched.goes_on();
     let grown = watched.memory().saturating_sub(before);
     // Each has sent 15 KB, which is kept.
@@ -159,13 +163,7 @@ fn half_open_handshakes_leave_room_for_others() {
     let mut watched = Watched::new("");
     for version in TlsVersion::ALL {
         let hello = Tls::new().only(version).hello();
-        let open: Vec<Client> = (0..500)
-            .map(|_| {
-                let mut client = watched.server.connect();
-                client.send(&hello);
-                client
-            })
-            .collect();
+        let open = watched.greeted_by(500, &hello);
         watched.goes_on();
         // All are answered, and then wait for the client.
         for mut client in open {

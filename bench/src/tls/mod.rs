@@ -204,17 +204,10 @@ fn table_of_connections(grid: &Grid, servers: &[Server], case: &str) -> Table {
         "client's core %",
     ];
     let mut table = Table::new(case, &head);
-    for name in servers.iter().map(|server| server.spec.name.as_str()).filter(|name| grid.has(name, case)) {
-        table.row(vec![
-            name.to_owned(),
-            grid.series(name, case, cpu).cell(),
-            grid.ratio_cell(name, "nginx", case, cpu),
-            grid.series(name, case, |sample| sample.outcome.rate()).cell(),
-            grid.ratio_cell(name, "nginx", case, |sample| sample.outcome.rate()),
-            grid.series(name, case, |sample| sample.outcome.p50_ms).cell(),
-            grid.series(name, case, |sample| sample.outcome.p99_ms).cell(),
-            short_or_nothing(client_busy(grid, name, case)),
-        ]);
+    for name in warm::names(grid, servers, case) {
+        let mut row = warm::cells(grid, name, case);
+        row.push(short_or_nothing(client_busy(grid, name, case)));
+        table.row(row);
     }
     table
 }

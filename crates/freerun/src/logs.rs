@@ -1,13 +1,13 @@
 //! Opening log files.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::sync::Arc;
 
-use freerun_runtime::log::{MEMORY, NAMED, SYSLOG, syslog_socket};
+use freerun_runtime::log::{MEMORY, NAMED, SECRETS, SYSLOG, syslog_socket};
 
 use crate::error::Error;
 
@@ -29,8 +29,22 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
         // The worker keeps these lines in memory, or opens the files when lines come.
         return Ok(OpenOptions::new().write(true).open("/dev/null").map_err(Error::named("open", "/dev/null"))?.into());
     }
+    if let Some(path) = name.strip_prefix(SECRETS) {
+        return open_secret(path);
+    }
     let file = OpenOptions::new().append(true).create(true).mode(0o644).open(name);
     Ok(file.map_err(Error::named("open", name))?.into())
+}
+
+/// Opens a file that nobody but its owner may read. An older file that others may read loses that right.
+fn open_secret(path: &str) -> Result<OwnedFd, Error> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let file = file.map_err(Error::named("open", path))?;
+    let metadata = file.metadata().map_err(Error::named("fstat", path))?;
+    if metadata.is_file() && metadata.permissions().mode() & 0o177 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::named("fchmod", path))?;
+    }
+    Ok(file.into())
 }
 
 /// A socket that sends to a syslog server: `unix:PATH` or `HOST:PORT`.
@@ -71,6 +85,22 @@ pub fn open_all(names: &[String], known: &Logs) -> Result<Logs, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_for_their_owner_alone() {
+        let dir = std::env::temp_dir().join(format!("freerun-secrets-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("keys");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let name = format!("{SECRETS}{}", path.display());
+        open(&name).unwrap();
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
+        open(&name).unwrap();
+        assert_eq!(mode(), 0o600);
+        open(&format!("{SECRETS}/dev/null")).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn files_are_opened_anew_and_what_is_none_stays() {

@@ -145,8 +145,13 @@ fn sessions_are_resumed_from_a_store_and_from_tickets() {
     let timeout = Duration::from_secs(300);
     let keys = TicketKeys::random(timeout, NOW).expect("keys");
     for sessions in [
-        Sessions { cache: SessionCache::Kept(SessionStore::new(1 << 20)), tickets: None, timeout },
-        Sessions { cache: SessionCache::Off, tickets: Some(keys), timeout },
+        Sessions {
+            cache: SessionCache::Kept(SessionStore::new(1 << 20)),
+            tickets: None,
+            timeout,
+            figures: Default::default(),
+        },
+        Sessions { cache: SessionCache::Off, tickets: Some(keys), timeout, figures: Default::default() },
     ] {
         let config = config(&[29]).with_sessions(&sessions, b"context");
         for version in ["-tls1_2", "-tls1_3"] {

@@ -2,7 +2,9 @@
 
 mod arguments;
 mod clients;
+mod files;
 mod listeners;
+mod signatures;
 mod upstreams;
 
 use crate::exchange::{Exchange, lines, text_without_ports};

@@ -37,6 +37,16 @@ fn server(kind: Kind, site: &Site, origin: &Answering, parameters: &str, lines: 
     server
 }
 
+/// A server whose cache has `/1` to `/20`, the first twenty answers of the origin.
+fn with_twenty(site: &Site, origin: &Answering) -> Server {
+    let server = server(Kind::Freerun, site, origin, "", PURGE);
+    for number in 1..=20 {
+        assert_eq!(get(&server, &format!("/{number}")), miss(&format!("/{number} {number}")));
+    }
+    eventually("all are stored", || files(&site.at("cache")).len() == 20);
+    server
+}
+
 fn site() -> Site {
     let site = Site::new();
     site.folder("cache").mode("cache", 0o777);
@@ -109,11 +119,7 @@ fn a_killed_worker_loses_nothing_that_was_stored() {
         return;
     }
     let (site, origin) = (site(), origin());
-    let server = server(Kind::Freerun, &site, &origin, "", PURGE);
-    for number in 1..=20 {
-        assert_eq!(get(&server, &format!("/{number}")), miss(&format!("/{number} {number}")));
-    }
-    eventually("all are stored", || files(&site.at("cache")).len() == 20);
+    let server = with_twenty(&site, &origin);
     // What a process leaves behind that was writing.
     let left = files(&site.at("cache"))[0].with_file_name(".freerun-1-1");
     std::fs::write(&left, b"half").unwrap();
@@ -185,12 +191,8 @@ fn a_cache_that_was_left_out_for_a_while_is_there_again() {
         return;
     }
     let (site, origin) = (site(), origin());
-    let server = server(Kind::Freerun, &site, &origin, "", PURGE);
-    for number in 1..=20 {
-        assert_eq!(get(&server, &format!("/{number}")), miss(&format!("/{number} {number}")));
-    }
+    let server = with_twenty(&site, &origin);
     assert_eq!(get(&server, "/1"), hit("/1 1"));
-    eventually("all are stored", || files(&site.at("cache")).len() == 20);
     assert!(has_thread(&server));
     server.edit("proxy_cache_path", "#proxy_cache_path");
     server.reload();

@@ -227,6 +227,13 @@ fn the_proxy_protocol_comes_before_tls() {
             assert_eq!(client.get("/").text(), format!("192.0.2.1 192.0.2.1 {version}"));
         }
     }
+    // Plain HTTP behind the header is told so.
+    let mut client = server.connect();
+    client.send("PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let response = client.response();
+    assert_eq!((response.status, response.says_close()), (400, true));
+    assert!(response.text().contains("The plain HTTP request was sent to HTTPS port"), "{}", response.text());
+    assert_eq!(client.ending(), Ending::Closed);
     let failure = server.connect().try_tls(&Tls::new()).expect_err("no header");
     assert!(failure.ending.is_some(), "{failure:?}");
     server.logs("broken header");

@@ -329,3 +329,12 @@ fn a_chain_is_sent_whole() {
         assert_eq!(sent, [certificates().der("below.crt"), certificates().der("middle.crt")]);
     }
 }
+
+#[test]
+fn keys_of_encrypted_hellos_are_warned_of_once() {
+    let text = "events {}\nhttp {\n ssl_ech_file a.pem;\n server { ssl_ech_file b.pem; ssl_ech_file c.pem; }\n}\n";
+    let checked = check(Kind::Freerun, text).expect("it starts");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(checked.stderr.matches("\"ssl_ech_file\" has no effect yet in").count(), 1, "{}", checked.stderr);
+    assert!(checked.stderr.contains("nginx.conf:3"), "{}", checked.stderr);
+}

@@ -2,10 +2,13 @@
 
 mod choice;
 mod clients;
+mod early_data;
 mod files;
+mod key_logs;
 mod ocsp;
 mod resumed;
 mod serving;
+mod status;
 mod upstreams;
 mod watched;
 

@@ -211,6 +211,29 @@ fn a_certificate_that_is_not_taken_is_not_taken_by_resuming_either() {
 }
 
 #[test]
+fn the_cache_forgets_the_sessions_of_clients_that_are_refused() {
+    let site = Site::new();
+    let lines = format!(
+        "{TELL} ssl_session_cache shared:s:1m; ssl_session_tickets off;
+         ssl_verify_client on; ssl_client_certificate @CERTS@/ca.crt;"
+    );
+    let server = secure(&site, &lines).run();
+    for version in TlsVersion::ALL {
+        let resumed = |tls: &Tls, status: u16| {
+            let mut client = server.connect_tls(tls);
+            assert_eq!(client.get("/r").status, status, "{version}");
+            client.agreed().resumed
+        };
+        let good = Tls::new().only(version).certificate("client").resuming_by_id();
+        assert!(!resumed(&good, 200) && resumed(&good, 200), "{version}");
+        for bad in [Tls::new(), Tls::new().certificate("client-other"), Tls::new().certificate("client-stale")] {
+            let bad = bad.only(version).resuming_by_id();
+            assert!(!resumed(&bad, 400) && !resumed(&bad, 400), "{version}");
+        }
+    }
+}
+
+#[test]
 fn a_certificate_that_was_revoked_meanwhile_is_not_taken_by_resuming() {
     // nginx believes what the session has.
     if !require::freerun() {
@@ -234,29 +257,5 @@ fn a_certificate_that_was_revoked_meanwhile_is_not_taken_by_resuming() {
         for tls in known {
             assert_eq!(server.connect_tls(&tls).get("/r").status, 400);
         }
-    }
-}
-
-#[test]
-fn early_data_is_taken_once_and_told() {
-    let site = Site::new();
-    let tell = "location = /early { return 200 '$ssl_early_data|$ssl_session_reused'; }";
-    for (lines, taken) in
-        [("ssl_early_data on; ssl_session_cache shared:s:1m;", true), ("ssl_session_cache shared:s:1m;", false)]
-    {
-        let server = secure(&site, &format!("{TELL} {tell} {lines}")).run();
-        let request = "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let tls = Tls::new().only(TlsVersion::V13).resuming().early(request);
-        let mut client = server.connect_tls(&tls);
-        client.get("/r");
-        assert!(!client.agreed().early);
-        let mut client = server.connect_tls(&tls);
-        assert_eq!(client.agreed().early, taken, "{lines}");
-        if taken {
-            let said = client.response().text();
-            assert!(said == "1|r" || said == "|r", "{said}");
-        }
-        client.send(request);
-        assert_eq!(client.response().text(), "|r", "{lines}: after the handshake");
     }
 }

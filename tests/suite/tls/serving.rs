@@ -1,7 +1,7 @@
 //! What is served over TLS is what is served without it, and it ends as it has to.
 
 use super::{secure, secure_with};
-use freerun_testkit::{Client, Ending, Site, Tls, TlsVersion, Upstream, certificates, eventually, require};
+use freerun_testkit::{Client, Ending, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, require};
 
 /// Bytes that differ everywhere.
 fn content(length: usize) -> Vec<u8> {
@@ -275,4 +275,26 @@ fn a_handshake_has_to_be_done_in_time() {
         "client timed out (110: Connection timed out) while SSL handshaking, client: 127.0.0.1, server: 127.0.0.1:",
     );
     assert_eq!(server.connect_tls(&Tls::new()).get("/a").text(), "one");
+}
+
+#[test]
+fn clients_that_wait_for_100_are_told_to_go_on() {
+    let upstream = Upstream::answering(|request| ok(&request.body));
+    let site = Site::new();
+    let server = secure(&site, &format!("location /up {{ proxy_pass http://{}; }}", upstream.address())).run();
+    let body = "0123456789".repeat(3000);
+    for version in TlsVersion::ALL {
+        let mut client = server.connect_tls(&Tls::new().only(version));
+        for _ in 0..2 {
+            client.send(format!(
+                "POST /up HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+                body.len()
+            ));
+            let told = b"HTTP/1.1 100 Continue\r\n\r\n";
+            assert_eq!(client.at_least(told.len()), told);
+            client.take();
+            client.send(&body);
+            assert_eq!(client.response().text(), body);
+        }
+    }
 }

@@ -1,31 +1,15 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+
+use freerun_testkit::TempDir;
 
 use super::line::{LINE, Line, Title, What};
 use super::*;
 use crate::index::About;
 use crate::rules::Lifetime;
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("freerun-journal-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn entry(number: u64) -> Arc<Entry> {
     let lifetime = Lifetime { fresh_until: number, ..Lifetime::default() };
@@ -67,32 +51,32 @@ fn example(folder: &Path) {
 
 #[test]
 fn what_was_written_is_read() {
-    let folder = Folder::new("whole");
-    let (loaded, found) = read(&folder.0);
+    let folder = TempDir::new("whole");
+    let (loaded, found) = read(folder.path());
     assert_eq!(loaded, Loaded { intact: true, first: 1, next: 1, ..Loaded::default() });
     assert!(found.is_empty());
-    example(&folder.0);
-    let (loaded, found) = read(&folder.0);
+    example(folder.path());
+    let (loaded, found) = read(folder.path());
     assert!(loaded.exists && loaded.intact && loaded.clean);
     assert_eq!((loaded.sequence, loaded.lines), (9, 3));
     // The heads are counted, too.
-    assert_eq!(lines(&folder.0), 5 + 3 + 2);
+    assert_eq!(lines(folder.path()), 5 + 3 + 2);
     assert_eq!(found, expected(2..=7));
     // Another process opens it: without an end in order it is not clean, and all objects are there.
-    let mut journal = open(&folder.0);
-    assert_eq!(read(&folder.0).1, found);
+    let mut journal = open(folder.path());
+    assert_eq!(read(folder.path()).1, found);
     journal.removed(entry(2).key(), 2);
     journal.flush();
     drop(journal);
-    let (loaded, found) = read(&folder.0);
+    let (loaded, found) = read(folder.path());
     assert!(loaded.intact && !loaded.clean);
     assert_eq!(found, expected(3..=7));
 }
 
 #[test]
 fn a_snapshot_takes_the_place_of_logs() {
-    let folder = Folder::new("snapshot");
-    let mut journal = open(&folder.0);
+    let folder = TempDir::new("snapshot");
+    let mut journal = open(folder.path());
     for number in 1..=20_000 {
         journal.stored(&entry(number));
     }
@@ -103,20 +87,20 @@ fn a_snapshot_takes_the_place_of_logs() {
     journal.removed(entry(20_000).key(), 1);
     journal.stored(&entry(20_001));
     journal.flush();
-    let half_way = read(&folder.0).1;
+    let half_way = read(folder.path()).1;
     while journal.step() {}
-    let (loaded, found) = read(&folder.0);
+    let (loaded, found) = read(folder.path());
     assert!(loaded.intact);
     assert_eq!(found, expected((2..20_000).chain([20_001])));
     assert_eq!((half_way, loaded.lines), (found, 3));
     assert_eq!((loaded.first, loaded.next), (2, 3));
-    assert!(!log_path(&folder.0, 1).exists());
+    assert!(!log_path(folder.path(), 1).exists());
 }
 
 #[test]
 fn what_cannot_be_written_is_made_good_by_a_snapshot() {
-    let folder = Folder::new("broken");
-    let mut journal = open(&folder.0);
+    let folder = TempDir::new("broken");
+    let mut journal = open(folder.path());
     journal.stored(&entry(1));
     journal.flush();
     // The disk goes away.
@@ -126,31 +110,31 @@ fn what_cannot_be_written_is_made_good_by_a_snapshot() {
     assert!(journal.is_broken() && journal.wants_snapshot(2));
     journal.stored(&entry(3));
     for _ in 0..100 {
-        let _ = fs::create_dir(folder.0.join(NEW_SNAPSHOT));
+        let _ = fs::create_dir(folder.path().join(NEW_SNAPSHOT));
         assert!(!journal.begin_snapshot(vec![entry(1)], 1));
     }
     assert!(journal.generation <= journal.first + 2 * MAX_LOGS);
-    fs::remove_dir(folder.0.join(NEW_SNAPSHOT)).unwrap();
+    fs::remove_dir(folder.path().join(NEW_SNAPSHOT)).unwrap();
     assert!(journal.begin_snapshot((1..=3).map(entry).collect(), 1));
     while journal.step() {}
     journal.stored(&entry(4));
     assert!(!journal.is_broken() && journal.end());
-    let (loaded, found) = read(&folder.0);
+    let (loaded, found) = read(folder.path());
     assert!(loaded.clean);
     assert_eq!(found, expected(1..=4));
     // A broken journal does not end clean.
-    let mut journal = open(&folder.0);
+    let mut journal = open(folder.path());
     journal.file = None;
     journal.stored(&entry(5));
     assert!(!journal.end());
-    assert!(!read(&folder.0).0.clean);
+    assert!(!read(folder.path()).0.clean);
 }
 
 #[test]
 fn many_starts_make_no_endless_row_of_logs() {
-    let folder = Folder::new("starts");
+    let folder = TempDir::new("starts");
     for number in 1..=50 {
-        let mut journal = open(&folder.0);
+        let mut journal = open(folder.path());
         journal.stored(&entry(number));
         if journal.wants_snapshot(0) {
             assert!(journal.begin_snapshot((1..=number).map(entry).collect(), 1));
@@ -158,8 +142,8 @@ fn many_starts_make_no_endless_row_of_logs() {
         }
         assert!(journal.end());
     }
-    assert_eq!(read(&folder.0).1, expected(1..=50));
-    let logs = fs::read_dir(&folder.0).unwrap().flatten();
+    assert_eq!(read(folder.path()).1, expected(1..=50));
+    let logs = fs::read_dir(folder.path()).unwrap().flatten();
     let logs = logs.filter(|file| file.file_name().to_str().unwrap().starts_with(LOG)).count();
     assert!(logs as u64 <= MAX_LOGS + 1, "{logs}");
 }
@@ -167,60 +151,60 @@ fn many_starts_make_no_endless_row_of_logs() {
 /// Cuts all files of a journal at every byte, one after the other: only lines that were written are read.
 #[test]
 fn cut_files_are_read_as_far_as_they_go() {
-    let folder = Folder::new("cut");
-    example(&folder.0);
-    let (loaded, whole) = read(&folder.0);
-    let log = log_path(&folder.0, loaded.next - 1);
-    for path in [folder.0.join(SNAPSHOT), log, folder.0.join(CLEAN)] {
+    let folder = TempDir::new("cut");
+    example(folder.path());
+    let (loaded, whole) = read(folder.path());
+    let log = log_path(folder.path(), loaded.next - 1);
+    for path in [folder.path().join(SNAPSHOT), log, folder.path().join(CLEAN)] {
         let bytes = fs::read(&path).unwrap();
         for len in 0..bytes.len() {
             fs::write(&path, &bytes[..len]).unwrap();
-            let (loaded, found) = read(&folder.0);
+            let (loaded, found) = read(folder.path());
             assert!(!loaded.clean, "{} at {len}", path.display());
             assert!(found.iter().all(|(key, size)| whole.get(key).is_none_or(|own| own == size)));
             assert!(found.keys().all(|key| expected(1..=7).contains_key(key)));
         }
         fs::remove_file(&path).unwrap();
-        assert!(!read(&folder.0).0.clean, "without {}", path.display());
+        assert!(!read(folder.path()).0.clean, "without {}", path.display());
         fs::write(&path, bytes).unwrap();
     }
-    assert!(read(&folder.0).0.clean);
+    assert!(read(folder.path()).0.clean);
 }
 
 #[test]
 fn logs_without_their_snapshot_are_forgotten() {
-    let folder = Folder::new("lost");
-    example(&folder.0);
-    fs::remove_file(folder.0.join(SNAPSHOT)).unwrap();
-    let (loaded, found) = read(&folder.0);
+    let folder = TempDir::new("lost");
+    example(folder.path());
+    fs::remove_file(folder.path().join(SNAPSHOT)).unwrap();
+    let (loaded, found) = read(folder.path());
     assert!(!loaded.exists && found.is_empty());
-    let mut journal = Journal::open(&folder.0, &loaded);
+    let mut journal = Journal::open(folder.path(), &loaded);
     journal.stored(&entry(9));
     journal.flush();
-    assert_eq!(read(&folder.0).1, expected([9]));
-    assert!(!log_path(&folder.0, 2).exists());
+    assert_eq!(read(folder.path()).1, expected([9]));
+    assert!(!log_path(folder.path(), 2).exists());
 }
 
 #[test]
 fn another_versions_files_are_not_read() {
-    let folder = Folder::new("version");
-    example(&folder.0);
-    let (loaded, _) = read(&folder.0);
+    let folder = TempDir::new("version");
+    example(folder.path());
+    let (loaded, _) = read(folder.path());
     let mut other = [0_u8; LINE];
     other.copy_from_slice(&Line::Title(Title { what: What::Log, generation: 1, first: 0, second: 0 }).encode());
     other[15] = b'9';
     let sum = crc32fast::hash(&other[4..]);
     other[..4].copy_from_slice(&sum.to_le_bytes());
-    for path in [folder.0.join(SNAPSHOT), log_path(&folder.0, loaded.next - 1)] {
+    for path in [folder.path().join(SNAPSHOT), log_path(folder.path(), loaded.next - 1)] {
         let bytes = fs::read(&path).unwrap();
         for front in [&other[..], &[0; LINE], &Line::Removed { key: entry(1).key(), sequence: 1 }.encode()] {
             let mut changed = bytes.clone();
             changed[..LINE].copy_from_slice(front);
             fs::write(&path, changed).unwrap();
-            let (loaded, _) = read(&folder.0);
+            let (loaded, _) = read(folder.path());
             assert!(loaded.exists && !loaded.intact && !loaded.clean);
             // The journal continues behind everything that is there.
-            assert!(!log_path(&folder.0, loaded.next).exists() || loaded.next > 1);
+            assert!(!log_path(folder.path(), loaded.next).exists() || loaded.next > 1);
         }
         fs::write(&path, bytes).unwrap();
     }
@@ -231,10 +215,10 @@ proptest! {
 
     #[test]
     fn flipped_bits_lose_lines_and_invent_none(flips in proptest::collection::vec(any::<(u8, u32)>(), 1..6), case in any::<u32>()) {
-        let folder = Folder::new(&format!("flipped-{case}"));
-        example(&folder.0);
-        let log = log_path(&folder.0, read(&folder.0).0.next - 1);
-        let files = [folder.0.join(SNAPSHOT), log, folder.0.join(CLEAN)];
+        let folder = TempDir::new(&format!("flipped-{case}"));
+        example(folder.path());
+        let log = log_path(folder.path(), read(folder.path()).0.next - 1);
+        let files = [folder.path().join(SNAPSHOT), log, folder.path().join(CLEAN)];
         let before: Vec<_> = files.iter().map(|path| fs::read(path).unwrap()).collect();
         let mut after = before.clone();
         for (file, bit) in flips {
@@ -245,7 +229,7 @@ proptest! {
         for (path, bytes) in files.iter().zip(&after) {
             fs::write(path, bytes).unwrap();
         }
-        let (loaded, found) = read(&folder.0);
+        let (loaded, found) = read(folder.path());
         prop_assert!(loaded.clean == (before == after));
         let known = expected(1..=7);
         prop_assert!(found.iter().all(|(key, size)| known.get(key) == Some(size)));
@@ -256,8 +240,8 @@ proptest! {
         steps in proptest::collection::vec((1..40_u64, 0..6_u8), 1..300),
         case in any::<u32>(),
     ) {
-        let folder = Folder::new(&format!("history-{case}"));
-        let mut journal = open(&folder.0);
+        let folder = TempDir::new(&format!("history-{case}"));
+        let mut journal = open(folder.path());
         let mut now: BTreeMap<u64, Arc<Entry>> = BTreeMap::new();
         for (number, what) in steps {
             match what {
@@ -274,7 +258,7 @@ proptest! {
                 3 if number < 3 => {
                     journal.flush();
                     drop(journal);
-                    journal = open(&folder.0);
+                    journal = open(folder.path());
                 }
                 _ => {
                     let entry = entry(number);
@@ -284,7 +268,7 @@ proptest! {
             }
         }
         prop_assert!(journal.end());
-        let (loaded, found) = read(&folder.0);
+        let (loaded, found) = read(folder.path());
         prop_assert!(loaded.clean);
         prop_assert_eq!(found, expected(now.into_keys()));
     }

@@ -9,6 +9,7 @@ use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::parts::{Parts, Paths};
 use freerun_serve::services::Services;
+use freerun_serve::tls::key_log::KeyLogFiles;
 use freerun_serve::zones::Zones;
 
 use crate::request::generation::HttpConfiguration;
@@ -19,6 +20,8 @@ pub struct Blueprint {
     pub http: HttpConfiguration,
     /// Paths of log files that settings refer to by index.
     pub log_paths: Vec<String>,
+    /// The files for secrets of TLS sessions, which are among these.
+    pub key_logs: KeyLogFiles,
     /// Folders for temporary files, which must be there before the worker serves.
     pub temp_folders: Vec<String>,
     /// The folders that relative paths begin at.
@@ -46,7 +49,8 @@ impl Blueprint {
         files: Arc<FileSystem>,
     ) -> Generation {
         let listeners = self.listeners().cloned().collect();
-        let Blueprint { http, paths, zones, mut parts, .. } = self;
+        let Blueprint { http, key_logs, paths, zones, mut parts, .. } = self;
+        key_logs.open(&logs);
         parts.insert(Arc::new(http));
         let services = Services { paths, zones, parts, logs, error_log, pools, files };
         Generation { number, services, listeners }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
-use freerun_serve::tls::unused;
+use freerun_serve::tls::ech;
+use freerun_serve::tls::key_log::KeyLogFiles;
 use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
@@ -201,13 +202,14 @@ impl Builder<'_> {
             for finish in self.modules.iter().filter_map(|module| module.finish) {
                 finish(&settings, cx).or_else(|problem| cx.report(problem))?;
             }
-            unused::warn(cx);
+            ech::warn(cx);
         }
         let listens = addresses::group_addresses(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable>().check()?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
         cx.extensions.get_or_default::<ZoneTable>().check()?;
         let log_paths = cx.extensions.get_or_default::<LogPaths>().0.clone();
+        let key_logs = cx.extensions.remove::<KeyLogFiles>().unwrap_or_default();
         let variables = cx.extensions.get_or_default::<VariableTable>();
         let keeps_sent_head = variables.uses_family("sent_http_");
         let keeps_upstream_head = ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name));
@@ -220,6 +222,7 @@ impl Builder<'_> {
         Ok(Blueprint {
             http: HttpConfiguration { listens, keeps_sent_head, keeps_upstream_head, keeps_hello, variables },
             log_paths,
+            key_logs,
             temp_folders,
             paths,
             zones,

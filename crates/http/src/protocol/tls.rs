@@ -81,8 +81,12 @@ pub async fn open(
                         context: &Handshaking(connection),
                     };
                     let verified = verification.verify(&connection.transport, &visit).await?;
-                    if verified.refusal(verification.asked).is_some() {
+                    let is_good = verified.refusal(verification.asked).is_none();
+                    if !is_good {
                         helpers.figures.untrusted.add();
+                    }
+                    if let Some(tls) = connection.transport.tls() {
+                        tls.settle(is_good);
                     }
                     facts.set_verified(verified);
                 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Many, Problem, Seconds, SettingsSet, Size, settings};
+use freerun_serve::tls::ech::EchFile;
+use freerun_serve::tls::key_log::KeyLogPath;
 use freerun_serve::tls::ocsp::{OcspSpec, Resolving, Url};
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
-use freerun_serve::tls::unused::{File, Unused};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, Ocsp, OcspCache, PasswordFile, ProtocolSet,
     ServerCertificate, SessionCacheValue, VerifyClient,
@@ -37,14 +38,17 @@ settings! {
         /// Keeps certificates whose names have variables in memory.
         ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER, since = "1.27.4";
         /// Whether certificates are sent compressed.
-        ssl_certificate_compression: bool = "off", in HTTP | SERVER, since = "1.29.1";
+        ssl_certificate_compression: bool = "off", in HTTP | SERVER, since = "1.29.1", fidelity = Differs("zlib and brotli are there, zstd is not");
         /// A file with the key of the certificate.
-        ssl_certificate_key: Many<ComputedFile<Template>>, in HTTP | SERVER;
+        ssl_certificate_key: Many<ComputedFile<Template>>, in HTTP | SERVER, fidelity = Differs("a key of another type than the certificate's is refused when it is loaded");
         /// The ciphers that are allowed, in OpenSSL's syntax.
         ssl_ciphers: Listed = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
         /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
         ssl_client_certificate: Option<FileName>, in HTTP | SERVER;
         /// A command for OpenSSL.
+        ///
+        /// `SignatureAlgorithms` and `ClientSignatureAlgorithms` are filters: of those that are allowed and offered, the library
+        /// takes the one that it likes best.
         ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER, fidelity = Differs("what is not there is named by a warning");
         /// A file with revoked certificates.
         ssl_crl: Option<FileName>, in HTTP | SERVER;
@@ -55,7 +59,14 @@ settings! {
         /// The curves for the key exchange ECDHE.
         ssl_ecdh_curve: Listed = "auto", in HTTP | SERVER;
         /// A file with keys for encrypted client hellos.
-        ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_ECH);
+        ssl_ech_file: Many<EchFile>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_ECH);
+        /// A file for the secrets of clients' sessions, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
+        ///
+        /// **Who reads this file can decrypt the sessions**, so it is for tests alone, and a warning says so whenever the
+        /// configuration is read. Only its owner may read the file: it is opened with mode 0600, and one that has more rights
+        /// loses them. Its lines are written like those of other logs, away from the event loops, and it is reopened with them.
+        /// The path is relative to the prefix. In nginx the directive is part of the commercial subscription.
+        ssl_key_log: Option<KeyLogPath>, in HTTP | SERVER, since = "1.27.2";
         /// Asks OCSP responders whether clients' certificates have been revoked: all of a chain (`on`) or the client's own
         /// alone (`leaf`).
         ///
@@ -78,11 +89,13 @@ settings! {
         /// Whether every handshake is refused.
         ssl_reject_handshake: bool = "off", in HTTP | SERVER;
         /// The cache for sessions that may be resumed.
-        ssl_session_cache: SessionCacheValue = "none", in HTTP | SERVER, fidelity = Differs("all workers of nginx have a `builtin` cache each; here it is one");
+        ///
+        /// A session of a client whose certificate is refused is forgotten.
+        ssl_session_cache: SessionCacheValue = "none", in HTTP | SERVER, fidelity = Differs("all workers of nginx have a `builtin` cache each, here it is one; a session that is offered to another server than its own is not resumed, and a full handshake follows; clients of TLS 1.3 whose sessions are kept here, not in tickets, are told that they may be resumed for a day, whatever `ssl_session_timeout` lets them");
         /// A file with the key of session tickets.
         ssl_session_ticket_key: Many<FileName>, in HTTP | SERVER, fidelity = Differs("nginx and freerun cannot resume sessions of each other");
         /// Whether sessions are resumed by tickets.
-        ssl_session_tickets: bool = "on", in HTTP | SERVER;
+        ssl_session_tickets: bool = "on", in HTTP | SERVER, fidelity = Differs("keys that no file has outlive a reload, and are replaced whenever `ssl_session_timeout` has passed; a ticket that is offered to another server than its own is not taken, and a full handshake follows");
         /// How long a session may be resumed.
         ssl_session_timeout: Seconds = "5m", in HTTP | SERVER;
         /// Whether an OCSP response is sent with the certificate to clients that want one.
@@ -101,7 +114,10 @@ settings! {
         /// A file with certificate authorities that are trusted; their names are not sent to clients.
         ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER;
         /// Whether clients have to show a certificate.
-        ssl_verify_client: VerifyClient = "off", in HTTP | SERVER;
+        ///
+        /// A request for a server that asks for certificates is answered only on a connection whose handshake has named that
+        /// server; on others it gets 421 (nginx 1.22 answers 400 where the client has named no server that there is).
+        ssl_verify_client: VerifyClient = "off", in HTTP | SERVER, fidelity = Differs("the certificate of a session that is resumed is verified again, so that one that was revoked meanwhile is refused");
         /// The longest chain of certificates from a client's to an authority.
         ssl_verify_depth: u32 = "1", in HTTP | SERVER;
     }
@@ -161,6 +177,7 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         lists: ssl.ssl_crl.clone(),
         dhparam: ssl.ssl_dhparam.clone(),
         ocsp,
+        key_log: ssl.ssl_key_log.clone(),
         alpn: ALPN.iter().map(|name| name.to_vec()).collect(),
     };
     ServerTls::of(spec, cx).map(Some)

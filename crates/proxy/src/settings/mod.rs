@@ -24,6 +24,7 @@ use freerun_conf::{
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
+use freerun_serve::tls::key_log::KeyLogPath;
 use freerun_serve::tls::upstream::{UpstreamSpec, UpstreamTls};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet,
@@ -206,9 +207,14 @@ settings! {
         proxy_ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER | LOCATION, fidelity = Differs("what is not there is named by a warning");
         /// A file with revoked certificates.
         proxy_ssl_crl: Option<FileName>, in HTTP | SERVER | LOCATION;
+        /// A file for the secrets of sessions with upstream servers, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
+        ///
+        /// **Who reads this file can decrypt the sessions**: see `ssl_key_log`, which has the same rules. In nginx the directive
+        /// is part of the commercial subscription.
+        proxy_ssl_key_log: Option<KeyLogPath>, in HTTP | SERVER | LOCATION, since = "1.27.2";
         /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
         /// directive it is the host that requests are passed to.
-        proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION;
+        proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION, fidelity = Differs("with `proxy_ssl_server_name`, a name that DNS could not have is an error (502)");
         /// A file with the passwords of keys, one a line.
         proxy_ssl_password_file: Option<PasswordFile>, in HTTP | SERVER | LOCATION;
         /// The versions of the protocol that are allowed.
@@ -355,6 +361,7 @@ impl FamilySettings {
             lists: self.proxy_ssl_crl.clone(),
             server_name: self.proxy_ssl_server_name,
             session_reuse: self.proxy_ssl_session_reuse,
+            key_log: self.proxy_ssl_key_log.clone(),
         };
         UpstreamTls::of(spec, cx)
     }

@@ -71,9 +71,14 @@ impl fmt::Debug for LogFile {
 }
 
 impl LogFile {
-    /// The path as configured and made absolute, or `stderr`.
+    /// The path as configured and made absolute, `stderr`, or a name that begins with [`SYSLOG`](super::SYSLOG) and the like.
     pub fn name(&self) -> &str {
         &self.0.output.name
+    }
+
+    /// The path, or the whole name of what is no file.
+    pub fn path(&self) -> &str {
+        self.0.output.path()
     }
 
     /// Whether this is the process's stderr.
@@ -195,7 +200,7 @@ impl LogFile {
 
     /// The file's name in an error log.
     pub(super) fn shown(&self) -> &str {
-        if self.0.output.sink == Sink::Named { "files with variables in their paths" } else { &self.0.output.name }
+        if self.0.output.sink == Sink::Named { "files with variables in their paths" } else { self.0.output.path() }
     }
 
     /// Lines dropped since the file is in use, reported or not.

@@ -358,7 +358,7 @@ impl Keeper {
                     return None; // Nobody can log to it any more; nothing is gained by trying for ever.
                 }
                 if !job.retried && inner.output.sink == Sink::File {
-                    let said = format_args!("write() to \"{}\" failed ({})", inner.output.name, Errno(&error));
+                    let said = format_args!("write() to \"{}\" failed ({})", inner.output.path(), Errno(&error));
                     shared.say(Level::Alert, said);
                 }
                 inner.scheduled.store(true, Ordering::Release);

@@ -28,7 +28,7 @@ pub use file::{LogFile, MAX_WAITING};
 pub use level::Level;
 pub use named::{Destination, Keep};
 pub use relief::MAX_LOG_THREADS;
-pub use sink::{MAX_MEMORY, MEMORY, NAMED, SYSLOG, syslog_socket};
+pub use sink::{MAX_MEMORY, MEMORY, NAMED, SECRETS, SYSLOG, syslog_socket};
 pub use writer::Writer;
 
 #[cfg(test)]

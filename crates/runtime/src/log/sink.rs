@@ -27,6 +27,8 @@ pub(super) const BATCH: usize = 128;
 pub const SYSLOG: &str = "syslog:";
 /// The beginning of the names of logs that are kept in memory: `memory:BYTES`.
 pub const MEMORY: &str = "memory:";
+/// The beginning of the names of files that nobody but their owner may read: `secrets:PATH`.
+pub const SECRETS: &str = "secrets:";
 /// The name of the log that stands for all files whose paths have variables.
 pub const NAMED: &str = "variables:";
 /// The beginning of a log's memory, by which it is found in a core dump.
@@ -66,6 +68,13 @@ pub(super) struct Output {
     pub(super) name: String,
     pub(super) sink: Sink,
     pub(super) fd: ArcSwap<OwnedFd>,
+}
+
+impl Output {
+    /// The path, or the name of what is no file.
+    pub(super) fn path(&self) -> &str {
+        self.name.strip_prefix(SECRETS).unwrap_or(&self.name)
+    }
 }
 
 /// A socket for the syslog server at this path. It is not connected yet if no server listens there.
@@ -300,6 +309,7 @@ mod tests {
     fn names_tell_what_a_log_is() {
         assert_eq!(Sink::of("/var/log/x"), Sink::File);
         assert_eq!(Sink::of("stderr"), Sink::File);
+        assert_eq!(Sink::of("secrets:/var/log/x"), Sink::File);
         assert_eq!(Sink::of("syslog:unix:/dev/log"), Sink::Socket(Some("/dev/log".into())));
         assert_eq!(Sink::of("syslog:127.0.0.1:514"), Sink::Socket(None));
         assert_eq!(Sink::of("memory:4096"), Sink::Memory(4096));

@@ -5,12 +5,13 @@ use freerun_tls::openssl::ciphers::CipherList;
 use freerun_tls::openssl::ciphersuites::{self, Ciphersuite};
 use freerun_tls::openssl::conf_command::{self, Command, SslOption, VerifyMode};
 use freerun_tls::openssl::protocols::Protocol;
+use freerun_tls::openssl::signature_algorithms::{self, SignatureAlgorithm};
 use freerun_tls::openssl::{ciphers, groups};
-use freerun_tls::session::Version;
+use freerun_tls::session::{Schemes, Version};
 use freerun_tls::verify::DEFAULT_LEVEL;
 
 use super::values::{ConfCommand, FileName, Listed, ProtocolSet, Spot};
-use super::words::{problem, tell, warn};
+use super::words::{problem, tell};
 
 /// What the directives and the commands together ask for.
 pub(super) struct Wanted {
@@ -24,6 +25,12 @@ pub(super) struct Wanted {
     groups: Option<(Vec<&'static groups::Group>, Spot)>,
     /// Whether the server's order of suites counts, if a command says so.
     pub(super) prefer_server_order: Option<bool>,
+    /// Whether clients that prefer ChaCha20 get it, whatever the server's order.
+    pub(super) prioritize_chacha: bool,
+    /// How servers may sign, if a command says so.
+    schemes: Option<Schemes>,
+    /// How clients may sign, if a command says so.
+    client_schemes: Option<Schemes>,
     /// How many tickets a client gets, if a command says so.
     pub(super) tickets: Option<usize>,
     /// Whether there are tickets at all, if a command says so.
@@ -61,6 +68,9 @@ impl Wanted {
             ciphersuites: Ciphersuite::DEFAULT.to_vec(),
             groups: None,
             prefer_server_order: None,
+            prioritize_chacha: false,
+            schemes: None,
+            client_schemes: None,
             tickets: None,
             has_tickets: None,
             verify_mode: None,
@@ -81,7 +91,6 @@ impl Wanted {
             for remark in remarks {
                 tell(Some(remark), *spot, cx);
             }
-            let unsupported = || format!("\"{name} {value}\" not supported, ignored");
             match command {
                 Command::Protocol(changes) => {
                     let set = &mut self.protocols.protocols;
@@ -103,22 +112,30 @@ impl Wanted {
                         match change.option {
                             SslOption::ServerPreference => self.prefer_server_order = Some(change.on),
                             SslOption::SessionTicket => self.has_tickets = Some(change.on),
-                            SslOption::PrioritizeChaCha if change.on => warn(unsupported(), *spot, cx),
-                            SslOption::PrioritizeChaCha => {}
+                            SslOption::PrioritizeChaCha => self.prioritize_chacha = change.on,
                         }
                     }
                 }
                 Command::VerifyMode(mode) => self.verify_mode = Some((mode, *spot)),
                 Command::Certificate(path) => self.certificate = Some(FileName::new(&path, *spot, cx)),
                 Command::PrivateKey(path) => self.key = Some(FileName::new(&path, *spot, cx)),
-                Command::SignatureAlgorithms(_) | Command::ClientSignatureAlgorithms(_) => {
-                    warn(unsupported(), *spot, cx);
-                }
+                Command::SignatureAlgorithms(list) => self.schemes = Some(schemes(&list, *spot, cx)?),
+                Command::ClientSignatureAlgorithms(list) => self.client_schemes = Some(schemes(&list, *spot, cx)?),
                 Command::Ignored => {}
             }
         }
         self.protocols.protocols = self.protocols.protocols.between(oldest, newest);
         Ok(())
+    }
+
+    /// How servers may sign.
+    pub(super) fn schemes(&self) -> Schemes {
+        self.schemes.clone().unwrap_or_default()
+    }
+
+    /// How clients may sign: as servers unless a command says something else.
+    pub(super) fn client_schemes(&self) -> Schemes {
+        self.client_schemes.clone().unwrap_or_else(|| self.schemes())
     }
 
     fn ciphersuites_told(&self, spot: Spot, cx: &mut Cx) {
@@ -165,4 +182,16 @@ impl Wanted {
         tell(remark, *spot, cx);
         Ok(groups.iter().map(|group| group.id).collect())
     }
+}
+
+/// The schemes of a list.
+///
+/// # Errors
+/// None of them is there.
+fn schemes(list: &[&'static SignatureAlgorithm], spot: Spot, cx: &mut Cx) -> Result<Schemes, Problem> {
+    let Some((usable, remark)) = signature_algorithms::usable(list) else {
+        return Err(spot.blamed(Problem::new("none of the signature algorithms is supported")));
+    };
+    tell(remark, spot, cx);
+    Ok(Schemes::only(usable.iter().map(|algorithm| algorithm.id)))
 }

@@ -1,7 +1,8 @@
 //! What is counted of TLS handshakes, by all loops together.
 
 use freerun_runtime::stats::{Counter, Histogram};
-use freerun_tls::session::{Agreed, FailureKind, Version};
+use freerun_tls::load::KeyKind;
+use freerun_tls::session::{FailureKind, Origin, Session, Version};
 
 use super::handshake::{HandshakeError, Refusal};
 
@@ -17,6 +18,12 @@ pub const CIPHERS: [&str; 9] = [
     "ECDHE-RSA-AES128-GCM-SHA256",
     "ECDHE-RSA-CHACHA20-POLY1305",
 ];
+
+/// The kinds of keys that servers sign with.
+pub const KEYS: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
+
+/// Where resumed sessions come from: this server has kept them, or the client has a ticket.
+pub const RESUMED: [&str; 2] = ["cache", "ticket"];
 
 /// Why handshakes fail, as figures name it.
 pub const FAILURES: [&str; 13] = [
@@ -42,8 +49,12 @@ pub struct TlsFigures {
     pub by_version: [Counter; 2],
     /// The same by cipher suite, in the order of [`CIPHERS`].
     pub by_cipher: [Counter; CIPHERS.len()],
-    /// How many of them resumed an earlier session.
+    /// Full handshakes by the kind of the key that was signed with, in the order of [`KEYS`]. A client does not count them.
+    pub by_key: [Counter; KEYS.len()],
+    /// How many handshakes resumed an earlier session.
     pub resumed: Counter,
+    /// The same by where the session came from, in the order of [`RESUMED`]. A client does not count them.
+    pub resumed_by: [Counter; RESUMED.len()],
     /// Handshakes that failed, in the order of [`FAILURES`].
     pub failed: [Counter; FAILURES.len()],
     /// How long the steps took that a loop did itself. Those of the pool are among the figures of the pool.
@@ -56,7 +67,16 @@ pub struct TlsFigures {
 
 impl TlsFigures {
     /// Counts a handshake that was completed.
-    pub fn completed(&self, agreed: &Agreed<'_>) {
+    pub fn completed(&self, session: &Session) {
+        let Some(agreed) = session.agreed() else { return };
+        match session.origin() {
+            Some(Origin::Signed(KeyKind::Rsa(_))) => self.by_key[0].add(),
+            Some(Origin::Signed(KeyKind::P256 | KeyKind::P384 | KeyKind::P521)) => self.by_key[1].add(),
+            Some(Origin::Signed(KeyKind::Ed25519)) => self.by_key[2].add(),
+            Some(Origin::Store) => self.resumed_by[0].add(),
+            Some(Origin::Ticket) => self.resumed_by[1].add(),
+            Some(Origin::Signed(KeyKind::Other)) | None => {}
+        }
         self.by_version[usize::from(agreed.version == Version::Tls13)].add();
         if let Some(index) = CIPHERS.iter().position(|name| *name == agreed.cipher) {
             self.by_cipher[index].add();

@@ -201,6 +201,7 @@ pub async fn shake_hands(
                 let chosen = timer.within(left, choose(Offer { hello: &read.hello, message })).await;
                 match chosen.ok_or(HandshakeError::TimedOut)? {
                     Ok(config) => {
+                        let config = config.for_client(read.hello.cipher_suites(message));
                         let signature = config.signature_time();
                         let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
                         break (config, signature < LONG || gambles);
@@ -271,9 +272,7 @@ async fn finish(
         }
     }
     if let Some(tls) = transport.tls() {
-        if let Some(agreed) = handshake.session.agreed() {
-            helpers.figures.completed(&agreed);
-        }
+        helpers.figures.completed(&handshake.session);
         handshake.received.shrink_to_fit();
         tls.establish(handshake.session, handshake.received);
     }

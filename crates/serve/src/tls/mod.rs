@@ -2,17 +2,18 @@
 
 mod algorithms;
 pub mod computed;
+pub mod ech;
 mod facts;
 pub mod figures;
 pub mod files;
 pub mod handshake;
+pub mod key_log;
 pub mod live;
 mod objects;
 pub mod ocsp;
 pub mod outgoing;
 pub mod server;
 mod share;
-pub mod unused;
 pub mod upstream;
 pub mod values;
 mod words;

@@ -11,6 +11,7 @@ use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
 use super::computed::{KnownPairs, PairNames, Reading};
+use super::key_log::KeyLogPath;
 use super::objects::{add, pair};
 use super::outgoing::{Outgoing, Verification};
 use super::values::{CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
@@ -53,6 +54,8 @@ pub struct UpstreamSpec {
     pub server_name: bool,
     /// `proxy_ssl_session_reuse`
     pub session_reuse: bool,
+    /// `proxy_ssl_key_log`
+    pub key_log: Option<KeyLogPath>,
 }
 
 /// What a location has of TLS for its upstream servers. It does not change.
@@ -130,6 +133,9 @@ impl UpstreamTls {
             suites: settled.suites,
             groups,
             certificate,
+            schemes: wanted.schemes(),
+            own_schemes: wanted.client_schemes(),
+            key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             ..ClientSettings::default()
         };
         let config = settings.clone().build().map_err(problem)?;

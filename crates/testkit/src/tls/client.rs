@@ -9,10 +9,10 @@ use rustls::client::{
 };
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ClientConnection, Error, HandshakeKind, NamedGroup, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, Error, HandshakeKind, KeyLog, NamedGroup, SignatureScheme};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,7 @@ pub struct Tls {
     early: Option<Vec<u8>>,
     fragment: Option<usize>,
     verifier: Arc<Trusting>,
+    secrets: Arc<Secrets>,
 }
 
 impl Default for Tls {
@@ -74,6 +75,7 @@ impl Tls {
             early: None,
             fragment: None,
             verifier: Arc::new(Trusting::new(provider_with(&[]))),
+            secrets: Arc::default(),
         }
     }
 
@@ -147,6 +149,11 @@ impl Tls {
         self.verifier.stapled()
     }
 
+    /// The secrets of all sessions of this client and its clones so far, one a line, as `SSLKEYLOGFILE` has them.
+    pub fn secrets(&self) -> Vec<String> {
+        self.secrets.0.lock().map(|lines| lines.clone()).unwrap_or_default()
+    }
+
     /// Sends records of at most so many bytes, with their heads; the ClientHello has many then.
     pub fn fragments(mut self, size: usize) -> Tls {
         self.fragment = Some(size);
@@ -174,12 +181,26 @@ impl Tls {
         config.enable_sni = self.name.is_some();
         config.alpn_protocols = self.alpn.iter().map(|name| name.clone().into_bytes()).collect();
         config.max_fragment_size = self.fragment;
+        config.key_log = self.secrets.clone();
         config.enable_early_data = self.early.is_some();
         config.resumption = match &self.sessions {
             Some(kept) => Resumption::store(kept.clone()).tls12_resumption(self.by),
             None => Resumption::disabled(),
         };
         config
+    }
+}
+
+/// The secrets of sessions, one a line.
+#[derive(Debug, Default)]
+struct Secrets(Mutex<Vec<String>>);
+
+impl KeyLog for Secrets {
+    fn log(&self, label: &str, random: &[u8], secret: &[u8]) {
+        let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        if let Ok(mut lines) = self.0.lock() {
+            lines.push(format!("{label} {} {}", digits(random), digits(secret)));
+        }
     }
 }
 

@@ -106,11 +106,15 @@ pub(super) fn usual_versions() -> Vec<Version> {
 /// The suites with these numbers, or all of OpenSSL's in its order.
 fn named_suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
     let known = |number: u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == number).copied();
-    if named.is_empty() {
-        let numbers = Ciphersuite::DEFAULT.into_iter().map(Ciphersuite::id).chain(SUITES.iter().map(|suite| suite.id));
-        return numbers.filter_map(known).collect();
+    suites_or_all(named).into_iter().filter_map(known).collect()
+}
+
+/// These numbers of suites, or if there are none those of all that OpenSSL has, in its order.
+pub(super) fn suites_or_all(named: &[u16]) -> Vec<u16> {
+    if !named.is_empty() {
+        return named.to_vec();
     }
-    named.iter().copied().filter_map(known).collect()
+    Ciphersuite::DEFAULT.into_iter().map(Ciphersuite::id).chain(SUITES.iter().map(|suite| suite.id)).collect()
 }
 
 /// The groups with these numbers, or those of `ssl_ecdh_curve auto`.

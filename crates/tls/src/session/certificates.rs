@@ -1,6 +1,6 @@
 //! Which of its certificates a server shows.
 
-use super::step;
+use super::{Schemes, step};
 use crate::load::{CertifiedKey, KeyKind};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::{CipherSuite, NamedGroup, SignatureScheme, SupportedCipherSuite};
@@ -27,6 +27,8 @@ fn type_of(kind: KeyKind) -> u8 {
 #[derive(Debug)]
 pub(super) struct Certificates {
     keys: Vec<CertifiedKey>,
+    /// What the keys sign by.
+    schemes: Schemes,
     /// The suites of TLS 1.2 in the order of preference, with the schemes that their certificates sign by.
     tls12: Vec<(CipherSuite, &'static [SignatureScheme])>,
     tls13: Vec<CipherSuite>,
@@ -36,18 +38,27 @@ pub(super) struct Certificates {
 
 impl Certificates {
     /// The suites are those of the versions that are enabled.
-    pub(super) fn new(keys: Vec<CertifiedKey>, suites: &[SupportedCipherSuite], server_order: bool) -> Self {
+    pub(super) fn new(
+        keys: Vec<CertifiedKey>,
+        schemes: Schemes,
+        suites: &[SupportedCipherSuite],
+        server_order: bool,
+    ) -> Self {
         let tls12 = suites.iter().filter_map(|suite| match suite {
             SupportedCipherSuite::Tls12(tls12) => Some((suite.suite(), tls12.sign)),
             SupportedCipherSuite::Tls13(_) => None,
         });
         let tls13 = suites.iter().filter(|suite| suite.tls13().is_some()).map(SupportedCipherSuite::suite);
-        Self { tls12: tls12.collect(), tls13: tls13.collect(), keys, server_order }
+        Self { tls12: tls12.collect(), tls13: tls13.collect(), keys, schemes, server_order }
+    }
+
+    fn signs(&self, key: &CertifiedKey, scheme: SignatureScheme) -> bool {
+        self.schemes.allow(scheme) && key.signs(scheme)
     }
 
     /// In TLS 1.3 the client's signature schemes say which certificates it can use, and which it likes best.
     fn for_tls13(&self, hello: &ClientHello<'_>) -> Option<&CertifiedKey> {
-        hello.signature_schemes().iter().find_map(|scheme| self.keys.iter().find(|key| key.signs(*scheme)))
+        hello.signature_schemes().iter().find_map(|scheme| self.keys.iter().find(|key| self.signs(key, *scheme)))
     }
 
     /// In TLS 1.2 a suite says what kind of certificate belongs to it, so the first suite that both sides have decides.
@@ -55,7 +66,9 @@ impl Certificates {
         let offered = hello.cipher_suites();
         let of_suite = |schemes: &[SignatureScheme]| {
             let common = || hello.signature_schemes().iter().filter(|scheme| schemes.contains(scheme));
-            self.keys.iter().find(|key| knows_curve(hello, key.kind()) && common().any(|scheme| key.signs(*scheme)))
+            self.keys
+                .iter()
+                .find(|key| knows_curve(hello, key.kind()) && common().any(|scheme| self.signs(key, *scheme)))
         };
         if self.server_order {
             let mut common = self.tls12.iter().filter(|(suite, _)| offered.contains(suite));
@@ -74,7 +87,9 @@ impl ResolvesServerCert for Certificates {
         // The versions that the client offers are not told here, but nobody offers suites of TLS 1.3 without that version.
         let is_tls13 = self.tls13.iter().any(|suite| hello.cipher_suites().contains(suite));
         let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
-        fits.or(self.keys.first()).map(CertifiedKey::shared)
+        let key = fits.or(self.keys.first())?;
+        step::signs_with(key.kind());
+        Some(self.schemes.restrict(key.shared()))
     }
 }
 

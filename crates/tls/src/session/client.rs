@@ -2,7 +2,7 @@
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
 use super::step::{self, StepTime};
-use super::{KeyLog, SettingsError, Version, signatures};
+use super::{KeyLog, Schemes, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
 use rustls::client::{
     ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -32,6 +32,10 @@ pub struct ClientSettings {
     pub fragment: usize,
     /// What a server is shown that asks for a certificate.
     pub certificate: Option<CertifiedKey>,
+    /// How servers may sign.
+    pub schemes: Schemes,
+    /// How the client itself may sign.
+    pub own_schemes: Schemes,
     /// Gets the secrets of all sessions.
     pub key_log: Option<KeyLog>,
 }
@@ -45,6 +49,8 @@ impl Default for ClientSettings {
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
             certificate: None,
+            schemes: Schemes::default(),
+            own_schemes: Schemes::default(),
             key_log: None,
         }
     }
@@ -55,6 +61,7 @@ impl Default for ClientSettings {
 pub struct ClientConfig {
     pub(super) shared: Arc<rustls::ClientConfig>,
     pub(super) fragment: usize,
+    own_schemes: Schemes,
 }
 
 impl ClientSettings {
@@ -65,8 +72,8 @@ impl ClientSettings {
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?
             .dangerous()
-            .with_custom_certificate_verifier(signatures::any_server())
-            .with_client_cert_resolver(resolver(self.certificate.as_ref()));
+            .with_custom_certificate_verifier(signatures::any_server(&self.schemes))
+            .with_client_cert_resolver(resolver(self.certificate.as_ref(), &self.own_schemes));
         if let Some(log) = self.key_log {
             config.key_log = log.shared();
         }
@@ -74,7 +81,7 @@ impl ClientSettings {
         config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;
         config.resumption = Resumption::store(Arc::new(StepPeer));
-        Ok(ClientConfig { shared: Arc::new(config), fragment })
+        Ok(ClientConfig { shared: Arc::new(config), fragment, own_schemes: self.own_schemes })
     }
 }
 
@@ -83,15 +90,30 @@ impl ClientConfig {
     /// another.
     pub fn with_certificate(&self, certificate: Option<&CertifiedKey>) -> Self {
         let mut shared = rustls::ClientConfig::clone(&self.shared);
-        shared.client_auth_cert_resolver = resolver(certificate);
-        Self { shared: Arc::new(shared), fragment: self.fragment }
+        shared.client_auth_cert_resolver = resolver(certificate, &self.own_schemes);
+        Self { shared: Arc::new(shared), fragment: self.fragment, own_schemes: self.own_schemes.clone() }
     }
 }
 
-fn resolver(certificate: Option<&CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
+fn resolver(certificate: Option<&CertifiedKey>, schemes: &Schemes) -> Arc<dyn ResolvesClientCert> {
     match certificate {
+        Some(certificate) if schemes.are_limited() => Arc::new(Limited(schemes.restrict(certificate.shared()))),
         Some(certificate) => certificate.client_resolver(),
         None => NO_CERTIFICATE.clone(),
+    }
+}
+
+/// A certificate whose key signs by some schemes alone.
+#[derive(Debug)]
+struct Limited(Arc<SigningPair>);
+
+impl ResolvesClientCert for Limited {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<SigningPair>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a session reports.
 
 use super::{Failure, Version};
+use crate::load::KeyKind;
 
 /// What a step has done.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +50,17 @@ pub struct Agreed<'a> {
     /// Whether the handshake is not complete yet. The plaintext so far is early data then, and somebody who has seen it on its
     /// way may send it to another server once more.
     pub early_data: bool,
+}
+
+/// What a server's session began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A full handshake, under which the server has signed with a key of this kind.
+    Signed(KeyKind),
+    /// The ticket that the client has kept of an earlier session.
+    Ticket,
+    /// An earlier session that the server has kept itself.
+    Store,
 }
 
 /// What was encrypted.

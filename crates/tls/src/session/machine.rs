@@ -4,8 +4,8 @@ use super::connection::Connection;
 use super::records::{
     ALERT_ROOM, MAX_SESSION_ID, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
 };
-use super::step::{self, Kept};
-use super::{Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Progress, Version, names};
+use super::step::{self, Kept, Place};
+use super::{Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Origin, Progress, Version, names};
 use bytes::BufMut;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 use rustls::{AlertDescription, Error, HandshakeKind, ProtocolVersion};
@@ -335,6 +335,18 @@ impl<C: Connection> Machine<C> {
         })
     }
 
+    /// See [`Session::origin`](super::Session::origin).
+    pub(super) fn origin(&self) -> Option<Origin> {
+        match (self.established, self.is_resumed()) {
+            (false, _) => None,
+            (true, false) => self.kept.key.map(Origin::Signed),
+            (true, true) => self.kept.resumption.place().map(|place| match place {
+                Place::Ticket => Origin::Ticket,
+                Place::Store => Origin::Store,
+            }),
+        }
+    }
+
     fn is_resumed(&self) -> bool {
         self.connection.common().handshake_kind() == Some(HandshakeKind::Resumed)
     }
@@ -424,6 +436,11 @@ impl<C: Connection> Machine<C> {
     }
 
     /// How many bytes the session itself keeps.
+    /// See [`Session::settle`](super::Session::settle).
+    pub(super) fn settle(&mut self, is_good: bool) {
+        self.kept.resumption.settle(is_good);
+    }
+
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
         self.rest.capacity() + self.held.capacity()

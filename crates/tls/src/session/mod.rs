@@ -10,7 +10,7 @@
 //! | `algorithms.rs`, `p521.rs` | the suites and groups that settings name |
 //! | `machine.rs` | the steps of a session, the same on both sides |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
-//! | `signatures.rs` | the peer's signature under the handshake |
+//! | `signatures.rs` | signatures under the handshake: the peer's, and how keys sign |
 //! | `resume/` | what is kept of sessions for later ones; `resumption.rs` has how rustls asks for it on the server's side |
 
 mod algorithms;
@@ -33,12 +33,16 @@ mod step;
 
 pub use algorithms::{SettingsError, group_name, has_suite};
 pub use client::{ClientConfig, ClientSettings};
-pub use event::{Agreed, Encrypted, Event, Progress};
+pub use event::{Agreed, Encrypted, Event, Origin, Progress};
 pub use failure::{Failure, FailureKind};
 pub use key_log::KeyLog;
 pub use names::Version;
-pub use resume::{ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, TicketKeyError, TicketKeys};
+pub use resume::{
+    ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, StoreCounts, TicketCounts, TicketFigures,
+    TicketKeyError, TicketKeys,
+};
 pub use server::{ClientCertificates, ServerConfig, ServerSettings};
+pub use signatures::Schemes;
 
 use bytes::BufMut;
 use machine::{Machine, Sink};
@@ -122,6 +126,14 @@ impl Session {
         }
     }
 
+    /// What the session began with, once the handshake is complete. A client does not know it.
+    pub fn origin(&self) -> Option<Origin> {
+        match &self.0 {
+            Side::Server(machine) => machine.origin(),
+            Side::Client(_) => None,
+        }
+    }
+
     /// The certificates that the peer has shown, in DER and its own first, once the handshake is complete. A session that is
     /// resumed has those of the one that it goes on with. Only the own one is known to belong to the peer; nothing is verified.
     pub fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {
@@ -146,6 +158,15 @@ impl Session {
         match &mut self.0 {
             Side::Server(machine) => machine.close(output),
             Side::Client(machine) => machine.close(output),
+        }
+    }
+
+    /// Tells whether the certificate of the client was found good, if it was asked for one. If it was not, the store of sessions
+    /// forgets this one, so that it is not resumed; tickets cannot be taken back.
+    pub fn settle(&mut self, is_good: bool) {
+        match &mut self.0 {
+            Side::Server(machine) => machine.settle(is_good),
+            Side::Client(machine) => machine.settle(is_good),
         }
     }
 

@@ -1,7 +1,7 @@
 //! How rustls keeps and finds the sessions of a server.
 
-use super::resume::{Context, Found, SessionCache, SessionStore, Sessions};
-use super::step;
+use super::resume::{Context, Found, SessionCache, SessionStore, Sessions, TicketFate};
+use super::step::{self, Place};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
 /// The sessions of one server at a listening address.
@@ -11,6 +11,8 @@ pub(super) struct Resumption {
     pub(super) context: Context,
     /// Clients may send early data.
     pub(super) early_data: bool,
+    /// Clients are asked for certificates, and the sessions of those whose certificates turn out to be bad are forgotten.
+    pub(super) may_forget: bool,
 }
 
 impl Resumption {
@@ -21,11 +23,18 @@ impl Resumption {
         }
     }
 
-    fn found(&self, found: &Found) -> Option<Vec<u8>> {
+    /// Notes where the session is kept, if it may have to be forgotten.
+    fn note(&self, store: &SessionStore, id: &[u8]) {
+        if self.may_forget {
+            step::kept(store, self.context, id);
+        }
+    }
+
+    fn found(&self, found: &Found, place: Place) -> Option<Vec<u8>> {
         if !self.sessions.in_time(found.began, step::now()) {
             return None;
         }
-        step::found(found.began);
+        step::found(found.began, place);
         Some(found.session.to_vec())
     }
 }
@@ -37,12 +46,16 @@ impl StoresServerSessions for Resumption {
         let is_kept = store.put(self.context, &id, step::began(), session);
         if is_kept {
             step::gave(&id);
+            self.note(store, &id);
         }
         is_kept
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.found(&*self.store()?.get(self.context, id)?)
+        let store = self.store()?;
+        let found = self.found(&*store.get(self.context, id)?, Place::Store)?;
+        self.note(store, id);
+        Some(found)
     }
 
     /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again. Others stay, as
@@ -51,7 +64,7 @@ impl StoresServerSessions for Resumption {
         if !self.early_data {
             return self.get(id);
         }
-        self.found(&*self.store()?.take(self.context, id)?)
+        self.found(&*self.store()?.take(self.context, id)?, Place::Store)
     }
 
     fn can_cache(&self) -> bool {
@@ -71,11 +84,15 @@ impl ProducesTickets for Resumption {
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
         let keys = self.sessions.tickets.as_ref().filter(|_| step::may_give())?;
         let ticket = keys.seal(step::now(), self.context, step::began(), session)?;
+        self.sessions.figures.add(TicketFate::Issued);
         step::gave(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &ticket).as_ref());
         Some(ticket)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.found(&self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket)?)
+        let opened = self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket);
+        let session = opened.and_then(|found| self.found(&found, Place::Ticket).ok_or(TicketFate::Expired));
+        self.sessions.figures.add(session.as_ref().err().copied().unwrap_or(TicketFate::Accepted));
+        session.ok()
     }
 }

@@ -1,19 +1,17 @@
 //! The settings of a server's sessions.
 
-use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
+use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, suites_or_all, usual_versions};
 use super::certificates::{Certificates, last_of_each_type};
 use super::compression::{self, COMPRESSORS};
 use super::resume::{Context, SessionCache, Sessions};
 use super::resumption::Resumption;
 use super::step::StepTime;
-use super::{KeyLog, SettingsError, Version, signatures};
+use super::{KeyLog, Schemes, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
+use rustls::CipherSuite;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
-const TICKETS: usize = 2;
 
 /// How many tickets there are at most: more than anybody has use for.
 const MAX_TICKETS: usize = 64;
@@ -51,6 +49,12 @@ pub struct ServerSettings {
     pub early_data: bool,
     /// Whether the certificates are sent compressed to clients of TLS 1.3 that know how to read that.
     pub compress_certificates: bool,
+    /// How the server may sign.
+    pub schemes: Schemes,
+    /// How clients may sign that are asked for a certificate.
+    pub client_schemes: Schemes,
+    /// Whether suites with ChaCha20 come first for clients that prefer one of those, where the server's order counts.
+    pub prioritize_chacha: bool,
     /// Gets the secrets of all sessions.
     pub key_log: Option<KeyLog>,
     /// Whether clients are asked for a certificate, and for which. Whatever they show is accepted, and so are those that show
@@ -82,9 +86,12 @@ impl Default for ServerSettings {
             prefer_server_order: false,
             alpn: Vec::new(),
             fragment: MAX_FRAGMENT,
-            tickets: TICKETS,
+            tickets: ServerSettings::TICKETS,
             early_data: false,
             compress_certificates: false,
+            schemes: Schemes::default(),
+            client_schemes: Schemes::default(),
+            prioritize_chacha: false,
             key_log: None,
             client_certificates: None,
         }
@@ -95,9 +102,12 @@ impl Default for ServerSettings {
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     pub(super) shared: Arc<rustls::ServerConfig>,
+    /// The same with ChaCha20 first, if clients that prefer it get it.
+    with_chacha: Option<Arc<rustls::ServerConfig>>,
     pub(super) fragment: usize,
     signature: Duration,
     early_data: bool,
+    asks: bool,
 }
 
 impl ServerConfig {
@@ -105,24 +115,54 @@ impl ServerConfig {
     pub fn signature_time(&self) -> Duration {
         self.signature
     }
+
+    /// The settings for a client that offers these suites, by number and the most preferred first.
+    #[must_use]
+    pub fn for_client(self, mut offered: impl Iterator<Item = u16>) -> Self {
+        // Reserved numbers (RFC 8701) mean nothing.
+        let mut preferred = || offered.find(|suite| suite & 0x0f0f != 0x0a0a);
+        match self.with_chacha {
+            Some(shared) if preferred().is_some_and(is_chacha) => Self { shared, with_chacha: None, ..self },
+            _ => self,
+        }
+    }
+}
+
+/// Whether the suite with this number has ChaCha20.
+fn is_chacha(suite: u16) -> bool {
+    [
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ]
+    .contains(&CipherSuite::from(suite))
 }
 
 impl ServerSettings {
+    /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
+    pub const TICKETS: usize = 2;
+
     /// Makes them ready for use.
     pub fn build(self) -> Result<ServerConfig, SettingsError> {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
+        let with_chacha = self.with_chacha_first().map(Self::build).transpose()?;
+        let with_chacha = with_chacha.map(|config| config.shared);
         let keys = last_of_each_type(self.keys);
         let certificates = keys.len();
         let signature = keys.iter().map(CertifiedKey::signature_time).max().unwrap_or_default();
+        let asks = self.client_certificates.is_some();
         let verifier = match self.client_certificates {
             None => WebPkiClientVerifier::no_client_auth(),
-            Some(certificates) if certificates.fit() => signatures::any_client(certificates.authorities),
+            Some(certificates) if certificates.fit() => {
+                signatures::any_client(&self.client_schemes, certificates.authorities)
+            }
             Some(_) => return Err(SettingsError::TooManyAuthorities),
         };
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
-        let resolver = Certificates::new(keys, &algorithms.provider.cipher_suites, self.prefer_server_order);
+        let resolver =
+            Certificates::new(keys, self.schemes, &algorithms.provider.cipher_suites, self.prefer_server_order);
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?
@@ -143,7 +183,24 @@ impl ServerSettings {
         config.alpn_protocols = self.alpn;
         config.send_tls13_tickets = self.tickets.min(MAX_TICKETS);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServerConfig { shared: Arc::new(config), fragment, signature, early_data: self.early_data })
+        Ok(ServerConfig {
+            shared: Arc::new(config),
+            with_chacha,
+            fragment,
+            signature,
+            early_data: self.early_data,
+            asks,
+        })
+    }
+
+    /// The same settings with ChaCha20 first, if they are needed.
+    fn with_chacha_first(&self) -> Option<ServerSettings> {
+        if !(self.prioritize_chacha && self.prefer_server_order) {
+            return None;
+        }
+        let mut suites = suites_or_all(&self.suites);
+        suites.sort_by_key(|suite| !is_chacha(*suite));
+        Some(ServerSettings { suites, prioritize_chacha: false, ..self.clone() })
     }
 }
 
@@ -154,16 +211,22 @@ impl ServerConfig {
     pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
         let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
         let mut sessions = sessions.clone();
-        let mut shared = rustls::ServerConfig::clone(&self.shared);
         if early_data {
             sessions.tickets = None;
-            shared.max_early_data_size = MAX_EARLY_DATA;
-            // Early data is answered before the client's last message, or it would have been no use to send it early.
-            shared.send_half_rtt_data = true;
         }
-        let resumption = Arc::new(Resumption { sessions, context: Context::of(context), early_data });
-        shared.session_storage = resumption.clone();
-        shared.ticketer = resumption;
-        Self { shared: Arc::new(shared), ..*self }
+        let resumption =
+            Arc::new(Resumption { sessions, context: Context::of(context), early_data, may_forget: self.asks });
+        let with = |before: &Arc<rustls::ServerConfig>| {
+            let mut shared = rustls::ServerConfig::clone(before);
+            if early_data {
+                shared.max_early_data_size = MAX_EARLY_DATA;
+                // Early data is answered before the client's last message, or it would have been no use to send it early.
+                shared.send_half_rtt_data = true;
+            }
+            shared.session_storage = resumption.clone();
+            shared.ticketer = resumption.clone();
+            Arc::new(shared)
+        };
+        Self { shared: with(&self.shared), with_chacha: self.with_chacha.as_ref().map(with), ..*self }
     }
 }

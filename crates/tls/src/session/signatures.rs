@@ -1,7 +1,8 @@
-//! The peer's signature under the handshake. rustls leaves nothing else to this folder: whether a chain is trusted is decided
-//! outside, after the handshake, so any chain is accepted here.
+//! Signatures under the handshake: which schemes peers may sign by, and which keys sign by.
 //!
-//! webpki, which rustls would use, refuses to read certificates of version 1. AWS-LC reads them, and webpki gets the key alone.
+//! rustls leaves nothing else to this folder: whether a chain is trusted is decided outside, after the handshake, so any chain is
+//! accepted here. webpki, which rustls would use, refuses to read certificates of version 1. AWS-LC reads them, and webpki gets
+//! the key alone.
 
 use freerun_sys::x509::Certificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,38 +10,180 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, SignatureScheme};
+use rustls::sign::{Signer, SigningKey};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, SignatureAlgorithm,
+    SignatureScheme,
+};
 use std::sync::{Arc, LazyLock};
 
 /// The schemes that can be verified, with the algorithms for them.
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
     LazyLock::new(|| default_provider().signature_verification_algorithms);
 
-/// The one verifier of all clients. rustls resumes a session only with the verifier that it began with.
-static ANY_SERVER: LazyLock<Arc<AnyServer>> = LazyLock::new(|| Arc::new(AnyServer));
+/// The one verifier of all clients that leave the schemes to the library. rustls resumes a session only with the verifier that
+/// it began with.
+static ANY_SERVER: LazyLock<Arc<AnyPeer>> = LazyLock::new(|| Arc::new(AnyPeer::new(&Schemes::default(), Vec::new())));
 
-/// Accepts each server that has the key of the certificate that it shows.
-#[derive(Debug)]
-struct AnyServer;
+/// The schemes of signatures that are allowed, the most preferred first. By default all that there are. It is cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Schemes(Option<Arc<[SignatureScheme]>>);
 
-/// Accepts each client that has the key of the certificate that it shows, and each that shows none.
+impl Schemes {
+    /// Those with these IANA numbers alone; what does not exist here is left out.
+    pub fn only(numbers: impl IntoIterator<Item = u16>) -> Schemes {
+        let known = ALGORITHMS.supported_schemes();
+        let schemes = numbers.into_iter().map(SignatureScheme::from).filter(|scheme| known.contains(scheme));
+        Schemes(Some(schemes.collect()))
+    }
+
+    /// Whether some are not allowed.
+    pub(super) fn are_limited(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether this one is allowed.
+    pub(super) fn allow(&self, scheme: SignatureScheme) -> bool {
+        self.0.as_ref().is_none_or(|schemes| schemes.contains(&scheme))
+    }
+
+    /// The pair, whose key signs by these alone.
+    pub(super) fn restrict(&self, pair: Arc<rustls::sign::CertifiedKey>) -> Arc<rustls::sign::CertifiedKey> {
+        if self.0.is_none() {
+            return pair;
+        }
+        let mut restricted = rustls::sign::CertifiedKey::clone(&pair);
+        restricted.key = Arc::new(Restricted { key: restricted.key, schemes: self.clone() });
+        Arc::new(restricted)
+    }
+
+    fn list(&self) -> Vec<SignatureScheme> {
+        self.0.as_ref().map_or_else(|| ALGORITHMS.supported_schemes(), |schemes| schemes.to_vec())
+    }
+}
+
+/// A key that signs by some schemes alone.
 #[derive(Debug)]
-struct AnyClient {
+struct Restricted {
+    key: Arc<dyn SigningKey>,
+    schemes: Schemes,
+}
+
+impl SigningKey for Restricted {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let allowed: Vec<_> = offered.iter().copied().filter(|scheme| self.schemes.allow(*scheme)).collect();
+        self.key.choose_scheme(&allowed)
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        self.key.public_key()
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.key.algorithm()
+    }
+}
+
+/// What comes of a look at a signature.
+type Signed = Result<HandshakeSignatureValid, Error>;
+
+/// Accepts each peer that has the key of the certificate that it shows, and each client that shows none.
+#[derive(Debug)]
+struct AnyPeer {
+    /// What peers may sign by.
+    schemes: Vec<SignatureScheme>,
     /// The names of the authorities whose certificates clients are asked for.
     authorities: Vec<DistinguishedName>,
 }
 
-/// What clients verify servers with.
-pub(super) fn any_server() -> Arc<dyn ServerCertVerifier> {
-    ANY_SERVER.clone()
+/// What clients verify servers with, which may sign by these schemes.
+pub(super) fn any_server(schemes: &Schemes) -> Arc<dyn ServerCertVerifier> {
+    match schemes.0 {
+        None => ANY_SERVER.clone(),
+        Some(_) => Arc::new(AnyPeer::new(schemes, Vec::new())),
+    }
 }
 
-/// What a server verifies clients with that it asks for certificates of these authorities, whose names are in DER.
-pub(super) fn any_client(authorities: Vec<Vec<u8>>) -> Arc<dyn ClientCertVerifier> {
-    Arc::new(AnyClient { authorities: authorities.into_iter().map(DistinguishedName::from).collect() })
+/// What a server verifies clients with that it asks for certificates of these authorities, whose names are in DER. They may sign
+/// by these schemes.
+pub(super) fn any_client(schemes: &Schemes, authorities: Vec<Vec<u8>>) -> Arc<dyn ClientCertVerifier> {
+    Arc::new(AnyPeer::new(schemes, authorities.into_iter().map(DistinguishedName::from).collect()))
 }
 
-impl ServerCertVerifier for AnyServer {
+impl AnyPeer {
+    fn new(schemes: &Schemes, authorities: Vec<DistinguishedName>) -> AnyPeer {
+        AnyPeer { schemes: schemes.list(), authorities }
+    }
+
+    /// Checks that a scheme is among those that the peer was told of.
+    fn check(&self, signed: &DigitallySignedStruct) -> Result<(), Error> {
+        match self.schemes.contains(&signed.scheme) {
+            true => Ok(()),
+            false => Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+        }
+    }
+
+    /// In TLS 1.3 a scheme says which curve it is for.
+    fn tls13(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Signed {
+        self.check(signed)?;
+        verify_tls13_signature_with_raw_key(text, &public_key(own)?, signed, &ALGORITHMS)
+    }
+
+    /// In TLS 1.2 a scheme for ECDSA may be used with any curve, so there are several algorithms for it.
+    fn tls12(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Signed {
+        self.check(signed)?;
+        let (_, algorithms) = ALGORITHMS
+            .mapping
+            .iter()
+            .find(|(scheme, _)| *scheme == signed.scheme)
+            .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+        let info = public_key(own)?;
+        let key = webpki::RawPublicKeyEntity::try_from(&info).map_err(|_| CertificateError::BadEncoding)?;
+        let valid = |algorithm: &&dyn rustls::pki_types::SignatureVerificationAlgorithm| {
+            key.verify_signature(*algorithm, text, signed.signature()).is_ok()
+        };
+        if algorithms.iter().any(valid) {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(CertificateError::BadSignature.into())
+        }
+    }
+}
+
+/// The key that a certificate is for, as its SubjectPublicKeyInfo.
+fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
+    let certificate = Certificate::from_der(certificate).ok_or(CertificateError::BadEncoding)?;
+    Ok(certificate.public_key_info().into())
+}
+
+/// What the traits for both sides have in common: the signature of a peer is the same thing on either.
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            text: &[u8],
+            own: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Signed {
+            self.tls12(text, own, signed)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            text: &[u8],
+            own: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Signed {
+            self.tls13(text, own, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.schemes.clone()
+        }
+    };
+}
+
+impl ServerCertVerifier for AnyPeer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -52,30 +195,10 @@ impl ServerCertVerifier for AnyServer {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        tls12(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        tls13(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
+    verify_signatures!();
 }
 
-impl ClientCertVerifier for AnyClient {
+impl ClientCertVerifier for AnyPeer {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
@@ -93,67 +216,5 @@ impl ClientCertVerifier for AnyClient {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        tls12(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        tls13(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
-}
-
-fn schemes() -> Vec<SignatureScheme> {
-    ALGORITHMS.supported_schemes()
-}
-
-/// The key that a certificate is for, as its SubjectPublicKeyInfo.
-fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
-    let certificate = Certificate::from_der(certificate).ok_or(CertificateError::BadEncoding)?;
-    Ok(certificate.public_key_info().into())
-}
-
-/// In TLS 1.3 a scheme says which curve it is for.
-fn tls13(
-    message: &[u8],
-    certificate: &CertificateDer<'_>,
-    signed: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, signed, &ALGORITHMS)
-}
-
-/// In TLS 1.2 a scheme for ECDSA may be used with any curve, so there are several algorithms for it.
-fn tls12(
-    message: &[u8],
-    certificate: &CertificateDer<'_>,
-    signed: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    let (_, algorithms) = ALGORITHMS
-        .mapping
-        .iter()
-        .find(|(scheme, _)| *scheme == signed.scheme)
-        .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
-    let info = public_key(certificate)?;
-    let key = webpki::RawPublicKeyEntity::try_from(&info).map_err(|_| CertificateError::BadEncoding)?;
-    let valid = |algorithm: &&dyn rustls::pki_types::SignatureVerificationAlgorithm| {
-        key.verify_signature(*algorithm, message, signed.signature()).is_ok()
-    };
-    if algorithms.iter().any(valid) {
-        Ok(HandshakeSignatureValid::assertion())
-    } else {
-        Err(CertificateError::BadSignature.into())
-    }
+    verify_signatures!();
 }

@@ -1,7 +1,8 @@
 //! What rustls's callbacks know of the session whose step runs: they have no argument for it. A step runs on one thread from
 //! its beginning to its end, so it stands in a variable of the thread meanwhile.
 
-use super::resume::PeerSessions;
+use super::resume::{Context, PeerSessions, SessionStore};
+use crate::load::KeyKind;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
@@ -17,10 +18,21 @@ thread_local! {
 pub(super) struct Kept {
     /// The name that the client asks for; only on the server's side.
     pub(super) server_name: Option<Box<str>>,
+    /// The kind of the key that was chosen to sign with; only on the server's side.
+    pub(super) key: Option<KeyKind>,
     /// Earlier sessions with the same peer; only on the client's side.
     pub(super) peer: Option<PeerSessions>,
     /// How the session goes on with an earlier one; only on the server's side.
     pub(super) resumption: Resumption,
+}
+
+/// Where an earlier session was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The client has shown a ticket.
+    Ticket,
+    /// The server has kept it.
+    Store,
 }
 
 /// How a session goes on with an earlier one.
@@ -32,16 +44,43 @@ pub(super) struct Resumption {
     began: Option<Duration>,
     /// The earlier session was found within this step.
     found_now: bool,
+    /// Where it was found.
+    place: Option<Place>,
     /// A session was given to the client, for later.
     gave: bool,
     /// Its id.
     id: Option<[u8; 32]>,
+    /// Where the session is kept, as long as it may have to be forgotten.
+    kept: Option<Box<KeptSessions>>,
+    /// Whether the session is a good one, once that is known.
+    is_good: Option<bool>,
+}
+
+/// The entries of a store that are of one session.
+struct KeptSessions {
+    store: SessionStore,
+    context: Context,
+    ids: Vec<[u8; 32]>,
 }
 
 impl Resumption {
     /// The id of the session that was given to the client last.
     pub(super) fn id(&self) -> Option<&[u8]> {
         self.id.as_ref().map(<[u8; 32]>::as_slice)
+    }
+
+    /// Where the earlier session was found.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    /// The session is a good one, so it stays where it is kept; or it is forgotten there.
+    pub(super) fn settle(&mut self, is_good: bool) {
+        self.is_good = Some(is_good);
+        let Some(kept) = self.kept.take().filter(|_| !is_good) else { return };
+        for id in &kept.ids {
+            kept.store.take(kept.context, id);
+        }
     }
 }
 
@@ -74,16 +113,22 @@ pub(super) fn asked_for(name: Option<&str>) {
     KEPT.with_borrow_mut(|kept| kept.server_name = name.map(Box::from));
 }
 
+/// Notes the kind of the key that was chosen to sign with.
+pub(super) fn signs_with(key: KeyKind) {
+    KEPT.with_borrow_mut(|kept| kept.key = Some(key));
+}
+
 /// Looks at the earlier sessions with the peer, if there may be any.
 pub(super) fn with_peer<T>(look: impl FnOnce(&PeerSessions) -> T) -> Option<T> {
     KEPT.with_borrow(|kept| kept.peer.as_ref().map(look))
 }
 
 /// Notes that there is an earlier session, whose full handshake was then. It may turn out not to fit.
-pub(super) fn found(began: Duration) {
+pub(super) fn found(began: Duration, place: Place) {
     KEPT.with_borrow_mut(|kept| {
         kept.resumption.began = Some(began);
         kept.resumption.found_now = true;
+        kept.resumption.place = Some(place);
     });
 }
 
@@ -99,9 +144,23 @@ pub(super) fn began() -> Duration {
 }
 
 /// Whether the client may get a session for later: as many as there are tickets after a full handshake, one after a resumed
-/// one, for that one which it has used.
+/// one, for that one which it has used; none for a session that is not good.
 pub(super) fn may_give() -> bool {
-    KEPT.with_borrow(|kept| !(kept.resumption.is_resumed && kept.resumption.gave))
+    KEPT.with_borrow(|Kept { resumption, .. }| {
+        !(resumption.is_resumed && resumption.gave) && resumption.is_good != Some(false)
+    })
+}
+
+/// Notes that the session is kept under this id, and may have to be forgotten there.
+pub(super) fn kept(store: &SessionStore, context: Context, id: &[u8]) {
+    let Ok(id) = id.try_into() else { return };
+    KEPT.with_borrow_mut(|kept| {
+        if kept.resumption.is_good.is_some() {
+            return;
+        }
+        let new = || Box::new(KeptSessions { store: store.clone(), context, ids: Vec::new() });
+        kept.resumption.kept.get_or_insert_with(new).ids.push(id);
+    });
 }
 
 /// Notes the id of a session that the client gets for later.

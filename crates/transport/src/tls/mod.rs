@@ -73,6 +73,13 @@ impl TlsStream {
         self.with_session(|session| session.agreed().map(read)).flatten()
     }
 
+    /// Tells the session whether the client's certificate was found good: see [`Session::settle`].
+    pub fn settle(&self, is_good: bool) {
+        if let Some(session) = &mut self.state.borrow_mut().session {
+            session.settle(is_good);
+        }
+    }
+
     /// Takes the stream away from its loop, see [`Socket::moved`]; what is left here has no session any more.
     #[must_use]
     pub(crate) fn moved(&self) -> TlsStream {

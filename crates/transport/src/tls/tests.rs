@@ -24,7 +24,8 @@ fn sessions(version: Version) -> (Session, Session, Vec<u8>) {
     let keys = vec![CertifiedKey::new(&chain, &key).unwrap()];
     let settings = ServerSettings { keys, versions: vec![version], ..ServerSettings::default() };
     let tickets = TicketKeys::random(Duration::from_secs(100), NOW).ok();
-    let resumed = Sessions { cache: SessionCache::None, tickets, timeout: Duration::from_secs(100) };
+    let resumed =
+        Sessions { cache: SessionCache::None, tickets, timeout: Duration::from_secs(100), figures: Default::default() };
     let config = settings.build().unwrap().with_sessions(&resumed, b"");
     let mut server = Session::new(&config).unwrap();
     let config = ClientSettings::default().build().unwrap();

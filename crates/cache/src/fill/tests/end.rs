@@ -10,6 +10,14 @@ use crate::store::Store;
 
 const LARGE: usize = 100_000;
 
+impl Drop for Bench {
+    /// The cache's thread writes its index at its end, which is waited for before the folder is removed.
+    fn drop(&mut self) {
+        self.faults.clear();
+        self.cache.stop(freerun_testkit::PATIENCE);
+    }
+}
+
 /// Makes a cache of the same folder, as a later configuration does, and waits until the folder is its own.
 fn again(bench: &Bench) -> Arc<Cache> {
     let cache = Arc::new(Cache::new(bench.config.clone()));

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use freerun_testkit::TempDir;
+
 use super::*;
 use crate::cache::{About, Cache, CacheConfig, Found, Pace, Tell};
 use crate::key::{Key, Levels};
@@ -19,29 +21,11 @@ use crate::rules::Lifetime;
 
 const NOW: u64 = 1_700_000_000;
 
-/// A folder that is removed when this is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("freerun-cache-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn config(folder: &Folder) -> CacheConfig {
+fn config(folder: &TempDir) -> CacheConfig {
     let pace = Pace { files: 1000, ..Pace::default() };
     CacheConfig {
         name: "test".into(),
-        path: folder.0.clone(),
+        path: folder.path().to_owned(),
         levels: Levels::parse("1:2").unwrap(),
         zone_size: 1 << 20,
         max_size: 1 << 20,
@@ -177,7 +161,7 @@ fn files(folder: &Path) -> (usize, u64) {
 
 #[test]
 fn an_object_is_found_until_it_is_removed() {
-    let folder = Folder::new("found");
+    let folder = TempDir::new("found");
     let mut bench = Bench::open(&config(&folder));
     assert!(!bench.has("a"));
     bench.settle();
@@ -198,7 +182,7 @@ fn an_object_is_found_until_it_is_removed() {
 
 #[test]
 fn what_is_replaced_leaves_its_file_to_the_new_one() {
-    let folder = Folder::new("replaced");
+    let folder = TempDir::new("replaced");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let old = bench.store("a", 5000).unwrap();
@@ -215,7 +199,7 @@ fn what_is_replaced_leaves_its_file_to_the_new_one() {
 
 #[test]
 fn it_never_takes_up_more_than_its_size() {
-    let folder = Folder::new("full");
+    let folder = TempDir::new("full");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let mut refused = 0;
@@ -230,7 +214,7 @@ fn it_never_takes_up_more_than_its_size() {
     bench.settle();
     assert_eq!(refused, 0);
     let figures = bench.cache.figures();
-    assert_eq!(files(&folder.0), (figures.entries, figures.used));
+    assert_eq!(files(folder.path()), (figures.entries, figures.used));
     assert!(figures.evicted > 300 && figures.entries > 60, "{figures:?}");
     // A reservation that is larger than the cache is refused, and nothing is evicted for it.
     assert!(bench.cache.reserve(2 << 20).is_none());
@@ -244,7 +228,7 @@ fn it_never_takes_up_more_than_its_size() {
 
 #[test]
 fn room_is_kept_for_objects_like_those_that_found_none() {
-    let folder = Folder::new("ahead");
+    let folder = TempDir::new("ahead");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let mut refused = 0;
@@ -257,7 +241,7 @@ fn room_is_kept_for_objects_like_those_that_found_none() {
 
 #[test]
 fn a_small_file_system_is_used_and_not_overrun() {
-    let folder = Folder::new("small-disk");
+    let folder = TempDir::new("small-disk");
     let mut bench = Bench::open(&CacheConfig { max_size: u64::MAX, ..config(&folder) });
     bench.settle();
     for number in 0..50 {
@@ -275,7 +259,7 @@ fn a_small_file_system_is_used_and_not_overrun() {
 
 #[test]
 fn what_the_file_system_never_has_room_for_empties_nothing() {
-    let folder = Folder::new("never-fits");
+    let folder = TempDir::new("never-fits");
     let mut bench = Bench::open(&CacheConfig { max_size: 1 << 30, ..config(&folder) });
     bench.settle();
     for number in 0..50 {
@@ -302,7 +286,7 @@ fn what_the_file_system_never_has_room_for_empties_nothing() {
 
 #[test]
 fn a_smaller_size_is_taken_over() {
-    let folder = Folder::new("smaller");
+    let folder = TempDir::new("smaller");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     for number in 0..100 {
@@ -313,12 +297,12 @@ fn a_smaller_size_is_taken_over() {
     bench.settle();
     let figures = bench.cache.figures();
     assert!(figures.used <= 100_000 && figures.entries > 10, "{figures:?}");
-    assert_eq!(files(&folder.0).1, figures.used);
+    assert_eq!(files(folder.path()).1, figures.used);
 }
 
 #[test]
 fn entries_are_bounded_by_the_zone() {
-    let folder = Folder::new("entries");
+    let folder = TempDir::new("entries");
     let config = CacheConfig { zone_size: 100 * 128, ..config(&folder) };
     let mut bench = Bench::open(&config);
     bench.settle();
@@ -330,12 +314,12 @@ fn entries_are_bounded_by_the_zone() {
         }
     }
     let figures = bench.cache.figures();
-    assert!(figures.entries > 90 && files(&folder.0).0 == figures.entries, "{figures:?}");
+    assert!(figures.entries > 90 && files(folder.path()).0 == figures.entries, "{figures:?}");
 }
 
 #[test]
 fn what_nobody_asks_for_is_removed() {
-    let folder = Folder::new("inactive");
+    let folder = TempDir::new("inactive");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     bench.store("a", 100).unwrap();
@@ -352,7 +336,7 @@ fn what_nobody_asks_for_is_removed() {
 
 #[test]
 fn uses_are_counted_until_there_is_an_object() {
-    let folder = Folder::new("uses");
+    let folder = TempDir::new("uses");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let key = Key::of(b"a");
@@ -374,7 +358,7 @@ fn uses_are_counted_until_there_is_an_object() {
 
 #[test]
 fn a_clean_end_keeps_everything() {
-    let folder = Folder::new("clean");
+    let folder = TempDir::new("clean");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     bench.store("a", 100).unwrap();
@@ -405,7 +389,7 @@ fn a_clean_end_keeps_everything() {
 
 #[test]
 fn after_an_unclean_end_the_folder_is_looked_through() {
-    let folder = Folder::new("unclean");
+    let folder = TempDir::new("unclean");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     bench.store("a", 100).unwrap();
@@ -430,7 +414,7 @@ fn after_an_unclean_end_the_folder_is_looked_through() {
     let leaf = path_of("a").parent().unwrap().to_owned();
     write(leaf.join(".freerun-1-17"), b"half");
     write(leaf.join("README"), b"not ours");
-    write(folder.0.join("lost+found/x"), b"not ours");
+    write(folder.path().join("lost+found/x"), b"not ours");
     bench.kill();
 
     let mut bench = Bench::open(&config(&folder));
@@ -446,7 +430,7 @@ fn after_an_unclean_end_the_folder_is_looked_through() {
     assert!(!bench.has("nginx") && bench.has_file("nginx"));
     assert!(bench.cache.peek(Key::of(b"nginx")).unwrap().is_foreign());
     assert!(!leaf.join(".freerun-1-17").exists() && leaf.join("README").exists());
-    assert!(folder.0.join("lost+found/x").exists());
+    assert!(folder.path().join("lost+found/x").exists());
     let figures = bench.cache.figures();
     assert_eq!((figures.entries, figures.adopted, figures.orphans), (3, 2, 4));
     bench.store("nginx", 10).unwrap();
@@ -458,14 +442,14 @@ fn after_an_unclean_end_the_folder_is_looked_through() {
 
 #[test]
 fn without_a_journal_the_files_are_the_index() {
-    let folder = Folder::new("bare");
+    let folder = TempDir::new("bare");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     for number in 0..50 {
         bench.store(&number.to_string(), 10).unwrap();
     }
     assert!(bench.close());
-    for entry in fs::read_dir(&folder.0).unwrap().flatten() {
+    for entry in fs::read_dir(folder.path()).unwrap().flatten() {
         if entry.file_type().unwrap().is_file() {
             fs::remove_file(entry.path()).unwrap();
         }
@@ -481,13 +465,13 @@ fn without_a_journal_the_files_are_the_index() {
     assert!(bench.cache.adopt(Key::of(b"8"), Key::of(b"8"), 200, lifetime(), NOW).is_none());
     bench.settle();
     let figures = bench.cache.figures();
-    assert_eq!((figures.entries, figures.used, files(&folder.0).0), (49, 49 * 4096, 49));
+    assert_eq!((figures.entries, figures.used, files(folder.path()).0), (49, 49 * 4096, 49));
     assert!(matches!(bench.cache.find(Key::of(b"x"), NOW), Found::Nothing));
 }
 
 #[test]
 fn a_file_that_cannot_be_removed_keeps_its_space() {
-    let folder = Folder::new("stubborn");
+    let folder = TempDir::new("stubborn");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     bench.store("a", 10).unwrap();
@@ -512,7 +496,7 @@ fn a_file_that_cannot_be_removed_keeps_its_space() {
 
 #[test]
 fn a_folder_has_one_owner() {
-    let folder = Folder::new("owner");
+    let folder = TempDir::new("owner");
     let bench = Bench::open(&config(&folder));
     let other = Cache::new(config(&folder));
     assert!(matches!(Lock::take(other.store()), Lock::Others));
@@ -523,7 +507,7 @@ fn a_folder_has_one_owner() {
 
 #[test]
 fn the_thread_does_all_this_by_itself() {
-    let folder = Folder::new("thread");
+    let folder = TempDir::new("thread");
     let tell: Tell = Arc::new(|_, _| {});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let limit = Duration::from_secs(30);

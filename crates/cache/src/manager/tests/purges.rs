@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn prefix_and_tag_purges_are_in_force_at_once() {
-    let folder = Folder::new("purges");
+    let folder = TempDir::new("purges");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let before = bench.cache.sequence();
@@ -34,7 +34,7 @@ fn prefix_and_tag_purges_are_in_force_at_once() {
 
 #[test]
 fn an_object_purged_while_it_is_fetched_is_not_stored() {
-    let folder = Folder::new("fetched");
+    let folder = TempDir::new("fetched");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let before = bench.cache.sequence();
@@ -48,7 +48,7 @@ fn an_object_purged_while_it_is_fetched_is_not_stored() {
 
 #[test]
 fn variants_go_with_their_key() {
-    let folder = Folder::new("variants");
+    let folder = TempDir::new("variants");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let main = Key::of(b"a");
@@ -78,7 +78,7 @@ fn variants_go_with_their_key() {
     assert!(!bench.cache.is_purged(&fresh, b"a", &[]));
     bench.settle();
     assert!(gzip.is_gone() && !bench.has_file("gzip") && !bench.has_file("brotli") && bench.has("b"));
-    assert_eq!(files(&folder.0).0, 3);
+    assert_eq!(files(folder.path()).0, 3);
     // The variants are known after a restart, from the journal and from the files.
     assert!(bench.close());
     let mut bench = Bench::open(&config(&folder));
@@ -86,7 +86,7 @@ fn variants_go_with_their_key() {
     assert!(bench.has("identity"));
     bench.cache.purge(&Purge::Key(Bytes::from_static(b"a"))).unwrap();
     bench.settle();
-    assert_eq!(files(&folder.0).0, 2);
+    assert_eq!(files(folder.path()).0, 2);
     store(&bench, b"late", bench.cache.sequence()).unwrap();
     bench.kill();
     let mut bench = Bench::open(&config(&folder));
@@ -99,7 +99,7 @@ fn variants_go_with_their_key() {
 
 #[test]
 fn purges_outlive_the_process() {
-    let folder = Folder::new("outlive");
+    let folder = TempDir::new("outlive");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     bench.store("/a", 10).unwrap();
@@ -119,19 +119,19 @@ fn purges_outlive_the_process() {
     assert!(!bench.has("/a") && bench.has("/b") && !bench.has_file("/a"));
     assert!(bench.close());
     // If the list cannot be read, any object may be meant.
-    fs::write(folder.0.join(".freerun-purges"), b"what is this").unwrap();
+    fs::write(folder.path().join(".freerun-purges"), b"what is this").unwrap();
     let mut bench = Bench::open(&config(&folder));
     let Found::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
     assert!(bench.cache.is_purged(&b, b"/b", &[]));
     bench.settle();
-    assert_eq!(files(&folder.0).0, 0);
+    assert_eq!(files(folder.path()).0, 0);
 }
 
 #[test]
 fn purges_that_come_before_the_index_is_there_are_in_force() {
     // The clock may have gone back meanwhile.
     for unix in [NOW + 10, NOW, NOW - 1000] {
-        let folder = Folder::new("early");
+        let folder = TempDir::new("early");
         let mut bench = Bench::open(&config(&folder));
         bench.settle();
         for _ in 0..100 {
@@ -164,7 +164,7 @@ fn purges_that_come_before_the_index_is_there_are_in_force() {
 
 #[test]
 fn what_cannot_be_read_is_no_way_past_a_purge() {
-    let folder = Folder::new("unread");
+    let folder = TempDir::new("unread");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     for text in ["/a", "/b", "/c"] {
@@ -175,8 +175,8 @@ fn what_cannot_be_read_is_no_way_past_a_purge() {
     // Links are not followed: opening one fails.
     let (a, b) = (path(&bench, "/a"), path(&bench, "/b"));
     for path in [&a, &b] {
-        fs::rename(path, folder.0.join("away")).unwrap();
-        fs::copy(folder.0.join("away"), path.with_extension("kept")).unwrap();
+        fs::rename(path, folder.path().join("away")).unwrap();
+        fs::copy(folder.path().join("away"), path.with_extension("kept")).unwrap();
         std::os::unix::fs::symlink("/dev/null", path).unwrap();
     }
     bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();

@@ -70,7 +70,7 @@ proptest! {
         threads in proptest::collection::vec(proptest::collection::vec(step(), 1..150), 2..5),
         case in any::<u32>(),
     ) {
-        let folder = Folder::new(&format!("random-{case}"));
+        let folder = TempDir::new(&format!("random-{case}"));
         let config = CacheConfig { zone_size: 40 * 128, ..config(&folder) };
         let mut bench = Bench::open(&config);
         bench.settle();

@@ -12,7 +12,7 @@ fn nail(bench: &Bench, text: &str) -> PathBuf {
 
 #[test]
 fn one_file_that_cannot_be_removed_does_not_keep_others() {
-    let folder = Folder::new("nailed");
+    let folder = TempDir::new("nailed");
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     for text in ["a", "b", "c"] {
@@ -31,5 +31,5 @@ fn one_file_that_cannot_be_removed_does_not_keep_others() {
     bench.clock += Duration::from_secs(20);
     bench.settle();
     let figures = bench.cache.figures();
-    assert_eq!(figures.used - files(&folder.0).1, 2 * 12_288);
+    assert_eq!(figures.used - files(folder.path()).1, 2 * 12_288);
 }

@@ -211,7 +211,7 @@ impl From<MountStatus> for Mount {
 impl From<&LogFile> for Log {
     fn from(file: &LogFile) -> Log {
         Log {
-            name: file.name().to_owned(),
+            name: file.path().to_owned(),
             lost_lines: file.lost_in_all(),
             waiting_bytes: file.waiting(),
             held_up: file.is_held_up(),

@@ -141,7 +141,13 @@
 //!   } ],
 //!   "tls": {                     clients: of listeners; upstreams: with upstream servers, the same
 //!     "clients": {
-//!       "handshakes": 100, "resumed": 60,
+//!       "handshakes": 100,
+//!       "keys": {"rsa": 10, "ecdsa": 30, "ed25519": 0},   full handshakes by the server's key; only of clients
+//!       "resumed": 60,
+//!       "resumed_by": {          where the sessions came from; only of clients
+//!         "cache": 10,           ssl_session_cache had them
+//!         "ticket": 50           the clients had tickets
+//!       },
 //!       "versions": {"TLSv1.2": 10, "TLSv1.3": 90},
 //!       "ciphers": {"TLS_AES_256_GCM_SHA384": 90, ...},
 //!       "failed": {"closed": 1, "timed_out": 0, "no_common_protocol": 2, ...},   handshakes, by reason
@@ -150,6 +156,18 @@
 //!       "steps": HISTOGRAM       steps that loops did
 //!     },
 //!     "upstreams": {},
+//!     "tickets": {               of all servers
+//!       "issued": 80,            given to clients
+//!       "accepted": 50,          shown by clients, and good
+//!       "unknown_key": 1,        shown, but the key is not there (any more)
+//!       "expired": 2,            shown too late
+//!       "damaged": 0             changed, or of another server with the same keys
+//!     },
+//!     "session_caches": [ {      ssl_session_cache
+//!       "name": "shared:s",      or builtin:20480
+//!       "sessions": 10, "bytes": 2600, "max_bytes": 1048576,
+//!       "evicted": 0             sessions that made room for others
+//!     } ],
 //!     "certificates": [ {        of the current configuration as they are now, each once
 //!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "names": ["a", "www.a"], "issuer": "CN=ca",
 //!       "expires": 1900000000    in seconds since 1970

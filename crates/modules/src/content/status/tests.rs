@@ -1,6 +1,6 @@
 //! Both forms are well-formed for any values and names.
 
-use super::tls::{Certificate, Side, Tls};
+use super::tls::{Certificate, Side, Store, Tickets, Tls};
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -77,7 +77,13 @@ fn figures() -> Figures {
         upstreams: vec![upstream(nasty), alike(), Upstream { computed: true, ..upstream("computed") }],
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
-        tls: Tls { clients: side(), upstreams: side(), certificates: vec![certificate(nasty)] },
+        tls: Tls {
+            clients: side(),
+            upstreams: side(),
+            tickets: Tickets { issued: 3, ..Tickets::default() },
+            session_caches: vec![Store { name: nasty.to_owned(), sessions: 1, bytes: 2, max_bytes: 3, evicted: 4 }],
+            certificates: vec![certificate(nasty)],
+        },
     }
 }
 

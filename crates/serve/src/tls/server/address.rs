@@ -141,7 +141,8 @@ mod tests {
         let pair = Arc::new(LivePair::new("a", "a", certified("ec")));
         let slots = vec![Slot::Fixed(certified("ed25519")), Slot::Live(Live::new(pair.clone()))];
         let of = Arc::new(Replaceable::new(ServerSettings::default(), slots).expect("settings"));
-        let sessions = Sessions { cache: SessionCache::Off, tickets: None, timeout: Duration::ZERO };
+        let sessions =
+            Sessions { cache: SessionCache::Off, tickets: None, timeout: Duration::ZERO, figures: Arc::default() };
         let bound = AtAddress::replaceable(&of, &sessions, &[0; 32]);
         let first = of.now();
         let short = bound.now().signature_time();

@@ -23,6 +23,7 @@ pub use computed::Computed;
 
 use super::algorithms::Wanted;
 use super::computed::KnownPairs;
+use super::key_log::KeyLogPath;
 use super::live::LivePair;
 use super::objects::{pair, read};
 use super::ocsp::{OcspSpec, Staples, Stapling};
@@ -87,6 +88,8 @@ pub struct ServerSpec {
     pub dhparam: Option<FileName>,
     /// The directives about OCSP.
     pub ocsp: OcspSpec,
+    /// `ssl_key_log`
+    pub key_log: Option<KeyLogPath>,
     /// The protocols above TLS.
     pub alpn: Vec<Vec<u8>>,
 }
@@ -111,6 +114,8 @@ pub struct ServerTls {
     computed: Option<Computed>,
     /// How sessions are resumed at the addresses whose default server this is.
     sessions: Sessions,
+    /// The name of the store that they are kept in.
+    store_name: String,
     /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
     context: [u8; 32],
 }
@@ -175,19 +180,22 @@ impl ServerTls {
         });
         let authorities = verification.as_ref().map(|verification| verification.trust.authority_names().to_vec());
         let context = context(&slots, spec, authorities.as_deref().unwrap_or_default());
-        let defaults = ServerSettings::default();
         let settings = ServerSettings {
+            keys: Vec::new(),
             versions: settled.versions,
             suites: settled.suites,
             groups,
             prefer_server_order: wanted.prefer_server_order.unwrap_or(spec.prefer_server_ciphers),
             alpn: spec.alpn.clone(),
             fragment: spec.buffer_size,
-            tickets: wanted.tickets.unwrap_or(defaults.tickets),
+            tickets: wanted.tickets.unwrap_or(ServerSettings::TICKETS),
             early_data: spec.early_data,
             compress_certificates: spec.compression,
+            schemes: wanted.schemes(),
+            client_schemes: wanted.client_schemes(),
+            prioritize_chacha: wanted.prioritize_chacha,
+            key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             client_certificates: authorities.map(|authorities| ClientCertificates { authorities }),
-            ..defaults
         };
         let (mut config, mut replaceable, mut computed) = (None, None, None);
         if slots.iter().any(|slot| matches!(slot, Slot::Computed)) {
@@ -199,6 +207,7 @@ impl ServerTls {
             let keys = slots.iter().filter_map(Slot::fixed).cloned().collect();
             config = Some(ServerSettings { keys, ..settings }.build().map_err(problem)?);
         }
+        let store_name = spec.cache.to_string();
         let rejects = spec.rejects;
         Ok(ServerTls {
             rejects,
@@ -210,6 +219,7 @@ impl ServerTls {
             replaceable,
             computed,
             sessions,
+            store_name,
             context,
         })
     }
@@ -227,6 +237,16 @@ impl ServerTls {
     /// What its certificates say at this moment.
     pub fn facts(&self) -> Vec<CertificateFacts> {
         self.facts.iter().cloned().chain(self.slots.iter().filter_map(Slot::facts)).collect()
+    }
+
+    /// What sessions are resumed by at the addresses whose default server this is.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The name of the store that sessions are kept in, as `ssl_session_cache` has it, without the size of a zone.
+    pub fn store_name(&self) -> &str {
+        &self.store_name
     }
 
     /// Whether there is a certificate, or will be when its name is known.
@@ -324,6 +344,7 @@ mod tests {
             live,
             certificate_cache: None,
             passwords: None,
+            key_log: None,
             protocols: parse_default("ssl_protocols", "TLSv1.2 TLSv1.3", cx).expect("protocols"),
             ciphers: listed("HIGH", cx),
             curves: listed("auto", cx),

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use freerun_conf::{Cx, Problem};
-use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketKeys};
+use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketFigures, TicketKeys};
 
 use super::ServerSpec;
 use crate::tls::files::Secret;
@@ -48,7 +48,9 @@ pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &
             (*zones.keep(&key, || TicketKeys::random(period, now).ok())).clone()
         }
     };
-    Sessions { cache, tickets, timeout }
+    // The counts go on over a reload, and are those of all servers.
+    let figures = cx.extensions.get_or_default::<ZoneTable>().keep("tickets", TicketFigures::default);
+    Sessions { cache, tickets, timeout, figures }
 }
 
 fn ticket_keys(files: &[FileName], cx: &mut Cx) -> Result<TicketKeys, Problem> {

@@ -1,5 +1,6 @@
 //! Caches that directives of TLS define.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -35,6 +36,18 @@ impl SessionCacheValue {
             // A zone serves all workers, so it is at least as good as a builtin cache. It is known where it is written.
             (own, Some(zone)) => zone.get().ok_or(own),
             (own, None) => Err(own),
+        }
+    }
+}
+
+impl fmt::Display for SessionCacheValue {
+    /// As it is written, without the size of a zone.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.own, &self.zone) {
+            (OwnCache::Off, _) => to.write_str("off"),
+            (_, Some(zone)) => write!(to, "shared:{}", zone.name()),
+            (OwnCache::None, None) => to.write_str("none"),
+            (OwnCache::Builtin(size), None) => write!(to, "builtin:{size}"),
         }
     }
 }

@@ -1,14 +1,17 @@
 //! What is kept of sessions, so that later ones need no full handshake. Nothing here knows a session that runs: the time and
 //! everything else is an argument. Nothing waits for more than a look into the shard of a table.
 
+mod figures;
 mod peers;
 mod sessions;
 mod store;
 mod tickets;
 
+pub(crate) use figures::TicketFate;
+pub use figures::{TicketCounts, TicketFigures};
 pub use peers::{ClientSessions, PeerSessions};
 pub use sessions::{SessionCache, Sessions};
-pub use store::SessionStore;
+pub use store::{SessionStore, StoreCounts};
 pub use tickets::{TicketKeyError, TicketKeys};
 
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! How the sessions of a listening address are resumed.
 
-use super::{SessionStore, TicketKeys};
+use super::{SessionStore, TicketFigures, TicketKeys};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a server keeps sessions (`ssl_session_cache`).
@@ -23,6 +24,8 @@ pub struct Sessions {
     pub tickets: Option<TicketKeys>,
     /// How long after its full handshake a session may be resumed, in whole seconds.
     pub timeout: Duration,
+    /// Where tickets are counted.
+    pub figures: Arc<TicketFigures>,
 }
 
 impl Sessions {

@@ -1,10 +1,11 @@
 //! Sessions that a server keeps for its clients.
 
 use super::{Context, Found, MAX_SESSION};
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use rustc_hash::FxBuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -24,7 +25,7 @@ const ID: usize = 32;
 
 type Key = (Context, [u8; ID]);
 
-type Table = Cache<Key, Arc<Found>, Weigh, FxBuildHasher>;
+type Table = Cache<Key, Arc<Found>, Weigh, FxBuildHasher, CountEvictions>;
 
 #[derive(Clone)]
 struct Weigh;
@@ -35,9 +36,39 @@ impl Weighter<Key, Arc<Found>> for Weigh {
     }
 }
 
+/// Counts the sessions that make room for others.
+#[derive(Clone, Default)]
+struct CountEvictions(Arc<AtomicU64>);
+
+impl Lifecycle<Key, Arc<Found>> for CountEvictions {
+    type RequestState = ();
+
+    fn begin_request(&self) {}
+
+    fn on_evict(&self, (): &mut (), _: Key, _: Arc<Found>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The figures of a store at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// How many sessions are kept.
+    pub sessions: usize,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// How many bytes they may take.
+    pub max_bytes: u64,
+    /// How many sessions have made room for others since the store is there.
+    pub evicted: u64,
+}
+
 /// A store of so many bytes, which all loops and any number of servers use. It is cheap to clone, and all clones are the same.
 #[derive(Clone)]
-pub struct SessionStore(Arc<Table>);
+pub struct SessionStore {
+    table: Arc<Table>,
+    evicted: CountEvictions,
+}
 
 impl SessionStore {
     /// A store of so many bytes. A full one forgets sessions that were not asked for.
@@ -47,12 +78,13 @@ impl SessionStore {
         let items = usize::try_from(bytes / USUAL).unwrap_or(usize::MAX).clamp(1, 1 << 20);
         let mut options = OptionsBuilder::new();
         options.estimated_items_capacity(items).weight_capacity(bytes).shards(shards as usize);
+        let evicted = CountEvictions::default();
         let table = match options.build() {
-            Ok(options) => Cache::with_options(options, Weigh, FxBuildHasher, DefaultLifecycle::default()),
+            Ok(options) => Cache::with_options(options, Weigh, FxBuildHasher, evicted.clone()),
             // Building fails only where one of these three is missing.
-            Err(_) => Cache::with(items, bytes, Weigh, FxBuildHasher, DefaultLifecycle::default()),
+            Err(_) => Cache::with(items, bytes, Weigh, FxBuildHasher, evicted.clone()),
         };
-        Self(Arc::new(table))
+        Self { table: Arc::new(table), evicted }
     }
 
     /// A store of about so many sessions.
@@ -67,29 +99,34 @@ impl SessionStore {
         if session.len() > MAX_SESSION {
             return false;
         }
-        self.0.insert((context, id), Arc::new(Found { began, session }));
+        self.table.insert((context, id), Arc::new(Found { began, session }));
         true
     }
 
     /// The session with this id, which stays.
     pub(crate) fn get(&self, context: Context, id: &[u8]) -> Option<Arc<Found>> {
-        self.0.get(&(context, id.try_into().ok()?))
+        self.table.get(&(context, id.try_into().ok()?))
     }
 
     /// The session with this id, which is forgotten.
     pub(crate) fn take(&self, context: Context, id: &[u8]) -> Option<Arc<Found>> {
-        self.0.remove(&(context, id.try_into().ok()?)).map(|(_, found)| found)
+        self.table.remove(&(context, id.try_into().ok()?)).map(|(_, found)| found)
     }
 
-    /// How many sessions there are, and how many bytes they take.
-    pub fn figures(&self) -> (usize, u64) {
-        (self.0.len(), self.0.weight())
+    /// What there is now.
+    pub fn counts(&self) -> StoreCounts {
+        StoreCounts {
+            sessions: self.table.len(),
+            bytes: self.table.weight(),
+            max_bytes: self.table.capacity(),
+            evicted: self.evicted.0.load(Ordering::Relaxed),
+        }
     }
 }
 
 impl std::fmt::Debug for SessionStore {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (sessions, bytes) = self.figures();
+        let StoreCounts { sessions, bytes, .. } = self.counts();
         to.debug_struct("SessionStore").field("sessions", &sessions).field("bytes", &bytes).finish()
     }
 }

@@ -1,7 +1,7 @@
 //! Tickets: sessions that clients keep for the server, sealed so that it alone can read them. A ticket is made as OpenSSL makes
 //! it: the key's name, an initialisation vector, the session encrypted with AES in CBC mode, and an HMAC of all that.
 
-use super::{Context, Found, MAX_SESSION};
+use super::{Context, Found, MAX_SESSION, TicketFate};
 use arc_swap::ArcSwap;
 use aws_lc_rs::cipher::{
     AES_128, AES_256, DecryptionContext, EncryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
@@ -96,15 +96,20 @@ impl TicketKeys {
     }
 
     /// Opens a ticket, which may be anything.
-    pub(crate) fn open(&self, now: Duration, context: Context, ticket: &[u8]) -> Option<Found> {
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub(crate) fn open(&self, now: Duration, context: Context, ticket: &[u8]) -> Result<Found, TicketFate> {
         if ticket.len() > MAX_TICKET {
-            return None;
+            return Err(TicketFate::Damaged);
         }
+        let open =
+            |key: Option<&Key>| key.ok_or(TicketFate::UnknownKey)?.open(context, ticket).ok_or(TicketFate::Damaged);
         match &*self.0 {
-            Source::Files(keys) => keys.iter().find(|key| ticket.starts_with(&key.name))?.open(context, ticket),
+            Source::Files(keys) => open(keys.iter().find(|key| ticket.starts_with(&key.name))),
             Source::Own { keys, period } => {
                 let usable = |key: &&Arc<Key>| ticket.starts_with(&key.name) && key.age(now) < period.saturating_mul(2);
-                keys.load().iter().find(usable)?.open(context, ticket)
+                open(keys.load().iter().find(usable).map(|key| &**key))
             }
         }
     }

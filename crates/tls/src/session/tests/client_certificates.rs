@@ -51,6 +51,26 @@ fn a_certificate_is_not_shown_to_those_who_do_not_ask() {
 }
 
 #[test]
+fn the_session_of_a_client_whose_certificate_is_bad_is_forgotten() {
+    let sessions = kept();
+    let SessionCache::Kept(store) = &sessions.cache else { panic!("a store") };
+    for (version, _) in VERSIONS {
+        let (server, peer) = (asking().with_sessions(&sessions, b"context"), PeerSessions::new());
+        let client = client(version, Some(rsa()));
+        // The third one resumes the session of the second one, and is bad all the same.
+        for (is_good, resumed, left) in [(false, false, false), (true, false, true), (false, true, false)] {
+            let before = store.counts().sessions;
+            let (_, mut one) = established(&client, Some(&peer), &server);
+            assert_eq!(one.session.agreed().map(|agreed| agreed.resumed), Some(resumed), "{version:?}");
+            one.session.settle(is_good);
+            assert_eq!(store.counts().sessions > before, left, "{version:?}, {is_good}");
+        }
+        let (_, last) = established(&client, Some(&peer), &server);
+        assert_eq!(last.session.agreed().map(|agreed| agreed.resumed), Some(false), "{version:?}");
+    }
+}
+
+#[test]
 fn a_resumed_session_still_has_the_certificate() {
     let tickets = TicketKeys::random(kept().timeout, NOW).expect("keys");
     for sessions in [kept(), Sessions { cache: SessionCache::Off, tickets: Some(tickets), ..kept() }] {

@@ -48,7 +48,12 @@ fn config() -> ServerConfig {
 
 /// How sessions are resumed from a store, for five minutes.
 fn kept() -> Sessions {
-    Sessions { cache: SessionCache::Kept(SessionStore::new(1 << 20)), tickets: None, timeout: Duration::from_secs(300) }
+    Sessions {
+        cache: SessionCache::Kept(SessionStore::new(1 << 20)),
+        tickets: None,
+        timeout: Duration::from_secs(300),
+        figures: Default::default(),
+    }
 }
 
 /// The same configuration with sessions that are resumed.

@@ -1,8 +1,8 @@
 //! Sessions of servers that are resumed: from a store and from tickets, in time and out of it.
 
 use super::super::{
-    ClientConfig, ClientSettings, Event, PeerSessions, ServerConfig, SessionCache, SessionStore, Sessions, TicketKeys,
-    Version,
+    ClientConfig, ClientSettings, Event, PeerSessions, ServerConfig, SessionCache, SessionStore, Sessions, StoreCounts,
+    TicketKeys, Version,
 };
 use super::{End, NOW, ServerSettings, config, established, kept, pass, settings};
 use std::time::Duration;
@@ -100,10 +100,10 @@ fn clients_get_as_many_tickets_as_the_settings_say_and_one_after_a_resumed_sessi
         let server = settings.build().expect("settings").with_sessions(&sessions, b"context");
         let (client, peer) = (only(Version::Tls13), PeerSessions::new());
         assert!(!at(0, &client, &peer, &server).0);
-        assert_eq!(store.figures().0, count);
+        assert_eq!(store.counts().sessions, count);
         assert_eq!(at(0, &client, &peer, &server).0, count > 0);
         // The store also has the one that was used.
-        assert_eq!(store.figures().0, count + count.min(1));
+        assert_eq!(store.counts().sessions, count + count.min(1));
     }
 }
 
@@ -134,13 +134,14 @@ fn a_store_is_bounded_in_bytes() {
     for _ in 0..100 {
         drop(established(&only(Version::Tls12), None, &server));
     }
-    let (sessions, bytes) = store.figures();
+    let StoreCounts { sessions, bytes, max_bytes, evicted } = store.counts();
     assert!((50..=80).contains(&sessions) && bytes <= 20_000, "{store:?}");
+    assert_eq!((max_bytes, evicted), (20_000, 100 - sessions as u64));
     for none in [SessionStore::new(0), SessionStore::for_sessions(0)] {
         let sessions = Sessions { cache: SessionCache::Kept(none.clone()), ..kept() };
         let server = config().with_sessions(&sessions, b"context");
         drop(established(&only(Version::Tls12), None, &server));
-        assert_eq!(none.figures(), (0, 0));
+        assert_eq!((none.counts().sessions, none.counts().bytes), (0, 0));
     }
 }
 
