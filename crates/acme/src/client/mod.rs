@@ -56,7 +56,8 @@ impl HttpClient for Client {
             let Ok(body) = body.collect().await;
             let request = Request::from_parts(head, Full::new(body.to_bytes()));
             let response = http::request(&client.host, &client.settings, request).await;
-            let response = response.map_err(|error| Error::Other(Box::new(error)))?;
+            let mut response = response.map_err(|error| Error::Other(Box::new(error)))?;
+            notes::bound_retry_after(response.headers_mut());
             client.notes.take(&response);
             Ok(BytesResponse::from(response.map(Full::new)))
         })
