@@ -112,7 +112,9 @@ impl Ca {
                 answers.0, answers.1
             ),
         );
-        let variables = vec![("PEBBLE_VA_NOSLEEP".to_owned(), "1".to_owned()), variable("PEBBLE_AUTHZREUSE", "0")];
+        // Without these it waits, refuses good nonces and leaves out challenges by chance.
+        let settings = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "0"), ("PEBBLE_AUTHZREUSE", "0")];
+        let variables = settings.map(|(name, value)| variable(name, value)).to_vec();
         Ca { folder, acme, management, answers, root: root_pem, variables, running: None }
     }
 
