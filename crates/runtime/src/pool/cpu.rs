@@ -95,8 +95,8 @@ impl CpuPool {
     }
 
     /// Runs `f` on a thread of the pool; waiting pieces of different lanes are served in turn, those of one lane in the
-    /// order in which they came. A piece is withdrawn when `gone` resolves while it waits. If the queue is full, this waits
-    /// for room.
+    /// order in which they came. If the queue is full, this waits for room. A piece that waits for room or for a thread is
+    /// withdrawn when `gone` resolves.
     ///
     /// # Errors
     /// `ClientGone`, `ShutDown`, `Panicked`.
@@ -106,8 +106,13 @@ impl CpuPool {
         F: FnOnce() -> T + Send + 'static,
         G: Future<Output = ()>,
     {
+        let mut gone = std::pin::pin!(gone);
         while self.0.admit().is_err() {
-            crate::timer::sleep(FULL_PAUSE).await;
+            tokio::select! {
+                biased;
+                () = &mut gone => return Err(PoolError::ClientGone),
+                () = crate::timer::sleep(FULL_PAUSE) => {}
+            }
         }
         self.0.run_admitted(Tag { mount: lane, ..Tag::default() }, Some(gone), f).await
     }
@@ -128,6 +133,7 @@ mod tests {
     use super::*;
     use crate::pool::Pools;
     use std::sync::mpsc;
+    use std::task::Poll;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -167,6 +173,27 @@ mod tests {
         }
         let expected = (own(Some(process)) + HANDSHAKES_NICE).min(19);
         assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [expected; 2]);
+    }
+
+    #[test]
+    fn who_has_gone_does_not_wait_for_a_full_queue() {
+        let spec = PoolSpec { name: HANDSHAKES_NAME.to_owned(), threads: 1, max_queue: 0 };
+        let pool = CpuPool(ThreadPool::start_uncapped(&spec, 0).unwrap());
+        let (open, gate) = mpsc::channel::<()>();
+        let task = move || {
+            let _ = gate.recv();
+        };
+        assert!(pool.threads().spawn(Tag::default(), task).is_ok());
+        let outcome = block_on(async {
+            let (leave, left) = tokio::sync::oneshot::channel::<()>();
+            let gone = async { left.await.unwrap() };
+            let mut waiting = std::pin::pin!(pool.run_in_lane(1, gone, || 1));
+            assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+            leave.send(()).unwrap();
+            std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await
+        });
+        drop(open);
+        assert_eq!(outcome, Poll::Ready(Err(PoolError::ClientGone)));
     }
 
     #[test]
