@@ -19,6 +19,7 @@ use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
 use freerun_serve::tls::files::{ConfigurationFiles, SecretFiles};
+use freerun_serve::tls::inherited::{Inheritance, InheritedPairs};
 use freerun_serve::zones::{ZoneTable, Zones};
 
 use crate::bundle::Input;
@@ -57,6 +58,8 @@ pub struct Configuration {
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
     /// The files of TLS that the configuration names.
     pub secrets: SecretFiles,
+    /// The certificates that it uses with their keys, for the next configuration.
+    pub pairs: InheritedPairs,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -105,6 +108,8 @@ pub struct Known {
     /// The files of TLS: for the worker, those that the master has read; for the master, those of the configuration before,
     /// of which it reads again what has been modified.
     pub secrets: SecretFiles,
+    /// The certificates with their keys that the configuration before has used.
+    pub pairs: InheritedPairs,
 }
 
 /// Reads a configuration like [`read`], with what is `known` beforehand, after a configuration that has these
@@ -129,7 +134,8 @@ pub fn read_after(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
-    let Known { hosts, secrets } = known;
+    let Known { hosts, secrets, pairs } = known;
+    cx.extensions.insert(Inheritance::after(pairs));
     let is_master = side == Side::Master;
     cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::hosts::lookup), known: hosts });
     cx.extensions.insert(match side {
@@ -156,6 +162,7 @@ pub fn read_after(
             let prefix = input.prefix.clone();
             let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
+            let pairs = cx.extensions.remove::<Inheritance>().unwrap_or_default().finish();
             let (sources, warnings) = (cx.sources, cx.warnings);
             Ok(Configuration {
                 sources,
@@ -167,6 +174,7 @@ pub fn read_after(
                 prefix,
                 hosts,
                 secrets,
+                pairs,
                 warnings,
             })
         }

@@ -13,8 +13,6 @@ use freerun_runtime::log::{ErrorLog, Level, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
-use freerun_serve::tls::files::SecretFiles;
-
 use crate::bundle::{FromWorker, Input, ToWorker};
 use crate::error::Error;
 use crate::loader::Recorded;
@@ -90,8 +88,7 @@ struct Master {
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, adopted, log, on_ready } = start;
-    let draft =
-        state::read(&input, embedded.as_ref(), SecretFiles::new(), |failure| console::tell_failure(&log, failure))?;
+    let draft = state::read(&input, embedded.as_ref(), <_>::default(), |failure| console::tell_failure(&log, failure))?;
     let main = draft.configuration.main();
     let (own_process, detach) = (main.master_process, main.daemon);
     let told = |error: Error| {
@@ -272,7 +269,7 @@ impl Master {
         self.log(Level::Notice, format_args!("reconfiguring"));
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);
-        let earlier = self.current.bundle.recorded.secrets.clone();
+        let earlier = (self.current.bundle.recorded.secrets.clone(), self.current.pairs.clone());
         let Ok(draft) = state::read(&self.input, self.embedded.as_ref(), earlier, tell) else { return };
         let wanted = draft.configuration.main().worker_processes.count() as u32;
         let loops = self.current.bundle.loops;

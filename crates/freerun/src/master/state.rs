@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::inherited::InheritedPairs;
 use freerun_serve::zones::Zones;
 
 use crate::bundle::{Bundle, Input, Listener};
@@ -33,6 +34,8 @@ pub struct State {
     pub pid_path: Option<String>,
     /// The worker's environment.
     pub environment: Vec<(String, String)>,
+    /// The certificates with their keys, for the next configuration.
+    pub pairs: InheritedPairs,
 }
 
 /// A configuration that was read, before anything is opened for it.
@@ -42,11 +45,11 @@ pub struct Draft {
     recorded: Recorded,
 }
 
-/// Reads the configuration, after one that had these files of TLS; `tell` reports the problems.
+/// Reads the configuration, after one that had these files and certificates of TLS; `tell` reports the problems.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
-    earlier: SecretFiles,
+    (secrets, pairs): (SecretFiles, InheritedPairs),
     tell: impl FnOnce(&configuration::Failure),
 ) -> Result<Draft, ()> {
     let mut recorder = Recorder::default();
@@ -55,7 +58,7 @@ pub fn read(
         Some(replay) => replay,
         None => &mut recorder,
     };
-    let known = Known { secrets: earlier, ..Known::default() };
+    let known = Known { secrets, pairs, ..Known::default() };
     let result = configuration::read_after(input, loader, Side::Master, known, Zones::default());
     match result {
         Ok(configuration) => {
@@ -127,6 +130,7 @@ impl Draft {
             log_name: configuration.error_log_names().into_iter().next(),
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),
+            pairs: configuration.pairs.clone(),
             listeners,
             logs,
             log: own_log,

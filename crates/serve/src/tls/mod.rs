@@ -5,6 +5,7 @@ pub mod computed;
 pub mod figures;
 pub mod files;
 pub mod handshake;
+pub mod inherited;
 mod objects;
 pub mod ocsp;
 pub mod outgoing;

@@ -4,7 +4,7 @@ use super::{Chain, Key, KeyKind, LoadError, cost};
 use arc_swap::ArcSwapOption;
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::crypto::aws_lc_rs::sign::{any_ecdsa_type, any_eddsa_type, any_supported_type};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,13 @@ impl CertifiedKey {
         own.check_key(key.inner()).map_err(LoadError::Mismatch)?;
         let pkcs8 = key.to_pkcs8().ok_or(LoadError::UnsupportedKey)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.as_slice()));
-        let signing = any_supported_type(&der).map_err(|_| LoadError::UnsupportedKey)?;
+        // `any_supported_type` would first parse every key as one of RSA.
+        let signing = match (&der, kind) {
+            (_, KeyKind::P256 | KeyKind::P384 | KeyKind::P521) => any_ecdsa_type(&der),
+            (PrivateKeyDer::Pkcs8(pkcs8), KeyKind::Ed25519) => any_eddsa_type(pkcs8),
+            _ => any_supported_type(&der),
+        };
+        let signing = signing.map_err(|_| LoadError::UnsupportedKey)?;
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
         let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
