@@ -4,6 +4,7 @@ mod choice;
 mod clients;
 mod loading;
 mod ocsp;
+mod programs;
 mod reloads;
 mod resumed;
 mod serving;
