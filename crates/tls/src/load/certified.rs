@@ -23,6 +23,15 @@ struct Pair {
     stapled: ArcSwapOption<rustls::sign::CertifiedKey>,
     kind: KeyKind,
     signature: Duration,
+    own: Arc<Own>,
+}
+
+/// What the first certificate says. The certificate itself would be some kilobytes of memory.
+#[derive(Debug)]
+struct Own {
+    subject: String,
+    issuer: String,
+    end: Option<i64>,
 }
 
 impl CertifiedKey {
@@ -50,7 +59,23 @@ impl CertifiedKey {
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
         let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
-        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature })))
+        let own = Arc::new(Own { subject: own.subject(), issuer: own.issuer(), end: own.end() });
+        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature, own })))
+    }
+
+    /// Whose the first certificate is, in the form of RFC 2253.
+    pub fn subject(&self) -> &str {
+        &self.0.own.subject
+    }
+
+    /// Who vouches for the first certificate, in the form of RFC 2253.
+    pub fn issuer(&self) -> &str {
+        &self.0.own.issuer
+    }
+
+    /// When the first certificate ends to be valid, in seconds since 1970. `None`: its time cannot be read.
+    pub fn end(&self) -> Option<i64> {
+        self.0.own.end
     }
 
     /// What kind of key it is.
@@ -76,9 +101,9 @@ impl CertifiedKey {
     /// The same chain and key, to which responses are stapled separately.
     #[must_use]
     pub fn with_own_staple(&self) -> Self {
-        let Pair { shared, kind, signature, .. } = &*self.0;
-        let (shared, stapled) = (Arc::clone(shared), ArcSwapOption::empty());
-        Self(Arc::new(Pair { shared, stapled, kind: *kind, signature: *signature }))
+        let Pair { shared, kind, signature, own, .. } = &*self.0;
+        let (shared, stapled, own) = (Arc::clone(shared), ArcSwapOption::empty(), Arc::clone(own));
+        Self(Arc::new(Pair { shared, stapled, kind: *kind, signature: *signature, own }))
     }
 
     /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,

@@ -1,7 +1,6 @@
 //! What a server's certificates say, for figures.
 
 use freerun_tls::load::CertifiedKey;
-use freerun_tls::verify::PeerCertificate;
 
 use crate::tls::values::FileName;
 
@@ -21,8 +20,7 @@ pub struct CertificateFacts {
 impl CertificateFacts {
     /// What the first certificate of a chain says.
     pub(super) fn of(key: &CertifiedKey, file: &FileName) -> Option<CertificateFacts> {
-        let own = PeerCertificate::from_der(key.chain().next()?)?;
-        let (subject, issuer, expires) = (own.subject(), own.issuer(), own.end()?);
+        let (subject, issuer, expires) = (key.subject().to_owned(), key.issuer().to_owned(), key.end()?);
         Some(CertificateFacts { file: file.shown().to_owned(), subject, issuer, expires })
     }
 }

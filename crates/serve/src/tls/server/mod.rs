@@ -125,7 +125,7 @@ impl ServerTls {
 
     fn make(spec: &ServerSpec, cx: &mut Cx) -> Result<ServerTls, Problem> {
         has_keys(spec)?;
-        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
+        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers, cx)?;
         let mut keys = pairs(spec, cx)?;
         let facts = keys.iter().zip(&spec.certificates);
         let facts = facts.filter_map(|(key, file)| CertificateFacts::of(key.as_ref()?, file)).collect();
