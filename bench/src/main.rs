@@ -129,6 +129,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "limits" => limits::run(bench),
         "tls" => tls::run(bench),
         "tls-handshakes" => tls::flood::run(bench),
+        "tls-names" => tls::names::run(bench),
+        "tls-slow-certificates" => tls::slow_certificates::run(bench),
         "proxy" => proxy::run(bench),
         "tunnels" => tunnels::run(bench),
         "slow" => slow::run(bench),

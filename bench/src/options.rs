@@ -7,12 +7,14 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 19] = [
+pub const BENCHMARKS: [&str; 21] = [
     "warm",
     "connections",
     "sharding",
     "tls",
     "tls-handshakes",
+    "tls-names",
+    "tls-slow-certificates",
     "compress",
     "reload",
     "metadata",
@@ -60,8 +62,8 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: mixed metadata warm connections sharding tls tls-handshakes compress reload log limits
-            proxy tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
+benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
+            tls-slow-certificates compress reload log limits proxy tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

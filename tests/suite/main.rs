@@ -42,6 +42,7 @@ mod status;
 mod subrequests;
 mod timeouts;
 mod tls;
+mod tools;
 mod upstream_connections;
 mod upstream_errors;
 mod upstream_ntlm;

@@ -6,8 +6,10 @@ mod connection;
 pub mod flood;
 mod handshakes;
 mod idle;
+pub mod names;
 mod poller;
 mod resumption;
+pub mod slow_certificates;
 mod steady;
 #[cfg(test)]
 mod tests;

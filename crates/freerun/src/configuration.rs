@@ -19,6 +19,7 @@ use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
 use freerun_serve::tls::files::{ConfigurationFiles, ReadFile, SecretFiles};
+use freerun_serve::tls::inherited::{Inheritance, InheritedPairs};
 use freerun_serve::tls::live::{FilePair, file_pairs};
 use freerun_serve::zones::{ZoneTable, Zones};
 
@@ -60,6 +61,8 @@ pub struct Configuration {
     pub secrets: SecretFiles,
     /// The certificates with their keys that are made of these files.
     pub pairs: Vec<FilePair>,
+    /// The same as objects, for the next configuration.
+    pub inherited: InheritedPairs,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -110,6 +113,8 @@ pub struct Known {
     pub secrets: SecretFiles,
     /// What the master reads the files of TLS with, if they are not on the disk.
     pub read: Option<ReadFile>,
+    /// The certificates with their keys that the configuration before has used.
+    pub inherited: InheritedPairs,
 }
 
 /// Reads a configuration like [`read`], with what is `known` beforehand, after a configuration that has these
@@ -134,7 +139,8 @@ pub fn read_after(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
-    let Known { hosts, secrets, read } = known;
+    let Known { hosts, secrets, read, inherited } = known;
+    cx.extensions.insert(Inheritance::after(inherited));
     let read = read.unwrap_or_else(|| ReadFile(Arc::new(crate::loader::read_secret)));
     let is_master = side == Side::Master;
     cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::hosts::lookup), known: hosts });
@@ -163,6 +169,7 @@ pub fn read_after(
             let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
             let pairs = file_pairs(&mut cx);
+            let inherited = cx.extensions.remove::<Inheritance>().unwrap_or_default().finish();
             let (sources, warnings) = (cx.sources, cx.warnings);
             Ok(Configuration {
                 sources,
@@ -175,6 +182,7 @@ pub fn read_after(
                 hosts,
                 secrets,
                 pairs,
+                inherited,
                 warnings,
             })
         }

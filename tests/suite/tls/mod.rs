@@ -6,6 +6,7 @@ mod early_data;
 mod files;
 mod key_logs;
 mod ocsp;
+mod programs;
 mod resumed;
 mod serving;
 mod status;

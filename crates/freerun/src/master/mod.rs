@@ -14,7 +14,7 @@ use freerun_runtime::log::{ErrorLog, Level, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
-use freerun_serve::tls::files::{ReadFile, SecretFiles};
+use freerun_serve::tls::files::ReadFile;
 
 use crate::bundle::{FromWorker, Input, ToWorker};
 use crate::error::Error;
@@ -97,7 +97,7 @@ struct Master {
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, secrets, adopted, log, on_ready } = start;
-    let draft = state::read(&input, embedded.as_ref(), SecretFiles::new(), secrets.clone(), |failure| {
+    let draft = state::read(&input, embedded.as_ref(), <_>::default(), secrets.clone(), |failure| {
         console::tell_failure(&log, failure);
     })?;
     let main = draft.configuration.main();
@@ -317,7 +317,7 @@ impl Master {
         self.log(Level::Notice, format_args!("reconfiguring"));
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);
-        let earlier = self.current.bundle.recorded.secrets.clone();
+        let earlier = (self.current.bundle.recorded.secrets.clone(), self.current.inherited.clone());
         let Ok(draft) = state::read(&self.input, self.embedded.as_ref(), earlier, self.secrets.clone(), tell) else {
             return;
         };

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::tls::files::{ReadFile, SecretFiles};
+use freerun_serve::tls::inherited::InheritedPairs;
 use freerun_serve::tls::live::FilePair;
 use freerun_serve::zones::Zones;
 
@@ -36,6 +37,8 @@ pub struct State {
     pub pid_path: Option<String>,
     /// The worker's environment.
     pub environment: Vec<(String, String)>,
+    /// The same as objects, for the next configuration.
+    pub inherited: InheritedPairs,
 }
 
 /// A configuration that was read, before anything is opened for it.
@@ -45,12 +48,12 @@ pub struct Draft {
     recorded: Recorded,
 }
 
-/// Reads the configuration, after one that had these files of TLS; `secrets` reads such files if they are not on the disk,
-/// `tell` reports the problems.
+/// Reads the configuration, after one that had these files and certificates of TLS; `secrets` reads such files if they are
+/// not on the disk, `tell` reports the problems.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
-    earlier: SecretFiles,
+    (earlier, inherited): (SecretFiles, InheritedPairs),
     secrets: Option<ReadFile>,
     tell: impl FnOnce(&configuration::Failure),
 ) -> Result<Draft, ()> {
@@ -60,7 +63,7 @@ pub fn read(
         Some(replay) => replay,
         None => &mut recorder,
     };
-    let known = Known { secrets: earlier, read: secrets, ..Known::default() };
+    let known = Known { secrets: earlier, read: secrets, inherited, ..Known::default() };
     let result = configuration::read_after(input, loader, Side::Master, known, Zones::default());
     match result {
         Ok(configuration) => {
@@ -133,6 +136,7 @@ impl Draft {
             log_name: configuration.error_log_names().into_iter().next(),
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),
+            inherited: configuration.inherited.clone(),
             listeners,
             logs,
             log: own_log,

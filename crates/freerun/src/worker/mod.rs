@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::inherited::InheritedPairs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
@@ -20,7 +21,7 @@ use crate::bundle::{Bundle, FromWorker, ToWorker};
 use crate::channel::{Channel, Limits};
 use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
-use crate::loader::Replay;
+use crate::loader::{Recorded, Replay};
 use crate::master::signals::Signals;
 use engine::Engine;
 
@@ -50,6 +51,8 @@ struct Running {
     engine: Engine,
     log: ErrorLog,
     shutdown_timeout: Option<Duration>,
+    /// The certificates in use with their keys, for the next configuration.
+    inherited: InheritedPairs,
 }
 
 struct Draining {
@@ -69,8 +72,9 @@ impl Worker {
             return Err(Error::Message(format!("a bundle with {} descriptors", fds.len())));
         }
         let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
-        let known =
-            Known { hosts: bundle.recorded.hosts.clone(), secrets: bundle.recorded.secrets.clone(), read: None };
+        let inherited = self.running.as_ref().map(|running| running.inherited.clone()).unwrap_or_default();
+        let Recorded { hosts, secrets, .. } = &bundle.recorded;
+        let known = Known { hosts: hosts.clone(), secrets: secrets.clone(), inherited, read: None };
         let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, known, zones);
         let configuration = read.map_err(|failure| {
             let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));
@@ -169,7 +173,13 @@ impl Running {
         panics::install();
         let writer = Writer::start().map_err(Error::call("clone()"))?;
         let engine = Engine::new(bundle.loops as usize);
-        Ok(Running { writer, engine, log: ErrorLog::none(), shutdown_timeout: None })
+        Ok(Running {
+            writer,
+            engine,
+            log: ErrorLog::none(),
+            shutdown_timeout: None,
+            inherited: InheritedPairs::default(),
+        })
     }
 
     fn install(
@@ -190,11 +200,13 @@ impl Running {
             .ok_or_else(|| Error::Message("a log is missing from the bundle".into()))?;
         let log = configuration.error_log(&files);
         let shutdown_timeout = configuration.main().worker_shutdown_timeout;
+        let inherited = configuration.inherited.clone();
         self.engine.install(bundle.number, configuration, sockets, files, log.clone())?;
         self.writer.report_to(log.clone());
         panics::report_to(log.clone());
         self.log = log;
         self.shutdown_timeout = shutdown_timeout;
+        self.inherited = inherited;
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! The versions, suites and groups that directives and `ssl_conf_command` ask for together.
 
+use std::collections::HashMap;
+
 use freerun_conf::{Cx, Problem};
 use freerun_tls::openssl::ciphers::CipherList;
 use freerun_tls::openssl::ciphersuites::{self, Ciphersuite};
@@ -53,17 +55,32 @@ pub(super) struct Settled {
     pub(super) level: u8,
 }
 
+/// The cipher strings that were evaluated for this configuration already: thousands of servers have the same one.
+#[derive(Default)]
+struct Evaluated(HashMap<String, CipherList>);
+
+/// What a cipher string means.
+fn evaluate(Listed { text, spot }: &Listed, cx: &mut Cx) -> Result<CipherList, Problem> {
+    let Evaluated(known) = cx.extensions.get_or_default::<Evaluated>();
+    if let Some(list) = known.get(text) {
+        return Ok(list.clone());
+    }
+    let list = ciphers::ssl_ciphers(text).map_err(|refused| spot.blamed(problem(refused)))?;
+    known.insert(text.clone(), list.clone());
+    Ok(list)
+}
+
 impl Wanted {
     /// What a cipher string and a set of versions ask for.
     ///
     /// # Errors
     /// OpenSSL refuses the cipher string.
-    pub(super) fn of(protocols: ProtocolSet, cipher_string: &Listed) -> Result<Wanted, Problem> {
+    pub(super) fn of(protocols: ProtocolSet, cipher_string: &Listed, cx: &mut Cx) -> Result<Wanted, Problem> {
         let Listed { text, spot } = cipher_string;
         Ok(Wanted {
             protocols,
             cipher_text: text.clone(),
-            ciphers: ciphers::ssl_ciphers(text).map_err(|refused| spot.blamed(problem(refused)))?,
+            ciphers: evaluate(cipher_string, cx)?,
             ciphers_at: *spot,
             ciphersuites: Ciphersuite::DEFAULT.to_vec(),
             groups: None,

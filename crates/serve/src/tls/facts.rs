@@ -1,7 +1,6 @@
 //! What a server's certificates say, for figures and for the log.
 
 use freerun_tls::load::CertifiedKey;
-use freerun_tls::verify::PeerCertificate;
 
 /// What a certificate says, for figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,14 +22,13 @@ pub struct CertificateFacts {
 impl CertificateFacts {
     /// What the first certificate of a chain says; `file` is where it comes from. `None` if it cannot be read.
     pub(super) fn of(key: &CertifiedKey, file: &str) -> Option<CertificateFacts> {
-        let own = PeerCertificate::from_der(key.chain().next()?)?;
         Some(CertificateFacts {
             file: file.to_owned(),
-            subject: own.subject(),
-            names: own.names(),
-            issuer: own.issuer(),
-            expires: own.end()?,
-            expires_text: own.end_text(),
+            subject: key.subject().to_owned(),
+            names: key.names().to_vec(),
+            issuer: key.issuer().to_owned(),
+            expires: key.end()?,
+            expires_text: key.end_text().to_owned(),
         })
     }
 }

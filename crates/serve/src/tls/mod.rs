@@ -7,6 +7,7 @@ mod facts;
 pub mod figures;
 pub mod files;
 pub mod handshake;
+pub mod inherited;
 pub mod key_log;
 pub mod live;
 mod objects;

@@ -9,6 +9,7 @@ use freerun_tls::load::{CertifiedKey, Chain, Key, LoadError, inline, unopened};
 use freerun_tls::verify::{Source, TrustError};
 
 use super::files::{ConfigurationFiles, KnownFile, Secret, SecretFiles, full_path};
+use super::inherited::{Contents, Inheritance};
 use super::values::{FileName, PasswordFile};
 
 /// The pairs of certificates and keys that were made already; lives in the configuration's context.
@@ -84,11 +85,25 @@ pub(super) fn pair(
     let key_path = key_path.map_err(|why| key.spot.blamed(Problem::new(why)))?;
     let given = passwords;
     let passwords = given.map_or(&[][..], PasswordFile::passwords);
-    let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
-    let made = made.map_err(|Unusable { whose, line }| {
-        let spot = if whose == Whose::Key { key.spot } else { certificate.spot };
-        spot.blamed(Problem::new(line))
-    })?;
+    let known = match (read_path(&certificate.path, cx), read_path(&key_path, cx)) {
+        (Ok(certificate), Ok(key)) => Some(Contents::of(&certificate, &key, passwords)),
+        _ => None,
+    };
+    let inheritance = cx.extensions.get_or_default::<Inheritance>();
+    let made = match known.as_ref().and_then(|contents| inheritance.get(contents)) {
+        Some(made) => made,
+        None => {
+            let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
+            let made = made.map_err(|Unusable { whose, line }| {
+                let spot = if whose == Whose::Key { key.spot } else { certificate.spot };
+                spot.blamed(Problem::new(line))
+            })?;
+            if let Some(contents) = known {
+                cx.extensions.get_or_default::<Inheritance>().put(&contents, &made);
+            }
+            made
+        }
+    };
     let (certificate, passwords) = (certificate.path.clone(), given.cloned());
     let files = FilePair { certificate, key: key_path, passwords, watch: both.0.watch };
     let made = Made { key: made, files };
@@ -179,4 +194,53 @@ pub(super) fn add(
     let failed = |message| file.spot.blamed(Problem::new(message));
     let pem = read(file, cx).map_err(|error| failed(source.unopened(&file.path, &error)))?;
     add(pem.bytes()).map_err(|error| failed(error.words(&file.path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::files::{KnownFile, SecretFiles};
+    use crate::tls::inherited::InheritedPairs;
+    use crate::tls::values::Spot;
+    use freerun_conf::Sources;
+
+    fn fixture(name: &str) -> Vec<u8> {
+        let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(path).expect("a fixture")
+    }
+
+    /// Reads `/a` and `/b`, with the contents of these fixtures, after a configuration with these pairs. Tells the address of
+    /// what was made of each.
+    fn read(a: &str, b: &str, earlier: InheritedPairs) -> ([*const u8; 2], InheritedPairs) {
+        let mut cx = Cx::new(Sources::default());
+        let files = [("/a", a), ("/b", b)].into_iter().flat_map(|(path, name)| {
+            ["crt", "key"]
+                .map(|end| (format!("{path}.{end}"), KnownFile::read(fixture(&format!("{name}.{end}")), None)))
+        });
+        cx.extensions.insert(ConfigurationFiles::known(files.collect::<SecretFiles>()));
+        cx.extensions.insert(Inheritance::after(earlier));
+        let made = ["/a", "/b"].map(|path| {
+            let [certificate, key] =
+                ["crt", "key"].map(|end| FileName::new(&format!("{path}.{end}"), Spot::nowhere(), &mut cx));
+            let made = pair(&certificate, &key, None, &mut cx).expect("a pair");
+            made.key.chain().next().expect("a certificate").as_ptr()
+        });
+        (made, cx.extensions.remove::<Inheritance>().expect("it was inserted").finish())
+    }
+
+    #[test]
+    fn a_pair_is_made_anew_only_if_its_contents_have_changed() {
+        let ([a, b], first) = read("ec", "rsa", InheritedPairs::default());
+        assert_ne!(a, b);
+        let ([same, changed], second) = read("ec", "ed25519", first.clone());
+        assert_eq!(same, a);
+        assert_ne!(changed, b);
+        let ([moved, _], third) = read("rsa", "rsa", first.clone());
+        assert_eq!(moved, b, "the names of files do not matter");
+        drop((first, third));
+        let ([_, again], _) = read("ec", "rsa", second.clone());
+        let ([_, kept], _) = read("ec", "ed25519", second);
+        assert_eq!(kept, changed);
+        assert_ne!(again, changed, "what a configuration has not used is not kept for the next");
+    }
 }

@@ -101,7 +101,7 @@ impl UpstreamTls {
 
     fn make(spec: &UpstreamSpec, cx: &mut Cx) -> Result<UpstreamTls, Problem> {
         let prefix = spec.prefix;
-        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
+        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers, cx)?;
         let named = spec.certificate.as_ref().filter(|certificate| !certificate.is_empty());
         let mut known = None;
         let mut certificate = match (named, &spec.key) {

@@ -41,6 +41,13 @@ impl Chain {
     }
 }
 
+/// The DNS names and IP addresses among the alternative names of a certificate's subject.
+pub(crate) fn names(certificate: &Certificate) -> Vec<String> {
+    let dns = certificate.dns_names().into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
+    let addresses = certificate.ip_addresses().into_iter().map(|address| address.to_string());
+    dns.chain(addresses).collect()
+}
+
 /// Reads the certificates that a peer has sent. None are given if one cannot be read or they are too large together.
 pub fn peer_chain<'a>(der: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Certificate>> {
     let mut room = MAX_PEER_CHAIN;

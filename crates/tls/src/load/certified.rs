@@ -1,10 +1,12 @@
 //! A chain and its key, ready to serve clients.
 
+use super::certificates::names;
 use super::{Chain, Key, KeyKind, LoadError, cost};
 use arc_swap::ArcSwapOption;
+use freerun_sys::x509::Certificate;
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::crypto::aws_lc_rs::sign::{any_ecdsa_type, any_eddsa_type, any_supported_type};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,29 @@ struct Pair {
     stapled: ArcSwapOption<rustls::sign::CertifiedKey>,
     kind: KeyKind,
     signature: Duration,
+    own: Arc<Own>,
+}
+
+/// What the first certificate says. The certificate itself would be some kilobytes of memory.
+#[derive(Debug)]
+struct Own {
+    subject: String,
+    names: Vec<String>,
+    issuer: String,
+    end: Option<i64>,
+    end_text: String,
+}
+
+impl Own {
+    fn of(certificate: &Certificate) -> Own {
+        Own {
+            subject: certificate.subject(),
+            names: names(certificate),
+            issuer: certificate.issuer(),
+            end: certificate.end(),
+            end_text: certificate.end_text(),
+        }
+    }
 }
 
 impl CertifiedKey {
@@ -40,11 +65,43 @@ impl CertifiedKey {
         own.check_key(key.inner()).map_err(LoadError::Mismatch)?;
         let pkcs8 = key.to_pkcs8().ok_or(LoadError::UnsupportedKey)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.as_slice()));
-        let signing = any_supported_type(&der).map_err(|_| LoadError::UnsupportedKey)?;
+        // `any_supported_type` would first parse every key as one of RSA.
+        let signing = match (&der, kind) {
+            (_, KeyKind::P256 | KeyKind::P384 | KeyKind::P521) => any_ecdsa_type(&der),
+            (PrivateKeyDer::Pkcs8(pkcs8), KeyKind::Ed25519) => any_eddsa_type(pkcs8),
+            _ => any_supported_type(&der),
+        };
+        let signing = signing.map_err(|_| LoadError::UnsupportedKey)?;
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
         let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
-        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature })))
+        let own = Arc::new(Own::of(own));
+        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature, own })))
+    }
+
+    /// Whose the first certificate is, in the form of RFC 2253.
+    pub fn subject(&self) -> &str {
+        &self.0.own.subject
+    }
+
+    /// The DNS names and IP addresses that the first certificate is for.
+    pub fn names(&self) -> &[String] {
+        &self.0.own.names
+    }
+
+    /// Who vouches for the first certificate, in the form of RFC 2253.
+    pub fn issuer(&self) -> &str {
+        &self.0.own.issuer
+    }
+
+    /// When the first certificate ends to be valid, in seconds since 1970. `None`: its time cannot be read.
+    pub fn end(&self) -> Option<i64> {
+        self.0.own.end
+    }
+
+    /// When the first certificate ends to be valid, as OpenSSL prints it.
+    pub fn end_text(&self) -> &str {
+        &self.0.own.end_text
     }
 
     /// What kind of key it is.
@@ -70,9 +127,9 @@ impl CertifiedKey {
     /// The same chain and key, to which responses are stapled separately.
     #[must_use]
     pub fn with_own_staple(&self) -> Self {
-        let Pair { shared, kind, signature, .. } = &*self.0;
-        let (shared, stapled) = (Arc::clone(shared), ArcSwapOption::empty());
-        Self(Arc::new(Pair { shared, stapled, kind: *kind, signature: *signature }))
+        let Pair { shared, kind, signature, own, .. } = &*self.0;
+        let (shared, stapled, own) = (Arc::clone(shared), ArcSwapOption::empty(), Arc::clone(own));
+        Self(Arc::new(Pair { shared, stapled, kind: *kind, signature: *signature, own }))
     }
 
     /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,

@@ -9,6 +9,7 @@ mod dhparam;
 mod error;
 mod keys;
 
+pub(crate) use certificates::names;
 pub use certificates::{Chain, MAX_PEER_CHAIN, MAX_PEM, peer_chain};
 pub use certified::CertifiedKey;
 pub use dhparam::{DhparamError, check_dhparam};

@@ -36,6 +36,16 @@ fn keys_of_all_forms_fit_their_certificate() {
 }
 
 #[test]
+fn what_the_first_certificate_says_is_known_without_it() {
+    let pair = certified(EC_CRT, EC_KEY).expect("a pair");
+    let own =
+        crate::verify::PeerCertificate::from_der(pair.chain().next().expect("a certificate")).expect("it is read");
+    assert_eq!((pair.subject(), pair.issuer(), pair.end()), (&*own.subject(), &*own.issuer(), own.end()));
+    assert!(!pair.subject().is_empty() && pair.end().is_some());
+    assert_eq!(pair.with_own_staple().subject(), pair.subject());
+}
+
+#[test]
 fn encrypted_keys_are_read_with_the_first_password_that_fits() {
     let chain = chain(RSA_CRT).expect("a chain");
     for pem in [RSA_DEK_INFO_KEY, RSA_PBES2_KEY] {

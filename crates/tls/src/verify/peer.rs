@@ -1,6 +1,6 @@
 //! What the certificate of a peer says.
 
-use crate::load::{KeyKind, MAX_PEER_CHAIN};
+use crate::load::{KeyKind, MAX_PEER_CHAIN, names};
 use freerun_sys::x509::Certificate;
 use std::fmt::Write;
 
@@ -105,9 +105,7 @@ impl PeerCertificate {
 
     /// The DNS names and IP addresses among the alternative names of the subject.
     pub fn names(&self) -> Vec<String> {
-        let dns = self.0.dns_names().into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
-        let addresses = self.0.ip_addresses().into_iter().map(|address| address.to_string());
-        dns.chain(addresses).collect()
+        names(&self.0)
     }
 
     /// What kind of key it is for.

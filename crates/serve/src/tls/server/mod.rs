@@ -145,7 +145,7 @@ impl ServerTls {
             return Ok(ServerTls::without_certificate(spec, cx));
         }
         has_keys(spec)?;
-        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
+        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers, cx)?;
         let mut slots = slots(spec, cx)?;
         let facts = slots.iter().zip(&spec.certificates);
         let facts = facts.filter_map(|(slot, file)| CertificateFacts::of(slot.fixed()?, file.shown())).collect();

@@ -20,6 +20,12 @@ impl Spot {
         Spot { place: word.place, end: directive.end }
     }
 
+    /// The spot of a value that stands nowhere, for tests.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Spot {
+        Spot { place: Place::NONE, end: Place::NONE }
+    }
+
     /// A problem with the value, for which nginx names no line. Here it has the value's.
     #[must_use]
     pub fn blamed(self, problem: Problem) -> Problem {
