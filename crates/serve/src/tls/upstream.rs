@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use freerun_conf::{Cx, Problem};
+use freerun_tls::digest::{sha256, sha256_of};
+use freerun_tls::load::CertifiedKey;
 use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
 use super::computed::{KnownPairs, PairNames, Reading};
 use super::key_log::KeyLogPath;
-use super::objects::{add, pair};
+use super::objects::{add, pair, read};
 use super::outgoing::{Outgoing, Verification};
 use super::values::{CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
 use super::words::problem;
@@ -68,8 +70,8 @@ pub struct UpstreamTls {
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
     resumes: bool,
-    /// What of the directives sessions depend on.
-    identity: String,
+    /// See [`UpstreamTls::identity`].
+    identity: [u8; 32],
 }
 
 /// What the settings of sessions are made of where the name of the certificate has variables.
@@ -138,16 +140,22 @@ impl UpstreamTls {
             key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             ..ClientSettings::default()
         };
+        let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
+        let identity = identity(spec, settings.certificate.as_ref(), cx);
         let config = settings.clone().build().map_err(problem)?;
         let computed = known.map(|known| Computed { settings, passwords: spec.passwords.clone(), known });
-        let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
-        let identity = format!("{spec:?}");
         Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, identity })
     }
 
     /// Whether the name of the certificate has variables: then [`UpstreamTls::outgoing`] wants their values.
     pub fn is_computed(&self) -> bool {
         self.computed.is_some()
+    }
+
+    /// A digest of the directives and of the contents of the files that they name. As long as it stays the same, also over a
+    /// reload, sessions that began before are as good as new ones. The names of computed certificates are not in it.
+    pub fn identity(&self) -> &[u8; 32] {
+        &self.identity
     }
 
     /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
@@ -174,7 +182,7 @@ impl UpstreamTls {
         let verification =
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
         let sent = self.sends_name && bare(name).parse::<IpAddr>().is_err();
-        let key = || format!("{address}\0{name}\0{}\0{names:?}", self.identity);
+        let key = || format!("{address}\0{name}\0{:?}\0{names:?}", self.identity);
         Ok(Outgoing {
             config,
             server_name: sent.then(|| name.to_owned()),
@@ -182,6 +190,18 @@ impl UpstreamTls {
             verification,
         })
     }
+}
+
+/// See [`UpstreamTls::identity`]; `certificate` is the one that servers are shown, if it is known by now.
+fn identity(spec: &UpstreamSpec, certificate: Option<&CertifiedKey>, cx: &mut Cx) -> [u8; 32] {
+    // A key that is renewed without its certificate does not fit it.
+    let certificate: Vec<&[u8]> = certificate.iter().flat_map(|certificate| certificate.chain()).collect();
+    let verified_by = [&spec.trusted, &spec.lists].map(|file| {
+        let file = file.as_ref().filter(|file| spec.verify && !file.is_empty());
+        // What cannot be read was refused before.
+        file.and_then(|file| read(file, cx).ok()).map(|contents| sha256(contents.bytes()))
+    });
+    sha256_of((spec, certificate, verified_by))
 }
 
 /// The trusted certificates.
