@@ -1,6 +1,8 @@
 //! Kept connections to upstream servers: which requests and checks may use one whose session has other settings.
 
-use freerun_testkit::{Answering, Server, Setup, TempDir, TlsServer, Upstream, certificates, eventually, ok, require};
+use freerun_testkit::{
+    Answering, Client, Server, Setup, TempDir, TlsServer, Upstream, certificates, eventually, ok, require,
+};
 use std::fs;
 use std::path::PathBuf;
 
@@ -117,4 +119,40 @@ fn a_check_uses_no_connection_of_other_settings_either() {
     server.edit("proxy_ssl_verify off", "proxy_ssl_verify on");
     server.reload();
     eventually("checks fail", || state() == "unhealthy");
+}
+
+/// A request on a connection that `ntlm` ties to a server.
+fn tied(client: &mut Client, target: &str) -> u16 {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: NTLM proof\r\n\r\n"));
+    client.response().status
+}
+
+#[test]
+fn a_connection_of_ntlm_is_used_with_its_own_settings_alone() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = answering("foreign");
+    let server = Setup::new()
+        .http(&format!(
+            "upstream g {{ server {}; keepalive 4; ntlm; }}
+             server {{ listen 127.0.0.1:@PORT@; proxy_http_version 1.1; proxy_set_header Connection '';
+                       location /open {{ proxy_pass https://g; }}
+                       location /same {{ proxy_pass https://g; }}
+                       location /name {{ proxy_pass https://g; proxy_ssl_name other; }}
+                       location /verified {{ proxy_pass https://g; proxy_ssl_name localhost;
+                           proxy_ssl_verify on; proxy_ssl_trusted_certificate @CERTS@/ca.crt; }}
+                       location /plain {{ proxy_pass http://g; }} }}",
+            upstream.address()
+        ))
+        .freerun();
+    let mut client = server.connect();
+    for target in ["/open", "/same", "/open"] {
+        assert_eq!(tied(&mut client, target), 200, "{target}");
+        assert_eq!(upstream.connections(), 1, "{target}");
+    }
+    assert_eq!(tied(&mut client, "/name"), 200);
+    assert_eq!(upstream.connections(), 2);
+    assert_eq!(tied(&mut client, "/verified"), 502);
+    assert_ne!(tied(&mut client, "/plain"), 200, "the server does not speak without TLS");
 }

@@ -101,13 +101,13 @@ impl Plan {
         let secured = tls::secured(self.family, request, &self.target);
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
-        if let Some(own) = servers.tied_pool(request, lease.peer()) {
-            return Sharing { scope: Scope::of((family, bind, transparent)), own: Some(own) };
-        }
-        let local = (keepalive.local || secured.is_some()).then_some(request.place.location.identity);
-        let is_ordinary = local.is_none() && bind.is_none() && family == "proxy";
+        let own = servers.tied_pool(request, lease.peer());
+        // A client that has authenticated its connection to a server is known there in all locations.
+        let is_local = own.is_none() && (keepalive.local || secured.is_some());
+        let local = is_local.then_some(request.place.location.identity);
+        let is_ordinary = own.is_none() && local.is_none() && bind.is_none() && family == "proxy";
         let scope = if is_ordinary { Scope::SHARED } else { Scope::of((family, local, bind, transparent, secured)) };
-        Sharing { scope, own: None }
+        Sharing { scope, own }
     }
 
     /// Takes an idle connection, if there is one.
