@@ -79,6 +79,7 @@ fn the_server_is_told_its_name_if_asked_to() {
         ("proxy_ssl_server_name on; proxy_ssl_name a.example.com:8443;", Some("a.example.com")),
         ("proxy_ssl_server_name on; proxy_ssl_name $host;", Some("localhost")),
         ("proxy_ssl_server_name on; proxy_ssl_name 127.0.0.1;", None),
+        ("proxy_ssl_server_name on; proxy_ssl_name $arg_none;", None),
         ("proxy_ssl_name a.example.com;", None),
     ] {
         let server = passing(&[&address], "", lines).run();
@@ -111,6 +112,7 @@ fn certificates_of_servers_are_verified() {
             Some("upstream SSL certificate verify error: (10:certificate has expired)"),
         ),
         ("withdrawn", "proxy_ssl_name localhost;", None),
+        ("ec", "proxy_ssl_name $arg_none;", Some("upstream SSL certificate does not match \"\"")),
         (
             "withdrawn",
             "proxy_ssl_name localhost; proxy_ssl_crl @CERTS@/ca.crl;",

@@ -181,7 +181,8 @@ impl UpstreamTls {
         let verification = self.verified_by.clone();
         let verification =
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
-        let sent = self.sends_name && bare(name).parse::<IpAddr>().is_err();
+        // RFC 6066 section 3: a name is not empty, and not an address.
+        let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
         let key = || format!("{address}\0{name}\0{:?}\0{names:?}", self.identity);
         Ok(Outgoing {
             config,
