@@ -3,31 +3,19 @@
 use std::future::Future;
 
 use freerun_http::request::Request;
-use freerun_serve::tls::computed::{PairNames, Reading};
+use freerun_serve::tls::computed::Reading;
 use freerun_serve::tls::outgoing::Outgoing;
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::Family;
 use crate::exchange::target::Target;
 
-/// What the session of a connection was made with: connections that differ in it serve other requests.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Secured {
-    /// A digest of the location's settings and the contents of its files; `None` if it has none.
-    settings: Option<[u8; 32]>,
-    /// The name that the server is told, and that its certificate has to be for.
-    name: String,
-    /// The names of the certificate that the server is shown, if they have variables.
-    certificate: Option<PairNames>,
-}
-
-/// What the session of a connection for this request has to be made with; `None` if the target has no TLS.
-pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Option<Secured> {
-    target.whom().is_secure.then(|| Secured {
-        settings: family.tls(request).map(UpstreamTls::identity).copied(),
-        name: family.tls_name(request, target),
-        certificate: family.tls_certificate(request),
-    })
+/// A digest of what the session of a connection for this request is made with: the location's settings, the contents of its
+/// files and the server's name. Connections that differ in it serve other requests. `None` if the target has no TLS.
+pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Option<[u8; 32]> {
+    let identity =
+        |tls: &UpstreamTls| tls.identity(&family.tls_name(request, target), family.tls_certificate(request).as_ref());
+    target.whom().is_secure.then(|| family.tls(request).map_or([0; 32], identity))
 }
 
 /// What a connection needs to this server of a target with TLS; `gone` makes what resolves when nobody wants it any more.

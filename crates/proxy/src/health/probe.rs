@@ -23,7 +23,7 @@ use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
 
-use crate::client::tls::{self, Secured};
+use crate::client::tls;
 use crate::exchange::family::Exchanging;
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
@@ -67,8 +67,8 @@ struct Silence {
 pub struct Kept {
     transport: Transport,
     since: Instant,
-    /// What its session was made with; `None`: it has no TLS.
-    secured: Option<Secured>,
+    /// A digest of what its session was made with; `None`: it has no TLS.
+    secured: Option<[u8; 32]>,
 }
 
 /// The connection facts that requests of checks use instead of those of a client: one for each loop.
@@ -229,7 +229,7 @@ impl One<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    async fn connect(&self, secured: Option<Secured>) -> Result<Kept, Failed> {
+    async fn connect(&self, secured: Option<[u8; 32]>) -> Result<Kept, Failed> {
         let address = match (&self.peer.address, self.check.rules.port) {
             (UpstreamAddress::Ip(address), Some(port)) => {
                 let mut address = *address;

@@ -70,8 +70,8 @@ pub struct UpstreamTls {
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
     resumes: bool,
-    /// See [`UpstreamTls::identity`].
-    identity: [u8; 32],
+    /// A digest of the directives and of the contents of the files that they name.
+    digest: [u8; 32],
 }
 
 /// What the settings of sessions are made of where the name of the certificate has variables.
@@ -141,10 +141,10 @@ impl UpstreamTls {
             ..ClientSettings::default()
         };
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
-        let identity = identity(spec, settings.certificate.as_ref(), cx);
+        let digest = digest(spec, settings.certificate.as_ref(), cx);
         let config = settings.clone().build().map_err(problem)?;
         let computed = known.map(|known| Computed { settings, passwords: spec.passwords.clone(), known });
-        Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, identity })
+        Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, digest })
     }
 
     /// Whether the name of the certificate has variables: then [`UpstreamTls::outgoing`] wants their values.
@@ -152,10 +152,11 @@ impl UpstreamTls {
         self.computed.is_some()
     }
 
-    /// A digest of the directives and of the contents of the files that they name. As long as it stays the same, also over a
-    /// reload, sessions that began before are as good as new ones. The names of computed certificates are not in it.
-    pub fn identity(&self) -> &[u8; 32] {
-        &self.identity
+    /// A digest of all that a session with a server of this name depends on: the directives, the contents of the files that
+    /// they name, and the `names` of a computed certificate. As long as it stays the same, also over a reload, sessions that
+    /// began before are as good as new ones.
+    pub fn identity(&self, name: &str, names: Option<&PairNames>) -> [u8; 32] {
+        sha256_of((self.digest, name, names))
     }
 
     /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
@@ -183,18 +184,19 @@ impl UpstreamTls {
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
         // RFC 6066 section 3: a name is not empty, and not an address.
         let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
-        let key = || format!("{address}\0{name}\0{:?}\0{names:?}", self.identity);
+        // Names can be long, and a private key can be among them.
+        let key = || sha256_of((address, self.identity(name, names)));
         Ok(Outgoing {
             config,
             server_name: sent.then(|| name.to_owned()),
-            sessions: self.resumes.then(|| SESSIONS.peer(key().as_bytes())),
+            sessions: self.resumes.then(|| SESSIONS.peer(&key())),
             verification,
         })
     }
 }
 
-/// See [`UpstreamTls::identity`]; `certificate` is the one that servers are shown, if it is known by now.
-fn identity(spec: &UpstreamSpec, certificate: Option<&CertifiedKey>, cx: &mut Cx) -> [u8; 32] {
+/// See [`UpstreamTls::digest`]; `certificate` is the one that servers are shown, if it is known by now.
+fn digest(spec: &UpstreamSpec, certificate: Option<&CertifiedKey>, cx: &mut Cx) -> [u8; 32] {
     // A key that is renewed without its certificate does not fit it.
     let certificate: Vec<&[u8]> = certificate.iter().flat_map(|certificate| certificate.chain()).collect();
     let verified_by = [&spec.trusted, &spec.lists].map(|file| {
