@@ -109,7 +109,7 @@ impl UpstreamTls {
         let mut certificate = match (named, &spec.key) {
             (None, _) => None,
             (Some(certificate), None) => {
-                let shown = &certificate.written;
+                let shown = certificate.as_written();
                 let message = format!("no \"{prefix}ssl_certificate_key\" is defined for certificate \"{shown}\"");
                 return Err(certificate.spot.blamed(Problem::new(message)));
             }

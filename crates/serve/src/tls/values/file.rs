@@ -46,6 +46,11 @@ impl FileName {
         shown(&self.path)
     }
 
+    /// The name as it is written, as far as it may be shown.
+    pub fn as_written(&self) -> &str {
+        shown(&self.written)
+    }
+
     /// Whether no file is named, which cancels one that an outer level names.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
