@@ -280,6 +280,23 @@ fn a_session_is_not_resumed_with_other_settings() {
 }
 
 #[test]
+fn sessions_with_a_certificate_whose_name_has_variables_are_resumed() {
+    // nginx has the cache since 1.27.4.
+    if !require::freerun() {
+        return;
+    }
+    for version in TlsVersion::ALL {
+        let upstream = Upstream::tls(TlsServer::with("ec", &[version], true));
+        let lines = "set $name client; proxy_ssl_certificate @CERTS@/$name.crt;
+                     proxy_ssl_certificate_key @CERTS@/$name.key; proxy_ssl_certificate_cache max=10;";
+        let server = passing(&[&upstream.address()], "", lines).freerun();
+        for resumed in [false, true] {
+            assert_eq!(exchange(&server, &upstream).visitor().resumed, resumed, "{version}");
+        }
+    }
+}
+
+#[test]
 fn the_next_server_is_tried_after_a_handshake_that_failed() {
     let good = Upstream::tls(TlsServer::new("ec")).answer(|_| ok("good"));
     let foreign = Upstream::tls(TlsServer::new("foreign")).answer(|_| ok("foreign"));

@@ -65,7 +65,7 @@ pub struct UpstreamSpec {
 pub struct UpstreamTls {
     /// The settings of sessions; those without a certificate if its name has variables.
     config: ClientConfig,
-    /// What the settings are made of, if the name of the certificate has variables.
+    /// What the certificate is made with, if its name has variables.
     computed: Option<Computed>,
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
@@ -74,10 +74,9 @@ pub struct UpstreamTls {
     digest: [u8; 32],
 }
 
-/// What the settings of sessions are made of where the name of the certificate has variables.
+/// What a certificate is made with whose name has variables.
 #[derive(Debug)]
 struct Computed {
-    settings: ClientSettings,
     passwords: Option<PasswordFile>,
     known: Arc<KnownPairs>,
 }
@@ -142,8 +141,8 @@ impl UpstreamTls {
         };
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
         let digest = digest(spec, settings.certificate.as_ref(), cx);
-        let config = settings.clone().build().map_err(problem)?;
-        let computed = known.map(|known| Computed { settings, passwords: spec.passwords.clone(), known });
+        let config = settings.build().map_err(problem)?;
+        let computed = known.map(|known| Computed { passwords: spec.passwords.clone(), known });
         Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, digest })
     }
 
@@ -174,8 +173,7 @@ impl UpstreamTls {
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
                 let certificate = computed.known.load(names, computed.passwords.as_ref(), reading).await?;
-                let settings = ClientSettings { certificate: Some(certificate), ..computed.settings.clone() };
-                settings.build().map_err(|error| error.to_string())?
+                self.config.with_certificate(Some(&certificate))
             }
             _ => self.config.clone(),
         };
