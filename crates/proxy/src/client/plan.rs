@@ -162,7 +162,9 @@ impl Plan {
     ) -> Result<(), UpstreamError> {
         // Whether the client is still there is looked at here.
         let outgoing = tls::outgoing(self.family, request, &self.target, &lease.peer().name, pending);
-        let outgoing = self.client.unless_gone(Box::pin(outgoing)).await?.map_err(|line| {
+        // A certificate whose name has variables is read now, maybe from a disk that does not answer.
+        let outgoing = timer.within(self.options.connect_timeout, self.client.unless_gone(Box::pin(outgoing)));
+        let outgoing = outgoing.await.ok_or(UpstreamError::TimedOut)??.map_err(|line| {
             log_error!(request, Error, "{line} while connecting to upstream");
             UpstreamError::Ours
         })?;

@@ -249,13 +249,13 @@ impl One<'_> {
     async fn secure(&self, transport: Transport) -> Result<Transport, Failed> {
         const WHAT: Failed = "SSL handshaking to upstream";
         let family = self.check.family;
-        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending).await;
-        let outgoing = outgoing.map_err(|_| WHAT)?;
+        let timeout = self.options.connect_timeout;
+        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending);
+        let outgoing = within(timeout, WHAT, outgoing).await?;
         let transport = transport.into_tls();
         let lane = self.request.place.location.identity;
         let figures = &self.request.client.loop_state.shared.upstream_tls;
         let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane, figures };
-        let timeout = self.options.connect_timeout;
         let opened = outgoing.open(&transport, &mut Timer::default(), timeout, helpers).await;
         opened.map_err(|_| WHAT)?;
         Ok(transport)
