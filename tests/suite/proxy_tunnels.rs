@@ -1,15 +1,20 @@
 //! Connections that leave HTTP: `101 Switching Protocols`, and what goes both ways after it.
 
-use freerun_testkit::{Client, Ending, Peer, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Client, Ending, Peer, Server, Setup, Site, Tls, TlsServer, Upstream, eventually};
 use rustix::process::Signal;
 
 fn tunnelling(upstream: &Upstream, lines: &str) -> Setup {
+    tunnelling_over("127.0.0.1:@PORT@", "http", upstream, lines)
+}
+
+/// The same with what `listen` has, and with the scheme of the upstream.
+fn tunnelling_over(listen: &str, scheme: &str, upstream: &Upstream, lines: &str) -> Setup {
     let http = format!(
         "log_format way '$status|$upstream_status|$bytes_sent|$upstream_bytes_sent|$upstream_http_x_a|$upstream_bytes_received|$upstream_response_length|$upstream_response_time|$upstream_header_time';
          access_log @DIR@/access.log way;
-         server {{ listen 127.0.0.1:@PORT@; root @ROOT@;
+         server {{ listen {listen}; root @ROOT@;
              location = /which {{ return 200 old; }}
-             location / {{ proxy_pass http://{}; proxy_http_version 1.1; {lines}
+             location / {{ proxy_pass {scheme}://{}; proxy_http_version 1.1; {lines}
                  proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
         upstream.address()
     );
@@ -22,7 +27,11 @@ const SWITCHED: &str =
 
 /// Both ends of a tunnel, once it is there, and the length of the head that the client got.
 fn open(server: &Server, upstream: &Upstream, early: &str) -> (Client, Peer, usize) {
-    let mut client = server.connect();
+    open_from(server.connect(), upstream, early)
+}
+
+/// As [`open`], for a client that has connected.
+fn open_from(mut client: Client, upstream: &Upstream, early: &str) -> (Client, Peer, usize) {
     client.send(UPGRADE);
     let mut peer = upstream.accept();
     let head = peer.head();
@@ -118,6 +127,45 @@ fn one_direction_may_end_before_the_other() {
     assert_eq!(got(&mut client, 6), b"answer");
     drop(peer);
     assert_eq!(client.ending(), Ending::Closed);
+}
+
+/// `close_notify` ends what its sender says, and nothing of what it is told.
+#[test]
+fn one_direction_may_end_before_the_other_with_tls() {
+    for client_has_tls in [false, true] {
+        for upstream_has_tls in [false, true] {
+            let upstream = if upstream_has_tls { Upstream::tls(TlsServer::new("ec")) } else { Upstream::new() };
+            let scheme = if upstream_has_tls { "https" } else { "http" };
+            let listen = match client_has_tls {
+                true => "127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key",
+                false => "127.0.0.1:@PORT@",
+            };
+            let server = tunnelling_over(listen, scheme, &upstream, "").freerun();
+            let connect = || if client_has_tls { server.connect_tls(&Tls::new()) } else { server.connect() };
+            let ends = format!("TLS of the client: {client_has_tls}, of the upstream: {upstream_has_tls}");
+            // The client ends first.
+            let (mut client, mut peer, _) = open_from(connect(), &upstream, "");
+            client.send("last").half_close();
+            assert_eq!(peer.rest(), b"last", "{ends}");
+            peer.send("answer");
+            assert_eq!(got(&mut client, 6), b"answer", "{ends}");
+            drop(peer);
+            assert_eq!(client.ending(), Ending::Closed, "{ends}");
+            // The upstream ends first.
+            let (mut client, mut peer, _) = open_from(connect(), &upstream, "");
+            peer.send("last");
+            if upstream_has_tls {
+                peer.notify();
+            }
+            peer.half_close();
+            assert_eq!(got(&mut client, 4), b"last", "{ends}");
+            assert_eq!(client.ending(), Ending::Closed, "{ends}");
+            client.send("answer");
+            assert_eq!(peer.bytes(6), b"answer", "{ends}");
+            client.half_close();
+            assert_eq!(peer.rest(), b"", "{ends}");
+        }
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn several() -> Server {
         + &server("", "'*.wild.example.com'", &pair("ec"))
         + &server("", "'~^re(?<n>\\d)\\.example\\.com$'", &pair("ec"))
         + &server("", "closed.example.com", "ssl_reject_handshake on;")
+        + &server("", "guarded.example.com", "ssl_verify_client on; ssl_client_certificate @CERTS@/ca.crt;")
         + &server(
             "",
             "asks.example.com",
@@ -89,6 +90,17 @@ fn a_server_that_asks_for_certificates_is_not_reached_by_another_name() {
         assert_eq!(ask(&mut client, "first.example.com").0, 200, "the other way round it is allowed");
     }
     server.logs("client attempted to request the server name different from the one that was negotiated");
+}
+
+#[test]
+fn a_server_that_asks_for_certificates_needs_none_of_its_own_to_refuse_those_who_show_none() {
+    let server = several();
+    for version in TlsVersion::ALL {
+        let mut client = server.connect_tls(&Tls::new().only(version).name("guarded.example.com"));
+        let (status, text) = ask(&mut client, "guarded.example.com");
+        assert_eq!(status, 400);
+        assert!(text.contains("No required SSL certificate was sent"), "{text}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Clients that show certificates, and what variables tell of clients.
 
 use super::secure;
-use freerun_testkit::{Client, Response, Server, Site, Tls, TlsVersion, certificates};
+use freerun_testkit::{Client, Response, Server, Site, Tls, TlsVersion, certificates, require};
 
 const TELL: &str = "location = /verify { return 200 '$ssl_client_verify'; }";
 
@@ -190,6 +190,27 @@ fn variables_tell_of_the_session() {
         assert!(said == wanted || said == wanted.replace("X25519", "X25519MLKEM768"), "{said}");
         let empty = if version == TlsVersion::V12 { ":TLS_EMPTY_RENEGOTIATION_INFO_SCSV" } else { "" };
         assert_eq!(client.get("/offered").text().split('|').next(), Some(&format!("{suite}{empty}")[..]));
+    }
+}
+
+#[test]
+fn a_connection_that_is_kept_is_judged_by_the_rules_of_a_later_configuration() {
+    // nginx closes such connections.
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let server = asking(&site, "ssl_verify_client on; ssl_client_certificate @CERTS@/ca.crt;");
+    for version in TlsVersion::ALL {
+        let mut client = server.connect_tls(&Tls::new().only(version).certificate("client"));
+        assert_eq!(told(&client.get("/verify")), (200, "SUCCESS".to_owned()));
+        server.reload();
+        assert_eq!(told(&client.get("/verify")), (200, "SUCCESS".to_owned()), "nothing has changed");
+        server.edit("/ca.crt", "/strangers.crt");
+        server.reload();
+        assert_eq!(told(&client.get("/verify")).0, 400, "{version}: it is of another authority");
+        server.edit("/strangers.crt", "/ca.crt");
+        server.reload();
     }
 }
 

@@ -26,6 +26,24 @@ fn visit(server: &Server, port: usize, tls: &Tls) -> bool {
     client.agreed().resumed
 }
 
+/// The client's share is for another group than the server has, so that the server has to ask again.
+#[test]
+fn the_answer_after_a_retry_is_signed_where_any_other_is() {
+    if !require::freerun() {
+        return;
+    }
+    let server = servers(&[(2, "rsa", ""), (3, "rsa", "ssl_ecdh_curve secp384r1;")]);
+    let tls = Tls::new().only(TlsVersion::V13);
+    let pooled = |port| {
+        visit(&server, port, &tls);
+        server.status()["tls"]["clients"]["pooled"].as_u64().expect("a number")
+    };
+    let first = pooled(2);
+    let second = pooled(3) - first;
+    // Both ClientHellos go to the pool, if signatures take long here.
+    assert_eq!(second, first * 2);
+}
+
 #[test]
 fn full_and_resumed_handshakes_are_told_apart() {
     if !require::freerun() {

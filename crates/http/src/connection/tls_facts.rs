@@ -1,8 +1,10 @@
 //! What is known of the TLS of a client's connection besides its session.
 
-use std::cell::OnceCell;
+use std::cell::{Ref, RefCell};
+use std::sync::Arc;
 
 use freerun_proto::tls::{NameForm, name_form};
+use freerun_serve::tls::server::ServerTls;
 use freerun_tls::verify::Verified;
 
 /// What is known of the TLS of a client's connection besides its session, which the
@@ -13,7 +15,15 @@ pub struct TlsFacts {
     pub asked_for: Option<Box<str>>,
     /// The ClientHello, if the configuration uses one of [`HELLO_VARIABLES`].
     pub hello: Option<Box<[u8]>>,
-    verified: OnceCell<Verified>,
+    verdict: RefCell<Verdict>,
+}
+
+/// What came of the verification of a client's certificate.
+#[derive(Debug)]
+struct Verdict {
+    verified: Verified,
+    /// The server by whose rules it was verified. Another configuration has another one, whatever its rules are.
+    by: Option<Arc<ServerTls>>,
 }
 
 /// The variables whose values are made of the ClientHello.
@@ -22,17 +32,22 @@ pub const HELLO_VARIABLES: [&str; 5] = ["ssl_ciphers", "ssl_curves", "ssl_ja3_ha
 impl TlsFacts {
     /// What a ClientHello says.
     pub fn new(asked_for: Option<Box<str>>, hello: Option<Box<[u8]>>) -> TlsFacts {
-        TlsFacts { asked_for, hello, verified: OnceCell::new() }
+        TlsFacts { asked_for, hello, verdict: RefCell::new(Verdict { verified: Verified::None, by: None }) }
     }
 
     /// What came of the verification of the client's certificate (`ssl_verify_client`): none was sent, unless one was.
-    pub fn verified(&self) -> &Verified {
-        self.verified.get().unwrap_or(&Verified::None)
+    pub fn verified(&self) -> Ref<'_, Verified> {
+        Ref::map(self.verdict.borrow(), |verdict| &verdict.verified)
     }
 
-    /// Notes what has come of the verification.
-    pub fn set_verified(&self, verified: Verified) {
-        let _ = self.verified.set(verified);
+    /// Notes what has come of the verification by the rules of this server.
+    pub fn set_verified(&self, verified: Verified, by: Arc<ServerTls>) {
+        self.verdict.replace(Verdict { verified, by: Some(by) });
+    }
+
+    /// Whether the certificate was verified by the rules of this server, not by those of an earlier configuration.
+    pub fn was_verified_by(&self, server: &Arc<ServerTls>) -> bool {
+        self.verdict.borrow().by.as_ref().is_some_and(|by| Arc::ptr_eq(by, server))
     }
 
     /// The name that the client has asked for in the form that virtual servers are looked up by: in lower case, without a

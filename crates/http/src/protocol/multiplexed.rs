@@ -20,6 +20,7 @@ use crate::message::body::ClientBody;
 use crate::message::persistence::Persistence;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer};
+use crate::protocol::tls;
 use crate::request::ClientStream;
 use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
@@ -64,7 +65,12 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     loops::note(connection.number, "answering");
     let mut scratch = RequestScratch::default();
     let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch);
-    let answer = match routed.and_then(|()| arrive::refuse_methods(&mut request)) {
+    let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
+    if tls::verify_anew(&connection, &request).await.is_none() {
+        finish::finish(&mut request);
+        return stream.reset();
+    }
+    let answer = match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
         Ok(()) => phases::respond(&mut request).await,
         Err(status) => phases::respond_with_status(&mut request, status).await,
     };

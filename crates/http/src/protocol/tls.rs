@@ -21,9 +21,9 @@ use crate::connection::tls_facts::TlsFacts;
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
 use crate::protocol::computed_certificates;
-use crate::request::Connection;
-use crate::request::generation::Servers;
+use crate::request::generation::{LoopGeneration, Servers};
 use crate::request::location::Server;
+use crate::request::{Connection, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
 /// does not. `None` if the connection is to be closed, which is logged.
@@ -36,11 +36,7 @@ pub async fn open(
 ) -> Option<Speaks> {
     loops::note(connection.number, "TLS handshake");
     let (generation, servers, _) = http.servers(connection)?;
-    let helpers = Helpers {
-        pool: generation.pools.handshakes(),
-        lane: lane(connection),
-        figures: &connection.loop_state.shared.client_tls,
-    };
+    let helpers = helpers(connection, &generation);
     let keeps_hello = generation.http.keeps_hello;
     let choose = async |offer: Offer<'_>| {
         let name = offer.hello.server_name(offer.message);
@@ -73,22 +69,8 @@ pub async fn open(
                 let facts = connection.tls()?;
                 let named = facts.server_name();
                 let server = named.map_or(&servers.default, |name| servers.named(&name));
-                if let Some(verification) = server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) {
-                    let visit = Visit {
-                        helpers,
-                        log: &generation.error_log,
-                        connection: connection.number,
-                        context: &Handshaking(connection),
-                    };
-                    let verified = verification.verify(&connection.transport, &visit).await?;
-                    let is_good = verified.refusal(verification.asked).is_none();
-                    if !is_good {
-                        helpers.figures.untrusted.add();
-                    }
-                    if let Some(tls) = connection.transport.tls() {
-                        tls.settle(is_good);
-                    }
-                    facts.set_verified(verified);
+                if let Some(tls) = &server.tls {
+                    verify(connection, &generation, tls, facts).await?;
                 }
                 // From now on, the server that the client has named answers on the connection.
                 connection.served_by.take();
@@ -102,6 +84,52 @@ pub async fn open(
             None
         }
     }
+}
+
+/// The threads that do long steps for this connection, and where they are counted.
+fn helpers<'c>(connection: &'c Connection, generation: &'c LoopGeneration) -> Helpers<'c> {
+    Helpers {
+        pool: generation.pools.handshakes(),
+        lane: lane(connection),
+        figures: &connection.loop_state.shared.client_tls,
+    }
+}
+
+/// Verifies the client's certificate by the rules of this server, if it asks for one. `None` if the client has gone
+/// meanwhile.
+async fn verify(
+    connection: &Rc<Connection>,
+    generation: &LoopGeneration,
+    server: &Arc<ServerTls>,
+    facts: &TlsFacts,
+) -> Option<()> {
+    let Some(verification) = &server.verification else { return Some(()) };
+    let helpers = helpers(connection, generation);
+    let visit =
+        Visit { helpers, log: &generation.error_log, connection: connection.number, context: &Handshaking(connection) };
+    let verified = verification.verify(&connection.transport, &visit).await?;
+    let is_good = verified.refusal(verification.asked).is_none();
+    if !is_good {
+        helpers.figures.untrusted.add();
+    }
+    if let Some(tls) = connection.transport.tls() {
+        tls.settle(is_good);
+    }
+    facts.set_verified(verified, server.clone());
+    Some(())
+}
+
+/// Verifies the client's certificate again if the server that the request is for comes from a later configuration than
+/// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if the client has
+/// gone meanwhile.
+pub async fn verify_anew(connection: &Rc<Connection>, request: &Request) -> Option<()> {
+    let (Some(facts), Some(server)) = (connection.tls(), &request.place.server.tls) else { return Some(()) };
+    if server.verification.is_none() || facts.was_verified_by(server) {
+        return Some(());
+    }
+    loops::note(connection.number, "verifying a client again");
+    // This is rare: in a box it takes no room in what waits for requests.
+    Box::pin(verify(connection, &request.generation, server, facts)).await
 }
 
 /// The settings of a session.

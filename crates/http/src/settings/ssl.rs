@@ -36,7 +36,7 @@ settings! {
         /// master, so keys may belong to root alone. Names with variables, `data:` and `engine:` cannot be watched.
         ssl_certificate: Many<ServerCertificate<Template>>, in HTTP | SERVER, fidelity = Differs("`watch` is freerun's own");
         /// Keeps certificates whose names have variables in memory.
-        ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER, since = "1.27.4";
+        ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER, since = "1.27.4", fidelity = Differs("what is kept outlives a reload that changes none of the parameters");
         /// Whether certificates are sent compressed.
         ssl_certificate_compression: bool = "off", in HTTP | SERVER, since = "1.29.1", fidelity = Differs("zlib and brotli are there, zstd is not");
         /// A file with the key of the certificate.
@@ -126,13 +126,13 @@ settings! {
 /// The protocols above TLS that a server of HTTP/1 speaks, the most preferred first (RFC 7301).
 const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
 
-/// What a virtual server has of TLS, if it has a certificate or refuses handshakes.
+/// What a virtual server has of TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
 ///
 /// # Errors
 /// The directives contradict each other, or a file cannot be used, in nginx's words.
 pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<ServerTls>>, Problem> {
     let ssl = settings.get::<SslSettings>();
-    if ssl.ssl_certificate.is_empty() && !ssl.ssl_reject_handshake {
+    if ssl.ssl_certificate.is_empty() && !ssl.ssl_reject_handshake && ssl.ssl_verify_client == VerifyClient::Off {
         return Ok(None);
     }
     let names = settings.get::<ResolverSettings>();

@@ -42,10 +42,7 @@ const VARIABLES: &[Variable] = &[
     }),
     Variable::named("ssl_client_v_start", |r, _| client(r, |certificate| certificate.begin_text())),
     Variable::named("ssl_client_verify", |r, _| {
-        Some(match facts(r)?.verified().variable() {
-            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-        })
+        Some(Cow::Owned(facts(r)?.verified().variable().into_owned().into_bytes()))
     }),
     Variable::named("ssl_curve", |r, _| agreed(r, |agreed| Some(agreed.group.into()))),
     Variable::named("ssl_curves", |r, _| offered(r, |hello, message| hello.group_names(message).to_string())),

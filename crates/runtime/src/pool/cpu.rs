@@ -31,8 +31,8 @@ pub const HANDSHAKES_NAME: &str = "(tls)";
 /// How many handshakes may wait for each thread of their pool: at half a millisecond for each, that is a tenth of a
 /// second.
 pub const HANDSHAKES_FOR_EACH: usize = 256;
-/// How much lower the priority of the threads is that do handshakes, see setpriority(2): a loop that has something to do
-/// comes first.
+/// How much lower the priority of the threads is that do handshakes than that of the process and its loops, see
+/// setpriority(2): a loop that has something to do comes first.
 const HANDSHAKES_NICE: i32 = 5;
 /// How long a task waits before it looks again whether a full queue has room: a full queue is seconds of work.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
@@ -95,8 +95,8 @@ impl CpuPool {
     }
 
     /// Runs `f` on a thread of the pool; waiting pieces of different lanes are served in turn, those of one lane in the
-    /// order in which they came. A piece is withdrawn when `gone` resolves while it waits. If the queue is full, this waits
-    /// for room.
+    /// order in which they came. If the queue is full, this waits for room. A piece that waits for room or for a thread is
+    /// withdrawn when `gone` resolves.
     ///
     /// # Errors
     /// `ClientGone`, `ShutDown`, `Panicked`.
@@ -106,8 +106,13 @@ impl CpuPool {
         F: FnOnce() -> T + Send + 'static,
         G: Future<Output = ()>,
     {
+        let mut gone = std::pin::pin!(gone);
         while self.0.admit().is_err() {
-            crate::timer::sleep(FULL_PAUSE).await;
+            tokio::select! {
+                biased;
+                () = &mut gone => return Err(PoolError::ClientGone),
+                () = crate::timer::sleep(FULL_PAUSE) => {}
+            }
         }
         self.0.run_admitted(Tag { mount: lane, ..Tag::default() }, Some(gone), f).await
     }
@@ -128,6 +133,7 @@ mod tests {
     use super::*;
     use crate::pool::Pools;
     use std::sync::mpsc;
+    use std::task::Poll;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -144,6 +150,50 @@ mod tests {
         assert_eq!(first.cpu().threads().status().limit, processors);
         let names = |set: &crate::pool::PoolSet| set.iter().map(|pool| pool.name().to_string()).collect::<Vec<_>>();
         assert!(names(&first).contains(&CPU_NAME.to_owned()), "the figures have it");
+    }
+
+    #[test]
+    fn threads_for_handshakes_have_a_lower_priority_than_the_process() {
+        let process = rustix::process::getpid();
+        let own = |of| rustix::process::getpriority_process(of).unwrap();
+        // Of this process, only the thread that waits for the tests has this priority.
+        rustix::process::setpriority_process(Some(process), (own(Some(process)) + 1).min(19)).unwrap();
+        let spec = PoolSpec { name: HANDSHAKES_NAME.to_owned(), threads: 2, max_queue: 10 };
+        let pool = CpuPool(ThreadPool::start_uncapped(&spec, HANDSHAKES_NICE).unwrap());
+        let (tell, told) = mpsc::channel();
+        // Two pieces that wait for each other need two threads, the second of which is started by the first one.
+        let meeting = Arc::new(std::sync::Barrier::new(2));
+        for _ in 0..2 {
+            let (tell, meeting) = (tell.clone(), meeting.clone());
+            let piece = move || {
+                meeting.wait();
+                tell.send(own(None)).unwrap();
+            };
+            assert!(pool.threads().spawn(Tag::default(), piece).is_ok());
+        }
+        let expected = (own(Some(process)) + HANDSHAKES_NICE).min(19);
+        assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [expected; 2]);
+    }
+
+    #[test]
+    fn who_has_gone_does_not_wait_for_a_full_queue() {
+        let spec = PoolSpec { name: HANDSHAKES_NAME.to_owned(), threads: 1, max_queue: 0 };
+        let pool = CpuPool(ThreadPool::start_uncapped(&spec, 0).unwrap());
+        let (open, gate) = mpsc::channel::<()>();
+        let task = move || {
+            let _ = gate.recv();
+        };
+        assert!(pool.threads().spawn(Tag::default(), task).is_ok());
+        let outcome = block_on(async {
+            let (leave, left) = tokio::sync::oneshot::channel::<()>();
+            let gone = async { left.await.unwrap() };
+            let mut waiting = std::pin::pin!(pool.run_in_lane(1, gone, || 1));
+            assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+            leave.send(()).unwrap();
+            std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await
+        });
+        drop(open);
+        assert_eq!(outcome, Poll::Ready(Err(PoolError::ClientGone)));
     }
 
     #[test]

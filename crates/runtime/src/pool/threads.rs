@@ -22,6 +22,9 @@ const INBOX_TIDY: usize = 256;
 /// How many letters a loop sorts at a time: while all threads hang, the inbox may become as long as the queue.
 const SORTED_BY_LOOP: usize = 1024;
 
+/// The lowest priority of a thread, see setpriority(2).
+const LOWEST_PRIORITY: i32 = 19;
+
 const WORDS: usize = MAX_THREADS / 64;
 
 const QUEUED: u8 = 0;
@@ -108,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Manner {
     /// How many threads one mount, client or file may keep busy.
     pub(super) caps: fn(usize) -> Caps,
-    /// How much lower than that of other threads their priority is, see setpriority(2).
+    /// How much lower than that of the process their priority is, see setpriority(2).
     pub(super) nice: i32,
 }
 
@@ -337,13 +340,19 @@ impl Inner {
         }
     }
 
+    /// Lowers the priority of this thread, measured by that of the process. The thread that has started this one is no
+    /// measure: it may be another one of this pool. The work is done all the same if this fails.
+    fn lower_priority(&self) {
+        let process = rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0);
+        let _ = rustix::process::setpriority_process(None, (process + self.nice).min(LOWEST_PRIORITY));
+    }
+
     /// The body of a thread, from its start to its end.
     fn work(self: Arc<Self>, slot: usize) {
         // Signals are for the main thread.
         freerun_sys::signals::block_all();
         if self.nice != 0 {
-            // Without it the work is done all the same.
-            let _ = rustix::process::setpriority_process(None, self.nice);
+            self.lower_priority();
         }
         let mut ended = None;
         while let Some((job, work)) = self.next(slot, ended.take()) {

@@ -4,6 +4,7 @@
 //! Each pair of names is read by one connection at a time, whichever loop it is on; the others wait for what comes of it. With
 //! a cache (`ssl_certificate_cache`) pairs are kept; failures are kept for a second in any case.
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
 use std::future::Future;
@@ -153,8 +154,11 @@ impl KnownPairs {
                     if let (Ok(_), Some(kept)) = (&made, &self.kept) {
                         kept.pairs.insert(paths.clone(), known.clone());
                     }
-                    // Somebody may have put it there meanwhile, who has read it, too.
-                    let _ = guard.insert(known);
+                    // Those who wait for it get it from the guard. A pair that can be used does not stay there: private keys
+                    // are kept where the configuration says so, and nowhere else.
+                    if guard.insert(known.clone()).is_ok() && made.is_ok() {
+                        self.recent.remove_if(paths, |other| Arc::ptr_eq(other, &known));
+                    }
                     return Some(made);
                 }
             }
@@ -183,6 +187,7 @@ impl KnownPairs {
         }
         let tag = reading.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reading.client);
         let (wanted, passwords) = (paths.clone(), passwords.cloned());
+        let unread = RefCell::new(String::new());
         let read = async || {
             let load = move || {
                 let passwords = passwords.as_ref().map_or(&[][..], PasswordFile::passwords);
@@ -193,15 +198,17 @@ impl KnownPairs {
             match reading.pool.run_unless(tag, Some((reading.gone)()), load).await {
                 Ok(made) => Some(made),
                 Err(PoolError::ClientGone) => None,
-                Err(error) => Some(Err(format!("cannot load a certificate: {error}"))),
+                Err(error) => {
+                    // That is not the fault of the pair: the next one who asks for it tries again.
+                    unread.replace(format!("cannot load a certificate: {error}"));
+                    None
+                }
             }
         };
         // Contents are not files: they are not kept.
-        let made = match inline(paths.0.as_bytes()) {
-            Some(_) => read().await,
-            None => self.get(&paths, read).await,
-        };
-        made.unwrap_or_else(|| Err(String::new()))
+        let is_inline = inline(paths.0.as_bytes()).or(inline(paths.1.as_bytes())).is_some();
+        let made = if is_inline { read().await } else { self.get(&paths, read).await };
+        made.unwrap_or_else(|| Err(unread.take()))
     }
 }
 

@@ -220,7 +220,6 @@ pub async fn shake_hands(
         }
     };
     let session = Session::new(&config).map_err(HandshakeError::Failed)?;
-    // Only the answer to the ClientHello has a signature.
     finish(transport, timer, deadline, helpers, Handshake::new(session, received), is_short).await?;
     Ok(Speaks::Tls)
 }
@@ -261,7 +260,8 @@ async fn finish(
                 next
             }
         };
-        is_short = true;
+        // Only the answer to the ClientHello has a signature, and a retry asks for another one.
+        is_short |= !is_retry(&handshake.output);
         // An alert is sent as well as it goes: why there is no session is told all the same.
         let sent = send(transport, timer, deadline, &mut handshake.output).await;
         let next = next.map_err(HandshakeError::Failed)?;
@@ -277,6 +277,18 @@ async fn finish(
         tls.establish(handshake.session, handshake.received);
     }
     Ok(())
+}
+
+/// The random value by which a ServerHello asks for another ClientHello (RFC 8446 section 4.1.3).
+const RETRY: [u8; 32] = [
+    0xCF, 0x21, 0xAD, 0x74, 0xE5, 0x9A, 0x61, 0x11, 0xBE, 0x1D, 0x8C, 0x02, 0x1E, 0x65, 0xB8, 0x91, 0xC2, 0xA2, 0x11,
+    0x16, 0x7A, 0xBB, 0x8C, 0x5E, 0x07, 0x9E, 0x09, 0xE2, 0xC8, 0xA8, 0x33, 0x9C,
+];
+
+/// Whether what is sent begins with a HelloRetryRequest: a record of the handshake with a ServerHello that has its random
+/// value behind the version.
+fn is_retry(output: &[u8]) -> bool {
+    matches!(output, [22, _, _, _, _, 2, _, _, _, _, _, random @ ..] if random.starts_with(&RETRY))
 }
 
 /// Goes on with a handshake on a thread of the pool. The socket is not read meanwhile; if its client goes, the step is left

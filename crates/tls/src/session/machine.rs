@@ -30,6 +30,8 @@ pub(super) struct Machine<C> {
     /// The peer's end has come, and is told by the next step.
     peer_closes: bool,
     peer_closed: bool,
+    /// `close_notify` was sent, and so nothing may be sent any more. The peer may still send (RFC 8446 section 6.1).
+    closed: bool,
     fragment: usize,
     /// The id that the server has given the session, and its length.
     hello_id: Option<(u8, [u8; MAX_SESSION_ID])>,
@@ -40,8 +42,6 @@ pub(super) struct Machine<C> {
 enum Stage {
     Handshake,
     Open,
-    /// `close_notify` was sent; whatever still comes is of no interest.
-    Closed,
     Failed(Failure),
 }
 
@@ -120,6 +120,7 @@ impl<C: Connection> Machine<C> {
             rest_at: 0,
             peer_closes: false,
             peer_closed: false,
+            closed: false,
             fragment,
             hello_id: None,
             kept,
@@ -140,6 +141,9 @@ impl<C: Connection> Machine<C> {
             }
             return Progress { consumed, event };
         }
+        // Answers that come too late, as one to a change of keys does after the end.
+        let mut dropped = Vec::new();
+        let output = if self.closed { &mut dropped } else { output };
         let begin = output.len();
         let mut kept = std::mem::take(&mut self.kept);
         kept.resumption.is_resumed = self.is_resumed();
@@ -164,7 +168,6 @@ impl<C: Connection> Machine<C> {
         }
         match &self.stage {
             Stage::Failed(failure) => Some(Event::Failed(failure.clone())),
-            Stage::Closed => Some(Event::NeedsInput),
             _ if std::mem::take(&mut self.peer_closes) => {
                 self.peer_closed = true;
                 Some(Event::PeerClosed)
@@ -282,6 +285,7 @@ impl<C: Connection> Machine<C> {
 
     /// Ends the session; `sent` is what has been put into the output for it.
     fn fail(&mut self, mut failure: Failure, sent: &[u8]) -> Event {
+        let sent = if self.closed { &[] } else { sent };
         failure.alert = sent_alert(sent).or(failure.kind.alert().filter(|_| !sent.is_empty()));
         self.stage = Stage::Failed(failure.clone());
         Event::Failed(failure)
@@ -359,9 +363,9 @@ impl<C: Connection> Machine<C> {
     pub(super) fn encrypt(&mut self, plaintext: &[u8], output: &mut [u8]) -> Result<Encrypted, Failure> {
         debug_assert!(output.len() >= MIN_OUTPUT, "the output is too small for a record");
         match &self.stage {
-            Stage::Open => {}
+            Stage::Open if !self.closed => {}
             Stage::Failed(failure) => return Err(failure.clone()),
-            Stage::Handshake | Stage::Closed => {
+            Stage::Handshake | Stage::Open => {
                 debug_assert!(false, "plaintext for a session that cannot send it");
                 return Err(Failure::new(FailureKind::Internal, "the session cannot send"));
             }
@@ -407,7 +411,7 @@ impl<C: Connection> Machine<C> {
     }
 
     pub(super) fn close(&mut self, output: &mut Vec<u8>) {
-        if !matches!(self.stage, Stage::Open) {
+        if !matches!(self.stage, Stage::Open) || std::mem::replace(&mut self.closed, true) {
             return;
         }
         loop {
@@ -419,16 +423,15 @@ impl<C: Connection> Machine<C> {
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => append(data, output),
                 Ok(ConnectionState::TransmitTlsData(transmitted)) => transmitted.done(),
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => while traffic.next_record().is_some() {},
+                // The peer's plaintext waits for the next step.
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        self.rest.extend_from_slice(record.payload);
+                    }
+                }
                 _ => break,
             }
         }
-        self.stage = Stage::Closed;
-        // The caller may drop what the last step left with it, as nothing of it is read any more.
-        self.left = 0;
-        self.held = Vec::new();
-        self.rest = Vec::new();
-        self.rest_at = 0;
     }
 
     pub(super) fn has_plaintext(&self) -> bool {
@@ -449,8 +452,8 @@ impl<C: Connection> Machine<C> {
     pub(super) fn stage(&self) -> &'static str {
         match self.stage {
             Stage::Handshake => "Handshake",
+            Stage::Open if self.closed => "Closed",
             Stage::Open => "Open",
-            Stage::Closed => "Closed",
             Stage::Failed(_) => "Failed",
         }
     }

@@ -152,8 +152,9 @@ impl Session {
         }
     }
 
-    /// Appends `close_notify` to the output, once. What the peer sends after that is not read any more. Before the handshake
-    /// is complete there is nothing to close in this way.
+    /// Appends `close_notify` to the output, once. Nothing can be encrypted after that, and steps put nothing into their output;
+    /// what the peer still sends is read as before (RFC 8446 section 6.1). Before the handshake is complete there is nothing to
+    /// close in this way.
     pub fn close(&mut self, output: &mut Vec<u8>) {
         match &mut self.0 {
             Side::Server(machine) => machine.close(output),

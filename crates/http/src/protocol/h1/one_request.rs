@@ -18,6 +18,7 @@ use crate::phases::{self, Answer, keepalive};
 use crate::protocol::h1::read::{self, Reading};
 use crate::protocol::h1::upgraded::Upgraded;
 use crate::protocol::h1::{Keep, send, words};
+use crate::protocol::tls;
 use crate::protocol::unanswered::{self, Awaited};
 use crate::request::core_settings::{CoreSettings, LingeringClose};
 use crate::request::response::{Body, Response};
@@ -119,6 +120,10 @@ pub(super) async fn one_request(
                 read::apply_names_rules(&mut request.head, &rules, chosen);
             }
             let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
+            if tls::verify_anew(connection, &request).await.is_none() {
+                finish::finish(&mut request);
+                return After::Close;
+            }
             match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
                 Ok(()) => phases::respond(&mut request).await,
                 Err(status) => phases::respond_with_status(&mut request, status).await,

@@ -1,5 +1,6 @@
 //! The counters of TLS, and the certificates, in both forms.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use freerun_http::request::generation::HttpConfiguration;
@@ -121,13 +122,12 @@ fn add_store(stores: &mut Vec<Store>, tls: &ServerTls) {
 pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
     let http = generation.parts.get::<HttpConfiguration>();
     let servers = http.iter().flat_map(|http| &http.listens).flat_map(|listen| listen.all_servers());
-    let mut known: Vec<*const ServerTls> = Vec::new();
+    let mut known: HashSet<*const ServerTls> = HashSet::new();
     let mut certificates = Vec::new();
     let mut stores = Vec::new();
     let mut tickets = Tickets::default();
     for tls in servers.filter_map(|server| server.tls.as_ref()) {
-        if !known.contains(&Arc::as_ptr(tls)) {
-            known.push(Arc::as_ptr(tls));
+        if known.insert(Arc::as_ptr(tls)) {
             add_store(&mut stores, tls);
             // All servers have the same counters.
             tickets = tls.sessions().figures.counts().into();

@@ -132,7 +132,11 @@ impl ClientOcsp {
         };
         let (log, connection, resolving) = (visit.log, Some(visit.connection), self.resolving.as_ref());
         let asking = Asking { responder, resolving, log, connection, file: None };
-        let (response, address) = asking.ask(&request?).await?;
+        let Some(request) = request else {
+            refuse(format_args!("no OCSP request can be made for the certificate"));
+            return None;
+        };
+        let (response, address) = asking.ask(&request).await?;
         let known = self.known.clone();
         let judge = move || {
             let now = unix_time();

@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use freerun_conf::{Cx, Problem};
-use freerun_runtime::log::Level;
+use freerun_runtime::log::{ErrorLog, Level};
 use freerun_runtime::loops;
+use freerun_runtime::pool::CpuPool;
 use freerun_tls::digest::sha256;
 use freerun_tls::load::{CertifiedKey, unopened};
 use freerun_tls::verify::{
@@ -146,44 +147,47 @@ impl Stapling {
             return;
         }
         let Some(fetch) = self.staple.begin(unix_time()) else { return };
-        let (this, generation) = (self.clone(), generation.clone());
-        loops::spawn(0, "fetching an OCSP response", async move { this.fetch(fetch, &generation).await });
+        // The generation itself is not held: a responder may take minutes to answer, and a reload may come meanwhile.
+        let (this, pool, log) = (self.clone(), generation.pools.handshakes().clone(), generation.error_log.clone());
+        loops::spawn(0, "fetching an OCSP response", async move { this.fetch(fetch, &pool, &log).await });
     }
 
     /// Finds out where the response comes from, if that is not known. An issuer is looked for by its signature, which takes
     /// too long for a loop.
-    async fn find_source(self: &Arc<Stapling>, generation: &Generation) -> Option<&Source> {
+    async fn find_source(self: &Arc<Stapling>, pool: &CpuPool, log: &ErrorLog) -> Option<&Source> {
         if self.source.get().is_none() {
             let recipe = self.recipe.clone()?;
             let this = self.clone();
             let find = move || recipe.source(&this.staple.key);
-            let found = generation.pools.handshakes().run_in_lane(0, std::future::pending(), find).await.ok()?;
+            let found = pool.run_in_lane(0, std::future::pending(), find).await.ok()?;
             match found {
                 Ok(source) => drop(self.source.set(source)),
                 Err(why) => {
                     // It would not be found by another attempt.
                     self.staple.due.store(NEVER, Relaxed);
-                    generation.error_log.write(Level::Warn, None, format_args!("\"ssl_stapling\" ignored, {why}"));
+                    log.write(Level::Warn, None, format_args!("\"ssl_stapling\" ignored, {why}"));
                 }
             }
         }
         self.source.get()
     }
 
-    async fn fetch(self: Arc<Stapling>, fetch: Fetch, generation: &Generation) {
-        let Some(source) = self.find_source(generation).await else { return };
+    async fn fetch(self: Arc<Stapling>, fetch: Fetch, pool: &CpuPool, log: &ErrorLog) {
+        let Some(source) = self.find_source(pool, log).await else { return };
         let asking = Asking {
             responder: &source.responder,
             resolving: source.resolving.as_ref(),
-            log: &generation.error_log,
+            log,
             connection: None,
             file: Some(&source.file),
         };
-        let Some(request) = ocsp_request(&source.certificate, &source.issuer) else { return };
+        let Some(request) = ocsp_request(&source.certificate, &source.issuer) else {
+            return asking.tell(Level::Error, None, "the question about the certificate cannot be written");
+        };
         let Some((response, address)) = asking.ask(&request).await else { return };
         let this = self.clone();
         let judge = move || (this.source.get().map(|source| source.judge(&response)), response);
-        let judged = generation.pools.handshakes().run_in_lane(0, std::future::pending(), judge).await;
+        let judged = pool.run_in_lane(0, std::future::pending(), judge).await;
         let tell = |what: &dyn std::fmt::Display| asking.tell(Level::Error, Some(&address), what);
         match judged {
             Ok((Some(Ok(answer)), response)) => match answer.status {

@@ -79,17 +79,22 @@ pub(super) fn ocsp(spec: &ServerSpec, asked: Option<Asked>, cx: &mut Cx) -> Resu
     ClientOcsp::of(&spec.ocsp, cx)
 }
 
+/// What a value of `ssl_verify_client` asks of clients; `None` if nothing is.
+pub(super) fn wanted(verify: VerifyClient) -> Option<Asked> {
+    match verify {
+        VerifyClient::Off => None,
+        VerifyClient::On => Some(Asked::Required),
+        VerifyClient::Optional => Some(Asked::Optional),
+        VerifyClient::OptionalNoCa => Some(Asked::OptionalNoAuthority),
+    }
+}
+
 /// What is asked of clients; `None` if nothing is.
 ///
 /// # Errors
 /// There is nobody to vouch for them.
 pub(super) fn asked(spec: &ServerSpec) -> Result<Option<Asked>, Problem> {
-    let asked = match spec.verify {
-        VerifyClient::Off => return Ok(None),
-        VerifyClient::On => Asked::Required,
-        VerifyClient::Optional => Asked::Optional,
-        VerifyClient::OptionalNoCa => Asked::OptionalNoAuthority,
-    };
+    let Some(asked) = wanted(spec.verify) else { return Ok(None) };
     if named(&spec.client_certificates).or(named(&spec.trusted)).is_none() && asked != Asked::OptionalNoAuthority {
         return Err(Problem::new("no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client"));
     }

@@ -14,7 +14,8 @@ use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::sha256;
 use freerun_tls::load::{CertifiedKey, check_dhparam, unopened};
 use freerun_tls::openssl::groups;
-use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, Sessions};
+use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, SessionCache, Sessions};
+use freerun_tls::verify::{DEFAULT_LEVEL, TrustBuilder};
 
 pub use super::facts::CertificateFacts;
 pub use address::AtAddress;
@@ -140,6 +141,9 @@ impl ServerTls {
     }
 
     fn make(spec: &ServerSpec, cx: &mut Cx) -> Result<ServerTls, Problem> {
+        if spec.certificates.is_empty() && spec.live.is_empty() && !spec.rejects {
+            return Ok(ServerTls::without_certificate(spec, cx));
+        }
         has_keys(spec)?;
         let mut wanted = Wanted::of(spec.protocols, &spec.ciphers)?;
         let mut slots = slots(spec, cx)?;
@@ -222,6 +226,35 @@ impl ServerTls {
             store_name,
             context,
         })
+    }
+
+    /// A server that is reached by the certificate of another one, or not by TLS at all. What it says of clients'
+    /// certificates holds all the same; as nginx does not look at its files, one that cannot be used means that nobody is
+    /// trusted.
+    fn without_certificate(spec: &ServerSpec, cx: &mut Cx) -> ServerTls {
+        let asked = clients::wanted(spec.verify);
+        let verification = asked.map(|asked| ClientVerification {
+            asked,
+            trust: clients::trust(spec, Some(asked), cx).unwrap_or_else(|_| TrustBuilder::default().build()),
+            depth: spec.depth,
+            level: DEFAULT_LEVEL,
+            ocsp: None,
+        });
+        let sessions =
+            Sessions { cache: SessionCache::Off, tickets: None, timeout: spec.timeout, figures: Arc::default() };
+        ServerTls {
+            rejects: false,
+            verification,
+            facts: Vec::new(),
+            slots: Vec::new(),
+            staplings: Vec::new(),
+            config: None,
+            replaceable: None,
+            computed: None,
+            sessions,
+            store_name: spec.cache.to_string(),
+            context: [0; 32],
+        }
     }
 
     /// Has to be called on a loop when a client of a session with this server wants to know that the server's certificate

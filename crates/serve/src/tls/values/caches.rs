@@ -17,7 +17,7 @@ pub enum OwnCache {
     Off,
     /// Sessions are not kept, and clients are told otherwise.
     None,
-    /// Sessions are kept for this server: about so many.
+    /// Sessions are kept, about so many: together with those of all servers that name this number.
     Builtin(usize),
 }
 

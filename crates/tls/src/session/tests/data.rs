@@ -1,6 +1,6 @@
 //! Plaintext in both directions, and the end of a session.
 
-use super::super::{Event, MIN_OUTPUT, ServerSettings};
+use super::super::{Event, FailureKind, MIN_OUTPUT, ServerSettings};
 use super::client::Ability;
 use super::{End, NOW, config, exchange, handshake, settings};
 use bytes::BytesMut;
@@ -106,20 +106,54 @@ fn both_sides_close() {
         client.receive(&server.output);
         assert!(client.closed && client.plaintext == b"answer");
 
-        // The server first: what comes then is not read.
+        // The server first: the client may still send, and closes then.
         let mut client = ability.client();
         let mut server = handshake(&mut client, &config());
         server.session.close(&mut server.output);
         let length = server.output.len();
         server.session.close(&mut server.output);
         assert_eq!(server.output.len(), length, "closed once");
-        client.receive(&server.output);
+        client.receive(&std::mem::take(&mut server.output));
         assert!(client.closed);
-        server.receive(&client.send(b"late words"));
-        server.receive(b"garbage");
-        assert!(server.plaintext.is_empty() && server.received.is_empty());
-        assert_eq!(server.events, [Event::Established]);
+        let mut bytes = client.send(b"late words");
+        client.connection.send_close_notify();
+        bytes.extend(client.take_output());
+        server.receive(&bytes);
+        assert_eq!(server.plaintext, b"late words");
+        assert_eq!(server.events, [Event::Established, Event::PeerClosed]);
+        server.receive(b"behind the end");
+        assert!(server.output.is_empty() && server.received.is_empty());
     }
+}
+
+#[test]
+fn nothing_is_sent_behind_the_end_whatever_the_peer_still_does() {
+    let mut client = ability(&TLS13, 0x1301).client();
+    let mut server = handshake(&mut client, &config());
+    server.session.close(&mut server.output);
+    server.output.clear();
+    // New keys, which would be answered, and a record that is none of the session's, for which there would be an alert.
+    client.connection.refresh_traffic_keys().expect("to refresh");
+    server.receive(&client.send(b"late words"));
+    assert_eq!(server.plaintext, b"late words");
+    server.receive(b"\x17\x03\x03\x00\x20this is no record of the session");
+    assert_eq!((server.failure().kind, server.failure().alert), (FailureKind::BadRecord, None));
+    assert!(server.output.is_empty());
+}
+
+#[test]
+fn plaintext_that_waits_for_room_is_there_after_the_close() {
+    let mut client = Ability::default().client();
+    let mut server = handshake(&mut client, &config());
+    let mut received = client.send(b"some words");
+    let mut plaintext = Vec::new();
+    let progress = server.session.step(NOW, &mut received, &mut server.output, &mut plaintext, 4);
+    received.drain(..progress.consumed);
+    server.session.close(&mut server.output);
+    assert!(server.session.has_plaintext());
+    server.received = received;
+    server.receive(&[]);
+    assert_eq!((&plaintext[..], &server.plaintext[..]), (&b"some"[..], &b" words"[..]));
 }
 
 #[test]
@@ -220,14 +254,15 @@ fn the_end_of_the_handshake_and_of_the_session_may_come_together() {
 }
 
 #[test]
-fn bytes_that_were_left_with_the_caller_may_go_at_the_close() {
-    let mut client = Ability::default().client();
-    let mut server = handshake(&mut client, &config());
-    let record = client.send(b"words");
-    server.receive(&record[..10]);
-    assert_eq!(server.received.len(), 10);
-    server.session.close(&mut server.output);
-    server.received.clear();
-    server.receive(b"x");
-    assert_eq!(server.events, [Event::Established]);
+fn a_record_that_has_begun_before_the_close_ends_after_it() {
+    for version in [&TLS12, &TLS13] {
+        let mut client = Ability { versions: vec![version], ..Ability::default() }.client();
+        let mut server = handshake(&mut client, &config());
+        let record = client.send(b"words");
+        server.receive(&record[..10]);
+        assert_eq!(server.received.len(), 10);
+        server.session.close(&mut server.output);
+        server.receive(&record[10..]);
+        assert_eq!(server.plaintext, b"words", "{version:?}");
+    }
 }
