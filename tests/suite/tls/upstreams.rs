@@ -526,3 +526,39 @@ fn servers_are_checked_over_tls() {
         assert_eq!(server.get("/").text(), "hello");
     }
 }
+
+#[test]
+fn servers_of_uwsgi_are_spoken_to_over_tls() {
+    let verified = "uwsgi_ssl_verify on; uwsgi_ssl_trusted_certificate @CERTS@/ca.crt; uwsgi_ssl_name localhost;";
+    for version in TlsVersion::ALL {
+        let upstream = Upstream::tls(TlsServer::with("ec", &[version], true));
+        let foreign = Upstream::tls(TlsServer::with("foreign", &[version], false)).answer(|_| ok("foreign"));
+        let server = Setup::new()
+            .http(&format!(
+                "server {{ listen 127.0.0.1:@PORT@; uwsgi_ssl_protocols TLSv1.2 TLSv1.3; uwsgi_ssl_server_name on;
+                   uwsgi_param ASKED $request_method;
+                   uwsgi_ssl_certificate @CERTS@/client.crt; uwsgi_ssl_certificate_key @CERTS@/client.key; {verified}
+                   location / {{ uwsgi_pass suwsgi://{}; }}
+                   location /foreign {{ uwsgi_pass suwsgi://{}; }} }}",
+                upstream.address(),
+                foreign.address()
+            ))
+            .run();
+        let mut client = server.connect();
+        client.send("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody");
+        let mut peer = upstream.accept();
+        let visitor = peer.visitor();
+        assert_eq!(visitor.name.as_deref(), Some("localhost"), "{version}");
+        assert_eq!(visitor.certificates, [certificates().der("client.crt")], "{version}");
+        // A kind, the length of the variables, another kind; then names and values with their lengths.
+        let head = peer.bytes(4);
+        let variables = peer.bytes(usize::from(u16::from_le_bytes([head[1], head[2]])));
+        assert_eq!((head[0], head[3]), (0, 0));
+        assert!(variables.starts_with(b"\x05\0ASKED\x03\0PUT"), "{variables:?}");
+        assert_eq!(peer.bytes(4), b"body");
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.response().text(), "hello", "{version}");
+        assert_eq!(server.get("/foreign").status, 502, "{version}");
+        assert!(upstream_error(&server).contains("upstream: \"suwsgi://127.0.0.1:"), "{version}");
+    }
+}
