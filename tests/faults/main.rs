@@ -5,6 +5,7 @@
 
 mod cache_soak;
 mod caching;
+mod certificates;
 mod changes;
 mod compress;
 mod disk;

@@ -320,6 +320,26 @@ fn files_that_are_wrong_are_named_by_t() {
 }
 
 #[test]
+fn contents_are_not_told_of_as_names() {
+    // nginx shows them.
+    if !require::freerun() {
+        return;
+    }
+    for (lines, said) in [
+        ("listen 127.0.0.1:@PORT@ ssl; ssl_certificate data:secret;", "no \"ssl_certificate_key\""),
+        (
+            "location / { proxy_pass https://127.0.0.1:1; proxy_ssl_certificate data:secret; }",
+            "no \"proxy_ssl_certificate_key\"",
+        ),
+    ] {
+        let text = format!("events {{ }}\nhttp {{ server {{ {lines} }} }}\n");
+        let checked = check(Kind::Freerun, &text).expect("it starts");
+        let said = format!("{said} is defined for certificate \"data:\"");
+        assert!(checked.stderr.contains(&said), "{lines}: {}", checked.stderr);
+    }
+}
+
+#[test]
 fn a_chain_is_sent_whole() {
     let site = Site::new();
     site.file("own.key", certificates().text("below.key")).file("own.crt", certificates().text("below-chain.crt"));

@@ -4,6 +4,7 @@ mod choice;
 mod clients;
 mod early_data;
 mod files;
+mod kept;
 mod key_logs;
 mod ocsp;
 mod programs;

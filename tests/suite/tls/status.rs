@@ -1,7 +1,9 @@
 //! What the status page tells of TLS.
 
-use freerun_testkit::{Client, Server, Setup, Tls, TlsVersion, require};
+use freerun_testkit::{Client, Server, Setup, Site, Tls, TlsServer, TlsVersion, Upstream, certificates, ok, require};
 use serde_json::json;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 /// The status page on `@PORT@`, and servers with these ports, certificates and lines.
 fn servers(lines: &[(u32, &str, &str)]) -> Server {
@@ -95,6 +97,52 @@ fn tickets_that_are_refused_are_counted_by_reason() {
             let after = server.status()["tls"]["tickets"].clone();
             assert_eq!(after[reason].as_u64(), before[reason].as_u64().map(|count| count + 1), "{version} {reason}");
             assert_eq!(after["accepted"], before["accepted"]);
+        }
+    }
+}
+
+/// A key of RSA with this many bits takes long on any machine.
+#[test]
+fn long_signatures_for_upstream_servers_are_made_by_the_pool() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let [key, certificate] = ["own.key", "own.crt"].map(|name| site.at(name).display().to_string());
+    certificates().openssl(&[
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:4096",
+        "-nodes",
+        "-subj",
+        "/CN=own",
+        "-keyout",
+        &key,
+        "-out",
+        &certificate,
+    ]);
+    // The worker reads it, without the rights of root.
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("another mode");
+    let computed = "set $dir @ROOT@; proxy_ssl_certificate $dir/own.crt; proxy_ssl_certificate_key $dir/own.key;";
+    for version in TlsVersion::ALL {
+        let upstream = Upstream::tls(TlsServer::with("ec", &[version], true)).answer(|_| ok("yes"));
+        let server = Setup::server(
+            &site,
+            &format!(
+                "location = /status {{ status; }}
+                 location /fixed {{ proxy_pass https://{0};
+                     proxy_ssl_certificate @ROOT@/own.crt; proxy_ssl_certificate_key @ROOT@/own.key; }}
+                 location /computed {{ proxy_pass https://{0}; {computed} }}",
+                upstream.address()
+            ),
+        )
+        .freerun();
+        let pooled = || server.status()["tls"]["upstreams"]["pooled"].as_u64().expect("a number");
+        for target in ["/fixed", "/computed"] {
+            let before = pooled();
+            assert_eq!(server.get(target).text(), "yes");
+            assert!(pooled() > before, "{version} {target}");
         }
     }
 }

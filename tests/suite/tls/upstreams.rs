@@ -79,6 +79,7 @@ fn the_server_is_told_its_name_if_asked_to() {
         ("proxy_ssl_server_name on; proxy_ssl_name a.example.com:8443;", Some("a.example.com")),
         ("proxy_ssl_server_name on; proxy_ssl_name $host;", Some("localhost")),
         ("proxy_ssl_server_name on; proxy_ssl_name 127.0.0.1;", None),
+        ("proxy_ssl_server_name on; proxy_ssl_name $arg_none;", None),
         ("proxy_ssl_name a.example.com;", None),
     ] {
         let server = passing(&[&address], "", lines).run();
@@ -111,6 +112,7 @@ fn certificates_of_servers_are_verified() {
             Some("upstream SSL certificate verify error: (10:certificate has expired)"),
         ),
         ("withdrawn", "proxy_ssl_name localhost;", None),
+        ("ec", "proxy_ssl_name $arg_none;", Some("upstream SSL certificate does not match \"\"")),
         (
             "withdrawn",
             "proxy_ssl_name localhost; proxy_ssl_crl @CERTS@/ca.crl;",
@@ -274,6 +276,23 @@ fn a_session_is_not_resumed_with_other_settings() {
         peer.request();
         peer.send(ok("hello"));
         assert_eq!(client.response().text(), "hello");
+    }
+}
+
+#[test]
+fn sessions_with_a_certificate_whose_name_has_variables_are_resumed() {
+    // nginx has the cache since 1.27.4.
+    if !require::freerun() {
+        return;
+    }
+    for version in TlsVersion::ALL {
+        let upstream = Upstream::tls(TlsServer::with("ec", &[version], true));
+        let lines = "set $name client; proxy_ssl_certificate @CERTS@/$name.crt;
+                     proxy_ssl_certificate_key @CERTS@/$name.key; proxy_ssl_certificate_cache max=10;";
+        let server = passing(&[&upstream.address()], "", lines).freerun();
+        for resumed in [false, true] {
+            assert_eq!(exchange(&server, &upstream).visitor().resumed, resumed, "{version}");
+        }
     }
 }
 
@@ -505,5 +524,41 @@ fn servers_are_checked_over_tls() {
     eventually("one server is well and the other is not", || states() == ["up", "unhealthy"]);
     for _ in 0..4 {
         assert_eq!(server.get("/").text(), "hello");
+    }
+}
+
+#[test]
+fn servers_of_uwsgi_are_spoken_to_over_tls() {
+    let verified = "uwsgi_ssl_verify on; uwsgi_ssl_trusted_certificate @CERTS@/ca.crt; uwsgi_ssl_name localhost;";
+    for version in TlsVersion::ALL {
+        let upstream = Upstream::tls(TlsServer::with("ec", &[version], true));
+        let foreign = Upstream::tls(TlsServer::with("foreign", &[version], false)).answer(|_| ok("foreign"));
+        let server = Setup::new()
+            .http(&format!(
+                "server {{ listen 127.0.0.1:@PORT@; uwsgi_ssl_protocols TLSv1.2 TLSv1.3; uwsgi_ssl_server_name on;
+                   uwsgi_param ASKED $request_method;
+                   uwsgi_ssl_certificate @CERTS@/client.crt; uwsgi_ssl_certificate_key @CERTS@/client.key; {verified}
+                   location / {{ uwsgi_pass suwsgi://{}; }}
+                   location /foreign {{ uwsgi_pass suwsgi://{}; }} }}",
+                upstream.address(),
+                foreign.address()
+            ))
+            .run();
+        let mut client = server.connect();
+        client.send("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody");
+        let mut peer = upstream.accept();
+        let visitor = peer.visitor();
+        assert_eq!(visitor.name.as_deref(), Some("localhost"), "{version}");
+        assert_eq!(visitor.certificates, [certificates().der("client.crt")], "{version}");
+        // A kind, the length of the variables, another kind; then names and values with their lengths.
+        let head = peer.bytes(4);
+        let variables = peer.bytes(usize::from(u16::from_le_bytes([head[1], head[2]])));
+        assert_eq!((head[0], head[3]), (0, 0));
+        assert!(variables.starts_with(b"\x05\0ASKED\x03\0PUT"), "{variables:?}");
+        assert_eq!(peer.bytes(4), b"body");
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.response().text(), "hello", "{version}");
+        assert_eq!(server.get("/foreign").status, 502, "{version}");
+        assert!(upstream_error(&server).contains("upstream: \"suwsgi://127.0.0.1:"), "{version}");
     }
 }

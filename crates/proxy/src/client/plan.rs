@@ -95,27 +95,19 @@ impl Plan {
 
     /// The connections to the chosen server that the request may share: those that use the same protocol.
     pub fn sharing(&self, request: &Request, lease: &Lease) -> Sharing {
-        let shared = |scope| Sharing { scope, own: None };
-        let Some(servers) = self.servers() else { return shared(Scope::SHARED) };
+        let Some(servers) = self.servers() else { return Sharing { scope: Scope::SHARED, own: None } };
         let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
+        let secured = tls::secured(self.family, request, &self.target);
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
-        if let Some(own) = servers.tied_pool(request, lease.peer()) {
-            return Sharing { scope: Scope::of((family, bind, transparent)), own: Some(own) };
-        }
-        if self.target.whom().is_secure {
-            // Sessions of other settings, or with another name, are other connections.
-            let (name, certificate) =
-                (self.family.tls_name(request, &self.target), self.family.tls_certificate(request));
-            let location = request.place.location.identity;
-            return shared(Scope::of((family, location, bind, transparent, "tls", name, certificate)));
-        }
-        if !keepalive.local && bind.is_none() && family == "proxy" {
-            return shared(Scope::SHARED);
-        }
-        let local = keepalive.local.then_some(request.place.location.identity);
-        shared(Scope::of((family, local, bind, transparent)))
+        let own = servers.tied_pool(request, lease.peer());
+        // A client that has authenticated its connection to a server is known there in all locations.
+        let is_local = own.is_none() && (keepalive.local || secured.is_some());
+        let local = is_local.then_some(request.place.location.identity);
+        let is_ordinary = own.is_none() && local.is_none() && bind.is_none() && family == "proxy";
+        let scope = if is_ordinary { Scope::SHARED } else { Scope::of((family, local, bind, transparent, secured)) };
+        Sharing { scope, own }
     }
 
     /// Takes an idle connection, if there is one.
@@ -170,7 +162,9 @@ impl Plan {
     ) -> Result<(), UpstreamError> {
         // Whether the client is still there is looked at here.
         let outgoing = tls::outgoing(self.family, request, &self.target, &lease.peer().name, pending);
-        let outgoing = self.client.unless_gone(Box::pin(outgoing)).await?.map_err(|line| {
+        // A certificate whose name has variables is read now, maybe from a disk that does not answer.
+        let outgoing = timer.within(self.options.connect_timeout, self.client.unless_gone(Box::pin(outgoing)));
+        let outgoing = outgoing.await.ok_or(UpstreamError::TimedOut)??.map_err(|line| {
             log_error!(request, Error, "{line} while connecting to upstream");
             UpstreamError::Ours
         })?;

@@ -5,9 +5,18 @@ use std::future::Future;
 use freerun_http::request::Request;
 use freerun_serve::tls::computed::Reading;
 use freerun_serve::tls::outgoing::Outgoing;
+use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::Family;
 use crate::exchange::target::Target;
+
+/// A digest of what the session of a connection for this request is made with: the location's settings, the contents of its
+/// files and the server's name. Connections that differ in it serve other requests. `None` if the target has no TLS.
+pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Option<[u8; 32]> {
+    let identity =
+        |tls: &UpstreamTls| tls.identity(&family.tls_name(request, target), family.tls_certificate(request).as_ref());
+    target.whom().is_secure.then(|| family.tls(request).map_or([0; 32], identity))
+}
 
 /// What a connection needs to this server of a target with TLS; `gone` makes what resolves when nobody wants it any more.
 ///

@@ -67,6 +67,8 @@ struct Silence {
 pub struct Kept {
     transport: Transport,
     since: Instant,
+    /// A digest of what its session was made with; `None`: it has no TLS.
+    secured: Option<[u8; 32]>,
 }
 
 /// The connection facts that requests of checks use instead of those of a client: one for each loop.
@@ -165,8 +167,11 @@ async fn within<T, E>(time: Duration, what: Failed, work: impl Future<Output = R
 impl One<'_> {
     async fn run(&self, kept: &mut Option<Kept>) -> Result<(), Failed> {
         let keeps = self.check.rules.keepalive_time;
+        let secured = tls::secured(self.check.family, self.request, self.target);
+        // The check may be that of a configuration that was read since.
         let old = kept.take().filter(|kept| {
             keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
+                && kept.secured == secured
                 && kept.transport.is_quiet(true)
         });
         if let Some(old) = old {
@@ -177,7 +182,7 @@ impl One<'_> {
                 Err(Silence { what, .. }) => return Err(what),
             }
         }
-        let new = self.connect().await?;
+        let new = self.connect(secured).await?;
         let begun = self.begin(&new.transport).await.map_err(|silence| silence.what)?;
         self.judge(new, begun, kept).await
     }
@@ -224,7 +229,7 @@ impl One<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    async fn connect(&self) -> Result<Kept, Failed> {
+    async fn connect(&self, secured: Option<[u8; 32]>) -> Result<Kept, Failed> {
         let address = match (&self.peer.address, self.check.rules.port) {
             (UpstreamAddress::Ip(address), Some(port)) => {
                 let mut address = *address;
@@ -236,21 +241,21 @@ impl One<'_> {
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let connecting = connect(&address, &options);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
-        let transport = if self.target.whom().is_secure { self.secure(transport).await? } else { transport };
-        Ok(Kept { transport, since: loops::now() })
+        let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
+        Ok(Kept { transport, since: loops::now(), secured })
     }
 
     /// Has a TLS session on a new connection, as requests have it.
     async fn secure(&self, transport: Transport) -> Result<Transport, Failed> {
         const WHAT: Failed = "SSL handshaking to upstream";
         let family = self.check.family;
-        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending).await;
-        let outgoing = outgoing.map_err(|_| WHAT)?;
+        let timeout = self.options.connect_timeout;
+        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending);
+        let outgoing = within(timeout, WHAT, outgoing).await?;
         let transport = transport.into_tls();
         let lane = self.request.place.location.identity;
         let figures = &self.request.client.loop_state.shared.upstream_tls;
         let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane, figures };
-        let timeout = self.options.connect_timeout;
         let opened = outgoing.open(&transport, &mut Timer::default(), timeout, helpers).await;
         opened.map_err(|_| WHAT)?;
         Ok(transport)

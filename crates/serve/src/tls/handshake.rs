@@ -136,6 +136,17 @@ struct Handshake {
     output: Vec<u8>,
 }
 
+/// Which steps of a handshake have a signature that takes long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LongSteps {
+    /// None of them.
+    None,
+    /// That of a server which answers the ClientHello; and a retry asks for another ClientHello.
+    Answer,
+    /// Any of a client after its ClientHello: what it signs for may come in several pieces.
+    Later,
+}
+
 /// What a handshake needs next.
 enum Next {
     /// More bytes of the client.
@@ -193,7 +204,7 @@ pub async fn shake_hands(
     }
     let mut received = std::mem::take(buffer);
     let mut reader = HelloReader::new();
-    let (config, is_short) = loop {
+    let (config, long) = loop {
         match reader.advance(&received) {
             Ok(Progress::Hello(read)) => {
                 let message = read.message(&received);
@@ -204,7 +215,8 @@ pub async fn shake_hands(
                         let config = config.for_client(read.hello.cipher_suites(message));
                         let signature = config.signature_time();
                         let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
-                        break (config, signature < LONG || gambles);
+                        let is_short = signature < LONG || gambles;
+                        break (config, if is_short { LongSteps::None } else { LongSteps::Answer });
                     }
                     Err(refusal) => {
                         refuse(transport, refusal.alert());
@@ -220,12 +232,13 @@ pub async fn shake_hands(
         }
     };
     let session = Session::new(&config).map_err(HandshakeError::Failed)?;
-    finish(transport, timer, deadline, helpers, Handshake::new(session, received), is_short).await?;
+    finish(transport, timer, deadline, helpers, Handshake::new(session, received), long).await?;
     Ok(Speaks::Tls)
 }
 
 /// Has a session with a server that a connection was made to; all of it has to be done within `timeout`. It is established
-/// on the transport then, and nothing is verified yet but that the server has the key of its certificate.
+/// on the transport then, and nothing is verified yet but that the server has the key of its certificate. `signature` is the
+/// time that one takes for the client's own certificate, if it has one.
 ///
 /// # Errors
 /// There is no session.
@@ -235,21 +248,23 @@ pub async fn greet(
     timeout: Duration,
     helpers: Helpers<'_>,
     session: Session,
+    signature: Duration,
 ) -> Result<(), HandshakeError> {
     let deadline = loops::now() + timeout;
-    finish(transport, timer, deadline, helpers, Handshake::new(session, Vec::new()), true).await
+    let long = if signature < LONG { LongSteps::None } else { LongSteps::Later };
+    finish(transport, timer, deadline, helpers, Handshake::new(session, Vec::new()), long).await
 }
 
-/// Takes a handshake to its end, and establishes the session. `is_short` tells whether its first step needs no long
-/// signature.
+/// Takes a handshake to its end, and establishes the session. The `long` steps are done by the pool.
 async fn finish(
     transport: &Transport,
     timer: &mut Timer,
     deadline: Instant,
     helpers: Helpers<'_>,
     mut handshake: Handshake,
-    mut is_short: bool,
+    long: LongSteps,
 ) -> Result<(), HandshakeError> {
+    let mut is_short = long != LongSteps::Answer;
     loop {
         let next = match is_short && share::has_time() {
             true => share::spend(&helpers.figures.steps, || handshake.advance()),
@@ -260,8 +275,11 @@ async fn finish(
                 next
             }
         };
-        // Only the answer to the ClientHello has a signature, and a retry asks for another one.
-        is_short |= !is_retry(&handshake.output);
+        is_short = match long {
+            LongSteps::None => true,
+            LongSteps::Answer => is_short || !is_retry(&handshake.output),
+            LongSteps::Later => false,
+        };
         // An alert is sent as well as it goes: why there is no session is told all the same.
         let sent = send(transport, timer, deadline, &mut handshake.output).await;
         let next = next.map_err(HandshakeError::Failed)?;

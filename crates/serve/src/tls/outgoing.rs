@@ -76,7 +76,7 @@ impl Outgoing {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let session = Session::client(&self.config, now, self.server_name.as_deref(), self.sessions.clone());
         let session = session.map_err(|failure| failed(HandshakeError::Failed(failure)))?;
-        let greeted = greet(transport, timer, timeout, helpers, session).await;
+        let greeted = greet(transport, timer, timeout, helpers, session, self.config.signature_time()).await;
         greeted.map_err(|error| {
             helpers.figures.failed(&error);
             failed(error)

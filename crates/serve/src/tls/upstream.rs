@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use freerun_conf::{Cx, Problem};
+use freerun_tls::digest::{sha256, sha256_of};
+use freerun_tls::load::CertifiedKey;
 use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
 use super::computed::{KnownPairs, PairNames, Reading};
 use super::key_log::KeyLogPath;
-use super::objects::{add, pair};
+use super::objects::{add, pair, read};
 use super::outgoing::{Outgoing, Verification};
 use super::values::{CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
 use super::words::problem;
@@ -63,19 +65,18 @@ pub struct UpstreamSpec {
 pub struct UpstreamTls {
     /// The settings of sessions; those without a certificate if its name has variables.
     config: ClientConfig,
-    /// What the settings are made of, if the name of the certificate has variables.
+    /// What the certificate is made with, if its name has variables.
     computed: Option<Computed>,
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
     resumes: bool,
-    /// What of the directives sessions depend on.
-    identity: String,
+    /// A digest of the directives and of the contents of the files that they name.
+    digest: [u8; 32],
 }
 
-/// What the settings of sessions are made of where the name of the certificate has variables.
+/// What a certificate is made with whose name has variables.
 #[derive(Debug)]
 struct Computed {
-    settings: ClientSettings,
     passwords: Option<PasswordFile>,
     known: Arc<KnownPairs>,
 }
@@ -107,7 +108,7 @@ impl UpstreamTls {
         let mut certificate = match (named, &spec.key) {
             (None, _) => None,
             (Some(certificate), None) => {
-                let shown = &certificate.written;
+                let shown = certificate.as_written();
                 let message = format!("no \"{prefix}ssl_certificate_key\" is defined for certificate \"{shown}\"");
                 return Err(certificate.spot.blamed(Problem::new(message)));
             }
@@ -138,16 +139,23 @@ impl UpstreamTls {
             key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
             ..ClientSettings::default()
         };
-        let config = settings.clone().build().map_err(problem)?;
-        let computed = known.map(|known| Computed { settings, passwords: spec.passwords.clone(), known });
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
-        let identity = format!("{spec:?}");
-        Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, identity })
+        let digest = digest(spec, settings.certificate.as_ref(), cx);
+        let config = settings.build().map_err(problem)?;
+        let computed = known.map(|known| Computed { passwords: spec.passwords.clone(), known });
+        Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, digest })
     }
 
     /// Whether the name of the certificate has variables: then [`UpstreamTls::outgoing`] wants their values.
     pub fn is_computed(&self) -> bool {
         self.computed.is_some()
+    }
+
+    /// A digest of all that a session with a server of this name depends on: the directives, the contents of the files that
+    /// they name, and the `names` of a computed certificate. As long as it stays the same, also over a reload, sessions that
+    /// began before are as good as new ones.
+    pub fn identity(&self, name: &str, names: Option<&PairNames>) -> [u8; 32] {
+        sha256_of((self.digest, name, names))
     }
 
     /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
@@ -165,23 +173,36 @@ impl UpstreamTls {
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
                 let certificate = computed.known.load(names, computed.passwords.as_ref(), reading).await?;
-                let settings = ClientSettings { certificate: Some(certificate), ..computed.settings.clone() };
-                settings.build().map_err(|error| error.to_string())?
+                self.config.with_certificate(Some(&certificate))
             }
             _ => self.config.clone(),
         };
         let verification = self.verified_by.clone();
         let verification =
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
-        let sent = self.sends_name && bare(name).parse::<IpAddr>().is_err();
-        let key = || format!("{address}\0{name}\0{}\0{names:?}", self.identity);
+        // RFC 6066 section 3: a name is not empty, and not an address.
+        let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
+        // Names can be long, and a private key can be among them.
+        let key = || sha256_of((address, self.identity(name, names)));
         Ok(Outgoing {
             config,
             server_name: sent.then(|| name.to_owned()),
-            sessions: self.resumes.then(|| SESSIONS.peer(key().as_bytes())),
+            sessions: self.resumes.then(|| SESSIONS.peer(&key())),
             verification,
         })
     }
+}
+
+/// See [`UpstreamTls::digest`]; `certificate` is the one that servers are shown, if it is known by now.
+fn digest(spec: &UpstreamSpec, certificate: Option<&CertifiedKey>, cx: &mut Cx) -> [u8; 32] {
+    // A key that is renewed without its certificate does not fit it.
+    let certificate: Vec<&[u8]> = certificate.iter().flat_map(|certificate| certificate.chain()).collect();
+    let verified_by = [&spec.trusted, &spec.lists].map(|file| {
+        let file = file.as_ref().filter(|file| spec.verify && !file.is_empty());
+        // What cannot be read was refused before.
+        file.and_then(|file| read(file, cx).ok()).map(|contents| sha256(contents.bytes()))
+    });
+    sha256_of((spec, certificate, verified_by))
 }
 
 /// The trusted certificates.

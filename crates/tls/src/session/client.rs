@@ -11,6 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey as SigningPair;
 use rustls::{NamedGroup, SignatureScheme};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// The one resolver of all clients without a certificate. rustls resumes a session only with the resolver that it began with.
 static NO_CERTIFICATE: LazyLock<Arc<NoCertificate>> = LazyLock::new(|| Arc::new(NoCertificate));
@@ -62,6 +63,8 @@ pub struct ClientConfig {
     pub(super) shared: Arc<rustls::ClientConfig>,
     pub(super) fragment: usize,
     own_schemes: Schemes,
+    /// See [`ClientConfig::signature_time`].
+    signature: Duration,
 }
 
 impl ClientSettings {
@@ -77,11 +80,12 @@ impl ClientSettings {
         if let Some(log) = self.key_log {
             config.key_log = log.shared();
         }
+        let signature = signature_time(self.certificate.as_ref());
         let fragment = fragment(self.fragment);
         config.max_fragment_size = max_fragment_size(fragment);
         config.alpn_protocols = self.alpn;
         config.resumption = Resumption::store(Arc::new(StepPeer));
-        Ok(ClientConfig { shared: Arc::new(config), fragment, own_schemes: self.own_schemes })
+        Ok(ClientConfig { shared: Arc::new(config), fragment, own_schemes: self.own_schemes, signature })
     }
 }
 
@@ -91,8 +95,18 @@ impl ClientConfig {
     pub fn with_certificate(&self, certificate: Option<&CertifiedKey>) -> Self {
         let mut shared = rustls::ClientConfig::clone(&self.shared);
         shared.client_auth_cert_resolver = resolver(certificate, &self.own_schemes);
-        Self { shared: Arc::new(shared), fragment: self.fragment, own_schemes: self.own_schemes.clone() }
+        let (own_schemes, signature) = (self.own_schemes.clone(), signature_time(certificate));
+        Self { shared: Arc::new(shared), fragment: self.fragment, own_schemes, signature }
     }
+
+    /// How long the signature takes that a handshake has with a server that asks for a certificate; zero without one.
+    pub fn signature_time(&self) -> Duration {
+        self.signature
+    }
+}
+
+fn signature_time(certificate: Option<&CertifiedKey>) -> Duration {
+    certificate.map(CertifiedKey::signature_time).unwrap_or_default()
 }
 
 fn resolver(certificate: Option<&CertifiedKey>, schemes: &Schemes) -> Arc<dyn ResolvesClientCert> {

@@ -307,7 +307,7 @@ impl ServerTls {
 /// Checks that each certificate has a key.
 fn has_keys(spec: &ServerSpec) -> Result<(), Problem> {
     let Some(certificate) = spec.certificates.get(spec.keys.len()) else { return Ok(()) };
-    let shown = &certificate.written;
+    let shown = certificate.as_written();
     let message = format!("no \"ssl_certificate_key\" is defined for certificate \"{shown}\"");
     Err(certificate.spot.blamed(Problem::new(message)))
 }

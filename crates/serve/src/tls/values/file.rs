@@ -43,13 +43,23 @@ impl FileName {
 
     /// The path as it may be shown: contents are not, because they may be a private key.
     pub fn shown(&self) -> &str {
-        if self.path.starts_with("data:") { "data:" } else { &self.path }
+        shown(&self.path)
+    }
+
+    /// The name as it is written, as far as it may be shown.
+    pub fn as_written(&self) -> &str {
+        shown(&self.written)
     }
 
     /// Whether no file is named, which cancels one that an outer level names.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
+}
+
+/// A name as it may be shown.
+fn shown(name: &str) -> &str {
+    if name.starts_with("data:") { "data:" } else { name }
 }
 
 impl fmt::Debug for FileName {
@@ -76,7 +86,7 @@ pub struct ComputedFile<T> {
 }
 
 /// A file's name, as its variables give it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ComputedName {
     /// The name.
     pub value: String,
@@ -93,6 +103,12 @@ impl ComputedName {
     /// Whether no file is named.
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()
+    }
+}
+
+impl fmt::Debug for ComputedName {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{:?}", shown(&self.value))
     }
 }
 
@@ -215,5 +231,17 @@ impl Value for PasswordFile {
             return Err(Problem::new(format!("too long line in \"{path}\"")));
         }
         Ok(PasswordFile { passwords: Arc::new(passwords), name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_variables_give_are_shown_without_contents() {
+        let shown = |value: &str| format!("{:?}", ComputedName { value: value.to_owned(), parents: 0 });
+        assert_eq!(shown("data:-----BEGIN PRIVATE KEY-----"), "\"data:\"");
+        assert_eq!(shown("a.key"), "\"a.key\"");
     }
 }
