@@ -123,7 +123,7 @@ fn schemes() -> Vec<SignatureScheme> {
 /// The key that a certificate is for, as its SubjectPublicKeyInfo.
 fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     let certificate = Certificate::from_der(certificate).ok_or(CertificateError::BadEncoding)?;
-    Ok(certificate.public_key_info().into())
+    Ok(certificate.public_key_der().into())
 }
 
 /// In TLS 1.3 a scheme says which curve it is for.
