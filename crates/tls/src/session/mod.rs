@@ -31,7 +31,7 @@ mod server;
 mod signatures;
 mod step;
 
-pub use algorithms::{SettingsError, group_name, has_suite};
+pub use algorithms::SettingsError;
 pub use client::{ClientConfig, ClientSettings};
 pub use event::{Agreed, Encrypted, Event, Progress};
 pub use failure::{Failure, FailureKind};
