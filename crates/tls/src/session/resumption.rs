@@ -4,6 +4,9 @@ use super::resume::{Context, Found, SessionCache, SessionStore, Sessions};
 use super::step;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
+/// How long a ticket may live at most, in seconds (RFC 8446 section 4.6.1): clients refuse one that is to live longer.
+const MAX_LIFETIME: u32 = 7 * 86_400;
+
 /// The sessions of one server at a listening address.
 #[derive(Debug)]
 pub(super) struct Resumption {
@@ -65,7 +68,7 @@ impl ProducesTickets for Resumption {
     }
 
     fn lifetime(&self) -> u32 {
-        u32::try_from(self.sessions.timeout.as_secs()).unwrap_or(u32::MAX)
+        u32::try_from(self.sessions.timeout.as_secs()).unwrap_or(u32::MAX).min(MAX_LIFETIME)
     }
 
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
@@ -77,5 +80,20 @@ impl ProducesTickets for Resumption {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         self.found(&self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn tickets_live_a_week_at_most() {
+        let lifetime = |seconds| {
+            let sessions = Sessions { cache: SessionCache::None, tickets: None, timeout: Duration::from_secs(seconds) };
+            Resumption { sessions, context: Context::of(b""), early_data: false }.lifetime()
+        };
+        assert_eq!([300, 604_800, 30 * 86_400, u64::MAX].map(lifetime), [300, 604_800, 604_800, 604_800]);
     }
 }
