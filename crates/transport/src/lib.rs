@@ -355,12 +355,13 @@ impl Transport {
         self.socket().shutdown_read();
     }
 
-    /// Shuts down the sending side; the peer reads the end of the stream.
+    /// Shuts down the sending side; the peer reads the end of the stream. Reading goes on. With TLS the end is a
+    /// `close_notify` before anything else; if there is no room for it, it leaves while the stream is read.
     pub fn shutdown_write(&self) {
-        if let Transport::Tls(tls) = self {
-            tls.close();
+        match self {
+            Transport::Plain(socket) => socket.shutdown_write(),
+            Transport::Tls(tls) => tls.shutdown_write(),
         }
-        self.socket().shutdown_write();
     }
 
     /// Makes closing, or [`Transport::end`], send no `close_notify` if this is TLS: something is not complete, whatever its

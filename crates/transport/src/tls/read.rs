@@ -152,6 +152,7 @@ impl TlsStream {
         most: usize,
     ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
+        self.poll_shutdown(state, context);
         let mut fills = 0;
         let answer = loop {
             if let Some(answer) = state.decrypt(&self.socket, out, most) {
@@ -212,6 +213,7 @@ impl TlsStream {
 
     /// Polls for bytes of the peer, which need not be plaintext.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_shutdown(&mut self.state.borrow_mut(), context);
         if self.has_something() {
             return Poll::Ready(Ok(()));
         }

@@ -212,6 +212,39 @@ fn an_end_is_said_once_and_a_cut_stream_has_none() {
 }
 
 #[test]
+fn an_end_waits_for_room_while_the_other_direction_is_read() {
+    loops::block_on(async {
+        let (server, mut client, mut socket) = with_raw_client();
+        socket.set_nonblocking(true).unwrap();
+        let text = numbers(10_000_000);
+        while server.try_write(&[IoSlice::new(&text)], false).is_ok() {}
+        server.shutdown_write();
+        let mut buffer = BytesMut::with_capacity(10);
+        let mut received = Vec::new();
+        poll_fn(|context| {
+            assert!(server.poll_read_bytes(context, &mut buffer, 10).is_pending());
+            match socket.read_to_end(&mut received) {
+                Ok(_) => Poll::Ready(()),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        let (mut start, mut last) = (0, Event::NeedsInput);
+        while start < received.len() {
+            let progress = client.step(NOW, &mut received[start..], &mut Vec::new(), &mut Vec::new(), usize::MAX);
+            assert_ne!(progress.event, Event::NeedsInput, "a record was cut");
+            start += progress.consumed;
+            last = progress.event;
+        }
+        assert_eq!(last, Event::PeerClosed);
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_stream_with_nothing_but_messages_of_the_protocol_is_quiet_and_holds_no_buffer() {
     loops::block_on(async {
         let (server, client) = pair(Version::Tls13);
