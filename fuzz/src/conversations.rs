@@ -109,7 +109,7 @@ impl End {
                 Event::Failed(failure) => panic!("nobody did anything wrong: {failure:?}"),
             }
         }
-        assert!(!self.session.has_plaintext());
+        assert!(!self.session.has_more());
         assert!(self.received.len() < 20_000);
         for (place, got) in self.got.iter().enumerate() {
             assert_eq!(*got, byte(place));

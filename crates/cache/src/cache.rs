@@ -105,9 +105,9 @@ impl Cache {
         (health, self.store.memory.figures(), self.fills.figures())
     }
 
-    /// Takes over the present configuration, with the function that reports errors from now on. The first call also starts the cache's thread and waits a moment for the
-    /// index, so it is for a control thread, not for a loop. The folder and its levels identify a cache: they do not
-    /// change.
+    /// Takes over the present configuration, with the function that reports errors from now on. The first call also starts
+    /// the cache's thread and waits a moment for the index, so it is for a control thread, not for a loop. The folder and
+    /// its levels identify a cache: they do not change.
     ///
     /// # Errors
     /// The thread could not be made.

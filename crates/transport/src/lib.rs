@@ -110,7 +110,8 @@ impl Transport {
     /// Reads without waiting into the spare capacity of `buffer`; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` if there are no bytes, or the error that broke the stream.
+    /// `WouldBlock` if there are no bytes; `Interrupted` if much has come that has no plaintext of TLS, and there may be
+    /// more; or the error that broke the stream.
     #[inline]
     pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         let most = buffer.capacity() - buffer.len();
@@ -179,7 +180,8 @@ impl Transport {
     /// Reads at most `most` bytes without waiting, into a buffer from which pieces can be taken without copying.
     ///
     /// # Errors
-    /// `WouldBlock` if there are no bytes, or the error that broke the stream.
+    /// `WouldBlock` if there are no bytes; `Interrupted` if much has come that has no plaintext of TLS, and there may be
+    /// more; or the error that broke the stream.
     #[inline]
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         let room = (buffer.capacity() - buffer.len()).min(most);
@@ -194,7 +196,7 @@ impl Transport {
     /// it had room for.
     ///
     /// # Errors
-    /// The error of `read`, except `WouldBlock`.
+    /// The error of `read`, except `WouldBlock` and `Interrupted`.
     #[inline]
     pub fn poll_read_by(
         &self,
@@ -353,12 +355,13 @@ impl Transport {
         self.socket().shutdown_read();
     }
 
-    /// Shuts down the sending side; the peer reads the end of the stream.
+    /// Shuts down the sending side; the peer reads the end of the stream. Reading goes on. With TLS the end is a
+    /// `close_notify` before anything else; if there is no room for it, it leaves while the stream is read.
     pub fn shutdown_write(&self) {
-        if let Transport::Tls(tls) = self {
-            tls.close();
+        match self {
+            Transport::Plain(socket) => socket.shutdown_write(),
+            Transport::Tls(tls) => tls.shutdown_write(),
         }
-        self.socket().shutdown_write();
     }
 
     /// Makes closing, or [`Transport::end`], send no `close_notify` if this is TLS: something is not complete, whatever its

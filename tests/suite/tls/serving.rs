@@ -2,6 +2,7 @@
 
 use super::{secure, secure_with};
 use freerun_testkit::{Client, Ending, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, require};
+use std::time::Duration;
 
 /// Bytes that differ everywhere.
 fn content(length: usize) -> Vec<u8> {
@@ -128,6 +129,23 @@ fn a_body_that_is_not_read_ends_the_connection_in_order() {
         assert_eq!(client.response().status, 413);
         assert_ne!(client.ending(), Ending::Silent);
         assert!(client.is_notified(), "{version}: no close_notify before the lingering close");
+    }
+}
+
+/// The time without bytes begins anew with each of them, as it does without TLS.
+#[test]
+fn a_client_that_goes_on_sending_is_not_cut_off_by_lingering_timeout() {
+    let site = Site::new();
+    let lines = "client_max_body_size 1k; lingering_timeout 2s; lingering_time 1h;";
+    let server = secure(&site, lines).run();
+    for version in TlsVersion::ALL {
+        let mut client = server.connect_tls(&Tls::new().only(version));
+        client.send("PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n");
+        assert_eq!(client.response().status, 413);
+        for _ in 0..60 {
+            std::thread::sleep(Duration::from_millis(50));
+            client.send("x");
+        }
     }
 }
 

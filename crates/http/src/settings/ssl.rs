@@ -85,7 +85,7 @@ settings! {
         /// Whether the server's order of ciphers is preferred to the client's.
         ssl_prefer_server_ciphers: bool = "off", in HTTP | SERVER;
         /// The versions of the protocol that are allowed.
-        ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER, fidelity = Differs("TLS 1.2 and 1.3 alone are there");
+        ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER, fidelity = Differs("TLS 1.2 and 1.3 alone are there; a connection of TLS 1.2 with AES-GCM ends after 2^24 records of one side");
         /// Whether every handshake is refused.
         ssl_reject_handshake: bool = "off", in HTTP | SERVER;
         /// The cache for sessions that may be resumed.

@@ -218,7 +218,7 @@ settings! {
         /// A file with the passwords of keys, one a line.
         proxy_ssl_password_file: Option<PasswordFile>, in HTTP | SERVER | LOCATION;
         /// The versions of the protocol that are allowed.
-        proxy_ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER | LOCATION, fidelity = Differs("TLS 1.2 and 1.3 alone are there");
+        proxy_ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER | LOCATION, fidelity = Differs("TLS 1.2 and 1.3 alone are there; a connection of TLS 1.2 with AES-GCM ends after 2^24 records of one side");
         /// Whether the name is sent, so that a server with several names can choose its certificate (SNI).
         proxy_ssl_server_name: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether sessions are resumed.

@@ -1,6 +1,6 @@
 //! X.509 certificates.
 
-use super::{Errors, KeyKind, PrivateKey, Reader, key, lc, take_buffer};
+use super::{Errors, KeyKind, PrivateKey, Reader, key, lc};
 use std::ptr::{NonNull, null_mut};
 
 /// A certificate that has been parsed.
@@ -145,35 +145,12 @@ impl Certificate {
         unsafe { lc::X509_cmp(self.as_ptr(), other.as_ptr()) == 0 }
     }
 
-    /// The certificate in DER, without settings of trust.
-    pub fn to_der(&self) -> Vec<u8> {
-        let mut der = null_mut();
-        // SAFETY: the certificate is alive; the library allocates the buffer and says how long it is.
-        let length = unsafe { lc::i2d_X509(self.0.as_ptr(), &mut der) };
-        // SAFETY: `der` is null or what the library has just allocated.
-        let der = unsafe { take_buffer(der, usize::try_from(length).unwrap_or(0)) };
-        drop(Errors::take());
-        der
-    }
-
     /// What kind of key it is for.
     pub fn key_kind(&self) -> KeyKind {
         // SAFETY: the certificate is alive; the key is borrowed from it for the time of this call.
         let kind = unsafe { key::kind(lc::X509_get0_pubkey(self.0.as_ptr())) };
         drop(Errors::take());
         kind
-    }
-
-    /// The key that it is for, as a SubjectPublicKeyInfo in DER.
-    pub fn public_key_info(&self) -> Vec<u8> {
-        let mut der = null_mut();
-        // SAFETY: the certificate is alive, and its key is borrowed from it for the time of this call; the library
-        // allocates the buffer and says how long it is.
-        let length = unsafe { lc::i2d_X509_PUBKEY(lc::X509_get_X509_PUBKEY(self.0.as_ptr()), &mut der) };
-        // SAFETY: `der` is null or what the library has just allocated.
-        let der = unsafe { take_buffer(der, usize::try_from(length).unwrap_or(0)) };
-        drop(Errors::take());
-        der
     }
 
     /// Whether `key` is the private part of the certificate's key.

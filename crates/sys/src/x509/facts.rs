@@ -90,6 +90,12 @@ impl Certificate {
         })
     }
 
+    /// The certificate in DER, without settings of trust.
+    pub fn to_der(&self) -> Vec<u8> {
+        // SAFETY: the certificate is alive.
+        unsafe { encoded(lc::i2d_X509, self.as_ptr()) }
+    }
+
     /// The subject in DER: what a server sends as the name of an authority whose certificates it takes.
     pub fn subject_der(&self) -> Vec<u8> {
         // SAFETY: the certificate is alive, and the name is borrowed from it.

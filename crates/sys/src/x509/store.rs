@@ -61,7 +61,8 @@ impl Store {
 
     /// Adds all certificates and revocation lists of a PEM text, as OpenSSL's `X509_load_cert_crl_file` does: other
     /// text and blocks of other kinds are skipped, `TRUSTED CERTIFICATE` blocks keep what they are trusted for. A block
-    /// that cannot be read is an error, and then nothing has been added.
+    /// that cannot be parsed is an error, and then nothing has been added. If the library cannot add what it has parsed, which
+    /// only a lack of memory makes it do, what stands before that in the text stays added.
     pub fn add_pem(&mut self, pem: &[u8]) -> Result<Added, Errors> {
         drop(Errors::take());
         let reader = Reader::new(pem)?;

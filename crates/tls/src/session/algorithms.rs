@@ -1,7 +1,7 @@
 //! What a session's cryptography is made of: the suites, groups and versions that the settings of both sides name.
 
+use super::Version;
 use super::p521::P521;
-use super::{Version, names};
 use crate::openssl::ciphers::SUITES;
 use crate::openssl::ciphersuites::Ciphersuite;
 use crate::openssl::groups;
@@ -9,12 +9,12 @@ use crate::openssl::protocols::Protocols;
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
-use rustls::{NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 use std::sync::Arc;
 use thiserror::Error;
 
 /// All groups that there are.
-static GROUPS: &[&dyn SupportedKxGroup] = &[
+pub(super) static GROUPS: &[&dyn SupportedKxGroup] = &[
     kx_group::X25519MLKEM768,
     kx_group::X25519,
     kx_group::SECP256R1,
@@ -124,14 +124,4 @@ fn named_groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
         return groups::parse(groups::AUTO).into_iter().flatten().filter_map(|group| known(group.id)).collect();
     }
     named.iter().copied().filter_map(known).collect()
-}
-
-/// Whether there is a suite with this IANA number.
-pub fn has_suite(number: u16) -> bool {
-    ALL_CIPHER_SUITES.iter().any(|suite| u16::from(suite.suite()) == number)
-}
-
-/// Whether there is a group with this IANA number, and its name in OpenSSL.
-pub fn group_name(number: u16) -> Option<&'static str> {
-    GROUPS.iter().any(|group| u16::from(group.name()) == number).then(|| names::group(NamedGroup::from(number)))
 }

@@ -434,8 +434,8 @@ impl<C: Connection> Machine<C> {
         }
     }
 
-    pub(super) fn has_plaintext(&self) -> bool {
-        self.rest_at < self.rest.len() || !self.in_message && has_whole_record(&self.held)
+    pub(super) fn has_more(&self) -> bool {
+        self.rest_at < self.rest.len() || self.peer_closes || !self.in_message && has_whole_record(&self.held)
     }
 
     /// How many bytes the session itself keeps.

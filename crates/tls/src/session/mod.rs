@@ -31,12 +31,13 @@ mod server;
 mod signatures;
 mod step;
 
-pub use algorithms::{SettingsError, group_name, has_suite};
+pub use algorithms::SettingsError;
 pub use client::{ClientConfig, ClientSettings};
 pub use event::{Agreed, Encrypted, Event, Origin, Progress};
 pub use failure::{Failure, FailureKind};
 pub use key_log::KeyLog;
 pub use names::Version;
+pub use records::has_whole_record;
 pub use resume::{
     ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, StoreCounts, TicketCounts, TicketFigures,
     TicketKeyError, TicketKeys,
@@ -171,11 +172,12 @@ impl Session {
         }
     }
 
-    /// Whether a step may give plaintext without further bytes of the peer, because the session itself keeps some.
-    pub fn has_plaintext(&self) -> bool {
+    /// Whether a step may come to something without further bytes of the peer: the session itself keeps plaintext, or the
+    /// peer's end has come and was not told yet.
+    pub fn has_more(&self) -> bool {
         match &self.0 {
-            Side::Server(machine) => machine.has_plaintext(),
-            Side::Client(machine) => machine.has_plaintext(),
+            Side::Server(machine) => machine.has_more(),
+            Side::Client(machine) => machine.has_more(),
         }
     }
 

@@ -59,16 +59,41 @@ pub(super) fn sent_alert(mut records: &[u8]) -> Option<u8> {
     }
 }
 
-/// The id of the session in the ServerHello at the front of these records.
+/// The id of the session in the ServerHello at the front of these records. There is none if the first record is so small that
+/// the id does not end in it.
 pub(super) fn hello_session_id(records: &[u8]) -> Option<&[u8]> {
-    let (HANDSHAKE, body) = (*records.first()?, records.get(HEADER..)?) else { return None };
+    let [kind, _, _, high, low] = records.first_chunk::<HEADER>()?;
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    let (HANDSHAKE, body) = (*kind, records.get(HEADER..HEADER + length)?) else { return None };
     let (SERVER_HELLO, body) = (*body.first()?, body.get(BEFORE_SESSION_ID..)?) else { return None };
     let (length, rest) = body.split_first()?;
     rest.get(..usize::from(*length)).filter(|id| id.len() <= MAX_SESSION_ID)
 }
 
-/// Whether there is a complete record at the front.
-pub(super) fn has_whole_record(received: &[u8]) -> bool {
+/// Whether there is a complete record at the front of these bytes.
+pub fn has_whole_record(received: &[u8]) -> bool {
     let Some([_, _, _, high, low]) = received.first_chunk::<HEADER>() else { return false };
     received.len() - HEADER >= usize::from(u16::from_be_bytes([*high, *low]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BEFORE_SESSION_ID, hello_session_id};
+
+    #[test]
+    fn the_id_of_a_session_is_only_read_from_one_record() {
+        let id: Vec<u8> = (1..=32).collect();
+        let hello = [&[2][..], &[0; BEFORE_SESSION_ID - 1], &[32], &id, &[0; 10]].concat();
+        let record = |part: &[u8]| [&[22, 3, 3, 0, part.len() as u8][..], part].concat();
+        let end = BEFORE_SESSION_ID + 1 + 32;
+        for first in [end, end + 1, hello.len()] {
+            let records = [record(&hello[..first]), record(&hello[first..])].concat();
+            assert_eq!(hello_session_id(&records), Some(&id[..]), "{first}");
+        }
+        for first in [1, BEFORE_SESSION_ID, 59, end - 1] {
+            let records = [record(&hello[..first]), record(&hello[first..])].concat();
+            assert_eq!(hello_session_id(&records), None, "{first}");
+        }
+        assert_eq!(hello_session_id(&record(&hello)[..60]), None, "a record that is not whole");
+    }
 }

@@ -4,6 +4,9 @@ use super::resume::{Context, Found, SessionCache, SessionStore, Sessions, Ticket
 use super::step::{self, Place};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
+/// How long a ticket may live at most, in seconds (RFC 8446 section 4.6.1): clients refuse one that is to live longer.
+const MAX_LIFETIME: u32 = 7 * 86_400;
+
 /// The sessions of one server at a listening address.
 #[derive(Debug)]
 pub(super) struct Resumption {
@@ -78,14 +81,14 @@ impl ProducesTickets for Resumption {
     }
 
     fn lifetime(&self) -> u32 {
-        u32::try_from(self.sessions.timeout.as_secs()).unwrap_or(u32::MAX)
+        u32::try_from(self.sessions.timeout.as_secs()).unwrap_or(u32::MAX).min(MAX_LIFETIME)
     }
 
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
         let keys = self.sessions.tickets.as_ref().filter(|_| step::may_give())?;
         let ticket = keys.seal(step::now(), self.context, step::began(), session)?;
         self.sessions.figures.add(TicketFate::Issued);
-        step::gave(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &ticket).as_ref());
+        step::gave(&crate::digest::sha256(&ticket));
         Some(ticket)
     }
 
@@ -94,5 +97,25 @@ impl ProducesTickets for Resumption {
         let session = opened.and_then(|found| self.found(&found, Place::Ticket).ok_or(TicketFate::Expired));
         self.sessions.figures.add(session.as_ref().err().copied().unwrap_or(TicketFate::Accepted));
         session.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn tickets_live_a_week_at_most() {
+        let lifetime = |seconds| {
+            let sessions = Sessions {
+                cache: SessionCache::None,
+                tickets: None,
+                timeout: Duration::from_secs(seconds),
+                figures: Default::default(),
+            };
+            Resumption { sessions, context: Context::of(b""), early_data: false }.lifetime()
+        };
+        assert_eq!([300, 604_800, 30 * 86_400, u64::MAX].map(lifetime), [300, 604_800, 604_800, 604_800]);
     }
 }

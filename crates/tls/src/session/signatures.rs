@@ -153,7 +153,7 @@ impl AnyPeer {
 /// The key that a certificate is for, as its SubjectPublicKeyInfo.
 fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     let certificate = Certificate::from_der(certificate).ok_or(CertificateError::BadEncoding)?;
-    Ok(certificate.public_key_info().into())
+    Ok(certificate.public_key_der().into())
 }
 
 /// What the traits for both sides have in common: the signature of a peer is the same thing on either.

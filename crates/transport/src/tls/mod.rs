@@ -13,6 +13,8 @@ mod scratch;
 mod write;
 
 use std::cell::RefCell;
+use std::io;
+use std::task::Context;
 use std::time::{Duration, SystemTime};
 
 use freerun_runtime::net::Socket;
@@ -41,6 +43,8 @@ struct State {
     failed: bool,
     /// Whether `close_notify` must not be sent: it was sent, or the peer must not take the stream for complete.
     quiet: bool,
+    /// Whether the sending side is shut down as soon as the socket has taken what is left, `close_notify` at its end.
+    shuts: bool,
 }
 
 impl TlsStream {
@@ -87,14 +91,41 @@ impl TlsStream {
         TlsStream { socket: Socket::of_shared(self.socket.shared_fd()), state }
     }
 
-    /// Sends `close_notify`, once, as far as the socket takes it now.
+    /// Sends `close_notify`, once. If the socket is full at present, the peer misses it, unless
+    /// [`shutdown_write`](Self::shutdown_write) is what ends the stream: nobody waits for room here. A peer that knows by
+    /// other means where the stream ends is not misled; one that does not takes a whole stream for one that was cut.
     pub(crate) fn close(&self) {
-        let mut state = self.state.borrow_mut();
-        let State { session: Some(session), unsent, quiet, .. } = &mut *state else { return };
-        if !std::mem::replace(quiet, true) {
-            session.close(unsent.queue());
-            // A peer that takes nothing any more misses it, as it would miss everything else.
-            let _ = unsent.flush(&self.socket);
+        let _ = self.send_close(&mut self.state.borrow_mut());
+    }
+
+    /// Queues `close_notify`, once, and sends as much as fits.
+    fn send_close(&self, state: &mut State) -> io::Result<()> {
+        let State { session: Some(session), unsent, quiet, .. } = state else { return Ok(()) };
+        if std::mem::replace(quiet, true) {
+            return Ok(());
+        }
+        session.close(unsent.queue());
+        unsent.flush(&self.socket)
+    }
+
+    /// Shuts down the sending side after `close_notify`. If the socket is full, that is done when it has room, for as long
+    /// as somebody reads from the stream.
+    pub(crate) fn shutdown_write(&self) {
+        let state = &mut *self.state.borrow_mut();
+        match self.send_close(state) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.shuts = true,
+            _ => self.socket.shutdown_write(),
+        }
+    }
+
+    /// Goes on with [`shutdown_write`](Self::shutdown_write), for the task that reads.
+    fn poll_shutdown(&self, state: &mut State, context: &mut Context<'_>) {
+        if !state.shuts {
+            return;
+        }
+        if self.socket.poll_write_by(context, || state.unsent.flush(&self.socket).map(|()| 0)).is_ready() {
+            state.shuts = false;
+            self.socket.shutdown_write();
         }
     }
 
@@ -107,6 +138,10 @@ impl TlsStream {
 impl Drop for TlsStream {
     fn drop(&mut self) {
         self.close();
+        let state = self.state.get_mut();
+        if state.shuts {
+            let _ = state.unsent.flush(&self.socket);
+        }
     }
 }
 

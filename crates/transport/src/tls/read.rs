@@ -5,9 +5,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
 use freerun_runtime::net::Socket;
-use freerun_tls::session::Event;
+use freerun_tls::session::{Event, has_whole_record};
 
 use super::{State, TlsStream, now, scratch};
+
+/// How many times one read receives bytes that turn out to have no plaintext before other tasks get their turn.
+const MAX_FILLS: usize = 2;
 
 /// Bytes of the peer that are not decrypted yet.
 #[derive(Debug, Default)]
@@ -32,6 +35,11 @@ impl Received {
         self.start == self.bytes.len()
     }
 
+    /// Whether there is a whole record.
+    fn has_record(&self) -> bool {
+        has_whole_record(&self.bytes[self.start..])
+    }
+
     /// Receives more bytes, behind those that are there. Returns how many came, and how many had room.
     fn fill(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
         if self.bytes.capacity() < scratch::INPUT {
@@ -42,10 +50,8 @@ impl Received {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        if self.bytes.len() == self.bytes.capacity() {
-            // A handshake message in many records is larger than any record; the session says when it is too large.
-            self.bytes.reserve(scratch::RECORD);
-        }
+        // What a session leaves is no more than a part of one record.
+        debug_assert!(self.bytes.len() < self.bytes.capacity(), "no room would look like the end of the stream");
         let room = self.bytes.capacity() - self.bytes.len();
         socket.try_read(&mut self.bytes).map(|n| (n, room))
     }
@@ -71,7 +77,7 @@ impl State {
         }
         let mut given = 0;
         loop {
-            if self.received.is_empty() && !session.has_plaintext() && !self.failed {
+            if self.received.is_empty() && !session.has_more() && !self.failed {
                 return (given > 0).then_some(Ok(given));
             }
             let received = &mut self.received.bytes[self.received.start..];
@@ -110,12 +116,21 @@ impl State {
 
 impl TlsStream {
     /// Reads without waiting, at most `most` bytes; `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are no bytes; `Interrupted` if much has come that has no plaintext, and there may be more; or
+    /// the error that broke the stream.
     pub(crate) fn try_read_into<P: BufMut>(&self, out: &mut P, most: usize) -> io::Result<usize> {
         let state = &mut *self.state.borrow_mut();
+        let mut fills = 0;
         let answer = loop {
             if let Some(answer) = state.decrypt(&self.socket, out, most) {
                 break answer;
             }
+            if fills == MAX_FILLS {
+                break Err(io::ErrorKind::Interrupted.into());
+            }
+            fills += 1;
             match state.received.fill(&self.socket) {
                 Ok((0, _)) => {
                     state.ended = true;
@@ -137,10 +152,17 @@ impl TlsStream {
         most: usize,
     ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
+        self.poll_shutdown(state, context);
+        let mut fills = 0;
         let answer = loop {
             if let Some(answer) = state.decrypt(&self.socket, out, most) {
                 break Poll::Ready(answer);
             }
+            if fills == MAX_FILLS {
+                context.waker().wake_by_ref();
+                break Poll::Pending;
+            }
+            fills += 1;
             match self.socket.poll_read_by(context, || state.received.fill(&self.socket)) {
                 Poll::Ready(Ok(0)) => {
                     state.ended = true;
@@ -159,10 +181,15 @@ impl TlsStream {
     pub(crate) fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
         let most = buffer.capacity() - buffer.len();
         let state = &mut *self.state.borrow_mut();
+        let mut fills = 0;
         let answer = loop {
             if let Some(answer) = state.decrypt(&self.socket, buffer, most) {
                 break Some(answer);
             }
+            if fills == MAX_FILLS {
+                break None;
+            }
+            fills += 1;
             match self.socket.read_now_by(|| state.received.fill(&self.socket)) {
                 Some(Ok(0)) => {
                     state.ended = true;
@@ -176,16 +203,17 @@ impl TlsStream {
         answer
     }
 
-    /// Whether a read would find something without the socket: plaintext, a record, or the end.
+    /// Whether a read would find something without the socket: plaintext, a record, a failure, or the end.
     pub(super) fn has_something(&self) -> bool {
         let state = self.state.borrow();
         let Some(session) = &state.session else { return false };
         // What was left of the received bytes is an incomplete record, or the caller's buffer was full.
-        state.ended || session.has_plaintext() || is_whole_record(&state.received.bytes[state.received.start..])
+        state.ended || state.failed || session.has_more() || state.received.has_record()
     }
 
     /// Polls for bytes of the peer, which need not be plaintext.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_shutdown(&mut self.state.borrow_mut(), context);
         if self.has_something() {
             return Poll::Ready(Ok(()));
         }
@@ -203,7 +231,10 @@ impl TlsStream {
             ready!(self.poll_readable(context))?;
             match read() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.found_empty(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 answer => return Poll::Ready(answer.map(|(n, _)| n)),
             }
         }
@@ -219,10 +250,4 @@ impl TlsStream {
         let read = self.try_read_into(&mut nothing, 0);
         matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock) && self.socket.is_quiet(true)
     }
-}
-
-/// Whether there is a whole record at the front.
-fn is_whole_record(received: &[u8]) -> bool {
-    let Some([_, _, _, high, low]) = received.first_chunk::<5>() else { return false };
-    received.len() - 5 >= usize::from(u16::from_be_bytes([*high, *low]))
 }

@@ -1,12 +1,14 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::task::Poll;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use freerun_runtime::loops;
 use freerun_tls::load::{CertifiedKey, Chain, Key};
 use freerun_tls::session::{
-    ClientSettings, Event, ServerSettings, Session, SessionCache, Sessions, TicketKeys, Version,
+    ClientCertificates, ClientSettings, Event, ServerSettings, Session, SessionCache, Sessions, TicketKeys, Version,
 };
 
 use crate::Transport;
@@ -17,19 +19,47 @@ const KEY: &str = include_str!("../../../tls/tests/fixtures/ec.key");
 /// A time at which the sessions are valid.
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// Two sessions that have shaken hands, the server's first, and the bytes that the client has not consumed.
-fn sessions(version: Version) -> (Session, Session, Vec<u8>) {
-    let chain = Chain::from_pem(CERTIFICATE.as_bytes()).unwrap();
+/// Two sessions that have not begun, the server's first.
+fn beginnings(version: Version) -> (Session, Session) {
+    let server = ServerSettings { keys: vec![certificate(1)], versions: vec![version], ..ServerSettings::default() };
+    begun(server, ClientSettings::default())
+}
+
+/// The same with many long tickets: they have the client's certificates, and the name of a protocol.
+fn beginnings_with_many_tickets() -> (Session, Session) {
+    let alpn = vec![vec![b'a'; 100]];
+    let server = ServerSettings {
+        keys: vec![certificate(1)],
+        tickets: usize::MAX,
+        client_certificates: Some(ClientCertificates::default()),
+        alpn: alpn.clone(),
+        ..ServerSettings::default()
+    };
+    begun(server, ClientSettings { certificate: Some(certificate(2)), alpn, ..ClientSettings::default() })
+}
+
+/// A certificate, so many times in its chain.
+fn certificate(times: usize) -> CertifiedKey {
+    let chain = Chain::from_pem(CERTIFICATE.repeat(times).as_bytes()).unwrap();
     let key = Key::from_pem::<&[u8]>(KEY.as_bytes(), &[]).unwrap();
-    let keys = vec![CertifiedKey::new(&chain, &key).unwrap()];
-    let settings = ServerSettings { keys, versions: vec![version], ..ServerSettings::default() };
+    CertifiedKey::new(&chain, &key).unwrap()
+}
+
+fn begun(server: ServerSettings, client: ClientSettings) -> (Session, Session) {
     let tickets = TicketKeys::random(Duration::from_secs(100), NOW).ok();
     let resumed =
         Sessions { cache: SessionCache::None, tickets, timeout: Duration::from_secs(100), figures: Default::default() };
-    let config = settings.build().unwrap().with_sessions(&resumed, b"");
-    let mut server = Session::new(&config).unwrap();
-    let config = ClientSettings::default().build().unwrap();
-    let mut client = Session::client(&config, NOW, Some("localhost"), None).unwrap();
+    let server = Session::new(&server.build().unwrap().with_sessions(&resumed, b"")).unwrap();
+    (server, Session::client(&client.build().unwrap(), NOW, Some("localhost"), None).unwrap())
+}
+
+/// Two sessions that have shaken hands, the server's first, and the bytes that the client has not consumed.
+fn sessions(version: Version) -> (Session, Session, Vec<u8>) {
+    shaken(beginnings(version))
+}
+
+/// The same for two sessions that have not begun.
+fn shaken((mut server, mut client): (Session, Session)) -> (Session, Session, Vec<u8>) {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let (mut done, mut known) = (false, false);
     for _ in 0..8 {
@@ -53,13 +83,20 @@ fn sessions(version: Version) -> (Session, Session, Vec<u8>) {
 fn pair(version: Version) -> (Transport, Transport) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (server, client, unread) = sessions(version);
-    let end = |stream: UnixStream, session, received| {
-        stream.set_nonblocking(true).unwrap();
-        let transport = Transport::plain(stream.into()).into_tls();
-        transport.tls().unwrap().establish(Box::new(session), received);
-        transport
-    };
-    (end(ours, server, Vec::new()), end(theirs, client, unread))
+    (secured(ours, server, Vec::new()), secured(theirs, client, unread))
+}
+
+/// A connection with this session, which has not consumed these bytes.
+fn secured(stream: UnixStream, session: Session, received: Vec<u8>) -> Transport {
+    stream.set_nonblocking(true).unwrap();
+    let transport = Transport::plain(stream.into()).into_tls();
+    transport.tls().unwrap().establish(Box::new(session), received);
+    transport
+}
+
+/// Whether there is something to read at once.
+async fn is_readable(transport: &Transport) -> bool {
+    poll_fn(|context| Poll::Ready(transport.poll_readable(context).is_ready())).await
 }
 
 /// The server's end of a connection with TLS, the client's session, and its socket.
@@ -176,6 +213,39 @@ fn an_end_is_said_once_and_a_cut_stream_has_none() {
 }
 
 #[test]
+fn an_end_waits_for_room_while_the_other_direction_is_read() {
+    loops::block_on(async {
+        let (server, mut client, mut socket) = with_raw_client();
+        socket.set_nonblocking(true).unwrap();
+        let text = numbers(10_000_000);
+        while server.try_write(&[IoSlice::new(&text)], false).is_ok() {}
+        server.shutdown_write();
+        let mut buffer = BytesMut::with_capacity(10);
+        let mut received = Vec::new();
+        poll_fn(|context| {
+            assert!(server.poll_read_bytes(context, &mut buffer, 10).is_pending());
+            match socket.read_to_end(&mut received) {
+                Ok(_) => Poll::Ready(()),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        let (mut start, mut last) = (0, Event::NeedsInput);
+        while start < received.len() {
+            let progress = client.step(NOW, &mut received[start..], &mut Vec::new(), &mut Vec::new(), usize::MAX);
+            assert_ne!(progress.event, Event::NeedsInput, "a record was cut");
+            start += progress.consumed;
+            last = progress.event;
+        }
+        assert_eq!(last, Event::PeerClosed);
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_stream_with_nothing_but_messages_of_the_protocol_is_quiet_and_holds_no_buffer() {
     loops::block_on(async {
         let (server, client) = pair(Version::Tls13);
@@ -192,7 +262,7 @@ fn a_stream_with_nothing_but_messages_of_the_protocol_is_quiet_and_holds_no_buff
         let mut buffer = Vec::with_capacity(2);
         assert_eq!(client.try_read(&mut buffer).unwrap(), 2);
         // What had no room is there without the socket.
-        assert!(poll_fn(|context| std::task::Poll::Ready(client.poll_readable(context).is_ready())).await);
+        assert!(is_readable(&client).await);
         assert!(!client.is_quiet(true));
         buffer.clear();
         assert_eq!(client.try_read(&mut buffer).unwrap(), 2);
@@ -219,6 +289,183 @@ fn all_records_that_are_there_are_read_at_once_and_a_failure_behind_them_is_told
         assert_eq!(buffer, b"headand body");
         assert_eq!(server.read(&mut buffer).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(server.read(&mut buffer).await.unwrap(), 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_the_peer_sends_after_our_end_is_read_as_it_comes() {
+    loops::block_on(async {
+        let (server, client) = pair(Version::Tls13);
+        server.shutdown_write();
+        let mut buffer = Vec::with_capacity(100);
+        for piece in [&b"late "[..], b"words"] {
+            buffer.clear();
+            client.try_write(&[IoSlice::new(piece)], false).unwrap();
+            server.read(&mut buffer).await.unwrap();
+            assert_eq!(buffer, piece);
+        }
+        drop(client);
+        assert_eq!(server.read(&mut buffer).await.unwrap(), 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_peer_that_sends_much_without_plaintext_does_not_hold_up_the_loop() {
+    loops::block_on(async {
+        let (_, session, tickets) = shaken(beginnings_with_many_tickets());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 1 << 20).unwrap();
+        let client = secured(ours, session, Vec::new());
+        let sent = theirs.write(&tickets).unwrap();
+        let mut buffer = BytesMut::with_capacity(10);
+        let mut turns = 0;
+        while freerun_runtime::net::can_be_read(client.socket()) {
+            turns += 1;
+            let polled = poll_fn(|context| Poll::Ready(client.poll_read_bytes(context, &mut buffer, 10))).await;
+            assert!(polled.is_pending(), "{polled:?}");
+        }
+        assert!(turns > 1, "{sent} bytes in {turns} turns");
+        // The last turn has found nothing more, or asks for another one itself.
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(client.read_bytes(&mut buffer, 10).await.unwrap(), 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_failure_that_is_not_told_yet_is_something_to_read() {
+    loops::block_on(async {
+        let (server, mut client, mut socket) = with_raw_client();
+        let mut records = vec![0; 300];
+        let encrypted = client.encrypt(b"answer", &mut records).unwrap();
+        records.truncate(encrypted.written);
+        records.extend_from_slice(b"\x17\x03\x03\x00\x20this is no record of the session");
+        socket.write_all(&records).unwrap();
+        let mut buffer = Vec::with_capacity(100);
+        assert_eq!(server.read(&mut buffer).await.unwrap(), 6);
+        // Nothing is left of the received bytes: only the session knows.
+        assert!(is_readable(&server).await && !server.is_quiet(false) && !server.is_quiet(true));
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_end_that_came_with_the_handshake_is_something_to_read() {
+    loops::block_on(async {
+        let (mut server, mut client) = beginnings(Version::Tls13);
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+        for established in [false, true] {
+            let progress = client.step(NOW, &mut to_client, &mut to_server, &mut Vec::new(), 0);
+            to_client.drain(..progress.consumed);
+            assert_eq!(progress.event == Event::Established, established);
+            client.close(&mut to_server);
+            let progress = server.step(NOW, &mut to_server, &mut to_client, &mut Vec::new(), 0);
+            to_server.drain(..progress.consumed);
+            assert_eq!(progress.event == Event::Established, established);
+        }
+        assert!(to_server.is_empty());
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let transport = secured(ours, server, Vec::new());
+        assert!(is_readable(&transport).await && !transport.is_quiet(false));
+        let mut buffer = Vec::with_capacity(10);
+        assert_eq!(transport.try_read(&mut buffer).unwrap(), 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_transport_moves_with_the_bytes_that_wait_in_it() {
+    loops::block_on(async {
+        let (server, client) = pair(Version::Tls12);
+        // What the server has no room for, and what it cannot send, goes with it.
+        client.try_write(&[IoSlice::new(b"question")], false).unwrap();
+        let mut buffer = Vec::with_capacity(3);
+        server.read(&mut buffer).await.unwrap();
+        let text = numbers(3_000_000);
+        let mut sent = 0;
+        while let Ok(n) = server.try_write(&[IoSlice::new(&text[sent..])], false) {
+            sent += n;
+        }
+        assert!(server.tls().unwrap().state.borrow().unsent.queued() > 0);
+        let server = server.moved();
+        assert!(!server.is_quiet(true));
+        let mut rest = Vec::with_capacity(100);
+        server.read(&mut rest).await.unwrap();
+        assert_eq!((&buffer[..], &rest[..]), (&b"que"[..], &b"stion"[..]));
+        let mut read = Vec::new();
+        while read.len() < text.len() {
+            if let Ok(n) = server.try_write(&[IoSlice::new(&text[sent..])], false) {
+                sent += n;
+            }
+            let mut piece = Vec::with_capacity(70_000);
+            if client.try_read(&mut piece).is_ok() {
+                read.append(&mut piece);
+            }
+        }
+        assert!(sent == text.len() && read == text);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_read_waits_for_the_rest_of_a_record_and_behind_tickets() {
+    loops::block_on(async {
+        let (mut server, session, tickets) = sessions(Version::Tls13);
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let client = secured(ours, session, Vec::new());
+        let mut record = vec![0; 300];
+        let encrypted = server.encrypt(b"answer", &mut record).unwrap();
+        let (first, last) = record[..encrypted.written].split_at(10);
+        let mut pieces = [&tickets[..], first, last].into_iter();
+        let mut buffer = BytesMut::with_capacity(100);
+        let mut pending = 0;
+        let n = poll_fn(|context| {
+            let polled = client.poll_read_by(context, || Ok((client.try_read_bytes(&mut buffer, 100)?, 100)));
+            if polled.is_pending()
+                && let Some(piece) = pieces.next()
+            {
+                pending += 1;
+                theirs.write_all(piece).unwrap();
+            }
+            polled
+        });
+        assert_eq!(n.await.unwrap(), 6);
+        assert_eq!((&buffer[..], pending), (&b"answer"[..], 3));
+    })
+    .unwrap();
+}
+
+#[test]
+fn reading_sends_what_a_writer_waits_for_and_the_writer_is_told() {
+    loops::block_on(async {
+        let (server, client) = pair(Version::Tls13);
+        let text = numbers(10_000_000);
+        let mut sent = 0;
+        while let Ok(n) = server.try_write(&[IoSlice::new(&text[sent..])], false) {
+            sent += n;
+        }
+        let mut read = Vec::new();
+        let mut piece = Vec::with_capacity(20_000);
+        while client.try_read(&mut piece).is_ok_and(|n| n > 0) {
+            read.append(&mut piece);
+            piece.reserve(20_000);
+        }
+        assert!(read.len() < text.len());
+        client.try_write(&[IoSlice::new(b"go on")], false).unwrap();
+        // The rest of the writer's batch leaves with the read.
+        let mut buffer = Vec::with_capacity(10);
+        assert_eq!(server.read(&mut buffer).await.unwrap(), 5);
+        assert_eq!(server.tls().unwrap().state.borrow().unsent.queued(), 0);
+        let reported = poll_fn(|context| server.poll_write(context, &text[sent..sent + 1000])).await.unwrap();
+        assert_eq!(reported, 1000, "the bytes had been encrypted before");
+        while client.try_read(&mut piece).is_ok_and(|n| n > 0) {
+            read.append(&mut piece);
+            piece.reserve(20_000);
+        }
+        assert!(read.len() >= sent + 1000 && read[..] == text[..read.len()]);
     })
     .unwrap();
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{BODY, TlsVersion, certificates, require, talk};
-use freerun_testkit::{TempDir, copied};
+use freerun_testkit::TempDir;
 
 /// Where a script is.
 fn file(name: &str) -> String {
@@ -60,11 +60,11 @@ fn go() {
 #[test]
 fn java() {
     let (Some(java), Some(_)) = (require::program("java"), require::program("javac")) else { return };
-    let folder = copied(&["client.crt", "client.key"]);
+    let folder = TempDir::new("java");
     let store = folder.path().join("client.p12");
     let mut pack = Command::new("openssl");
     pack.args(["pkcs12", "-export", "-passout", "pass:secret", "-out"]).arg(&store);
-    pack.arg("-in").arg(folder.path().join("client.crt")).arg("-inkey").arg(folder.path().join("client.key"));
+    pack.arg("-in").arg(certificates().path("client.crt")).arg("-inkey").arg(certificates().path("client.key"));
     super::output(&pack);
     talk(|port, version| {
         let mut command = Command::new(&java);

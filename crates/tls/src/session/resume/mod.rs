@@ -28,9 +28,8 @@ pub(crate) struct Context([u8; 16]);
 impl Context {
     /// The context of these words, which may be long.
     pub(crate) fn of(words: &[u8]) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, words);
         let mut context = [0; 16];
-        context.copy_from_slice(&digest.as_ref()[..16]);
+        context.copy_from_slice(&crate::digest::sha256(words)[..16]);
         Self(context)
     }
 }

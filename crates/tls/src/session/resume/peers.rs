@@ -34,6 +34,10 @@ struct Peer {
 
 impl ClientSessions {
     /// Sessions with so many peers at most; peers that are seldom asked for are forgotten first.
+    ///
+    /// It is the number of peers that is bounded, not the memory: rustls does not say how large a session is. With tickets of
+    /// usual servers a peer takes a few KiB. At worst a peer has one session of TLS 1.2 and four of TLS 1.3, each with a ticket
+    /// and a chain of certificates of up to 64 KiB (the longest that their messages can have), which makes some 640 KiB.
     pub fn new(max: usize) -> Self {
         let mut options = OptionsBuilder::new();
         options.estimated_items_capacity(max).weight_capacity(max as u64);

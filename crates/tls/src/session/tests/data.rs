@@ -79,7 +79,7 @@ fn plaintext_directly_behind_the_handshake_is_there_after_it() {
     server.received.drain(..progress.consumed);
     assert_eq!(progress.event, Event::Established);
     // All received bytes may be consumed by then, so the session itself has to say that there is something to read.
-    assert!(server.session.has_plaintext() || !server.received.is_empty());
+    assert!(server.session.has_more() || !server.received.is_empty());
     server.send(b"early answer", 1000);
     server.receive(&[]);
     assert_eq!(server.plaintext, b"request");
@@ -150,7 +150,7 @@ fn plaintext_that_waits_for_room_is_there_after_the_close() {
     let progress = server.session.step(NOW, &mut received, &mut server.output, &mut plaintext, 4);
     received.drain(..progress.consumed);
     server.session.close(&mut server.output);
-    assert!(server.session.has_plaintext());
+    assert!(server.session.has_more());
     server.received = received;
     server.receive(&[]);
     assert_eq!((&plaintext[..], &server.plaintext[..]), (&b"some"[..], &b" words"[..]));
@@ -174,7 +174,7 @@ fn a_session_that_waits_has_no_buffers() {
     server.receive(&client.send(&text));
     assert_eq!(server.plaintext, text);
     assert_eq!(server.session.kept_bytes(), 0);
-    assert!(!server.session.has_plaintext());
+    assert!(!server.session.has_more());
     assert!(server.received.is_empty());
 }
 
