@@ -28,7 +28,8 @@ pub struct Tie(RefCell<Option<Tied>>);
 /// The server that was asked last.
 struct Tied {
     peer: Arc<Peer>,
-    /// The client's own connections to the server, while they are idle: as many as its requests were in flight at a time.
+    /// The client's own connections to the server, while they are idle: as many as its requests were in flight at a
+    /// time, for each of the settings of TLS that they had.
     pool: Rc<Pool>,
 }
 
