@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
+use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::unused;
 use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
@@ -212,13 +213,21 @@ impl Builder<'_> {
         let keeps_sent_head = variables.uses_family("sent_http_");
         let keeps_upstream_head = ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name));
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
+        let challenges = cx.extensions.get_or_default::<Parts>().get::<Challenges>();
         let paths = cx.extensions.get_or_default::<Paths>().clone();
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
         let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
         let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
         let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
         Ok(Blueprint {
-            http: HttpConfiguration { listens, keeps_sent_head, keeps_upstream_head, keeps_hello, variables },
+            http: HttpConfiguration {
+                listens,
+                keeps_sent_head,
+                keeps_upstream_head,
+                keeps_hello,
+                challenges,
+                variables,
+            },
             log_paths,
             temp_folders,
             paths,
