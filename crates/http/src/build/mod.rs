@@ -26,6 +26,8 @@ use crate::request::location::{Alias, Location, Server, Within};
 use crate::rewrite::RewriteSettings;
 use crate::route::Locations;
 use crate::script::condition::Condition;
+use crate::settings::acme::AcmeSettings;
+use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
 use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
@@ -82,6 +84,7 @@ pub static STRUCTURE: &[Directive] = &[
         Shape::at_least(1, "method …").with_block(Contexts::LIMIT_EXCEPT),
         "What holds for all methods but these; `GET` is `HEAD` too.",
     ),
+    issuer::DIRECTIVE,
 ];
 
 /// The groups of settings of the request path itself; the groups of modules come with the modules.
@@ -96,6 +99,8 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<RateSettings>(),
         group::<ResolverSettings>(),
         group::<SslSettings>(),
+        group::<AcmeSettings>(),
+        group::<IssuerDirectives>(),
     ]
 }
 
@@ -186,6 +191,13 @@ impl Builder<'_> {
         if let Some(http) = nodes.first() {
             cx.extensions.insert(HttpEnd(Some(http.close)));
             let (settings, blocks) = apply_block(self.registry, Contexts::HTTP, http.children(), main, cx)?;
+            // Servers may name issuers that stand below them.
+            let (issuers, blocks): (Vec<&Node>, Vec<&Node>) =
+                blocks.into_iter().partition(|node| node.name.text == issuer::BLOCK);
+            for node in issuers {
+                let (inside, _) = apply_block(self.registry, Contexts::ACME_ISSUER, node.children(), &settings, cx)?;
+                issuer::declare(node, &inside, cx).or_else(|problem| cx.report(problem))?;
+            }
             for node in blocks {
                 if node.name.text == "server" {
                     planned.push(self.server(node, &settings, cx)?);
