@@ -8,6 +8,7 @@ use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
 use freerun_serve::shared::Shared;
 use serde::Serialize;
 
+use super::acme::Certificate;
 use super::caches::CacheFigures;
 use super::resolvers::Resolver;
 use super::tls::Tls;
@@ -30,6 +31,7 @@ pub struct Figures {
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
     pub tls: Tls,
+    pub acme: Vec<Certificate>,
 }
 
 /// The counters of a loop.
@@ -150,6 +152,7 @@ impl Figures {
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
+            acme: super::acme::collect(&generation),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::figures::{Figures, Histogram};
-use super::{caches, resolvers, tls, upstreams};
+use super::{acme, caches, resolvers, tls, upstreams};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,6 +23,7 @@ pub fn text(figures: &Figures) -> String {
     resolvers::text(&figures.resolvers, &mut out);
     caches::text(&figures.caches, &mut out);
     tls::text(&figures.tls, &mut out);
+    acme::text(&figures.acme, &mut out);
     out.0
 }
 

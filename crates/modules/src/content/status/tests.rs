@@ -1,9 +1,11 @@
 //! Both forms are well-formed for any values and names.
 
+use super::acme::Certificate as Ordered;
 use super::tls::{Certificate, Side, Tls};
+use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use freerun_cache::cache::{Cache, CacheConfig, Pace};
 use freerun_cache::key::Levels;
@@ -78,7 +80,23 @@ fn figures() -> Figures {
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
         tls: Tls { clients: side(), upstreams: side(), certificates: vec![certificate(nasty)] },
+        acme: vec![ordered(nasty), ordered("waiting")],
     }
+}
+
+fn ordered(name: &str) -> Ordered {
+    let names = [name, "a.example"].map(|name| Identifier::Dns(name.to_owned())).to_vec();
+    let certificate = CertificateSettings { issuer: name.to_owned(), identifiers: names, key: KeyKind::Rsa2048 };
+    let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let has = (name != "waiting").then_some(());
+    Ordered::from(CertificateStatus {
+        certificate,
+        state: has.map_or(CertificateState::Waiting, |()| CertificateState::Failed),
+        not_after: has.map(|()| time(9)),
+        next_attempt: Some(time(5)),
+        last_error: has.map(|()| name.to_owned()),
+        renewal_window: has.map(|()| (time(6), time(7))),
+    })
 }
 
 fn side() -> Side {
