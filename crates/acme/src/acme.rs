@@ -1,63 +1,39 @@
-//! The client as the server sees it, and its thread.
+//! The client as the server sees it.
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::board::{Board, CertificateStatus};
 use crate::host::{Host, Pair};
 use crate::settings::{CertificateSettings, IssuerSettings};
+use crate::thread::{Running, Wanted};
+use crate::upkeep;
 
 /// The ACME client of a server: a handle, which all who have one share. Its thread starts with the first
 /// [`update`](Acme::update) that names a certificate, and ends with [`stop`](Acme::stop) or the last handle.
 #[derive(Clone)]
-pub struct Acme {
+pub struct Acme(Arc<Inner>);
+
+struct Inner {
     host: Arc<dyn Host>,
-}
-
-/// How a certificate is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateStatus {
-    /// Which certificate it is.
-    pub certificate: CertificateSettings,
-    /// What is being done about it.
-    pub state: CertificateState,
-    /// When the certificate that is in use ends; `None` while there is none.
-    pub not_after: Option<SystemTime>,
-    /// When it is ordered next; `None` while it is being ordered.
-    pub next_attempt: Option<SystemTime>,
-    /// Why the last attempt failed; `None` after one that succeeded.
-    pub last_error: Option<String>,
-    /// When the CA would like it to be renewed: from, to (RFC 9773).
-    pub renewal_window: Option<(SystemTime, SystemTime)>,
-}
-
-/// What is being done about a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateState {
-    /// There is none, and none was tried for yet.
-    Waiting,
-    /// An order is in progress.
-    Ordering,
-    /// There is one, and it does not have to be renewed yet.
-    Valid,
-    /// The last attempt failed. There may be a certificate all the same: see [`CertificateStatus::not_after`].
-    Failed,
+    board: Arc<Board>,
+    /// Taken by the control thread, to tell the client's thread something.
+    running: Mutex<Option<Running>>,
 }
 
 impl Acme {
     /// A client without certificates. It has no thread yet.
     #[must_use]
     pub fn new(host: Arc<dyn Host>) -> Acme {
-        Acme { host }
+        Acme(Arc::new(Inner { host, board: Arc::default(), running: Mutex::default() }))
     }
 
     /// Reads the certificate that an earlier run left on disk, if there is one which fits its key; it may have ended. What
     /// is wrong with a file is said in the log. Waits for the disk, so no event loop calls it.
     #[must_use]
     pub fn load(&self, issuer: &IssuerSettings, certificate: &CertificateSettings) -> Option<Pair> {
-        let _ = (&self.host, issuer, certificate);
-        None
+        upkeep::load(&*self.0.host, issuer, certificate)
     }
 
     /// Takes a configuration: the CAs and the certificates that are wanted from now on. What is equal to one before is
@@ -68,22 +44,43 @@ impl Acme {
     ///
     /// Where the thread cannot be started.
     pub fn update(&self, issuers: Vec<IssuerSettings>, certificates: Vec<CertificateSettings>) -> io::Result<()> {
-        let _ = (issuers, certificates);
+        let mut running = self.running();
+        if running.is_none() && certificates.is_empty() {
+            return Ok(());
+        }
+        self.0.board.keep(&certificates);
+        let thread = match running.take() {
+            Some(thread) => thread,
+            None => Running::start(self.0.host.clone(), self.0.board.clone())?,
+        };
+        thread.update(Wanted { issuers, certificates });
+        *running = Some(thread);
         Ok(())
     }
 
-    /// How all certificates are doing, in the order of the last [`update`](Acme::update).
+    /// How all certificates are doing, in the order of the last [`update`](Acme::update). Takes a lock that is only held
+    /// to copy and to store; event loops have no reason to ask.
     #[must_use]
     pub fn status(&self) -> Vec<CertificateStatus> {
-        Vec::new()
+        self.0.board.all()
     }
 
     /// Ends the thread, and waits for its end: it takes back the answers to challenges, and leaves orders to a next start.
-    pub fn stop(&self) {}
+    /// A later [`update`](Acme::update) starts it again.
+    pub fn stop(&self) {
+        let running = self.running().take();
+        if let Some(running) = running {
+            running.stop();
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Acme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acme").finish_non_exhaustive()
+        f.debug_struct("Acme").field("certificates", &self.0.board.all().len()).finish_non_exhaustive()
     }
 }

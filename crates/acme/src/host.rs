@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::time::SystemTime;
 
 use zeroize::Zeroizing;
 
@@ -38,6 +39,11 @@ pub trait Host: Send + Sync + 'static {
     /// for each question; an answer that takes too long is no longer waited for.
     fn resolve(&self, host: &str) -> Addresses {
         crate::client::resolve_by_system(host)
+    }
+
+    /// What time it is. Tests have another one.
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
     }
 
     /// Makes an answer to a challenge known. The CA asks as soon as this returns, so from then on every thread that

@@ -45,7 +45,7 @@ impl Identifier {
                 _ => Ok(Identifier::Ip(address)),
             };
         }
-        if text.starts_with("*.") || text.starts_with('.') {
+        if text.starts_with("*.") || (text.starts_with('.') && text.len() > 1) {
             return Err(IdentifierError::Wildcard);
         }
         let name = text.strip_suffix('.').unwrap_or(text);

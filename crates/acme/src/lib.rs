@@ -5,16 +5,35 @@
 //! | `settings` | what a configuration says: CAs and certificates |
 //! | `identifier` | what a certificate is for: names and addresses |
 //! | `host` | what the client needs of the server it runs in |
+//! | `schedule` | when a certificate is ordered next |
+//! | `facts` | what a certificate says of itself |
+//! | `state` | what is kept on disk |
 //! | `client` | HTTP requests to a CA |
-//! | `acme` | the client as the server sees it, and its thread |
+//! | `account_key` | the private key of an account |
+//! | `order` | accounts and orders: the conversation with a CA |
+//! | `upkeep` | one certificate over time: ordered, kept, renewed |
+//! | `thread` | all certificates, on the client's own thread |
+//! | `board` | how all certificates are doing |
+//! | `turns` | who orders now, and who waits |
+//! | `acme` | the client as the server sees it |
 
+mod account_key;
 mod acme;
+mod board;
 mod client;
+mod facts;
 mod host;
 mod identifier;
+mod order;
+mod schedule;
 mod settings;
+mod state;
+mod thread;
+mod turns;
+mod upkeep;
 
-pub use acme::{Acme, CertificateState, CertificateStatus};
+pub use acme::Acme;
+pub use board::{CertificateState, CertificateStatus};
 pub use host::{Addresses, Challenge, Host, Level, Pair};
 pub use identifier::{Identifier, IdentifierError};
 pub use settings::{AccountKey, CertificateSettings, ChallengeKind, ExternalAccount, IssuerSettings, KeyKind, Profile};

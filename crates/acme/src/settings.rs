@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
+use crate::account_key::account_key;
 use crate::identifier::Identifier;
 
 /// A CA and the account there: one `acme_issuer` block. Two that are equal share their account and its orders, so a
@@ -37,6 +38,30 @@ pub struct IssuerSettings {
     pub accepts_terms: bool,
     /// Whether a CSR names its first identifier as the common name too, which old CAs want.
     pub common_name_in_csr: bool,
+}
+
+impl IssuerSettings {
+    /// Whether the client can do what the settings say. The texts are complete sentences without their subject, the
+    /// directive.
+    ///
+    /// # Errors
+    ///
+    /// The name of the directive, and what is wrong with it.
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        match &self.account_key {
+            AccountKey::Generate(KeyKind::EcdsaP256) => {}
+            AccountKey::Generate(_) => return Err(("account_key", "supports no other algorithm than \"ecdsa:256\"")),
+            AccountKey::Pem(pem) => {
+                if account_key(pem).is_none() {
+                    return Err(("account_key", "needs a private key of the curve P-256 that is not encrypted"));
+                }
+                if self.external_account.is_some() {
+                    return Err(("external_account_key", "cannot be used with an \"account_key\" from a file"));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for IssuerSettings {

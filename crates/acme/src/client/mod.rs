@@ -1,5 +1,64 @@
 //! HTTP requests to a CA.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `http` | one request over one connection |
+//! | `trust` | whether the CA's own server is trusted |
+//! | `notes` | what responses say beside what the library reads |
+//! | `resolve` | addresses, where nobody else looks them up |
 
+mod http;
+mod notes;
 mod resolve;
+mod trust;
 
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ::http::Request;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+
+use crate::host::Host;
+use crate::settings::IssuerSettings;
+
+pub(crate) use notes::Notes;
 pub(crate) use resolve::resolve_by_system;
+
+/// The HTTP client of one conversation with a CA, as the library takes it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    host: Arc<dyn Host>,
+    settings: Arc<IssuerSettings>,
+    notes: Arc<Notes>,
+}
+
+impl Client {
+    pub(crate) fn new(host: Arc<dyn Host>, settings: Arc<IssuerSettings>) -> Client {
+        Client { host, settings, notes: Arc::default() }
+    }
+
+    /// What the responses said so far.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+}
+
+impl HttpClient for Client {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let Ok(body) = body.collect().await;
+            let request = Request::from_parts(head, Full::new(body.to_bytes()));
+            let response = http::request(&client.host, &client.settings, request).await;
+            let response = response.map_err(|error| Error::Other(Box::new(error)))?;
+            client.notes.take(&response);
+            Ok(BytesResponse::from(response.map(Full::new)))
+        })
+    }
+}

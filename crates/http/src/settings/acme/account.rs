@@ -5,7 +5,7 @@ use freerun_acme::{AccountKey, ChallengeKind, ExternalAccount, KeyKind, Profile}
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word};
 use freerun_runtime::log::Errno;
 use freerun_serve::tls::files::{ConfigurationFiles, Secret, full_path};
-use freerun_tls::load::{self, Key};
+use freerun_tls::load::Chain;
 use zeroize::Zeroizing;
 
 /// The most bytes of an external account's key.
@@ -50,28 +50,13 @@ impl Value for AccountKeySetting {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<AccountKeySetting, Problem> {
         let word = &directive.args[0];
         let text = word.text.as_str();
-        let unsupported = |what: &str| {
-            let problem = Problem::new(format!("account key {what} is not supported")).at(word.place);
-            problem.hint("accounts have keys of the kind \"ecdsa:256\" alone")
-        };
-        match KeyKind::parse(text) {
-            Some(kind @ KeyKind::EcdsaP256) => return Ok(AccountKeySetting(AccountKey::Generate(kind))),
-            Some(_) => return Err(unsupported(&format!("\"{text}\""))),
-            None => {}
+        if let Some(kind) = KeyKind::parse(text) {
+            return Ok(AccountKeySetting(AccountKey::Generate(kind)));
         }
         if text.starts_with("ecdsa:") || text.starts_with("rsa:") {
             return Err(Problem::new(format!("invalid key type \"{text}\"")).at(word.place));
         }
         let pem = read(word, cx)?;
-        let none: &[&[u8]] = &[];
-        let key = Key::from_pem(pem.bytes(), none).map_err(|_| {
-            Problem::new(format!("cannot load account key \"{text}\""))
-                .at(word.place)
-                .hint("the file has a private key as PEM, without a password")
-        })?;
-        if key.kind() != load::KeyKind::P256 {
-            return Err(unsupported(&format!("of the kind in \"{text}\"")));
-        }
         Ok(AccountKeySetting(AccountKey::Pem(Zeroizing::new(pem.bytes().to_vec()))))
     }
 }
@@ -166,7 +151,7 @@ impl Value for TrustedSetting {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<TrustedSetting, Problem> {
         let word = &directive.args[0];
         let pem = read(word, cx)?;
-        if load::Chain::from_pem(pem.bytes()).is_err() {
+        if Chain::from_pem(pem.bytes()).is_err() {
             let message = format!("no certificate in \"{}\"", full_path(&word.text, cx));
             return Err(Problem::new(message).at(word.place));
         }

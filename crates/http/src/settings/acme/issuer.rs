@@ -108,7 +108,12 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         accepts_terms: own.accept_terms_of_service.0,
         common_name_in_csr: own.common_name_in_csr,
     };
+    let checked = issuer.check();
     cx.extensions.get_or_default::<Declared>().add_issuer(issuer);
+    if let Err((directive, why)) = checked {
+        let culprit = node.children().iter().find(|child| child.name.text == directive).unwrap_or(node);
+        return Err(Problem::new(format!("\"{directive}\" directive {why}")).at_node(culprit));
+    }
     if uri.is_none() {
         // nginx finds what is missing when it has read the block.
         let message = format!("\"uri\" is missing in acme_issuer \"{name}\"");

@@ -1,0 +1,91 @@
+//! How all certificates are doing: written by the client's thread, read by whoever asks.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use crate::settings::CertificateSettings;
+
+/// How a certificate is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateStatus {
+    /// Which certificate it is.
+    pub certificate: CertificateSettings,
+    /// What is being done about it.
+    pub state: CertificateState,
+    /// When the certificate that is in use ends; `None` while there is none.
+    pub not_after: Option<SystemTime>,
+    /// When it is ordered next; `None` while it is being ordered.
+    pub next_attempt: Option<SystemTime>,
+    /// Why the last attempt failed; `None` after one that succeeded.
+    pub last_error: Option<String>,
+    /// When the CA would like it to be renewed: from, to (RFC 9773).
+    pub renewal_window: Option<(SystemTime, SystemTime)>,
+}
+
+/// What is being done about a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateState {
+    /// There is none, and none was tried for yet.
+    Waiting,
+    /// An order is in progress.
+    Ordering,
+    /// There is one, and it does not have to be renewed yet.
+    Valid,
+    /// The last attempt failed. There may be a certificate all the same: see [`CertificateStatus::not_after`].
+    Failed,
+}
+
+impl CertificateStatus {
+    /// That of a certificate of which nothing is known.
+    pub(crate) fn new(certificate: CertificateSettings) -> CertificateStatus {
+        CertificateStatus {
+            certificate,
+            state: CertificateState::Waiting,
+            not_after: None,
+            next_attempt: None,
+            last_error: None,
+            renewal_window: None,
+        }
+    }
+}
+
+/// The states of all certificates. The lock is held to copy or to store, and for nothing else.
+#[derive(Default)]
+pub(crate) struct Board(Mutex<Shown>);
+
+#[derive(Default)]
+struct Shown {
+    order: Vec<CertificateSettings>,
+    states: HashMap<CertificateSettings, CertificateStatus>,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the certificates there are from now on. What is known of those that were there stays.
+    pub(crate) fn keep(&self, certificates: &[CertificateSettings]) {
+        let mut shown = self.lock();
+        shown.order = certificates.to_vec();
+        let mut old = std::mem::take(&mut shown.states);
+        for certificate in certificates {
+            let status = old.remove(certificate).unwrap_or_else(|| CertificateStatus::new(certificate.clone()));
+            shown.states.insert(certificate.clone(), status);
+        }
+    }
+
+    /// Takes how a certificate is doing, unless it is not wanted any more.
+    pub(crate) fn set(&self, status: CertificateStatus) {
+        if let Some(place) = self.lock().states.get_mut(&status.certificate) {
+            *place = status;
+        }
+    }
+
+    /// How all certificates are doing.
+    pub(crate) fn all(&self) -> Vec<CertificateStatus> {
+        let shown = self.lock();
+        shown.order.iter().filter_map(|certificate| shown.states.get(certificate).cloned()).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! What responses say beside what the library reads: how long to wait, and where other chains are.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LINK, RETRY_AFTER};
+use http::{HeaderMap, Response};
+
+/// How many other chains of a certificate are looked at.
+const MAX_ALTERNATES: usize = 8;
+
+/// What the responses of one conversation said. The lock is held for a look by the client's own thread, the only one.
+#[derive(Default)]
+pub(crate) struct Notes(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    retry_after: Option<Duration>,
+    chain: Option<Bytes>,
+    alternates: Vec<String>,
+}
+
+impl Notes {
+    /// Notes what a response says.
+    pub(super) fn take(&self, response: &Response<Bytes>) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retry_after = if response.status().is_success() { None } else { retry_after(response.headers()) };
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if response.status().is_success() && kind.starts_with("application/pem-certificate-chain") {
+            noted.chain = Some(response.body().clone());
+            noted.alternates = alternates(response.headers());
+        }
+    }
+
+    /// How long the CA wants to be left alone, if the last response was an error and said so.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retry_after
+    }
+
+    /// The URLs of other chains, of the chain that came last.
+    pub(crate) fn alternates(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).alternates.clone()
+    }
+
+    /// The chain that came last, once.
+    pub(crate) fn chain(&self) -> Option<String> {
+        let chain = self.0.lock().unwrap_or_else(PoisonError::into_inner).chain.take()?;
+        String::from_utf8(chain.into()).ok()
+    }
+}
+
+/// `Retry-After` in seconds (RFC 9110, section 10.2.3). CAs send seconds with errors; a date is not read.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// The targets of `Link: <…>;rel="alternate"` (RFC 8555, section 7.4.2; RFC 8288).
+fn alternates(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+    let links = values.flat_map(|value| value.split(",").map(str::trim));
+    let targets = links.filter_map(|link| {
+        let (target, parameters) = link.strip_prefix('<')?.split_once('>')?;
+        let alternate = parameters.split(';').any(|parameter| {
+            let value = parameter.trim().strip_prefix("rel=").unwrap_or_default();
+            value.trim_matches('"').eq_ignore_ascii_case("alternate")
+        });
+        alternate.then(|| target.to_owned())
+    });
+    targets.take(MAX_ALTERNATES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_pauses_are_noted() {
+        let notes = Notes::default();
+        let response = Response::builder()
+            .header("content-type", "application/pem-certificate-chain; charset=utf-8")
+            .header("link", "<https://ca/dir>;rel=\"index\"")
+            .header("link", "<https://ca/1/1>;rel=\"alternate\", <https://ca/1/2>; rel=alternate")
+            .body(Bytes::from_static(b"PEM"))
+            .expect("a response");
+        notes.take(&response);
+        assert_eq!(notes.alternates(), ["https://ca/1/1", "https://ca/1/2"]);
+        assert_eq!((notes.chain().as_deref(), notes.chain()), (Some("PEM"), None));
+        let refused = Response::builder().status(429).header("retry-after", "120").body(Bytes::new());
+        notes.take(&refused.expect("a response"));
+        assert_eq!(notes.retry_after(), Some(Duration::from_secs(120)));
+        notes.take(&response);
+        assert_eq!(notes.retry_after(), None);
+    }
+}

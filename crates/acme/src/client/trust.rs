@@ -1,0 +1,116 @@
+//! Whether the CA's own server is trusted.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use freerun_tls::verify::{DEFAULT_LEVEL, Purpose, Rules, Trust, TrustBuilder, Verified};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+
+use crate::settings::IssuerSettings;
+
+/// Where systems keep the certificates that they trust: Debian, Fedora, openSUSE, Alpine.
+const BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+/// The most certificates between the CA's server and one that is trusted.
+const DEPTH: u32 = 10;
+
+/// What TLS connections to a CA are made with. The system's certificates are read anew for each of them, because orders
+/// are rare and the certificates change.
+pub(super) fn client_config(settings: &IssuerSettings) -> Result<ClientConfig, String> {
+    let trust = match (&settings.trusted, settings.verify) {
+        (_, false) => None,
+        (Some(pem), true) => Some(trust(pem, "ssl_trusted_certificate")?),
+        (None, true) => Some(system(&BUNDLES)?),
+    };
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Arc::new(Verifier { trust, provider: provider.clone() });
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth())
+}
+
+fn trust(pem: &[u8], from: &str) -> Result<Trust, String> {
+    let mut builder = TrustBuilder::default();
+    builder.add_trusted_certificates(pem).map_err(|error| error.words(from))?;
+    Ok(builder.build())
+}
+
+fn system(bundles: &[&str]) -> Result<Trust, String> {
+    let found = bundles.iter().find_map(|path| Some((path, std::fs::read(Path::new(path)).ok()?)));
+    let (path, pem) =
+        found.ok_or("the system has no certificates of CAs; ssl_trusted_certificate says where they are")?;
+    trust(&pem, path)
+}
+
+/// Verifies as the server does elsewhere (`proxy_ssl_verify`), and the name or address by the rules of the Web.
+struct Verifier {
+    /// `None` where `ssl_verify` is off.
+    trust: Option<Trust>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("trust", &self.trust.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(trust) = &self.trust else { return Ok(ServerCertVerified::assertion()) };
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let rules = Rules { purpose: Purpose::Server, depth: DEPTH, level: DEFAULT_LEVEL, now };
+        match trust.verify(std::iter::once(own).chain(others).map(AsRef::as_ref), &rules) {
+            Verified::Success => {}
+            Verified::Failed(why) => {
+                return Err(Error::General(format!("the server's certificate is not trusted: {}", why.text())));
+            }
+            _ => return Err(CertificateError::UnknownIssuer.into()),
+        }
+        verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

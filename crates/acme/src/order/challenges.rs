@@ -1,0 +1,30 @@
+//! Answers to challenges, while the CA looks at them.
+
+use std::sync::Arc;
+
+use crate::host::{Challenge, Host};
+
+/// Answers that the host has; they are taken back when this is dropped, however an order ends.
+pub(super) struct Published {
+    host: Arc<dyn Host>,
+    challenges: Vec<Challenge>,
+}
+
+impl Published {
+    pub(super) fn new(host: Arc<dyn Host>) -> Published {
+        Published { host, challenges: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, challenge: Challenge) {
+        self.host.publish(&challenge);
+        self.challenges.push(challenge);
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        for challenge in &self.challenges {
+            self.host.withdraw(challenge);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! An order from its beginning to the certificate, and the window of its renewal.
+
+use std::time::{Duration, SystemTime};
+
+use freerun_tls::digest::sha256;
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier as Named, NewOrder, Order,
+    OrderStatus, RetryPolicy,
+};
+use tokio::time::timeout;
+
+use super::challenges::Published;
+use super::{Failure, Issuer, keys};
+use crate::client::Client;
+use crate::facts;
+use crate::host::{Challenge, Level, Pair};
+use crate::identifier::Identifier;
+use crate::settings::{CertificateSettings, ChallengeKind};
+use crate::state::checked_pair;
+
+/// How long an order may take as a whole.
+const ORDER: Duration = Duration::from_secs(10 * 60);
+/// How long the CA may take to look at the answers to its challenges, or to issue the certificate.
+const POLL: Duration = Duration::from_secs(4 * 60);
+
+/// When the CA would like a certificate to be renewed, from and to, and how long it wants not to be asked again.
+pub(crate) type Window = (SystemTime, SystemTime, Duration);
+
+/// Orders a certificate, which may replace another one.
+pub(crate) async fn order(
+    issuer: &Issuer,
+    certificate: &CertificateSettings,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Pair, Failure> {
+    let client = issuer.client();
+    let ordered = timeout(ORDER, twice(issuer, &client, certificate, replaces)).await;
+    ordered.unwrap_or_else(|_| Err(Failure::new("the order took too long")))
+}
+
+/// Orders a certificate, and does so again with a new account where the CA does not know the old one any more.
+async fn twice(
+    issuer: &Issuer,
+    client: &Client,
+    certificate: &CertificateSettings,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Pair, Failure> {
+    match ordered(issuer, client, certificate, replaces).await {
+        Err(failure) if failure.account_gone => {
+            if !issuer.drop_account().await {
+                return Err(failure.with("the CA does not accept the account of this \"account_key\" any more"));
+            }
+            issuer.log(Level::Warn, &format!("the CA does not accept the account any more: {}", failure.text));
+            ordered(issuer, client, certificate, None).await
+        }
+        ordered => ordered,
+    }
+}
+
+/// Asks the CA when it would like a certificate to be renewed (RFC 9773); `None` where it does not say such things.
+pub(crate) async fn ask_window(
+    issuer: &Issuer,
+    identifier: &CertificateIdentifier<'static>,
+) -> Result<Option<Window>, Failure> {
+    let client = issuer.client();
+    let account = issuer.account(&client).await?;
+    match account.renewal_info(identifier).await {
+        Ok((info, again)) => {
+            let window = info.suggested_window;
+            Ok(Some((window.start.into(), window.end.into(), again)))
+        }
+        Err(Error::Unsupported(_)) => Ok(None),
+        Err(error) => Err(Failure::of(&error, client.notes())),
+    }
+}
+
+async fn ordered(
+    issuer: &Issuer,
+    client: &Client,
+    certificate: &CertificateSettings,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Pair, Failure> {
+    let failure = |error: Error| Failure::of(&error, client.notes());
+    let account = issuer.account(client).await?;
+    let mut order = begin(issuer, client, &account, certificate, replaces).await?;
+    // The answers are there until the CA has looked at them, or the order has failed.
+    let published = answer(issuer, client, &mut order).await?;
+    let policy = RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.4).timeout(POLL);
+    let ready = match order.state().status {
+        OrderStatus::Ready | OrderStatus::Valid => Ok(OrderStatus::Ready),
+        _ => order.poll_ready(&policy).await,
+    };
+    match ready {
+        Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
+        Ok(_) => return Err(Failure::new("the order is invalid").with(&refusals(&mut order).await)),
+        Err(error) => return Err(failure(error).with(&refusals(&mut order).await)),
+    }
+    drop(published);
+    let made = |error: rcgen::Error| Failure::new(format!("the request for the certificate: {error}"));
+    let key = keys::generate(certificate.key).map_err(made)?;
+    let request = keys::request(certificate, issuer.settings().common_name_in_csr, &key).map_err(made)?;
+    order.finalize_csr(&request).await.map_err(failure)?;
+    let chain = order.poll_certificate(&policy).await.map_err(failure)?;
+    let chain = preferred(issuer, client, &account, chain).await;
+    let pair = Pair { chain, key: keys::pem(&key) };
+    checked_pair(&pair).map_err(|_| Failure::new("the CA's certificate cannot be used with the key"))?;
+    Ok(pair)
+}
+
+/// Begins an order.
+async fn begin(
+    issuer: &Issuer,
+    client: &Client,
+    account: &Account,
+    certificate: &CertificateSettings,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Order, Failure> {
+    let identifiers: Vec<_> = certificate.identifiers.iter().map(named).collect();
+    let profile = match &issuer.settings().profile {
+        Some(profile) if account.profiles().any(|offered| offered.name == profile.name) => Some(profile),
+        Some(profile) if profile.required => {
+            return Err(Failure::new(format!("the CA has no profile \"{}\"", profile.name)));
+        }
+        _ => None,
+    };
+    let new = || match profile {
+        Some(profile) => NewOrder::new(&identifiers).profile(&profile.name),
+        None => NewOrder::new(&identifiers),
+    };
+    if let Some(replaces) = replaces {
+        match account.new_order(&new().replaces(replaces)).await {
+            Ok(order) => return Ok(order),
+            Err(Error::Unsupported(_)) => {}
+            Err(error) => {
+                let failure = Failure::of_account(&error, client.notes());
+                if failure.account_gone || failure.retry_after.is_some() || failure.text.contains("rateLimited") {
+                    return Err(failure);
+                }
+                // The CA does not know the certificate, or it was replaced already: that is no reason to have none.
+                issuer.log(Level::Info, &format!("an order that replaces a certificate: {}", failure.text));
+            }
+        }
+    }
+    account.new_order(&new()).await.map_err(|error| Failure::of_account(&error, client.notes()))
+}
+
+/// Answers the challenges of an order.
+async fn answer(issuer: &Issuer, client: &Client, order: &mut Order) -> Result<Published, Failure> {
+    let failure = |error: Error| Failure::of(&error, client.notes());
+    let (kind, name) = match issuer.settings().challenge {
+        ChallengeKind::Http01 => (ChallengeType::Http01, "http-01"),
+        ChallengeKind::TlsAlpn01 => (ChallengeType::TlsAlpn01, "tls-alpn-01"),
+    };
+    let mut published = Published::new(issuer.host.clone());
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization.map_err(failure)?;
+        let shown = authorization.identifier().to_string();
+        match authorization.status {
+            AuthorizationStatus::Valid => continue,
+            AuthorizationStatus::Pending => {}
+            status => return Err(Failure::new(format!("the authorization of \"{shown}\" is {status:?}"))),
+        }
+        let identifier = match authorization.identifier().identifier {
+            Named::Dns(name) => Identifier::Dns(name.clone()),
+            Named::Ip(address) => Identifier::Ip(*address),
+            _ => return Err(Failure::new(format!("the CA wants an authorization of \"{shown}\""))),
+        };
+        let Some(mut challenge) = authorization.challenge(kind.clone()) else {
+            return Err(Failure::new(format!("the CA does not offer the challenge {name} for \"{shown}\"")));
+        };
+        let proof = challenge.key_authorization();
+        published.add(match issuer.settings().challenge {
+            ChallengeKind::Http01 => {
+                Challenge::Http01 { token: token(&challenge.token)?, key_authorization: proof.as_str().to_owned() }
+            }
+            ChallengeKind::TlsAlpn01 => keys::tls_alpn(&identifier, &sha256(proof.as_str().as_bytes()))
+                .map_err(|error| Failure::new(format!("the certificate of a challenge: {error}")))?,
+        });
+        challenge.set_ready().await.map_err(failure)?;
+    }
+    Ok(published)
+}
+
+/// A token, if it is one: it becomes a part of a path (RFC 8555, section 8.1).
+fn token(text: &str) -> Result<String, Failure> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=256).contains(&text.len()) && text.bytes().all(allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err(Failure::new("the CA's token has other characters than those of base64url"))
+    }
+}
+
+/// Why the CA did not accept answers to its challenges, as far as it says.
+async fn refusals(order: &mut Order) -> String {
+    let mut found = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        if authorization.refresh().await.is_err() {
+            break;
+        }
+        for problem in authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref()) {
+            found.push(format!("{}: {problem}", authorization.identifier()));
+        }
+    }
+    found.join(", ")
+}
+
+/// The chain that the settings prefer, if the CA offers it; otherwise the one that it gave.
+async fn preferred(issuer: &Issuer, client: &Client, account: &Account, chain: String) -> String {
+    let Some(name) = &issuer.settings().preferred_chain else { return chain };
+    let fits = |chain: &str| facts::of_chain(chain).and_then(|facts| facts.topmost_issuer).as_ref() == Some(name);
+    if fits(&chain) {
+        return chain;
+    }
+    for url in client.notes().alternates() {
+        // The library has no request for it. It takes what comes for an order, which fails, but the client has the
+        // response by then.
+        let _ = client.notes().chain();
+        let _ = account.order(url).await;
+        if let Some(other) = client.notes().chain().filter(|other| fits(other)) {
+            return other;
+        }
+    }
+    issuer.log(Level::Notice, &format!("the CA offers no chain below \"{name}\"; its default chain is used"));
+    chain
+}
+
+fn named(identifier: &Identifier) -> Named {
+    match identifier {
+        Identifier::Dns(name) => Named::Dns(name.clone()),
+        Identifier::Ip(address) => Named::Ip(*address),
+    }
+}

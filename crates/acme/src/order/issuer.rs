@@ -1,0 +1,211 @@
+//! A CA and the account there.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::sync::Mutex;
+
+use super::Failure;
+use crate::account_key::account_key;
+use crate::client::Client;
+use crate::host::{Host, Level};
+use crate::schedule::{Backoff, jitter};
+use crate::settings::{AccountKey, IssuerSettings};
+use crate::state::{self, AccountFile, MAX_ACCOUNT, account_name};
+
+/// A CA and the account there, which all certificates of the CA share.
+pub(crate) struct Issuer {
+    pub(super) host: Arc<dyn Host>,
+    settings: Arc<IssuerSettings>,
+    /// What is known of the account. Who makes it holds the lock meanwhile, so that only one is made.
+    account: Mutex<Option<AccountFile>>,
+    /// Failures of reaching the CA and of the account, and the text of the last; all certificates wait for these.
+    trouble: RefCell<(Backoff, String)>,
+}
+
+impl Issuer {
+    pub(crate) fn new(host: Arc<dyn Host>, settings: IssuerSettings) -> Issuer {
+        Issuer { host, settings: Arc::new(settings), account: Mutex::new(None), trouble: RefCell::default() }
+    }
+
+    pub(crate) fn settings(&self) -> &Arc<IssuerSettings> {
+        &self.settings
+    }
+
+    /// A client for one conversation.
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.host.clone(), self.settings.clone())
+    }
+
+    /// The account: the one that is known, the one on disk, or a new one.
+    pub(super) async fn account(&self, client: &Client) -> Result<Account, Failure> {
+        let mut known = self.account.lock().await;
+        let now = self.host.now();
+        let (until, text) = {
+            let mut trouble = self.trouble.borrow_mut();
+            (trouble.0.end(now), trouble.1.clone())
+        };
+        if until > now {
+            return Err(Failure { waits_until: Some(until), ..Failure::new(text) });
+        }
+        let made = self.restore_or_make(client, &mut known).await;
+        // What there is to do about a lost account was done here.
+        let made = made.map_err(|failure| Failure { account_gone: false, ..failure });
+        let mut trouble = self.trouble.borrow_mut();
+        match &made {
+            Ok(_) => *trouble = Default::default(),
+            Err(failure) => {
+                trouble.0.failed(self.host.now(), failure.retry_after, jitter());
+                trouble.1.clone_from(&failure.text);
+            }
+        }
+        made
+    }
+
+    async fn restore_or_make(&self, client: &Client, known: &mut Option<AccountFile>) -> Result<Account, Failure> {
+        if let Err((directive, why)) = self.settings.check() {
+            return Err(Failure::new(format!("\"{directive}\" {why}")));
+        }
+        let builder = Account::builder_with_http(Box::new(client.clone()));
+        let failure = |error: instant_acme::Error| Failure::of_account(&error, client.notes());
+        if known.is_none() {
+            *known = self.stored();
+        }
+        let Some(file) = known else {
+            let (account, credentials) = self.make(client).await?;
+            let file = AccountFile {
+                uri: self.settings.uri.clone(),
+                contacts: self.settings.contacts.clone(),
+                external_account: self.settings.external_account.as_ref().map(|external| external.kid.clone()),
+                credentials,
+            };
+            self.store(&file);
+            *known = Some(file);
+            self.log(Level::Notice, &format!("account {} is used", account.id()));
+            return Ok(account);
+        };
+        // The credentials cannot be cloned, but written and read.
+        let copy = AccountFile::parse(file.to_text().as_bytes());
+        let credentials = copy.ok_or_else(|| Failure::new("the account cannot be read again"))?.credentials;
+        let account = builder.from_credentials(credentials).await.map_err(failure)?;
+        if file.contacts != self.settings.contacts {
+            let contacts: Vec<_> = self.settings.contacts.iter().map(String::as_str).collect();
+            match account.update_contacts(&contacts).await {
+                Ok(()) => {
+                    file.contacts.clone_from(&self.settings.contacts);
+                    self.store(file);
+                }
+                Err(error) => {
+                    let failure = failure(error);
+                    if failure.account_gone && self.forget(known) {
+                        return Err(failure.with("a new account is made with the next attempt"));
+                    }
+                    self.log(Level::Warn, &format!("the account's contacts were not changed: {}", failure.text));
+                }
+            }
+        }
+        Ok(account)
+    }
+
+    /// Makes an account, or finds the one of the administrator's key.
+    async fn make(&self, client: &Client) -> Result<(Account, AccountCredentials), Failure> {
+        let settings = &self.settings;
+        let contacts: Vec<_> = settings.contacts.iter().map(String::as_str).collect();
+        let builder = || Account::builder_with_http(Box::new(client.clone()));
+        let failure = |error| Failure::of_account(&error, client.notes());
+        let terms = "without \"accept_terms_of_service\" no account is made";
+        match &settings.account_key {
+            AccountKey::Generate(_) => {
+                let external = settings.external_account.as_ref();
+                let external = external.map(|external| ExternalAccountKey::new(external.kid.clone(), &external.key));
+                let new = NewAccount {
+                    contact: &contacts,
+                    terms_of_service_agreed: settings.accepts_terms,
+                    only_return_existing: false,
+                };
+                builder()
+                    .create(&new, settings.uri.clone(), external.as_ref())
+                    .await
+                    .map_err(|error| failure(error).with(if settings.accepts_terms { "" } else { terms }))
+            }
+            AccountKey::Pem(pem) => {
+                let der = account_key(pem).ok_or_else(|| Failure::new("the account's key cannot be used"))?;
+                let der = PrivatePkcs8KeyDer::from(der.to_vec());
+                let key = Key::from_pkcs8_der(der.clone_key()).map_err(failure)?;
+                let key = (key, PrivateKeyDer::Pkcs8(der));
+                // The library says that the terms are accepted whenever it makes an account, so it may not without.
+                let made = match settings.accepts_terms {
+                    true => builder().create_from_key(key, settings.uri.clone()).await,
+                    false => builder().from_key(key, settings.uri.clone()).await,
+                };
+                let made = made.map_err(|error| {
+                    let failure = failure(error).with(if settings.accepts_terms { "" } else { terms });
+                    let closed = failure.account_gone && settings.accepts_terms;
+                    failure.with(if closed { "the CA has closed the account of this \"account_key\"" } else { "" })
+                })?;
+                if !contacts.is_empty() {
+                    made.0.update_contacts(&contacts).await.map_err(failure)?;
+                }
+                Ok(made)
+            }
+        }
+    }
+
+    /// Drops an account that the CA does not know any more. Says whether the next attempt may have another one.
+    pub(super) async fn drop_account(&self) -> bool {
+        let mut known = self.account.lock().await;
+        self.forget(&mut known)
+    }
+
+    fn forget(&self, known: &mut Option<AccountFile>) -> bool {
+        *known = None;
+        if let Some(folder) = &self.settings.state_path
+            && let Err(error) = state::remove(folder, &account_name(&self.settings.uri))
+        {
+            self.log(Level::Warn, &format!("the account's file cannot be removed: {error}"));
+        }
+        matches!(self.settings.account_key, AccountKey::Generate(_))
+    }
+
+    /// The account on disk, if it is the one that the settings are about.
+    fn stored(&self) -> Option<AccountFile> {
+        let folder = self.settings.state_path.as_ref()?;
+        let name = account_name(&self.settings.uri);
+        let bytes = match state::read(folder, &name, MAX_ACCOUNT) {
+            Ok(bytes) => bytes?,
+            Err(error) => {
+                self.log(Level::Warn, &format!("{name} in {} cannot be read: {error}", folder.display()));
+                return None;
+            }
+        };
+        let Some(file) = AccountFile::parse(&bytes) else {
+            self.log(Level::Warn, &format!("{name} in {} is damaged and not used", folder.display()));
+            return None;
+        };
+        let external = self.settings.external_account.as_ref().map(|external| external.kid.as_str());
+        let own_key = match &self.settings.account_key {
+            AccountKey::Generate(_) => true,
+            AccountKey::Pem(pem) => {
+                let stored = file.credentials.private_key().secret_pkcs8_der();
+                account_key(pem).is_some_and(|key| key.as_slice() == stored)
+            }
+        };
+        let same = file.uri == self.settings.uri && file.external_account.as_deref() == external && own_key;
+        same.then_some(file)
+    }
+
+    fn store(&self, file: &AccountFile) {
+        let Some(folder) = &self.settings.state_path else { return };
+        if let Err(error) = state::replace(folder, &account_name(&self.settings.uri), &file.to_text()) {
+            let line = format!("the account cannot be written to {}: {error}", folder.display());
+            self.log(Level::Error, &line);
+        }
+    }
+
+    /// A line of the log about the CA.
+    pub(crate) fn log(&self, level: Level, line: &str) {
+        self.host.log(level, &format!("acme issuer \"{}\": {line}", self.settings.name));
+    }
+}

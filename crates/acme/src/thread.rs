@@ -1,0 +1,132 @@
+//! All certificates, on the client's own thread.
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinSet, LocalSet};
+
+use crate::board::Board;
+use crate::host::{Host, Level};
+use crate::order::Issuer;
+use crate::settings::{CertificateSettings, IssuerSettings};
+use crate::turns::Turns;
+use crate::upkeep::Upkeep;
+
+/// What is wanted: the last configuration.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    pub(crate) issuers: Vec<IssuerSettings>,
+    pub(crate) certificates: Vec<CertificateSettings>,
+}
+
+/// The thread, and what it is told. It ends when this is dropped.
+pub(crate) struct Running {
+    wanted: watch::Sender<Arc<Wanted>>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Starts the thread.
+    pub(crate) fn start(host: Arc<dyn Host>, board: Arc<Board>) -> io::Result<Running> {
+        let (wanted, changes) = watch::channel(Arc::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let thread = Builder::new().name("acme".to_owned()).spawn(move || {
+            LocalSet::new().block_on(&runtime, keep_all(host, board, changes));
+        })?;
+        Ok(Running { wanted, thread })
+    }
+
+    /// Tells the thread what is wanted from now on.
+    pub(crate) fn update(&self, wanted: Wanted) {
+        self.wanted.send_replace(Arc::new(wanted));
+    }
+
+    /// Ends the thread, and waits for it, unless the thread itself calls this.
+    pub(crate) fn stop(self) {
+        let Running { wanted, thread } = self;
+        drop(wanted);
+        if thread.thread().id() != std::thread::current().id() {
+            // A panic was reported where it was.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A certificate that is kept.
+struct Kept {
+    issuer: Rc<Issuer>,
+    nudge: Rc<Notify>,
+    task: AbortHandle,
+}
+
+async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Receiver<Arc<Wanted>>) {
+    let turns = Turns::default();
+    let mut issuers: HashMap<String, Rc<Issuer>> = HashMap::new();
+    let mut kept: HashMap<CertificateSettings, Kept> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    // Nobody has a handle any more. The tasks end with the set, and take their answers back.
+                    return;
+                }
+            }
+            Some(ended) = tasks.join_next_with_id() => {
+                if let Err(error) = ended {
+                    if error.is_panic() {
+                        host.log(Level::Error, "acme: a certificate is not kept any more until the next reload: panic");
+                    }
+                    kept.retain(|_, kept| kept.task.id() != error.id());
+                }
+                continue;
+            }
+        }
+        let wanted = changes.borrow_and_update().clone();
+        issuers = wanted
+            .issuers
+            .iter()
+            .map(|settings| {
+                let same = issuers.remove(&settings.name).filter(|issuer| **issuer.settings() == *settings);
+                (settings.name.clone(), same.unwrap_or_else(|| Rc::new(Issuer::new(host.clone(), settings.clone()))))
+            })
+            .collect();
+        let mut old = std::mem::take(&mut kept);
+        for certificate in &wanted.certificates {
+            let Some(issuer) = issuers.get(&certificate.issuer) else {
+                let line = format!("acme issuer \"{}\" is not found", certificate.issuer);
+                host.log(Level::Error, &line);
+                continue;
+            };
+            if kept.contains_key(certificate) {
+                continue;
+            }
+            if let Some(same) = old.remove(certificate) {
+                if Rc::ptr_eq(&same.issuer, issuer) {
+                    same.nudge.notify_one();
+                    kept.insert(certificate.clone(), same);
+                    continue;
+                }
+                same.task.abort();
+            }
+            let nudge = Rc::new(Notify::new());
+            let upkeep = Upkeep {
+                host: host.clone(),
+                board: board.clone(),
+                turns: turns.clone(),
+                issuer: issuer.clone(),
+                certificate: certificate.clone(),
+                nudge: nudge.clone(),
+            };
+            let task = tasks.spawn_local(upkeep.run());
+            kept.insert(certificate.clone(), Kept { issuer: issuer.clone(), nudge, task });
+        }
+        for gone in old.values() {
+            gone.task.abort();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One certificate over time: ordered, kept, renewed.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::board::{Board, CertificateState, CertificateStatus};
+use crate::facts::{self, Facts};
+use crate::host::{Host, Level, Pair};
+use crate::order::{self, Failure, Issuer};
+use crate::schedule::{Schedule, Step, jitter};
+use crate::settings::{CertificateSettings, IssuerSettings};
+use crate::state::{self, CertificateFile, Damage, MAX_CERTIFICATE, certificate_name, checked_pair};
+use crate::turns::Turns;
+
+/// How long the thread sleeps at most before it looks at the clock again, which may have been set meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_secs(10 * 60);
+
+/// What one certificate needs.
+pub(crate) struct Upkeep {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) turns: Turns,
+    pub(crate) issuer: Rc<Issuer>,
+    pub(crate) certificate: CertificateSettings,
+    /// Tells that the clock should be looked at.
+    pub(crate) nudge: Rc<Notify>,
+}
+
+impl Upkeep {
+    /// Keeps the certificate for as long as it is wanted.
+    pub(crate) async fn run(self) {
+        let mut status = CertificateStatus::new(self.certificate.clone());
+        let mut schedule = Schedule::default();
+        let mut held =
+            load(&*self.host, self.issuer.settings(), &self.certificate).and_then(|pair| facts::of_chain(&pair.chain));
+        if let Some(facts) = &held {
+            schedule.found(facts.validity);
+            status.state = CertificateState::Valid;
+        }
+        loop {
+            let now = self.host.now();
+            let step = schedule.next(now);
+            status.not_after = schedule.not_after();
+            status.renewal_window = schedule.window();
+            status.next_attempt = Some(schedule.next_attempt(now));
+            self.board.set(status.clone());
+            match step {
+                Step::Wait(until) => self.sleep(until.duration_since(now).unwrap_or_default()).await,
+                Step::AskWindow => self.ask_window(&mut schedule, held.as_ref()).await,
+                Step::Order => {
+                    let turn = self.turns.take(&self.certificate.identifiers).await;
+                    let before = status.state;
+                    status.state = CertificateState::Ordering;
+                    status.next_attempt = None;
+                    self.board.set(status.clone());
+                    let replaces = held.as_ref().and_then(|facts| facts.identifier.clone());
+                    let ordered = order::order(&self.issuer, &self.certificate, replaces).await;
+                    drop(turn);
+                    match ordered.and_then(|pair| self.take(&mut schedule, pair)) {
+                        Ok(facts) => {
+                            held = Some(facts);
+                            status.state = CertificateState::Valid;
+                            status.last_error = None;
+                        }
+                        Err(failure) => {
+                            status.state = match failure.waits_until {
+                                Some(_) if status.last_error.is_none() => before,
+                                _ => CertificateState::Failed,
+                            };
+                            status.last_error = Some(failure.text.clone());
+                            self.failed(&mut schedule, &failure);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn sleep(&self, length: Duration) {
+        // Either is a reason to look again.
+        let _ = timeout(length.min(LONGEST_SLEEP), self.nudge.notified()).await;
+    }
+
+    async fn ask_window(&self, schedule: &mut Schedule, held: Option<&Facts>) {
+        let Some(identifier) = held.and_then(|facts| facts.identifier.as_ref()) else {
+            return schedule.asked(self.host.now(), None);
+        };
+        let answer = order::ask_window(&self.issuer, identifier).await.unwrap_or_else(|failure| {
+            // Without an answer the certificate is renewed by its own time.
+            self.log(Level::Info, &format!("no answer when to renew: {}", failure.text));
+            None
+        });
+        schedule.asked(self.host.now(), answer);
+    }
+
+    /// Takes a certificate that was issued.
+    fn take(&self, schedule: &mut Schedule, pair: Pair) -> Result<Facts, Failure> {
+        let facts = facts::of_chain(&pair.chain).ok_or_else(|| Failure::new("the CA's certificate cannot be read"))?;
+        store(&*self.host, self.issuer.settings(), &self.certificate, &pair);
+        schedule.issued(self.host.now(), facts.validity);
+        self.log(Level::Notice, "a certificate was issued");
+        self.host.issued(&self.certificate, &pair);
+        Ok(facts)
+    }
+
+    fn failed(&self, schedule: &mut Schedule, failure: &Failure) {
+        let now = self.host.now();
+        if let Some(until) = failure.waits_until {
+            return schedule.waits(now, until);
+        }
+        schedule.failed(now, failure.retry_after, jitter());
+        let pause = schedule.next_attempt(now).duration_since(now).unwrap_or_default();
+        let ended = schedule.not_after().is_none_or(|end| end <= now);
+        // As long as the certificate in use has not ended, nobody notices.
+        let level = if ended { Level::Error } else { Level::Warn };
+        self.log(level, &format!("no certificate, next attempt in {} s: {}", pause.as_secs(), failure.text));
+    }
+
+    fn log(&self, level: Level, line: &str) {
+        log(&*self.host, &self.certificate, level, line);
+    }
+}
+
+fn log(host: &dyn Host, certificate: &CertificateSettings, level: Level, line: &str) {
+    let first = certificate.identifiers.first().map(ToString::to_string).unwrap_or_default();
+    let key = certificate.key.name();
+    host.log(level, &format!("acme issuer \"{}\", certificate \"{first}\" ({key}): {line}", certificate.issuer));
+}
+
+/// Reads a certificate of an earlier run, which may have ended.
+pub(crate) fn load(host: &dyn Host, issuer: &IssuerSettings, certificate: &CertificateSettings) -> Option<Pair> {
+    let folder = issuer.state_path.as_ref()?;
+    let name = certificate_name(&issuer.uri, certificate);
+    let unused = |why: String| {
+        log(host, certificate, Level::Warn, &format!("{} is not used: {why}", folder.join(&name).display()));
+    };
+    let bytes = state::read(folder, &name, MAX_CERTIFICATE).inspect_err(|error| unused(error.to_string())).ok()??;
+    let usable = || {
+        let file = CertificateFile::parse(&bytes)?;
+        if !file.is_about(&issuer.uri, certificate) {
+            return Err(Damage::Other);
+        }
+        checked_pair(&file.pair)?;
+        Ok(file.pair)
+    };
+    usable().inspect_err(|damage| unused(damage.to_string())).ok()
+}
+
+fn store(host: &dyn Host, issuer: &IssuerSettings, certificate: &CertificateSettings, pair: &Pair) {
+    let Some(folder) = &issuer.state_path else { return };
+    let file = CertificateFile::new(&issuer.uri, certificate, pair.clone());
+    if let Err(error) = state::replace(folder, &certificate_name(&issuer.uri, certificate), &file.to_text()) {
+        let line = format!("the certificate cannot be written to {}: {error}", folder.display());
+        log(host, certificate, Level::Error, &line);
+    }
+}
