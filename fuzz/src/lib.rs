@@ -3,6 +3,7 @@
 //! They are plain functions, so that the same bodies run under libFuzzer (`targets/`) and, over damaged seeds, in an
 //! ordinary test (`tests/damaged_seeds.rs`) that needs no nightly compiler.
 
+pub mod acme_state;
 pub mod caches;
 pub mod certificates;
 pub mod conversations;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{caches, certificates, conversations, hellos, sessions, tls, upstreams};
+use crate::{acme_state, caches, certificates, conversations, hellos, sessions, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -486,6 +486,25 @@ pub static CIPHER_STRING: Target = Target {
     ],
 };
 
+/// Runs [`acme_state::acme_state`].
+pub static ACME_STATE: Target = Target {
+    name: "acme_state",
+    body: acme_state::acme_state,
+    seeds: acme_state::seeds,
+    words: &[
+        b"freerun-acme 1\n",
+        b"uri ",
+        b"identifiers ",
+        b"key ",
+        b"sha256 ",
+        b"\n",
+        b"-----BEGIN PRIVATE KEY-----\n",
+        b"-----END PRIVATE KEY-----\n",
+        b"-----BEGIN CERTIFICATE-----\n",
+        b"-----END CERTIFICATE-----\n",
+    ],
+};
+
 /// Runs [`certificates::certificates`].
 pub static CERTIFICATES: Target = Target {
     name: "certificates",
@@ -542,7 +561,7 @@ fn certificates_and_the_like() -> Vec<Vec<u8>> {
 }
 
 /// Every target.
-pub static ALL: [&Target; 19] = [
+pub static ALL: [&Target; 20] = [
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,
@@ -561,5 +580,6 @@ pub static ALL: [&Target; 19] = [
     &CIPHER_STRING,
     &SESSION,
     &CERTIFICATES,
+    &ACME_STATE,
     &CONVERSATION,
 ];

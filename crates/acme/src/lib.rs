@@ -37,3 +37,4 @@ pub use board::{CertificateState, CertificateStatus};
 pub use host::{Addresses, Challenge, Host, Level, Pair};
 pub use identifier::{Identifier, IdentifierError};
 pub use settings::{AccountKey, CertificateSettings, ChallengeKind, ExternalAccount, IssuerSettings, KeyKind, Profile};
+pub use state::{CertificateFile, Damage};

@@ -1,9 +1,11 @@
 //! TLS of listeners and towards upstream servers.
 
+mod acme;
 mod choice;
 mod clients;
 mod files;
 mod ocsp;
+mod pebble;
 mod resumed;
 mod serving;
 mod upstreams;

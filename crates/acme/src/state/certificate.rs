@@ -25,18 +25,23 @@ pub(crate) const MAX_FILE: usize = 256 << 10;
 const MAGIC: &str = "freerun-acme 1";
 const END_OF_KEY: &str = "-----END PRIVATE KEY-----\n";
 
-/// A certificate's file, in parts. Nothing says yet that the certificate fits its key: see [`checked_pair`].
+/// A certificate's file in the folder of [`IssuerSettings::state_path`](crate::IssuerSettings::state_path), in parts.
+/// Nothing says yet that the certificate fits its key: see [`check`](CertificateFile::check).
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct CertificateFile {
-    pub(crate) uri: String,
-    pub(crate) identifiers: String,
-    pub(crate) key_kind: String,
-    pub(crate) pair: Pair,
+pub struct CertificateFile {
+    /// The URL of the CA's directory.
+    pub uri: String,
+    /// What the certificate is for, with a space between two.
+    pub identifiers: String,
+    /// The kind of the private key, as [`KeyKind::name`](crate::KeyKind::name) gives it.
+    pub key_kind: String,
+    /// The certificate and its key.
+    pub pair: Pair,
 }
 
 /// Why a file is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Damage {
+pub enum Damage {
     /// It is too long.
     #[error("the file is too large")]
     TooLarge,
@@ -68,8 +73,9 @@ impl CertificateFile {
         self.uri == uri && self.key_kind == certificate.key.name() && self.identifiers.split(' ').eq(identifiers)
     }
 
-    /// The text of the file.
-    pub(crate) fn to_text(&self) -> Zeroizing<String> {
+    /// The text of the file. It holds a private key, and is overwritten when it is dropped.
+    #[must_use]
+    pub fn to_text(&self) -> Zeroizing<String> {
         let CertificateFile { uri, identifiers, key_kind, pair } = self;
         let digest = digest(&pair.key, &pair.chain);
         Zeroizing::new(format!(
@@ -78,8 +84,12 @@ impl CertificateFile {
         ))
     }
 
-    /// Reads the text of a file.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<CertificateFile, Damage> {
+    /// Reads the text of a file, of at most 256 KiB.
+    ///
+    /// # Errors
+    ///
+    /// It is not one that [`to_text`](CertificateFile::to_text) wrote, or not all of it.
+    pub fn parse(bytes: &[u8]) -> Result<CertificateFile, Damage> {
         if bytes.len() > MAX_FILE {
             return Err(Damage::TooLarge);
         }
@@ -102,6 +112,15 @@ impl CertificateFile {
         }
         let pair = Pair { chain: chain.to_owned(), key: Zeroizing::new(key.to_owned()) };
         Ok(CertificateFile { uri, identifiers, key_kind, pair })
+    }
+
+    /// Checks that the certificate and the key can be used together by what serves clients.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be read, or they do not belong together.
+    pub fn check(&self) -> Result<(), Damage> {
+        checked_pair(&self.pair)
     }
 }
 

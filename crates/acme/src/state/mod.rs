@@ -13,6 +13,7 @@ mod files;
 mod names;
 
 pub(crate) use account::{AccountFile, MAX_FILE as MAX_ACCOUNT};
-pub(crate) use certificate::{CertificateFile, Damage, MAX_FILE as MAX_CERTIFICATE, checked_pair};
+pub use certificate::{CertificateFile, Damage};
+pub(crate) use certificate::{MAX_FILE as MAX_CERTIFICATE, checked_pair};
 pub(crate) use files::{read, remove, replace};
 pub(crate) use names::{account_name, certificate_name};
