@@ -2,12 +2,12 @@
 //!
 //! `freerun_http::settings::acme` reads the directives; the crate `freerun_acme` is the client, on a thread of its own.
 
+pub mod client;
 mod server;
 mod variables;
 
 use std::sync::Arc;
 
-use freerun_acme::{Acme, CertificateStatus};
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::module::Module;
 use freerun_http::settings::acme::{Declared, Wanted};
@@ -18,7 +18,7 @@ use freerun_serve::parts::{Parts, TempFolders};
 use freerun_serve::shared::Shared;
 use freerun_serve::zones::ZoneTable;
 
-use server::Server;
+use client::Client;
 
 /// The module of certificates by ACME.
 pub static MODULE: Module = Module {
@@ -30,25 +30,6 @@ pub static MODULE: Module = Module {
     end: Some(end),
     ..Module::EMPTY
 };
-
-/// The worker's client, which is kept over reloads: one of the [`Parts`] of each generation.
-pub struct Client {
-    acme: Acme,
-    server: Arc<Server>,
-}
-
-impl Client {
-    fn new() -> Client {
-        let server = Arc::new(Server::default());
-        Client { acme: Acme::new(server.clone()), server }
-    }
-
-    /// How the certificates of a generation are doing.
-    pub fn status(generation: &Generation) -> Vec<CertificateStatus> {
-        let client = generation.parts.get::<Client>();
-        client.map(|client| client.acme.status()).unwrap_or_default()
-    }
-}
 
 fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let names = settings.get::<ResolverSettings>();

@@ -7,7 +7,7 @@ use freerun_http::request::Request;
 use freerun_http::settings::acme::AcmeSettings;
 use freerun_http::variables::{Value, Variable};
 
-use super::Client;
+use super::client::Client;
 
 /// The variables. Where `ssl_certificate` and `ssl_certificate_key` name them, handshakes use the certificate itself.
 pub(super) const VARIABLES: &[Variable] = &[

@@ -6,8 +6,8 @@ use freerun_acme::{CertificateState, CertificateStatus, Identifier};
 use freerun_serve::generation::Generation;
 use serde::Serialize;
 
-use super::prometheus::Text;
-use crate::acme::Client;
+use super::samples::Text;
+use crate::acme::client::Client;
 
 /// The words for the states, in the order of the metric.
 const STATES: [&str; 4] = ["waiting", "ordering", "valid", "failed"];

@@ -203,9 +203,11 @@
 mod acme;
 mod caches;
 mod figures;
+mod histogram;
 mod key;
 mod prometheus;
 mod resolvers;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -15,7 +15,8 @@ use freerun_upstream::resolve::ResolverSpec;
 use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
 use super::caches::CacheFigures;
-use super::figures::{Connections, Figures, Histogram, Log, LogThreads, Loop, Mount, Pool};
+use super::figures::{Connections, Figures, Log, LogThreads, Loop, Mount, Pool};
+use super::histogram::Histogram;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::{Format, prometheus};

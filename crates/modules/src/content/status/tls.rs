@@ -10,8 +10,8 @@ use freerun_serve::tls::server::ServerTls;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::figures::Histogram;
-use super::prometheus::Text;
+use super::histogram::Histogram;
+use super::samples::Text;
 
 /// The counters of TLS.
 #[derive(Debug, Serialize)]
