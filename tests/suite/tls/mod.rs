@@ -1,11 +1,12 @@
 //! TLS of listeners and towards upstream servers.
 
 mod acme;
+mod acme_errors;
 mod choice;
 mod clients;
 mod files;
 mod ocsp;
-mod pebble;
+pub(crate) mod pebble;
 mod resumed;
 mod serving;
 mod upstreams;

@@ -12,20 +12,20 @@ fn program() -> Option<OsString> {
 }
 
 /// A CA, which may run or not. Its addresses stay when it is started again, and everything that it knew is gone then.
-pub(super) struct Ca {
+pub(crate) struct Ca {
     program: OsString,
     folder: TempDir,
     port: u16,
     /// The port where it looks at challenges of http-01.
-    pub(super) http: u16,
+    pub(crate) http: u16,
     /// The port where it looks at challenges of tls-alpn-01.
-    pub(super) tls: u16,
+    pub(crate) tls: u16,
     running: Option<Application>,
 }
 
 impl Ca {
     /// A CA that does not run yet; `None` if the program is missing.
-    pub(super) fn new() -> Option<Ca> {
+    pub(crate) fn new() -> Option<Ca> {
         let program = program()?;
         let folder = TempDir::new("pebble");
         let [port, management, http, tls] = std::array::from_fn(|_| ports::free());
@@ -40,14 +40,14 @@ impl Ca {
     }
 
     /// A CA that runs; `None` if the program is missing.
-    pub(super) fn started() -> Option<Ca> {
+    pub(crate) fn started() -> Option<Ca> {
         let mut ca = Ca::new()?;
         ca.start();
         Some(ca)
     }
 
     /// Starts it.
-    pub(super) fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = Command::new(&self.program);
         command.arg("-config").arg(self.folder.path().join("pebble.json")).current_dir(self.folder.path());
         command.envs([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_AUTHZREUSE", "0")]);
@@ -55,16 +55,21 @@ impl Ca {
     }
 
     /// Ends it.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.running = None;
     }
 
+    /// The URL of its directory.
+    pub(crate) fn directory(&self) -> String {
+        format!("https://localhost:{}/dir", self.port)
+    }
+
     /// The block `acme_issuer` for it, of this name, with these lines more.
-    pub(super) fn issuer(&self, name: &str, lines: &str) -> String {
+    pub(crate) fn issuer(&self, name: &str, lines: &str) -> String {
         format!(
-            "acme_issuer {name} {{ uri https://localhost:{}/dir; ssl_trusted_certificate @CERTS@/ca.crt;
+            "acme_issuer {name} {{ uri {}; ssl_trusted_certificate @CERTS@/ca.crt;
                                    accept_terms_of_service; state_path @DIR@/state-{name}; {lines} }}\n",
-            self.port
+            self.directory()
         )
     }
 }

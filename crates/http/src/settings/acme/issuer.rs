@@ -114,7 +114,8 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         let culprit = node.children().iter().find(|child| child.name.text == directive).unwrap_or(node);
         return Err(Problem::new(format!("\"{directive}\" directive {why}")).at_node(culprit));
     }
-    if uri.is_none() {
+    // One that is there and wrong was told of already.
+    if uri.is_none() && !node.children().iter().any(|child| child.name.text == "uri") {
         // nginx finds what is missing when it has read the block.
         let message = format!("\"uri\" is missing in acme_issuer \"{name}\"");
         return Err(Problem::new(message).at_node(node).at(word.place).reported_at(node.close));
