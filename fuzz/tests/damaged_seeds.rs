@@ -128,6 +128,7 @@ test_each!(
     cipher_string,
     session,
     certificates,
+    acme_state,
     conversation,
 );
 

@@ -1,15 +1,13 @@
 //! What the client needs of the server it runs in: a log, names, answers to challenges, a place for certificates.
 
 use std::fmt;
-use std::future::Future;
-use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::time::SystemTime;
 
 use zeroize::Zeroizing;
 
 use crate::identifier::Identifier;
+use crate::resolve::{Addresses, resolve_by_system};
 use crate::settings::CertificateSettings;
 
 /// How much a line of the log matters.
@@ -27,9 +25,6 @@ pub enum Level {
     Error,
 }
 
-/// What [`Host::resolve`] gives.
-pub type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
-
 /// The server that the client runs in. All of its methods are called by the client's own thread.
 pub trait Host: Send + Sync + 'static {
     /// Takes a line for the error log.
@@ -38,7 +33,7 @@ pub trait Host: Send + Sync + 'static {
     /// Looks up the addresses of a host name: of the CA's server. Without an own method the system is asked, by a thread
     /// for each question; an answer that takes too long is no longer waited for.
     fn resolve(&self, host: &str) -> Addresses {
-        crate::client::resolve_by_system(host)
+        resolve_by_system(host)
     }
 
     /// What time it is. Tests have another one.

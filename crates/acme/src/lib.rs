@@ -5,6 +5,7 @@
 //! | `settings` | what a configuration says: CAs and certificates |
 //! | `identifier` | what a certificate is for: names and addresses |
 //! | `host` | what the client needs of the server it runs in |
+//! | `resolve` | addresses of the CA's server, where nobody else looks them up |
 //! | `schedule` | when a certificate is ordered next |
 //! | `facts` | what a certificate says of itself |
 //! | `state` | what is kept on disk |
@@ -25,6 +26,7 @@ mod facts;
 mod host;
 mod identifier;
 mod order;
+mod resolve;
 mod schedule;
 mod settings;
 mod state;
@@ -34,7 +36,8 @@ mod upkeep;
 
 pub use acme::Acme;
 pub use board::{CertificateState, CertificateStatus};
-pub use host::{Addresses, Challenge, Host, Level, Pair};
+pub use host::{Challenge, Host, Level, Pair};
 pub use identifier::{Identifier, IdentifierError};
+pub use resolve::Addresses;
 pub use settings::{AccountKey, CertificateSettings, ChallengeKind, ExternalAccount, IssuerSettings, KeyKind, Profile};
 pub use state::{CertificateFile, Damage};

@@ -48,6 +48,10 @@ impl IssuerSettings {
     ///
     /// The name of the directive, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let uri = self.uri.parse::<http::Uri>().ok();
+        if !uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("https" | "http")) && uri.host().is_some()) {
+            return Err(("uri", "needs an https URL"));
+        }
         match &self.account_key {
             AccountKey::Generate(KeyKind::EcdsaP256) => {}
             AccountKey::Generate(_) => return Err(("account_key", "supports no other algorithm than \"ecdsa:256\"")),
@@ -194,4 +198,67 @@ pub struct CertificateSettings {
     pub identifiers: Vec<Identifier>,
     /// The kind of its private key.
     pub key: KeyKind,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> IssuerSettings {
+        IssuerSettings {
+            name: "ca".to_owned(),
+            uri: "https://ca.example/directory".to_owned(),
+            account_key: AccountKey::Generate(KeyKind::EcdsaP256),
+            challenge: ChallengeKind::Http01,
+            contacts: Vec::new(),
+            external_account: None,
+            preferred_chain: None,
+            profile: None,
+            trusted: None,
+            verify: true,
+            state_path: None,
+            accepts_terms: true,
+            common_name_in_csr: false,
+        }
+    }
+
+    #[test]
+    fn what_the_client_cannot_do_is_said() {
+        let directive = |settings: IssuerSettings| settings.check().err().map(|(directive, _)| directive);
+        assert_eq!(directive(settings()), None);
+        for uri in ["", "ca.example", "ftp://ca.example/", "https://", "/directory", "https://ca example/"] {
+            assert_eq!(directive(IssuerSettings { uri: uri.to_owned(), ..settings() }), Some("uri"), "{uri}");
+        }
+        let key = AccountKey::Generate(KeyKind::Rsa2048);
+        assert_eq!(directive(IssuerSettings { account_key: key, ..settings() }), Some("account_key"));
+        let key = AccountKey::Pem(b"none".to_vec().into());
+        assert_eq!(directive(IssuerSettings { account_key: key, ..settings() }), Some("account_key"));
+        let key = rcgen::KeyPair::generate().expect("a key").serialize_pem().into_bytes();
+        let own = IssuerSettings { account_key: AccountKey::Pem(key.into()), ..settings() };
+        assert_eq!(directive(own.clone()), None);
+        let external = Some(ExternalAccount { kid: "k".to_owned(), key: vec![1].into() });
+        assert_eq!(directive(IssuerSettings { external_account: external, ..own }), Some("external_account_key"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let secret = || Zeroizing::new(b"s3cret".to_vec());
+        let settings = IssuerSettings {
+            account_key: AccountKey::Pem(secret()),
+            external_account: Some(ExternalAccount { kid: "k".to_owned(), key: secret() }),
+            ..settings()
+        };
+        let shown = format!("{settings:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("115, 51"), "{shown}");
+    }
+
+    #[test]
+    fn kinds_of_keys_have_names() {
+        for text in ["ecdsa:256", "ecdsa:384", "ecdsa:521", "rsa:2048", "rsa:3072", "rsa:4096"] {
+            assert_eq!(KeyKind::parse(text).map(KeyKind::name), Some(text));
+        }
+        assert_eq!(KeyKind::parse("ecdsa"), Some(KeyKind::EcdsaP256));
+        assert_eq!(KeyKind::parse("rsa"), Some(KeyKind::Rsa2048));
+        assert_eq!(KeyKind::parse("rsa:1024"), None);
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::board::{Board, CertificateState, CertificateStatus};
@@ -58,7 +59,8 @@ impl Upkeep {
                     status.next_attempt = None;
                     self.board.set(status.clone());
                     let replaces = held.as_ref().and_then(|facts| facts.identifier.clone());
-                    let ordered = order::order(&self.issuer, &self.certificate, replaces).await;
+                    let (issuer, certificate) = (self.issuer.clone(), self.certificate.clone());
+                    let ordered = guarded(async move { order::order(&issuer, &certificate, replaces).await }).await;
                     drop(turn);
                     match ordered.and_then(|pair| self.take(&mut schedule, pair)) {
                         Ok(facts) => {
@@ -86,10 +88,12 @@ impl Upkeep {
     }
 
     async fn ask_window(&self, schedule: &mut Schedule, held: Option<&Facts>) {
-        let Some(identifier) = held.and_then(|facts| facts.identifier.as_ref()) else {
+        let Some(identifier) = held.and_then(|facts| facts.identifier.clone()) else {
             return schedule.asked(self.host.now(), None);
         };
-        let answer = order::ask_window(&self.issuer, identifier).await.unwrap_or_else(|failure| {
+        let issuer = self.issuer.clone();
+        let answer = guarded(async move { order::ask_window(&issuer, &identifier).await }).await;
+        let answer = answer.unwrap_or_else(|failure| {
             // Without an answer the certificate is renewed by its own time.
             self.log(Level::Info, &format!("no answer when to renew: {}", failure.text));
             None
@@ -122,6 +126,17 @@ impl Upkeep {
 
     fn log(&self, level: Level, line: &str) {
         log(&*self.host, &self.certificate, level, line);
+    }
+}
+
+/// Does something in a task of its own, which ends with this: the library panics where a CA sends it a URL that is none,
+/// and that is a failure like others.
+async fn guarded<T: 'static>(work: impl Future<Output = Result<T, Failure>> + 'static) -> Result<T, Failure> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn_local(work);
+    match tasks.join_next().await {
+        Some(Ok(done)) => done,
+        _ => Err(Failure::new("what the CA sent made the ACME library panic")),
     }
 }
 

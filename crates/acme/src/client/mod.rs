@@ -5,11 +5,9 @@
 //! | `http` | one request over one connection |
 //! | `trust` | whether the CA's own server is trusted |
 //! | `notes` | what responses say beside what the library reads |
-//! | `resolve` | addresses, where nobody else looks them up |
 
 mod http;
 mod notes;
-mod resolve;
 mod trust;
 
 use std::pin::Pin;
@@ -24,7 +22,6 @@ use crate::host::Host;
 use crate::settings::IssuerSettings;
 
 pub(crate) use notes::Notes;
-pub(crate) use resolve::resolve_by_system;
 
 /// The HTTP client of one conversation with a CA, as the library takes it.
 #[derive(Clone)]
@@ -56,7 +53,8 @@ impl HttpClient for Client {
             let Ok(body) = body.collect().await;
             let request = Request::from_parts(head, Full::new(body.to_bytes()));
             let response = http::request(&client.host, &client.settings, request).await;
-            let response = response.map_err(|error| Error::Other(Box::new(error)))?;
+            let mut response = response.map_err(|error| Error::Other(Box::new(error)))?;
+            notes::bound_retry_after(response.headers_mut());
             client.notes.take(&response);
             Ok(BytesResponse::from(response.map(Full::new)))
         })

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LINK, RETRY_AFTER};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
 
+/// The longest `Retry-After` that is passed on, in seconds: 30 days.
+const LONGEST: u64 = 30 * 86400;
 /// How many other chains of a certificate are looked at.
 const MAX_ALTERNATES: usize = 8;
 
@@ -55,6 +57,15 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// Makes a `Retry-After` shorter that is longer than anybody would wait: the library adds it to the clock, which has an end.
+pub(super) fn bound_retry_after(headers: &mut HeaderMap) {
+    let Some(value) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else { return };
+    let digits = value.trim();
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse().is_ok_and(|seconds: u64| seconds > LONGEST) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(LONGEST));
+    }
+}
+
 /// The targets of `Link: <…>;rel="alternate"` (RFC 8555, section 7.4.2; RFC 8288).
 fn alternates(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
@@ -91,5 +102,20 @@ mod tests {
         assert_eq!(notes.retry_after(), Some(Duration::from_secs(120)));
         notes.take(&response);
         assert_eq!(notes.retry_after(), None);
+    }
+
+    #[test]
+    fn a_pause_without_end_is_made_shorter() {
+        let bounded = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(value).expect("a value"));
+            bound_retry_after(&mut headers);
+            headers[RETRY_AFTER].to_str().expect("text").to_owned()
+        };
+        assert_eq!(bounded("18446744073709551615"), "2592000");
+        // Too large to be read at all, by the library either.
+        assert_eq!(bounded("99999999999999999999"), "99999999999999999999");
+        assert_eq!(bounded("60"), "60");
+        assert_eq!(bounded("Fri, 31 Dec 1999 23:59:59 GMT"), "Fri, 31 Dec 1999 23:59:59 GMT");
     }
 }

@@ -114,3 +114,21 @@ impl ServerCertVerifier for Verifier {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bundle_that_there_is_counts() {
+        let folder = freerun_testkit::TempDir::new("bundles");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let pem = rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate").cert.pem();
+        std::fs::write(path("good"), pem).expect("written");
+        std::fs::write(path("bad"), "no certificates").expect("written");
+        let tried = |names: [&str; 2]| system(&names.map(path).iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(tried(["missing", "good"]).is_ok());
+        assert!(tried(["bad", "good"]).err().is_some_and(|why| why.contains("bad")));
+        assert!(tried(["missing", "missing too"]).err().is_some_and(|why| why.contains("ssl_trusted_certificate")));
+    }
+}

@@ -22,6 +22,8 @@ use crate::state::checked_pair;
 const ORDER: Duration = Duration::from_secs(10 * 60);
 /// How long the CA may take to look at the answers to its challenges, or to issue the certificate.
 const POLL: Duration = Duration::from_secs(4 * 60);
+/// The longest chain in PEM that is taken, in bytes; it fits into a file with its key.
+const MAX_CHAIN: usize = 128 << 10;
 
 /// When the CA would like a certificate to be renewed, from and to, and how long it wants not to be asked again.
 pub(crate) type Window = (SystemTime, SystemTime, Duration);
@@ -101,6 +103,9 @@ async fn ordered(
     order.finalize_csr(&request).await.map_err(failure)?;
     let chain = order.poll_certificate(&policy).await.map_err(failure)?;
     let chain = preferred(issuer, client, &account, chain).await;
+    if chain.len() > MAX_CHAIN {
+        return Err(Failure::new("the CA's chain is too long"));
+    }
     let pair = Pair { chain, key: keys::pem(&key) };
     checked_pair(&pair).map_err(|_| Failure::new("the CA's certificate cannot be used with the key"))?;
     Ok(pair)

@@ -97,7 +97,7 @@ impl Client {
 
 #[test]
 fn http_01_gives_a_certificate_that_is_kept_on_disk() {
-    let Some(_) = ca::program() else { return };
+    let Some(program) = ca::program() else { return };
     let (ca, state) = (Ca::started(), TempDir::new("state"));
     let folder = state.path().join("acme_pebble");
     let client = Client::new(&ca, issuer(&ca, Some(&folder)), &["localhost", "127.0.0.1"]);
@@ -114,18 +114,25 @@ fn http_01_gives_a_certificate_that_is_kept_on_disk() {
     assert_eq!(again.load(&client.issuer, &client.certificate), Some(pair));
     assert_eq!(again.load(&client.issuer, &certificate(&["localhost"])), None);
     let again = Client::of(server, client.issuer.clone(), &["localhost", "127.0.0.1"]);
-    again.until("the CA's window is known", |client| client.status().renewal_window.is_some());
+    again.until("it is known", |client| client.status().state == CertificateState::Valid);
+    if program.complete {
+        again.until("the CA's window is known", |client| client.status().renewal_window.is_some());
+    }
     assert_eq!((again.status().state, again.server.issued().len()), (CertificateState::Valid, 0));
     assert_eq!(again.server.log(), "");
 }
 
 #[test]
 fn tls_alpn_01_gives_a_certificate() {
-    let Some(_) = ca::program() else { return };
-    let ca = Ca::started();
+    let Some(program) = ca::program() else { return };
+    let mut ca = Ca::new(
+        r#", "profiles": {"default": {"description": "90 days", "validityPeriod": 7776000},
+        "short": {"description": "6 days", "validityPeriod": 518400}}"#,
+    );
+    ca.start();
     let issuer = IssuerSettings {
         challenge: ChallengeKind::TlsAlpn01,
-        profile: Some(Profile { name: "short".to_owned(), required: true }),
+        profile: Some(Profile { name: "short".to_owned(), required: program.complete }),
         common_name_in_csr: true,
         ..issuer(&ca, None)
     };
@@ -133,7 +140,7 @@ fn tls_alpn_01_gives_a_certificate() {
     client.until_issued(1);
     assert_eq!(client.server.challenges(), 0);
     // The profile's lifetime.
-    assert!(client.status().not_after.expect("an end") < std::time::SystemTime::now() + 7 * DAY);
+    assert!(!program.complete || client.status().not_after.expect("an end") < std::time::SystemTime::now() + 7 * DAY);
 }
 
 #[test]
@@ -155,7 +162,11 @@ fn external_accounts_are_bound() {
 
 #[test]
 fn a_certificate_is_renewed_by_its_lifetime_and_by_the_ca_s_window() {
-    let Some(_) = ca::program() else { return };
+    let Some(program) = ca::program() else { return };
+    if !program.complete {
+        eprintln!("skipped: this Pebble has no renewal information");
+        return;
+    }
     let (ca, state) = (Ca::started(), TempDir::new("state"));
     let client = Client::new(&ca, issuer(&ca, Some(state.path())), &["localhost"]);
     client.until_issued(1);
@@ -208,6 +219,38 @@ fn an_own_key_finds_its_account_and_is_not_replaced() {
     ca.start();
     client.later(89 * DAY);
     client.until_failed("does not accept the account of this \"account_key\"");
+}
+
+#[test]
+fn certificates_of_the_same_name_and_of_different_keys_are_ordered_together() {
+    let Some(_) = ca::program() else { return };
+    let ca = Ca::started();
+    let issuer = IssuerSettings { challenge: ChallengeKind::TlsAlpn01, ..issuer(&ca, None) };
+    let server = Server::answering(&ca);
+    let acme = Acme::new(Arc::new(server.clone()));
+    let kinds = [KeyKind::EcdsaP256, KeyKind::Rsa2048, KeyKind::EcdsaP384, KeyKind::EcdsaP521];
+    let wanted = kinds.map(|key| CertificateSettings { key, ..certificate(&["localhost"]) });
+    acme.update(vec![issuer], wanted.to_vec()).expect("a thread");
+    let valid = || acme.status().iter().all(|status| status.state == CertificateState::Valid);
+    assert!(within(Duration::from_secs(60), valid), "{:?}\n{}", acme.status(), server.log());
+    assert_eq!(acme.status().into_iter().map(|status| status.certificate).collect::<Vec<_>>(), wanted);
+    assert_eq!((server.issued().len(), server.challenges()), (4, 0));
+    // Those that are not wanted any more are gone.
+    acme.update(Vec::new(), Vec::new()).expect("a thread");
+    assert_eq!(acme.status(), []);
+}
+
+#[test]
+fn answers_to_challenges_are_taken_back_when_the_client_ends() {
+    let Some(_) = ca::program() else { return };
+    let ca = Ca::started();
+    // The CA is connected, and gets no answer.
+    let _waiting = std::net::TcpListener::bind(("127.0.0.1", ca.answers.0)).expect("a free port");
+    let client = Client::of(Server::default(), issuer(&ca, None), &["localhost"]);
+    client.until("a challenge is answered", |client| client.server.challenges() == 1);
+    assert_eq!(client.status().state, CertificateState::Ordering);
+    client.acme.stop();
+    assert_eq!(client.server.challenges(), 0);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The addresses of the CA's server, where nobody else looks them up.
 
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::pin::Pin;
 
-use crate::host::Addresses;
+/// What [`Host::resolve`](crate::Host::resolve) gives.
+pub type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Asks the system for the addresses of a name, on a thread that ends with the answer.
 pub(crate) fn resolve_by_system(host: &str) -> Addresses {
