@@ -91,7 +91,7 @@ fn a_certificate_comes_by_a_handshake() {
     comes(&server, &Tls::new());
     // A client that looks at a challenge that is none finds no protocol in common (alert 120).
     let none = Client::connect(server.address()).try_tls(&Tls::new().alpn(&["acme-tls/1"]));
-    assert!(none.is_err());
+    assert_eq!(none.err().and_then(|failure| failure.alert), Some(120));
 }
 
 #[test]

@@ -18,6 +18,10 @@ const CASES: &[(&str, &str)] = &[
     ("acme_issuer a { uri https://x/; account_key @CERTS@/rsa.key; }", "\"account_key\" directive needs a private key"),
     ("acme_issuer a { uri https://x/; challenge dns-01; }", "unsupported challenge: \"dns-01\" in @:3"),
     ("acme_issuer a { uri https://x/; external_account_key k data:*; }", "invalid external account key in @:3"),
+    (
+        "acme_issuer a { uri https://x/; account_key @CERTS@/ec.key; external_account_key k data:YQ; }",
+        "\"external_account_key\" directive cannot be used with an \"account_key\" from a file in @:3",
+    ),
     ("acme_issuer a { uri https://x/; profile p wanted; }", "invalid parameter \"wanted\" in @:3"),
     ("acme_issuer a { uri https://x/; ssl_verify maybe; }", "invalid value \"maybe\" in \"ssl_verify\" directive"),
     ("acme_issuer a { uri https://x/; ssl_trusted_certificate @CERTS@/ec.key; }", "no certificate in \""),

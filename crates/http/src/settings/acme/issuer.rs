@@ -48,7 +48,7 @@ settings! {
         contact: Many<Contact>, in ACME_ISSUER;
         /// An account elsewhere that the CA binds this one to (RFC 8555, section 7.3.4): the identifier of its key, and a file
         /// with the key, or `data:` with the key itself; the key is in base64url.
-        external_account_key: Option<ExternalKey>, in ACME_ISSUER;
+        external_account_key: Option<ExternalKey>, in ACME_ISSUER, fidelity = Differs("not together with an `account_key` from a file");
         /// Of several chains that the CA offers, the one is used whose topmost certificate was issued by this common name.
         preferred_chain: Option<String>, in ACME_ISSUER;
         /// The profile that certificates are ordered with. With `require` none is ordered where the CA does not have it.
@@ -110,15 +110,18 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
     };
     let checked = issuer.check();
     cx.extensions.get_or_default::<Declared>().add_issuer(issuer);
-    if let Err((directive, why)) = checked {
-        let culprit = node.children().iter().find(|child| child.name.text == directive).unwrap_or(node);
-        return Err(Problem::new(format!("\"{directive}\" directive {why}")).at_node(culprit));
-    }
-    // One that is there and wrong was told of already.
-    if uri.is_none() && !node.children().iter().any(|child| child.name.text == "uri") {
+    if uri.is_none() {
+        // One that is there and wrong was told of already.
+        if node.children().iter().any(|child| child.name.text == "uri") {
+            return Ok(());
+        }
         // nginx finds what is missing when it has read the block.
         let message = format!("\"uri\" is missing in acme_issuer \"{name}\"");
         return Err(Problem::new(message).at_node(node).at(word.place).reported_at(node.close));
+    }
+    if let Err((directive, why)) = checked {
+        let culprit = node.children().iter().find(|child| child.name.text == directive).unwrap_or(node);
+        return Err(Problem::new(format!("\"{directive}\" directive {why}")).at_node(culprit));
     }
     Ok(())
 }
