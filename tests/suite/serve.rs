@@ -1,6 +1,6 @@
 //! `freerun serve`: a folder, without a configuration.
 
-use freerun_testkit::{Client, Kind, PATIENCE, Site, TempDir, Tls, ports, require, within};
+use freerun_testkit::{Client, Kind, PATIENCE, Site, TempDir, Tls, certificates, ports, require, within};
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -138,8 +138,8 @@ fn bad_arguments_are_told_by_name() {
         (&["serve", "--listen"], "freerun: serve: missing argument for option '--listen'\n"),
         (&["serve", "--listen", "x"], "freerun: serve: \"x\" is not ADDRESS:PORT, ADDRESS or PORT\n"),
         (
-            &["serve", "--tls", "a.example"],
-            "freerun: serve: \"--tls a.example\" is not there yet: certificates come from \"internal\" alone\n",
+            &["serve", "--tls", "internal", "--email", "a@b.example"],
+            "freerun: serve: --acme-directory, --acme-ca, --email and --http need --tls with the name of a server\n",
         ),
         (&["reference"], "freerun: reference: the folder of the pages is missing\n"),
         (&["-x"], "nginx: invalid option: \"x\"\n"),
@@ -148,5 +148,51 @@ fn bad_arguments_are_told_by_name() {
         let output = Command::new(&program).args(args).stdin(Stdio::null()).output().expect("it runs");
         assert_eq!(String::from_utf8_lossy(&output.stderr), told);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
+    }
+}
+
+#[test]
+fn a_folder_is_served_over_https_with_a_certificate_of_a_ca() {
+    if !require::freerun() {
+        return;
+    }
+    let Some(ca) = crate::tls::pebble::Ca::started() else { return };
+    let site = Site::new();
+    site.file("index.html", "the index");
+    for is_page in [true, false] {
+        let (out, data) = (TempDir::new("serve"), TempDir::new("data"));
+        let (stdout, stderr) = (out.path().join("out"), out.path().join("err"));
+        let (https, http) = match is_page {
+            true => (ports::free(), format!("127.0.0.1:{}", ca.http)),
+            false => (ca.tls, "off".to_owned()),
+        };
+        let mut command = Command::new(Kind::Freerun.program().expect("freerun"));
+        command
+            .args(["serve", &site.path().display().to_string(), "--listen", &format!("127.0.0.1:{https}")])
+            .args(["--tls", "localhost", "--http", &http, "--acme-directory", &ca.directory(), "--acme-ca"])
+            .arg(certificates().path("ca.crt"))
+            .args(["--email", "admin@example.com"])
+            .env("XDG_DATA_HOME", data.path())
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(&stdout).expect("a file"))
+            .stderr(fs::File::create(&stderr).expect("a file"));
+        let _running = Running(command.spawn().expect("it starts"));
+        let said =
+            || fs::read_to_string(&stdout).unwrap_or_default() + &fs::read_to_string(&stderr).unwrap_or_default();
+        assert!(within(PATIENCE, || said().contains("terms of service you agree to")), "{}", said());
+        let address = SocketAddr::from(([127, 0, 0, 1], https));
+        let issued = || {
+            let client = Client::connect(address).tls(&Tls::new());
+            let shown = client.agreed().certificates[0].clone();
+            shown.windows(19).any(|window| window == b"Pebble Intermediate")
+        };
+        assert!(within(PATIENCE, issued), "{}", said());
+        assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
+        if is_page {
+            let sent = Client::connect(([127, 0, 0, 1], ca.http).into()).get("/a?b");
+            let wanted = format!("https://localhost:{https}/a?b");
+            assert_eq!((sent.status, sent.header("location")), (301, Some(wanted.as_str())));
+        }
+        assert!(data.path().join("freerun/acme").is_dir());
     }
 }

@@ -45,6 +45,8 @@ contexts! {
     MAIL = 12, "mail";
     /// `server {}` in `mail {}`.
     MAIL_SERVER = 13, "server in mail";
+    /// `acme_issuer {}` in `http {}`.
+    ACME_ISSUER = 14, "acme_issuer";
 }
 
 impl Contexts {

@@ -48,6 +48,9 @@ static KNOWN: &[(&str, &str)] = &[
         google_perftools_profiles"),
     ("ngx_http_access_module", "\
         allow deny"),
+    ("ngx_http_acme_module", "\
+        accept_terms_of_service account_key acme_certificate acme_issuer acme_shared_zone challenge common_name_in_csr contact \
+        external_account_key preferred_chain profile state_path uri"),
     ("ngx_http_addition_module", "\
         add_after_body add_before_body addition_types"),
     ("ngx_http_auth_basic_module", "\

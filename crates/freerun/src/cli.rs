@@ -71,12 +71,13 @@ impl Order {
     }
 }
 
-/// The options of `freerun serve [DIR] [--listen ADDR] [--tls internal]`.
+/// The options of `freerun serve [DIR] [--listen ADDR] [--tls internal | --tls NAME[,NAME...]]`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Serve {
     /// The folder; `.` by default.
     pub dir: OsString,
-    /// The listening address; by default [`SERVE_ADDRESS`], or its IP address with [`SERVE_TLS_PORT`].
+    /// The listening address; by default [`SERVE_ADDRESS`], or its IP address with [`SERVE_TLS_PORT`]; with a certificate
+    /// from a CA port 443 of all IPv4 addresses.
     pub listen: SocketAddr,
     /// Where the certificate comes from, if the folder is served over https.
     pub tls: Option<ServeTls>,
@@ -89,15 +90,24 @@ pub struct Serve {
 pub enum ServeTls {
     /// From an authority of this machine.
     Internal,
+    /// From a CA by ACME.
+    Acme(ServeAcme),
 }
 
-impl ServeTls {
-    fn parse(text: &str) -> Result<ServeTls, String> {
-        match text {
-            "internal" => Ok(ServeTls::Internal),
-            name => Err(format!("\"--tls {name}\" is not there yet: certificates come from \"internal\" alone")),
-        }
-    }
+/// A certificate that `freerun serve --tls NAME` orders.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ServeAcme {
+    /// What it is for, at least one name.
+    pub names: Vec<String>,
+    /// The URL of the CA's directory.
+    pub directory: String,
+    /// A file with the authorities by which the CA's own server is verified, instead of the system's.
+    pub ca: Option<OsString>,
+    /// An address of mail where the CA reaches the owner.
+    pub email: Option<String>,
+    /// Where plain HTTP is listened for: the CA looks there for what it asked for, others are sent to https. `None`: nowhere,
+    /// and the CA looks for it at the port of https.
+    pub http: Option<SocketAddr>,
 }
 
 /// The options of `freerun reference [--check] DIR`.
@@ -112,8 +122,11 @@ pub struct Reference {
 /// The address of `freerun serve` without `--listen`.
 pub const SERVE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// The port of `freerun serve --tls` if `--listen` names none.
+/// The port of `freerun serve --tls internal` if `--listen` names none.
 pub const SERVE_TLS_PORT: u16 = 8443;
+
+/// The CA of `freerun serve --tls NAME` if `--acme-directory` names none: Let's Encrypt.
+pub const SERVE_DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// An invalid command line; the messages are nginx's for nginx's options.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -203,23 +216,24 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     use lexopt::Arg::{Long, Short, Value};
     let wrong = |error: lexopt::Error| UsageError::Own("serve", error.to_string());
     let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, tls: None, help: false };
-    let (mut dir, mut listen) = (None, None);
+    let (mut dir, mut listen, mut names) = (None, None, None);
+    let (mut directory, mut ca, mut email, mut http) = (None, None, None, None);
     let mut parser = lexopt::Parser::from_args(args);
+    let address = |text: OsString| {
+        let told = format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy());
+        text.to_str().and_then(parse_address).ok_or(UsageError::Own("serve", told))
+    };
     while let Some(arg) = parser.next().map_err(wrong)? {
         match arg {
             Short('h') | Long("help") => serve.help = true,
-            Short('l') | Long("listen") => {
+            Short('l') | Long("listen") => listen = Some(address(parser.value().map_err(wrong)?)?),
+            Long("tls") => names = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
+            Long("acme-directory") => directory = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
+            Long("acme-ca") => ca = Some(parser.value().map_err(wrong)?),
+            Long("email") => email = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
+            Long("http") => {
                 let text = parser.value().map_err(wrong)?;
-                let bad = || {
-                    let told = format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy());
-                    UsageError::Own("serve", told)
-                };
-                listen = Some(text.to_str().and_then(parse_address).ok_or_else(bad)?);
-            }
-            Long("tls") => {
-                let text = parser.value().map_err(wrong)?;
-                let tls = ServeTls::parse(&text.to_string_lossy());
-                serve.tls = Some(tls.map_err(|told| UsageError::Own("serve", told))?);
+                http = Some(if text == "off" { None } else { Some(address(text)?) });
             }
             Value(value) if dir.is_none() => dir = Some(value),
             other => return Err(wrong(other.unexpected())),
@@ -228,9 +242,31 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     if let Some(dir) = dir {
         serve.dir = dir;
     }
-    let port = if serve.tls.is_some() { SERVE_TLS_PORT } else { SERVE_ADDRESS.port() };
-    let (ip, named) = listen.unwrap_or((SERVE_ADDRESS.ip(), None));
-    serve.listen = SocketAddr::new(ip, named.unwrap_or(port));
+    let is_public = names.as_ref().is_some_and(|names| names != "internal");
+    let (ip, named) = listen.unwrap_or((None, None));
+    let default_ip = if is_public { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { SERVE_ADDRESS.ip() };
+    let default_port = match &names {
+        None => SERVE_ADDRESS.port(),
+        Some(_) if is_public => 443,
+        Some(_) => SERVE_TLS_PORT,
+    };
+    serve.listen = SocketAddr::new(ip.unwrap_or(default_ip), named.unwrap_or(default_port));
+    if !is_public && (directory.is_some() || ca.is_some() || email.is_some() || http.is_some()) {
+        let told = "--acme-directory, --acme-ca, --email and --http need --tls with the name of a server";
+        return Err(UsageError::Own("serve", told.to_owned()));
+    }
+    serve.tls = names.map(|names| match is_public {
+        false => ServeTls::Internal,
+        true => ServeTls::Acme(ServeAcme {
+            names: names.split(',').map(str::to_owned).collect(),
+            directory: directory.unwrap_or_else(|| SERVE_DIRECTORY.to_owned()),
+            ca,
+            email,
+            http: http.unwrap_or(Some((None, None))).map(|(ip, port): (Option<IpAddr>, Option<u16>)| {
+                SocketAddr::new(ip.unwrap_or(serve.listen.ip()), port.unwrap_or(80))
+            }),
+        }),
+    });
     Ok(serve)
 }
 
@@ -250,17 +286,16 @@ fn parse_reference(args: &[OsString]) -> Result<Reference, UsageError> {
     Ok(Reference { dir, check })
 }
 
-/// Parses `ADDR:PORT`, `ADDR` or `PORT`: an address, and a port if there is one.
-fn parse_address(text: &str) -> Option<(IpAddr, Option<u16>)> {
+/// Parses `ADDR:PORT`, `ADDR` or `PORT`: an address and a port, as far as they are there.
+fn parse_address(text: &str) -> Option<(Option<IpAddr>, Option<u16>)> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    let both = |address: SocketAddr| (address.ip(), Some(address.port()));
-    let port = |text: &str| Some((SERVE_ADDRESS.ip(), Some(text.parse().ok()?)));
+    let both = |address: SocketAddr| (Some(address.ip()), Some(address.port()));
     text.parse()
         .ok()
         .map(both)
-        .or_else(|| bare.parse().ok().map(|ip| (ip, None)))
-        .or_else(|| port(text))
-        .or_else(|| port(text.strip_prefix("localhost:")?))
+        .or_else(|| bare.parse().ok().map(|ip| (Some(ip), None)))
+        .or_else(|| Some((None, Some(text.parse().ok()?))))
+        .or_else(|| Some((Some(SERVE_ADDRESS.ip()), Some(text.strip_prefix("localhost:")?.parse().ok()?))))
 }
 
 #[cfg(test)]
@@ -350,7 +385,17 @@ mod tests {
             assert_eq!((got.tls, got.listen), (Some(ServeTls::Internal), wanted.parse().unwrap()));
         }
         assert_eq!(serve(&["--tls=internal"]).unwrap().listen, "127.0.0.1:8443".parse().unwrap());
-        assert!(serve(&["--tls", "a.example"]).unwrap_err().contains("\"--tls a.example\" is not there yet"));
+        let public = |line: &[&str]| match serve(line).unwrap() {
+            Serve { listen, tls: Some(ServeTls::Acme(acme)), .. } => (listen.to_string(), acme),
+            other => panic!("{other:?}"),
+        };
+        let (listen, acme) = public(&["--tls", "a.example,b.example"]);
+        assert_eq!((listen.as_str(), acme.http), ("0.0.0.0:443", Some("0.0.0.0:80".parse().unwrap())));
+        assert_eq!((acme.directory.as_str(), acme.names.len()), (SERVE_DIRECTORY, 2));
+        let (listen, acme) = public(&["--tls", "a.example", "--listen", "[::1]", "--http", "81", "--email", "a@b"]);
+        assert_eq!((listen.as_str(), acme.http), ("[::1]:443", Some("[::1]:81".parse().unwrap())));
+        assert_eq!(public(&["--tls", "a.example", "--http", "off"]).1.http, None);
+        assert!(serve(&["--tls", "internal", "--email", "a@b"]).unwrap_err().contains("need --tls"));
         assert!(serve(&["a", "b"]).unwrap_err().starts_with("serve: "));
         assert!(serve(&["--listen", "host:x"]).unwrap_err().contains("ADDRESS:PORT"));
         assert!(serve(&["--nope"]).unwrap_err().contains("--nope"));

@@ -51,7 +51,7 @@ pub fn help() -> String {
         "\
 Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
-       freerun serve [DIR] [--listen ADDR] [--tls internal]
+       freerun serve [DIR] [--listen ADDR] [--tls internal | NAME]
 
 Options:
   -?,-h         : this help
@@ -79,11 +79,20 @@ Options:
 pub fn serve_help() -> String {
     format!(
         "\
-freerun serve [DIR] [--listen ADDR] [--tls internal]
+freerun serve [DIR] [--listen ADDR] [--tls internal | --tls NAME[,NAME...]]
   serves the files of DIR (default: the current folder) without a configuration file
-  --listen ADDR  : ADDRESS:PORT, ADDRESS or PORT (default: {}, with --tls port {})
-  --tls internal : over https, with a certificate of a local authority, which is kept in
-                   $XDG_DATA_HOME/freerun or ~/.local/share/freerun
+  --listen ADDR        : ADDRESS:PORT, ADDRESS or PORT (default: {}, with --tls internal
+                         port {}, with --tls NAME port 443 of all IPv4 addresses)
+  --tls internal       : over https, with a certificate of a local authority, which is kept in
+                         $XDG_DATA_HOME/freerun or ~/.local/share/freerun
+  --tls NAME           : over https, with a certificate for NAME from Let's Encrypt or another CA
+                         that speaks ACME; it is kept in the same folder and renewed in time.
+                         By using this you agree to the terms of service of the CA
+  --http ADDR          : with --tls NAME: where the CA looks at challenges, and plain HTTP is sent
+                         to https (default: port 80); off: the CA looks at port 443
+  --email ADDRESS      : with --tls NAME: where the CA can reach you
+  --acme-directory URL : with --tls NAME: the directory of the CA (default: Let's Encrypt's)
+  --acme-ca FILE       : with --tls NAME: the authorities by which the CA's server is verified
 ",
         crate::cli::SERVE_ADDRESS,
         crate::cli::SERVE_TLS_PORT

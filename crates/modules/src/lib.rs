@@ -1,6 +1,7 @@
 //! The HTTP modules, one file each, in folders by phase, and the list that registers them.
 
 pub mod access;
+pub mod acme;
 pub mod content;
 pub mod filters;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use freerun_proxy::modules as proxy;
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
     &variables::ssl::MODULE,
+    &acme::MODULE,
     &postread::realip::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,

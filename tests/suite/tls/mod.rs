@@ -1,5 +1,7 @@
 //! TLS of listeners and towards upstream servers.
 
+mod acme;
+mod acme_errors;
 mod choice;
 mod clients;
 mod early_data;
@@ -7,6 +9,7 @@ mod files;
 mod kept;
 mod key_logs;
 mod ocsp;
+pub(crate) mod pebble;
 mod programs;
 mod resumed;
 mod serving;

@@ -1,5 +1,6 @@
 //! `freerun serve`: serves a folder without a configuration, special permissions or files of its own.
 
+mod acme;
 mod authority;
 mod internal;
 
@@ -22,6 +23,7 @@ use crate::master::listeners;
 use crate::master::{self, Start};
 use crate::settings::user::privileged;
 use crate::version;
+use acme::Lines;
 
 /// The configuration. The folder is its prefix, so that no character of the folder's name has a meaning in it.
 const CONFIGURATION: &str = include_str!("../../assets/serve.conf");
@@ -56,11 +58,16 @@ pub fn run(options: &Serve) -> ExitCode {
         Ok(bound) => bound,
         Err(error) => return told(error.to_string()),
     };
-    let secure = match options.tls.as_ref().map(|ServeTls::Internal| secure(address)).transpose() {
+    let secure = match options.tls.as_ref().map(|tls| Secure::new(tls, address)).transpose() {
         Ok(secure) => secure,
         Err(why) => return told(why),
     };
-    let (secrets, trust) = secure.map(|Secure { secrets, trust }| (secrets, trust)).unzip();
+    let lines = secure.as_ref().map(|secure| &secure.lines);
+    let embedded = recorded(address, lines);
+    let (secrets, trust) = match secure {
+        Some(Secure { secrets, trust, .. }) => (secrets, Some(trust)),
+        None => (None, None),
+    };
     let start = Start {
         input: Input {
             conf: NAME.to_owned(),
@@ -70,13 +77,12 @@ pub fn run(options: &Serve) -> ExitCode {
             error_log: STDERR.to_owned(),
             privileged: privileged(),
         },
-        embedded: Some(recorded(address, secrets.is_some())),
+        embedded: Some(embedded),
         secrets,
         adopted: Some(adopted),
         log,
         on_ready: Some(Box::new(move || {
-            let scheme = if trust.is_some() { "https" } else { "http" };
-            let url = format!("{scheme}://{}", if trust.is_some() { reachable(address) } else { address });
+            let url = trust.as_ref().map_or_else(|| format!("http://{address}"), |trust| trust.url(address));
             // The process that started this one may not read stdout.
             let mut out = std::io::stdout();
             let _ = writeln!(out, "freerun: serving {} at {url}/ (status: {url}/status)", dir.display());
@@ -88,38 +94,91 @@ pub fn run(options: &Serve) -> ExitCode {
 
 /// What https needs.
 struct Secure {
-    /// What reads the certificate and its key.
-    secrets: ReadFile,
+    /// What reads the certificate and its key, if they are no files.
+    secrets: Option<ReadFile>,
+    /// What the configuration says.
+    lines: Lines,
     /// What clients have to trust.
     trust: Trust,
 }
 
-/// Where the certificate is that clients have to trust, or why it is nowhere.
-struct Trust(Result<PathBuf, String>);
+impl Secure {
+    /// What https needs at this address.
+    ///
+    /// # Errors
+    /// The local authority cannot be used, or a file is missing.
+    fn new(tls: &ServeTls, address: SocketAddr) -> Result<Secure, String> {
+        let folder = authority::data_folder(|name| std::env::var_os(name));
+        match tls {
+            ServeTls::Internal => {
+                // Finds the local authority and has it sign a certificate.
+                let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+                let local = authority::find(folder.as_deref(), &host, internal::unix_time())?;
+                let secrets = internal::reader(local.authority, internal::names(&host, address));
+                let secrets = Some(secrets.map_err(|error| error.to_string())?);
+                Ok(Secure { secrets, lines: internal_lines(), trust: Trust::Local(local.kept) })
+            }
+            ServeTls::Acme(order) => {
+                let folder = acme::folder(folder)?;
+                let lines = order.lines(address, folder.as_deref())?;
+                let name = order.names.first().cloned().unwrap_or_default();
+                let trust = Trust::Ca { name, directory: order.directory.clone(), state: folder };
+                Ok(Secure { secrets: None, lines, trust })
+            }
+        }
+    }
+}
+
+/// Whom clients have to trust.
+enum Trust {
+    /// The local authority: where its certificate is, or why it is nowhere.
+    Local(Result<PathBuf, String>),
+    /// A CA.
+    Ca {
+        /// The first name of the certificate.
+        name: String,
+        /// The URL of the CA's directory.
+        directory: String,
+        /// Where certificates are kept.
+        state: Option<PathBuf>,
+    },
+}
 
 impl Trust {
+    /// Where clients find the server that listens at this address.
+    fn url(&self, address: SocketAddr) -> String {
+        match self {
+            Trust::Local(_) => format!("https://{}", reachable(address)),
+            Trust::Ca { name, .. } if address.port() == 443 => format!("https://{name}"),
+            Trust::Ca { name, .. } => format!("https://{name}:{}", address.port()),
+        }
+    }
+
     /// What the user is told; the server is at `url`.
     fn told(&self, url: &str) -> String {
-        match &self.0 {
-            Ok(path) => {
+        match self {
+            Trust::Local(Ok(path)) => {
                 let path = path.display();
                 format!(
                     "freerun: its certificate is signed by the authority in {path}\n         \
                      for example: curl --cacert {path} {url}/\n"
                 )
             }
-            Err(why) => format!("freerun: its authority is in memory only, so nobody can trust it: {why}\n"),
+            Trust::Local(Err(why)) => {
+                format!("freerun: its authority is in memory only, so nobody can trust it: {why}\n")
+            }
+            Trust::Ca { directory, state, .. } => {
+                let kept = match state {
+                    Some(path) => format!("it is kept in {}", path.display()),
+                    None => "it is kept in memory only: neither XDG_DATA_HOME nor HOME names a folder".to_owned(),
+                };
+                format!(
+                    "freerun: its certificate comes from {directory}\n         \
+                     whose terms of service you agree to by using it; {kept}\n"
+                )
+            }
         }
     }
-}
-
-/// Finds the local authority and has it sign a certificate.
-fn secure(address: SocketAddr) -> Result<Secure, String> {
-    let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-    let folder = authority::data_folder(|name| std::env::var_os(name));
-    let local = authority::find(folder.as_deref(), &host, internal::unix_time())?;
-    let secrets = internal::reader(local.authority, internal::names(&host, address));
-    Ok(Secure { secrets: secrets.map_err(|error| error.to_string())?, trust: Trust(local.kept) })
 }
 
 /// An address that clients on this machine can use, and that the certificate is for.
@@ -132,22 +191,22 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The lines for https. A client that speaks plain HTTP is sent to the right place.
-fn tls_lines() -> String {
+/// The lines for https with the local authority. A client that speaks plain HTTP is sent to the right place.
+fn internal_lines() -> Lines {
     let (certificate, key) = (internal::CERTIFICATE, internal::KEY);
-    format!(
+    let server = format!(
         "        ssl_certificate {certificate} watch=1m;\n        ssl_certificate_key {key};\n        \
          error_page 497 =302 https://$http_host$request_uri;\n"
-    )
+    );
+    Lines { http: String::new(), server }
 }
 
-/// The texts of the configuration, with the address filled in. An address has no character that would need quotes.
-fn recorded(address: SocketAddr, has_tls: bool) -> Recorded {
-    let (listen, lines) = match has_tls {
-        true => (format!("{address} ssl"), tls_lines()),
-        false => (address.to_string(), String::new()),
-    };
-    let conf = CONFIGURATION.replace("{{listen}}", &listen).replace("{{tls}}", &lines);
+/// The texts of the configuration, with the address and the lines of TLS filled in. An address has no character that would
+/// need quotes.
+fn recorded(address: SocketAddr, tls: Option<&Lines>) -> Recorded {
+    let listen = if tls.is_some() { format!("{address} ssl") } else { address.to_string() };
+    let (http, server) = tls.map_or(("", ""), |lines| (&lines.http, &lines.server));
+    let conf = CONFIGURATION.replace("{{listen}}", &listen).replace("{{tls}}", server).replace("{{http}}", http);
     let files = [(NAME, conf.as_str()), ("mime.types", TYPES)];
     Recorded {
         files: files.into_iter().map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).collect(),
@@ -167,7 +226,7 @@ mod tests {
     #[test]
     fn the_embedded_configuration_is_good() -> Result<(), Error> {
         for address in ["127.0.0.1:8080", "[::1]:81"] {
-            let texts = recorded(address.parse().unwrap(), false);
+            let texts = recorded(address.parse().unwrap(), None);
             let input = Input {
                 conf: NAME.to_owned(),
                 globals: None,
@@ -201,7 +260,7 @@ mod tests {
             privileged: false,
         };
         let known = configuration::Known { read: Some(read), ..Default::default() };
-        let texts = recorded(address, true);
+        let texts = recorded(address, Some(&internal_lines()));
         let read = configuration::read_after(&input, &mut Replay(&texts), Side::Master, known, Default::default());
         let configuration = read.map_err(|failure| failure.problems.render(&failure.sources, ""))?;
         assert!(configuration.pairs.len() == 1 && configuration.pairs[0].watch.is_some());

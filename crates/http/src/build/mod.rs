@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
+use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::ech;
 use freerun_serve::tls::key_log::KeyLogFiles;
 use freerun_serve::values::Common;
@@ -26,6 +27,8 @@ use crate::request::location::{Alias, Location, Server, Within};
 use crate::rewrite::RewriteSettings;
 use crate::route::Locations;
 use crate::script::condition::Condition;
+use crate::settings::acme::AcmeSettings;
+use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
 use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
@@ -82,6 +85,7 @@ pub static STRUCTURE: &[Directive] = &[
         Shape::at_least(1, "method …").with_block(Contexts::LIMIT_EXCEPT),
         "What holds for all methods but these; `GET` is `HEAD` too.",
     ),
+    issuer::DIRECTIVE,
 ];
 
 /// The groups of settings of the request path itself; the groups of modules come with the modules.
@@ -96,6 +100,8 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<RateSettings>(),
         group::<ResolverSettings>(),
         group::<SslSettings>(),
+        group::<AcmeSettings>(),
+        group::<IssuerDirectives>(),
     ]
 }
 
@@ -186,6 +192,13 @@ impl Builder<'_> {
         if let Some(http) = nodes.first() {
             cx.extensions.insert(HttpEnd(Some(http.close)));
             let (settings, blocks) = apply_block(self.registry, Contexts::HTTP, http.children(), main, cx)?;
+            // Servers may name issuers that stand below them.
+            let (issuers, blocks): (Vec<&Node>, Vec<&Node>) =
+                blocks.into_iter().partition(|node| node.name.text == issuer::BLOCK);
+            for node in issuers {
+                let (inside, _) = apply_block(self.registry, Contexts::ACME_ISSUER, node.children(), &settings, cx)?;
+                issuer::declare(node, &inside, cx).or_else(|problem| cx.report(problem))?;
+            }
             for node in blocks {
                 if node.name.text == "server" {
                     planned.push(self.server(node, &settings, cx)?);
@@ -214,13 +227,21 @@ impl Builder<'_> {
         let keeps_sent_head = variables.uses_family("sent_http_");
         let keeps_upstream_head = ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name));
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
+        let challenges = cx.extensions.get_or_default::<Parts>().get::<Challenges>();
         let paths = cx.extensions.get_or_default::<Paths>().clone();
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
         let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
         let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
         let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
         Ok(Blueprint {
-            http: HttpConfiguration { listens, keeps_sent_head, keeps_upstream_head, keeps_hello, variables },
+            http: HttpConfiguration {
+                listens,
+                keeps_sent_head,
+                keeps_upstream_head,
+                keeps_hello,
+                challenges,
+                variables,
+            },
             log_paths,
             key_logs,
             temp_folders,

@@ -7,11 +7,13 @@ pub mod subrequest;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use freerun_proto::HeaderId;
 use freerun_proto::head::{Method, parse_length};
 use freerun_proto::status::sent_code;
 use freerun_proto::uri::{self, EscapeSet};
 
+use crate::body;
 use crate::content::{error_page, msie, path};
 use crate::filters;
 use crate::log_error;
@@ -19,7 +21,7 @@ use crate::message::persistence::CloseReason;
 use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, Satisfy};
 use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
-use crate::request::response::Response;
+use crate::request::response::{Body, Response};
 use crate::rewrite::{self, Ended};
 use crate::route::Found;
 use crate::values::error_page::Target;
@@ -48,7 +50,23 @@ enum Step {
 
 /// Takes a request through the phases. It always ends, because internal redirects are limited.
 pub async fn respond(request: &mut Request) -> Answer {
-    walk(request, Step::Route).await
+    let page = request.generation.http.challenges.as_ref().and_then(|challenges| challenges.page(&request.asked.path));
+    let first = match page {
+        None => Step::Route,
+        Some(page) => challenge(request, page),
+    };
+    walk(request, first).await
+}
+
+/// Answers a CA that looks at a challenge (RFC 8555, section 8.3), whatever the server's directives do with other requests.
+fn challenge(request: &mut Request, page: Bytes) -> Step {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
+        return Step::Route;
+    }
+    if let Err(status) = body::begin_discarding(request) {
+        return follow(request, Outcome::Status(status));
+    }
+    Step::Answer(Response::new(200, &b"application/octet-stream"[..], Body::Bytes(page)))
 }
 
 /// Makes the content of a request that is in its location already, without filters and `error_page`.

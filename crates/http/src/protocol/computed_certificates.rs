@@ -15,7 +15,7 @@ use crate::message::head::Head;
 use crate::request::generation::LoopGeneration;
 use crate::request::location::Server;
 use crate::request::{ClientStream, Connection, Request};
-use crate::settings::ssl::SslSettings;
+use crate::settings::acme::{self, OfServer};
 use crate::template::Template;
 
 /// The settings of a session with this server, at an address with this default server.
@@ -39,12 +39,11 @@ pub async fn config_for(
     let computed = own.computed().ok_or_else(missing)?;
     let names = {
         let request = request(connection, generation, server).ok_or_else(missing)?;
-        let settings = server.entry.settings.get::<SslSettings>();
-        let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
+        let OfServer { files: certificates, keys, .. } = acme::of_server(&server.entry.settings);
         let of = |file: &ComputedFile<Template>| file.computed(|template| template.render(&request).into_owned());
         let pair = |number| {
-            let certificate: &ServerCertificate<Template> = certificates.get(number)?;
-            Some(PairNames { certificate: of(&certificate.0), key: of(keys.get(number)?) })
+            let certificate: &ServerCertificate<Template> = certificates.get(number).copied()?;
+            Some(PairNames { certificate: of(&certificate.0), key: of(keys.get(number).copied()?) })
         };
         computed.numbers().filter_map(pair).collect::<Vec<_>>()
     };

@@ -1,6 +1,7 @@
 //! TLS of a client connection (`listen … ssl`): the handshake, with the virtual server that the client names, and the
 //! error log's words when there is none, as nginx has them.
 
+use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -26,7 +27,8 @@ use crate::request::location::Server;
 use crate::request::{Connection, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
-/// does not. `None` if the connection is to be closed, which is logged.
+/// does not. `None` if the connection is to be closed: there is no session, which is logged, or a CA has looked at a challenge
+/// and needs nothing else.
 pub async fn open(
     http: &HttpLoop,
     connection: &Rc<Connection>,
@@ -38,7 +40,13 @@ pub async fn open(
     let (generation, servers, _) = http.servers(connection)?;
     let helpers = helpers(connection, &generation);
     let keeps_hello = generation.http.keeps_hello;
+    let is_challenge = Cell::new(false);
     let choose = async |offer: Offer<'_>| {
+        let challenges = generation.http.challenges.as_ref();
+        if let Some(config) = challenges.and_then(|challenges| challenges.session(offer.hello, offer.message)) {
+            is_challenge.set(true);
+            return Ok(config);
+        }
         let name = offer.hello.server_name(offer.message);
         let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
         let hello = keeps_hello.then(|| offer.message.into());
@@ -64,6 +72,7 @@ pub async fn open(
     };
     // Of all that a connection waits for, this happens once: in a box it takes no room in what waits for requests.
     match Box::pin(shake_hands(&connection.transport, timer, timeout, helpers, buffer, choose)).await {
+        Ok(_) if is_challenge.get() => None,
         Ok(speaks) => {
             if speaks == Speaks::Tls {
                 let facts = connection.tls()?;

@@ -17,6 +17,7 @@ use freerun_serve::Address;
 use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::server::AtAddress;
 use freerun_serve::values::VariableTable;
 use freerun_tls::session::ServerConfig;
@@ -118,6 +119,8 @@ pub struct HttpConfiguration {
     pub keeps_upstream_head: bool,
     /// Whether the ClientHello of a TLS connection is kept for variables that are made of it.
     pub keeps_hello: bool,
+    /// The answers to challenges of CAs, if certificates are ordered of any.
+    pub challenges: Option<Arc<Challenges>>,
     /// The variables, for names that are only known while serving.
     pub variables: Arc<VariableTable<Request>>,
 }

@@ -1,6 +1,7 @@
 //! The settings that the request path itself reads, except those that every request needs at once
 //! ([`core_settings`](crate::request::core_settings)). A module's own settings are in the module's file.
 
+pub mod acme;
 pub mod files;
 pub mod listen;
 pub mod rate;

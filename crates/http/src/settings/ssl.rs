@@ -15,6 +15,7 @@ use freerun_serve::tls::values::{
     ServerCertificate, SessionCacheValue, VerifyClient,
 };
 
+use super::acme;
 use super::resolver::ResolverSettings;
 use crate::template::Template;
 
@@ -34,7 +35,12 @@ settings! {
         /// replaced or was written again. Certificate and key have to fit together; until they do, the old pair stays and the
         /// error log says why, once for each change. Sessions stay resumable. The files are read with the rights of the
         /// master, so keys may belong to root alone. Names with variables, `data:` and `engine:` cannot be watched.
-        ssl_certificate: Many<ServerCertificate<Template>>, in HTTP | SERVER, fidelity = Differs("`watch` is freerun's own");
+        ///
+        /// `auto` (freerun's own) is a certificate for the server's names from the `acme_issuer` that there is, or from the one
+        /// that is named `default`. It needs no `ssl_certificate_key`. In `http` it holds for all servers that listen with `ssl`.
+        /// `ssl_certificate $acme_certificate` uses the certificate of `acme_certificate`. A file with the name `auto` is
+        /// `./auto`.
+        ssl_certificate: Many<ServerCertificate<Template>>, in HTTP | SERVER, fidelity = Differs("`watch` and `auto` are freerun's own");
         /// Keeps certificates whose names have variables in memory.
         ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER, since = "1.27.4", fidelity = Differs("what is kept outlives a reload that changes none of the parameters");
         /// Whether certificates are sent compressed.
@@ -132,7 +138,10 @@ const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
 /// The directives contradict each other, or a file cannot be used, in nginx's words.
 pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<ServerTls>>, Problem> {
     let ssl = settings.get::<SslSettings>();
-    if ssl.ssl_certificate.is_empty() && !ssl.ssl_reject_handshake && ssl.ssl_verify_client == VerifyClient::Off {
+    let own = acme::of_server(settings);
+    let live = acme::live(settings, &own, cx)?;
+    let asks = ssl.ssl_verify_client != VerifyClient::Off;
+    if own.files.is_empty() && live.is_empty() && !ssl.ssl_reject_handshake && !asks {
         return Ok(None);
     }
     let names = settings.get::<ResolverSettings>();
@@ -151,10 +160,9 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         resolving,
     };
     let spec = ServerSpec {
-        certificates: ssl.ssl_certificate.iter().map(|file| file.0.name.clone()).collect(),
-        keys: ssl.ssl_certificate_key.iter().map(|file| file.name.clone()).collect(),
-        // No directive of http names certificates that no file has.
-        live: Vec::new(),
+        certificates: own.files.iter().map(|file| file.0.name.clone()).collect(),
+        keys: own.keys.iter().map(|file| file.name.clone()).collect(),
+        live,
         certificate_cache: ssl.ssl_certificate_cache.0,
         passwords: ssl.ssl_password_file.clone(),
         protocols: ssl.ssl_protocols,

@@ -1,6 +1,7 @@
 //! TLS of listening sockets and of connections to upstream servers, for all services.
 
 mod algorithms;
+pub mod challenges;
 pub mod computed;
 pub mod ech;
 mod facts;

@@ -6,7 +6,7 @@ use freerun_serve::generation::Generation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::prometheus::Text;
+use super::samples::Text;
 use freerun_proxy::cached::lookup::unix_now;
 use freerun_proxy::caches::zones::Caches;
 

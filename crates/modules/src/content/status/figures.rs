@@ -4,11 +4,12 @@ use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
-use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
 use freerun_serve::shared::Shared;
 use serde::Serialize;
 
+use super::acme::Certificate;
 use super::caches::CacheFigures;
+use super::histogram::Histogram;
 use super::resolvers::Resolver;
 use super::tls::Tls;
 use super::upstreams::Upstream;
@@ -30,6 +31,7 @@ pub struct Figures {
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
     pub tls: Tls,
+    pub acme: Vec<Certificate>,
 }
 
 /// The counters of a loop.
@@ -101,27 +103,6 @@ pub struct LogThreads {
     pub limit: usize,
 }
 
-/// A histogram of durations.
-#[derive(Debug, Serialize)]
-pub struct Histogram {
-    pub bounds_us: &'static [u64],
-    pub counts: [u64; BUCKETS],
-    pub count: u64,
-    pub sum_us: u64,
-    pub max_us: u64,
-}
-
-/// The upper bounds of all buckets but the last.
-static BOUNDS_US: [u64; BUCKETS - 1] = {
-    let mut bounds = [0; BUCKETS - 1];
-    let mut index = 0;
-    while index < bounds.len() {
-        bounds[index] = 1 << index;
-        index += 1;
-    }
-    bounds
-};
-
 impl Figures {
     /// Collects the current values.
     pub fn collect(shared: &Shared) -> Figures {
@@ -150,6 +131,7 @@ impl Figures {
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
+            acme: super::acme::collect(&generation),
         }
     }
 }
@@ -216,30 +198,5 @@ impl From<&LogFile> for Log {
             waiting_bytes: file.waiting(),
             held_up: file.is_held_up(),
         }
-    }
-}
-
-impl From<HistogramSnapshot> for Histogram {
-    fn from(snapshot: HistogramSnapshot) -> Histogram {
-        Histogram {
-            bounds_us: &BOUNDS_US,
-            count: snapshot.count(),
-            counts: snapshot.buckets,
-            sum_us: snapshot.sum_us,
-            max_us: snapshot.max_us,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bounds_are_those_of_the_histogram() {
-        for (index, bound) in BOUNDS_US.iter().enumerate() {
-            assert_eq!(HistogramSnapshot::upper_bound_us(index), Some(*bound));
-        }
-        assert_eq!(HistogramSnapshot::upper_bound_us(BOUNDS_US.len()), None);
     }
 }

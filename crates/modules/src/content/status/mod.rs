@@ -172,7 +172,15 @@
 //!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "names": ["a", "www.a"], "issuer": "CN=ca",
 //!       "expires": 1900000000    in seconds since 1970
 //!     } ]
-//!   }
+//!   },
+//!   "acme": [ {                  certificates from CAs by ACME, in the order of the configuration. Times are seconds since 1970
+//!     "issuer": "letsencrypt", "names": ["a.example", "www.a.example"], "key": "ecdsa:256",
+//!     "state": "valid",          waiting (none was tried for yet), ordering, valid, failed (the last attempt)
+//!     "not_after": 1900000000,   end of the certificate in use; null: there is none
+//!     "next_attempt": 1897400000, when it is ordered next; null: it is being ordered
+//!     "last_error": null,        why the last attempt failed
+//!     "renewal_window": [1897400000, 1897500000]   when the CA would like it to be renewed (RFC 9773), or null
+//!   } ]
 //! }
 //!
 //! With the arguments `cache=NAME` and `key=TEXT` (percent-encoded; or `hash=` with the 32 digits of a file's name) the
@@ -210,11 +218,14 @@
 //! }
 //! ```
 
+mod acme;
 mod caches;
 mod figures;
+mod histogram;
 mod key;
 mod prometheus;
 mod resolvers;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -245,7 +256,7 @@ settings! {
     #[module = "status"]
     pub struct StatusSettings {
         /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
-        /// groups of upstream servers, resolvers, caches.
+        /// groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
         ///
         /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. With `cache=NAME` and
         /// `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer

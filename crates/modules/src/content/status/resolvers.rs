@@ -5,7 +5,7 @@ use freerun_serve::resolver::ZonedResolvers;
 use freerun_upstream::resolve::Resolver as Asked;
 use serde::Serialize;
 
-use super::prometheus::Text;
+use super::samples::Text;
 
 /// The counters of the resolvers of a zone.
 #[derive(Debug, Default, Serialize)]

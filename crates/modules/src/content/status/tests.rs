@@ -1,9 +1,11 @@
 //! Both forms are well-formed for any values and names.
 
+use super::acme::Certificate as Ordered;
 use super::tls::{Certificate, Side, Store, Tickets, Tls};
+use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use freerun_cache::cache::{Cache, CacheConfig, Pace};
 use freerun_cache::key::Levels;
@@ -13,7 +15,8 @@ use freerun_upstream::resolve::ResolverSpec;
 use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
 use super::caches::CacheFigures;
-use super::figures::{Connections, Figures, Histogram, Log, LogThreads, Loop, Mount, Pool};
+use super::figures::{Connections, Figures, Log, LogThreads, Loop, Mount, Pool};
+use super::histogram::Histogram;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::{Format, prometheus};
@@ -84,7 +87,23 @@ fn figures() -> Figures {
             session_caches: vec![Store { name: nasty.to_owned(), sessions: 1, bytes: 2, max_bytes: 3, evicted: 4 }],
             certificates: vec![certificate(nasty)],
         },
+        acme: vec![ordered(nasty), ordered("waiting")],
     }
+}
+
+fn ordered(name: &str) -> Ordered {
+    let names = [name, "a.example"].map(|name| Identifier::Dns(name.to_owned())).to_vec();
+    let certificate = CertificateSettings { issuer: name.to_owned(), identifiers: names, key: KeyKind::Rsa2048 };
+    let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let has = (name != "waiting").then_some(());
+    Ordered::from(CertificateStatus {
+        certificate,
+        state: has.map_or(CertificateState::Waiting, |()| CertificateState::Failed),
+        not_after: has.map(|()| time(9)),
+        next_attempt: Some(time(5)),
+        last_error: has.map(|()| name.to_owned()),
+        renewal_window: has.map(|()| (time(6), time(7))),
+    })
 }
 
 fn side() -> Side {

@@ -12,8 +12,8 @@ use freerun_tls::session::{SessionCache, TicketCounts};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::figures::Histogram;
-use super::prometheus::Text;
+use super::histogram::Histogram;
+use super::samples::Text;
 
 /// The counters of TLS.
 #[derive(Debug, Serialize)]

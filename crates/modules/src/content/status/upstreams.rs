@@ -9,8 +9,8 @@ use freerun_upstream::{Failure, Group, Millis, Peer};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::figures::Histogram;
-use super::prometheus::{Label, Text};
+use super::histogram::Histogram;
+use super::samples::{Label, Text};
 use freerun_proxy::upstream::Upstreams;
 
 /// The classes of statuses.

@@ -152,9 +152,17 @@ const WATCH: Duration = Duration::from_secs(10);
 /// How often a file is looked at at most: each look is a system call for each file.
 const MOST_OFTEN: Duration = Duration::from_millis(100);
 
-/// The value of `ssl_certificate`: a file's name, which may be looked at for a change while the server runs (`watch`).
+/// The value of `ssl_certificate`: a file's name, which may be looked at for a change while the server runs (`watch`), or `auto`
+/// for a certificate that a CA issues for the server's names.
 #[derive(Clone)]
 pub struct ServerCertificate<T>(pub ComputedFile<T>);
+
+impl<T> ServerCertificate<T> {
+    /// Whether it is `auto`.
+    pub fn is_auto(&self) -> bool {
+        self.0.name.written == "auto"
+    }
+}
 
 impl<T> fmt::Debug for ServerCertificate<T> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,11 +171,14 @@ impl<T> fmt::Debug for ServerCertificate<T> {
 }
 
 impl<T: Value> Value for ServerCertificate<T> {
-    const SHAPE: Shape = Shape::between(1, 2, "file [watch[=time]]");
+    const SHAPE: Shape = Shape::between(1, 2, "file [watch[=time]] | auto");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ServerCertificate<T>, Problem> {
         let mut file = ComputedFile::parse(directive, cx)?;
         if let Some(word) = directive.args.get(1) {
+            if directive.args[0].text == "auto" {
+                return Err(Problem::invalid_parameter(directive, word));
+            }
             let time = match word.text.strip_prefix("watch") {
                 Some("") => Some(WATCH),
                 Some(rest) => rest.strip_prefix('=').and_then(parse_time).filter(|time| *time >= MOST_OFTEN),

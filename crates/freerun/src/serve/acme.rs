@@ -1,0 +1,106 @@
+//! The certificate of `freerun serve --tls NAME`: it is ordered of a CA by ACME, as the lines of a configuration say it.
+
+use std::fs::{self, DirBuilder};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use freerun_runtime::log::Errno;
+
+use crate::cli::ServeAcme;
+
+/// The folder of accounts and certificates below that of the program's data.
+const FOLDER: &str = "acme";
+
+/// A text as a word of a configuration, whatever is in it.
+fn word(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Lines of the configuration.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// Those of `http`.
+    pub http: String,
+    /// Those of the server of the folder, which listens at `https`.
+    pub server: String,
+}
+
+impl ServeAcme {
+    /// What the configuration says of the certificate. `state` is the folder for accounts and certificates.
+    ///
+    /// # Errors
+    /// A file is not there.
+    pub fn lines(&self, https: SocketAddr, state: Option<&Path>) -> Result<Lines, String> {
+        let state = state.map_or("off".to_owned(), |path| word(&path.to_string_lossy()));
+        let challenge = if self.http.is_some() { "http-01" } else { "tls-alpn-01" };
+        let mut issuer = format!(
+            "    acme_issuer ca {{\n        uri {};\n        challenge {challenge};\n        state_path {state};\n        \
+             accept_terms_of_service;\n",
+            word(&self.directory)
+        );
+        if let Some(email) = &self.email {
+            issuer += &format!("        contact {};\n", word(email));
+        }
+        if let Some(file) = &self.ca {
+            let failed = |error| format!("\"{}\" ({})", file.to_string_lossy(), Errno(&error));
+            let path = fs::canonicalize(file).map_err(failed)?;
+            issuer += &format!("        ssl_trusted_certificate {};\n", word(&path.to_string_lossy()));
+        }
+        issuer += "    }\n";
+        let names = self.names.iter().map(|name| word(name)).collect::<Vec<_>>().join(" ");
+        let port = if https.port() == 443 { String::new() } else { format!(":{}", https.port()) };
+        let redirect = self.http.map(|address| {
+            format!(
+                "    server {{\n        listen {address};\n        return 301 https://$host{port}$request_uri;\n    }}\n"
+            )
+        });
+        let server = format!(
+            "        server_name {names};\n        ssl_certificate auto;\n        \
+             error_page 497 =302 https://$http_host$request_uri;\n"
+        );
+        Ok(Lines { http: issuer + &redirect.unwrap_or_default(), server })
+    }
+}
+
+/// The folder for accounts and certificates, below that of the program's data. It is made for this user alone.
+///
+/// # Errors
+/// It cannot be made, which is told with its name.
+pub fn folder(data: Option<PathBuf>) -> Result<Option<PathBuf>, String> {
+    let Some(data) = data else { return Ok(None) };
+    let folder = data.join(FOLDER);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| format!("\"{}\" cannot be made ({})", folder.display(), Errno(&error)))?;
+    Ok(Some(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_leads_out_of_its_word() {
+        let acme = ServeAcme {
+            names: vec!["a\"; b".to_owned(), "\\".to_owned()],
+            directory: "https://x/".to_owned(),
+            ca: None,
+            email: Some("a@b.example".to_owned()),
+            http: None,
+        };
+        let lines = acme.lines("127.0.0.1:443".parse().unwrap(), None).expect("lines");
+        assert!(lines.server.contains(r#"server_name "a\"; b" "\\";"#), "{}", lines.server);
+        for part in ["uri \"https://x/\";", "challenge tls-alpn-01;", "state_path off;", "contact \"a@b.example\";"] {
+            assert!(lines.http.contains(part), "{}", lines.http);
+        }
+        let with = ServeAcme { http: Some("127.0.0.1:80".parse().unwrap()), ..acme };
+        let lines = with.lines("127.0.0.1:8443".parse().unwrap(), Some(Path::new("/s t"))).expect("lines");
+        for part in
+            ["challenge http-01;", "state_path \"/s t\";", "https://$host:8443$request_uri", "listen 127.0.0.1:80;"]
+        {
+            assert!(lines.http.contains(part), "{}", lines.http);
+        }
+        let none = ServeAcme { ca: Some("/none/ca.pem".into()), ..with };
+        assert!(none.lines("127.0.0.1:8443".parse().unwrap(), None).is_err_and(|why| why.contains("/none/ca.pem")));
+    }
+}

@@ -1,0 +1,87 @@
+//! Certificates from CAs by ACME: the client of the worker, which outlives configurations, and what it has got.
+//!
+//! `freerun_http::settings::acme` reads the directives; the crate `freerun_acme` is the client, on a thread of its own.
+
+pub mod client;
+mod server;
+mod variables;
+
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Problem, SettingsSet};
+use freerun_http::module::Module;
+use freerun_http::settings::acme::{Declared, Wanted};
+use freerun_http::settings::resolver::ResolverSettings;
+use freerun_runtime::log::Level;
+use freerun_serve::generation::Generation;
+use freerun_serve::parts::{Parts, TempFolders};
+use freerun_serve::shared::Shared;
+use freerun_serve::zones::ZoneTable;
+
+use client::Client;
+
+/// The module of certificates by ACME.
+pub static MODULE: Module = Module {
+    name: "acme",
+    variables: variables::VARIABLES,
+    finish: Some(finish),
+    prepare: Some(prepare),
+    begin: Some(begin),
+    end: Some(end),
+    ..Module::EMPTY
+};
+
+fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let names = settings.get::<ResolverSettings>();
+    let resolver = names.resolver.as_ref().map(|resolver| (resolver.0.clone(), names.resolver_timeout));
+    let wanted = cx.extensions.remove::<Declared>().unwrap_or_default().finish(resolver);
+    // A configuration that wants no certificates has it too, so that those of the one before are not ordered any more.
+    let client = cx.extensions.get_or_default::<ZoneTable>().keep("acme", Client::new);
+    if let Some(wanted) = &wanted {
+        let folders = cx.extensions.get_or_default::<TempFolders>();
+        for path in wanted.issuers.iter().filter_map(|issuer| issuer.state_path.as_ref()) {
+            folders.add(&path.to_string_lossy());
+        }
+    }
+    let parts = cx.extensions.get_or_default::<Parts>();
+    if let Some(wanted) = wanted {
+        parts.insert(client.server.challenges().clone());
+        parts.insert(Arc::new(wanted));
+    }
+    parts.insert(client);
+    Ok(())
+}
+
+/// Takes the certificates that an earlier run has left, so that the first handshakes have them.
+fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
+    let (client, wanted) = (generation.parts.get::<Client>(), generation.parts.get::<Wanted>());
+    let (Some(client), Some(wanted)) = (client, wanted) else { return };
+    client.server.take(&wanted, &generation.error_log);
+    for certificate in wanted.certificates.iter().filter(|one| !client.server.has(&one.settings)) {
+        let issuer = wanted.issuers.iter().find(|issuer| issuer.name == certificate.settings.issuer);
+        if let Some(pair) = issuer.and_then(|issuer| client.acme.load(issuer, &certificate.settings)) {
+            client.server.put(&certificate.settings, &pair);
+        }
+    }
+}
+
+fn begin(generation: &Arc<Generation>, _: &Arc<Shared>) {
+    let Some(client) = generation.parts.get::<Client>() else { return };
+    let (issuers, certificates) = match generation.parts.get::<Wanted>() {
+        Some(wanted) => {
+            let certificates = wanted.certificates.iter().map(|one| one.settings.clone()).collect();
+            (wanted.issuers.clone(), certificates)
+        }
+        None => Default::default(),
+    };
+    if let Err(error) = client.acme.update(issuers, certificates) {
+        let told = format_args!("no certificates are ordered: the thread for it cannot be started ({error})");
+        generation.error_log.write(Level::Alert, None, told);
+    }
+}
+
+fn end(generation: &Generation) {
+    if let Some(client) = generation.parts.get::<Client>() {
+        client.acme.stop();
+    }
+}
