@@ -1,8 +1,9 @@
 //! Certificates from a CA by ACME, which takes no reload.
 
 use super::pebble::Ca;
-use freerun_testkit::{Client, Server, Setup, Tls, eventually, require};
+use freerun_testkit::{Client, Dns, Reply, Server, Setup, Tls, eventually, require};
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 
 /// The certificate that is shown to this client.
@@ -146,4 +147,27 @@ fn a_ca_that_is_down_keeps_nobody_from_starting() {
     server.edit("accept_terms_of_service;", "accept_terms_of_service; contact admin@example.com;");
     server.reload();
     comes(&server, &Tls::new());
+}
+
+#[test]
+fn the_ca_is_looked_up_by_the_resolver() {
+    if !require::freerun() {
+        return;
+    }
+    let Some(ca) = Ca::started() else { return };
+    let dns = Dns::start();
+    dns.set("ca.example.com", Reply::address(Ipv4Addr::LOCALHOST, 60));
+    let server = Setup::new()
+        .http(&format!(
+            "resolver {} ipv6=off;
+             {}
+             server {{ listen 127.0.0.1:@PORT@ ssl; server_name localhost; ssl_certificate auto; }}
+             server {{ listen 127.0.0.1:{}; }}",
+            dns.address(),
+            ca.issuer("le", "").replace("//localhost", "//ca.example.com"),
+            ca.http
+        ))
+        .freerun();
+    comes(&server, &Tls::new());
+    assert!(dns.asked("ca.example.com") > 0);
 }
