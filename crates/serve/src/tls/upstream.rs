@@ -19,8 +19,9 @@ use super::outgoing::{Outgoing, Verification};
 use super::values::{CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
 use super::words::problem;
 
-/// With how many servers sessions are kept for resumption, for all locations together.
-const MAX_PEERS: usize = 16 * 1024;
+/// With how many servers sessions are kept for resumption, for all locations together. Names may come from clients
+/// (`proxy_ssl_name $host`), and a hostile server's sessions are large, see [`ClientSessions::new`].
+const MAX_PEERS: usize = 1024;
 
 /// The sessions with all upstream servers, whose keys tell locations apart. They outlive a configuration.
 static SESSIONS: LazyLock<ClientSessions> = LazyLock::new(|| ClientSessions::new(MAX_PEERS));

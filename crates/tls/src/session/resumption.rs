@@ -114,7 +114,8 @@ mod tests {
                 timeout: Duration::from_secs(seconds),
                 figures: Default::default(),
             };
-            Resumption { sessions, context: Context::of(b""), early_data: false, may_forget: Default::default() }.lifetime()
+            Resumption { sessions, context: Context::of(b""), early_data: false, may_forget: Default::default() }
+                .lifetime()
         };
         assert_eq!([300, 604_800, 30 * 86_400, u64::MAX].map(lifetime), [300, 604_800, 604_800, 604_800]);
     }
