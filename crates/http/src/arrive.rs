@@ -74,9 +74,7 @@ pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
     let Some(verification) = request.place.server.tls.as_ref().and_then(|tls| tls.verification.as_ref()) else {
         return Ok(());
     };
-    let named = facts.server_name();
-    let negotiated = named.map_or(&servers.default, |name| servers.named(&name));
-    if !request.place.server.is(negotiated) {
+    if !request.place.server.is(servers.negotiated(facts)) {
         log_error!(
             request,
             Info,

@@ -73,7 +73,7 @@ impl HttpLoop {
                 let local = if is_alike { connection.listen.address() } else { connection.local() };
                 let servers = listen.servers_for(&local);
                 let named = connection.tls().and_then(TlsFacts::server_name);
-                let default = named.map_or(&servers.default, |name| servers.named(&name));
+                let default = servers.for_name(named.as_deref());
                 let servers = generation.servers(servers, default);
                 *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });
                 Some((generation, servers, true))

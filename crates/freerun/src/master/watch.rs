@@ -93,8 +93,9 @@ impl Watch {
             file.seen = seen;
         }
         let mut looked = Looked::default();
+        let mut tried = Tried::new();
         for number in self.concerned(changed) {
-            match self.renewed(&self.pairs[number], used) {
+            match self.renewed(number, used, &mut tried) {
                 Ok(files) => looked.renewed.extend(files),
                 Err(why) if looked.refused.contains(&why) => {}
                 Err(why) => looked.refused.push(why),
@@ -125,18 +126,24 @@ impl Watch {
     }
 
     /// The files of a pair that is to be used from now on; there are none if it is used already.
-    fn renewed(&self, pair: &FilePair, used: &SecretFiles) -> Result<SecretFiles, String> {
-        let files = self.newest(pair, used);
+    fn renewed(&self, number: usize, used: &SecretFiles, tried: &mut Tried) -> Result<SecretFiles, String> {
+        let files = self.newest(&self.pairs[number], used);
         if files.iter().all(|(path, file)| used.get(path) == Some(file)) {
             return Ok(SecretFiles::new());
         }
-        pair.make(&files)?;
+        self.fits(number, used, tried)?;
         // The next worker makes all pairs of the configuration, so those that share a file with this one have to fit, too.
-        let sharing = files.keys().filter_map(|path| self.by_path.get(path)).flatten();
-        for other in sharing.map(|number| &self.pairs[*number]).filter(|other| other.name() != pair.name()) {
-            other.make(&self.newest(other, used))?;
+        for other in files.keys().filter_map(|path| self.by_path.get(path)).flatten() {
+            self.fits(*other, used, tried)?;
         }
         Ok(files)
+    }
+
+    /// Whether the newest files of a pair fit together: that is found out once for each look.
+    fn fits(&self, number: usize, used: &SecretFiles, tried: &mut Tried) -> Result<(), String> {
+        let pair = &self.pairs[number];
+        let made = tried.entry(number).or_insert_with(|| pair.make(&self.newest(pair, used)).map(|_| ()));
+        made.clone()
     }
 
     /// The files of a pair: as they were seen last if they are looked at, otherwise as they are used.
@@ -148,6 +155,9 @@ impl Watch {
         [&pair.certificate, &pair.key].into_iter().filter_map(newest).collect()
     }
 }
+
+/// Which pairs, by their numbers, were made of their newest files, and why that failed.
+type Tried = HashMap<usize, Result<(), String>>;
 
 /// Whether a modification from now on would give the file another time.
 fn is_settled(seen: &KnownFile) -> bool {

@@ -110,8 +110,8 @@ fn keep(authority: &Authority, data: &Path, folder: &Path, now: i64) -> io::Resu
     let written = write(&new.join(CERTIFICATE), authority.certificate().as_bytes())
         .and_then(|()| write(&new.join(KEY), authority.key().as_bytes()))
         .and_then(|()| match fs::rename(&new, folder) {
-            // A folder that is not empty is not replaced.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            // A folder that is not empty is not replaced. File systems have two words for it, see rename(2).
+            Err(error) if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {
                 if read(folder).is_ok_and(|other| other.is_some_and(|other| other.expires() > now.saturating_add(SOON)))
                 {
                     return Ok(());

@@ -66,7 +66,7 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     let mut scratch = RequestScratch::default();
     let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch);
     let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
-    if tls::verify_anew(&connection, &request).await.is_none() {
+    if routed.is_ok() && tls::verify_anew(&connection, &request, &servers).await.is_none() {
         finish::finish(&mut request);
         return stream.reset();
     }

@@ -76,8 +76,7 @@ pub async fn open(
         Ok(speaks) => {
             if speaks == Speaks::Tls {
                 let facts = connection.tls()?;
-                let named = facts.server_name();
-                let server = named.map_or(&servers.default, |name| servers.named(&name));
+                let server = servers.negotiated(facts);
                 if let Some(tls) = &server.tls {
                     verify(connection, &generation, tls, facts).await?;
                 }
@@ -131,9 +130,13 @@ async fn verify(
 /// Verifies the client's certificate again if the server that the request is for comes from a later configuration than
 /// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if the client has
 /// gone meanwhile.
-pub async fn verify_anew(connection: &Rc<Connection>, request: &Request) -> Option<()> {
+pub async fn verify_anew(connection: &Rc<Connection>, request: &Request, servers: &Servers) -> Option<()> {
     let (Some(facts), Some(server)) = (connection.tls(), &request.place.server.tls) else { return Some(()) };
     if server.verification.is_none() || facts.was_verified_by(server) {
+        return Some(());
+    }
+    // A request for a server that the client has not named in its handshake is refused; it changes nothing for others.
+    if !request.place.server.is(servers.negotiated(facts)) {
         return Some(());
     }
     loops::note(connection.number, "verifying a client again");
@@ -151,7 +154,7 @@ enum Chosen<'s> {
 
 /// The settings of the session with a client that asks for this name.
 fn config_for<'s>(servers: &'s Servers, name: Option<&str>) -> Result<Chosen<'s>, Refusal> {
-    let chosen = name.map_or(&servers.default, |name| servers.named(name));
+    let chosen = servers.for_name(name);
     if chosen.tls.as_ref().is_some_and(|tls| tls.rejects) {
         return Err(Refusal::Rejected);
     }
@@ -165,7 +168,7 @@ fn config_for<'s>(servers: &'s Servers, name: Option<&str>) -> Result<Chosen<'s>
 
 /// The server whose certificate is shown to a client that asks for this name.
 fn presenting<'s>(servers: &'s Servers, name: Option<&str>) -> Option<&'s ServerTls> {
-    let chosen = name.map_or(&servers.default, |name| servers.named(name));
+    let chosen = servers.for_name(name);
     let own = chosen.tls.as_deref().filter(|tls| tls.has_certificate());
     own.or(servers.default.tls.as_deref())
 }

@@ -24,6 +24,7 @@ use freerun_tls::session::ServerConfig;
 
 use super::Request;
 use super::location::{Location, Server};
+use crate::connection::tls_facts::TlsFacts;
 use crate::files::hot::{HotFile, HotFiles, VALID};
 use crate::route::names::NameTable;
 
@@ -66,8 +67,17 @@ impl SessionSettings {
 }
 
 impl Servers {
-    /// The server that a client names in its TLS handshake, or the default server. The name is in lower case.
-    pub fn named(&self, name: &str) -> &Arc<Server> {
+    /// The server that a client has named in its TLS handshake, or the default server.
+    pub fn negotiated(&self, facts: &TlsFacts) -> &Arc<Server> {
+        self.for_name(facts.server_name().as_deref())
+    }
+
+    /// The server for the name in a TLS handshake, which is in lower case, or for none.
+    pub fn for_name(&self, name: Option<&str>) -> &Arc<Server> {
+        name.map_or(&self.default, |name| self.named(name))
+    }
+
+    fn named(&self, name: &str) -> &Arc<Server> {
         // What a regular expression captures here is of no use: the request's host is matched again.
         let found =
             if self.names.is_empty() { None } else { self.names.find(name, &Captures::default()).ok().flatten() };

@@ -98,13 +98,12 @@ impl TlsStream {
         let _ = self.send_close(&mut self.state.borrow_mut());
     }
 
-    /// Queues `close_notify`, once, and sends as much as fits.
+    /// Queues `close_notify`, once, and sends as much as fits of what is queued.
     fn send_close(&self, state: &mut State) -> io::Result<()> {
         let State { session: Some(session), unsent, quiet, .. } = state else { return Ok(()) };
-        if std::mem::replace(quiet, true) {
-            return Ok(());
+        if !std::mem::replace(quiet, true) {
+            session.close(unsent.queue());
         }
-        session.close(unsent.queue());
         unsent.flush(&self.socket)
     }
 

@@ -120,7 +120,7 @@ pub(super) async fn one_request(
                 read::apply_names_rules(&mut request.head, &rules, chosen);
             }
             let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
-            if tls::verify_anew(connection, &request).await.is_none() {
+            if routed.is_ok() && tls::verify_anew(connection, &request, &servers).await.is_none() {
                 finish::finish(&mut request);
                 return After::Close;
             }

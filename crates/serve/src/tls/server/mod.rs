@@ -233,12 +233,11 @@ impl ServerTls {
     /// trusted.
     fn without_certificate(spec: &ServerSpec, cx: &mut Cx) -> ServerTls {
         let asked = clients::wanted(spec.verify);
-        let verification = asked.map(|asked| ClientVerification {
-            asked,
-            trust: clients::trust(spec, Some(asked), cx).unwrap_or_else(|_| TrustBuilder::default().build()),
-            depth: spec.depth,
-            level: DEFAULT_LEVEL,
-            ocsp: None,
+        let verification = asked.map(|asked| {
+            let trust = clients::trust(spec, Some(asked), cx);
+            let both = trust.and_then(|trust| Ok((trust, clients::ocsp(spec, Some(asked), cx)?)));
+            let (trust, ocsp) = both.unwrap_or_else(|_| (TrustBuilder::default().build(), None));
+            ClientVerification { asked, trust, depth: spec.depth, level: DEFAULT_LEVEL, ocsp }
         });
         let sessions =
             Sessions { cache: SessionCache::Off, tickets: None, timeout: spec.timeout, figures: Arc::default() };
