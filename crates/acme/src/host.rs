@@ -48,7 +48,7 @@ pub trait Host: Send + Sync + 'static {
     /// Takes back what [`publish`](Host::publish) was called with.
     fn withdraw(&self, challenge: &Challenge);
 
-    /// Takes a certificate that was issued, or that replaces the one before.
+    /// Takes a certificate that was issued, or that replaces the one before, or that an earlier run has left on disk.
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair);
 }
 

@@ -36,11 +36,14 @@ impl Upkeep {
     pub(crate) async fn run(self) {
         let mut status = CertificateStatus::new(self.certificate.clone());
         let mut schedule = Schedule::default();
-        let mut held =
-            load(&*self.host, self.issuer.settings(), &self.certificate).and_then(|pair| facts::of_chain(&pair.chain));
-        if let Some(facts) = &held {
+        let pair = load(&*self.host, self.issuer.settings(), &self.certificate);
+        let mut held = pair.as_ref().and_then(|pair| facts::of_chain(&pair.chain));
+        if let (Some(facts), Some(pair)) = (&held, &pair) {
             schedule.found(facts.validity);
             status.state = CertificateState::Valid;
+            // What the server has may be of another CA, or not there: a reload can change the CA behind a name, or take a
+            // certificate away and bring it back.
+            self.host.issued(&self.certificate, pair);
         }
         loop {
             let now = self.host.now();

@@ -1,7 +1,7 @@
 //! Certificates from a CA by ACME, which takes no reload.
 
 use super::pebble::Ca;
-use freerun_testkit::{Client, Dns, Reply, Server, Setup, Tls, eventually, require};
+use freerun_testkit::{Client, Dns, Reply, Server, Setup, Tls, certificates, eventually, require};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -117,6 +117,15 @@ fn a_certificate_is_there_at_once_after_a_restart_and_stays_over_a_reload() {
     server.reload();
     let mut client = server.connect_tls(&Tls::new());
     assert_eq!((client.get("/").text().as_str(), &client.agreed().certificates[0]), ("second", &first));
+    // It is taken away and comes back.
+    let folder = certificates().path("ec.crt").parent().expect("a folder").display().to_string();
+    let own = format!("ssl_certificate {folder}/ec.crt; ssl_certificate_key {folder}/ec.key;");
+    server.edit("ssl_certificate auto;", &own);
+    server.reload();
+    assert_eq!(shown(&server, &Tls::new()), certificates().der("ec.crt"));
+    server.edit(&own, "ssl_certificate auto;");
+    server.reload();
+    assert_eq!(shown(&server, &Tls::new()), first);
     server.stop();
     ca.stop();
     let again = setup.freerun();

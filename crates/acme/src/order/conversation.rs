@@ -22,6 +22,9 @@ use crate::state::checked_pair;
 const ORDER: Duration = Duration::from_secs(10 * 60);
 /// How long the CA may take to look at the answers to its challenges, or to issue the certificate.
 const POLL: Duration = Duration::from_secs(4 * 60);
+/// How long other chains are looked for.
+const CHAINS: Duration = Duration::from_secs(30);
+
 /// The longest chain in PEM that is taken, in bytes; it fits into a file with its key.
 const MAX_CHAIN: usize = 128 << 10;
 
@@ -85,7 +88,7 @@ async fn ordered(
     let account = issuer.account(client).await?;
     let mut order = begin(issuer, client, &account, certificate, replaces).await?;
     // The answers are there until the CA has looked at them, or the order has failed.
-    let published = answer(issuer, client, &mut order).await?;
+    let published = answer(issuer, client, certificate, &mut order).await?;
     let policy = RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.4).timeout(POLL);
     let ready = match order.state().status {
         OrderStatus::Ready | OrderStatus::Valid => Ok(OrderStatus::Ready),
@@ -149,7 +152,12 @@ async fn begin(
 }
 
 /// Answers the challenges of an order.
-async fn answer(issuer: &Issuer, client: &Client, order: &mut Order) -> Result<Published, Failure> {
+async fn answer(
+    issuer: &Issuer,
+    client: &Client,
+    certificate: &CertificateSettings,
+    order: &mut Order,
+) -> Result<Published, Failure> {
     let failure = |error: Error| Failure::of(&error, client.notes());
     let (kind, name) = match issuer.settings().challenge {
         ChallengeKind::Http01 => (ChallengeType::Http01, "http-01"),
@@ -170,6 +178,10 @@ async fn answer(issuer: &Issuer, client: &Client, order: &mut Order) -> Result<P
             Named::Ip(address) => Identifier::Ip(*address),
             _ => return Err(Failure::new(format!("the CA wants an authorization of \"{shown}\""))),
         };
+        // An answer for a name of another certificate would take the place of that one's.
+        if !certificate.identifiers.contains(&identifier) {
+            return Err(Failure::new(format!("the CA wants an authorization of \"{shown}\", which is not asked for")));
+        }
         let Some(mut challenge) = authorization.challenge(kind.clone()) else {
             return Err(Failure::new(format!("the CA does not offer the challenge {name} for \"{shown}\"")));
         };
@@ -218,14 +230,21 @@ async fn preferred(issuer: &Issuer, client: &Client, account: &Account, chain: S
     if fits(&chain) {
         return chain;
     }
-    for url in client.notes().alternates() {
-        // The library has no request for it. It takes what comes for an order, which fails, but the client has the
-        // response by then.
-        let _ = client.notes().chain();
-        let _ = account.order(url).await;
-        if let Some(other) = client.notes().chain().filter(|other| fits(other)) {
-            return other;
+    let find = async {
+        for url in client.notes().alternates() {
+            // The library has no request for it. It takes what comes for an order, which fails, but the client has
+            // the response by then.
+            let _ = client.notes().chain();
+            let _ = account.order(url).await;
+            if let Some(other) = client.notes().chain().filter(|other| fits(other)) {
+                return Some(other);
+            }
         }
+        None
+    };
+    // The certificate is there already: another chain is not worth losing it.
+    if let Ok(Some(other)) = timeout(CHAINS, find).await {
+        return other;
     }
     issuer.log(Level::Notice, &format!("the CA offers no chain below \"{name}\"; its default chain is used"));
     chain

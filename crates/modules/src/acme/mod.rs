@@ -55,7 +55,8 @@ fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 /// Takes the certificates that an earlier run has left, so that the first handshakes have them.
 fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
     let (client, wanted) = (generation.parts.get::<Client>(), generation.parts.get::<Wanted>());
-    let (Some(client), Some(wanted)) = (client, wanted) else { return };
+    let Some(client) = client else { return };
+    let Some(wanted) = wanted else { return client.server.clear() };
     client.server.take(&wanted, &generation.error_log);
     for certificate in wanted.certificates.iter().filter(|one| !client.server.has(&one.settings)) {
         let issuer = wanted.issuers.iter().find(|issuer| issuer.name == certificate.settings.issuer);

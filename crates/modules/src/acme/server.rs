@@ -53,6 +53,12 @@ impl Server {
         });
     }
 
+    /// Goes on with a configuration that wants no certificates: keys of the one before are not kept.
+    pub(super) fn clear(&self) {
+        self.newest.store(None);
+        self.issued.store(Arc::default());
+    }
+
     /// Whether this certificate has come.
     pub(super) fn has(&self, settings: &CertificateSettings) -> bool {
         self.issued.load().contains_key(settings)
