@@ -1,7 +1,7 @@
 //! Sessions that were learned (`sticky learn`): which server each client's session belongs to.
 //!
 //! They are in a table of fixed size that all loops share without a lock. A session may stand in one of eight slots;
-//! when all are taken by others, the one that was not asked for the longest is replaced. A key is kept as 64 bits of a
+//! when all are taken by others, the one that was not used for the longest is replaced. A key is kept as 64 bits of a
 //! hash that no client can predict.
 
 use std::hash::{BuildHasher, RandomState};
@@ -19,6 +19,9 @@ const BYTES_EACH: u64 = 256;
 /// The most sessions of a table, whatever its size: 16 bytes each.
 const MAX_SESSIONS: u64 = 1 << 24;
 
+/// The unit in which the age of a session is counted, in milliseconds.
+const TICK: Millis = 100;
+
 /// The key of a slot that a thread is writing.
 const BUSY: u64 = 1;
 
@@ -26,7 +29,7 @@ const BUSY: u64 = 1;
 struct Slot {
     /// The hash of the session; 0: the slot is free; [`BUSY`]: it is being written.
     key: AtomicU64,
-    /// The server's number in the upper half, the second in which it was last asked for in the lower one.
+    /// The server's number in the upper half, the [`TICK`] in which it was last used in the lower one.
     value: AtomicU64,
 }
 
@@ -37,8 +40,12 @@ pub struct Sessions {
     hash: RandomState,
 }
 
-fn pack(id: u32, seconds: u32) -> u64 {
-    u64::from(id) << 32 | u64::from(seconds)
+fn tick(now: Millis) -> u32 {
+    (now / TICK) as u32
+}
+
+fn pack(id: u32, tick: u32) -> u64 {
+    u64::from(id) << 32 | u64::from(tick)
 }
 
 impl Sessions {
@@ -60,30 +67,37 @@ impl Sessions {
         (key, &self.slots[set * WAYS..][..WAYS])
     }
 
-    /// The number of the session's server, unless it was not asked for during `timeout`.
+    /// The number of the session's server, unless the session was not used during `timeout`. Asking is no use of it, see
+    /// [`prolong`](Self::prolong).
     pub fn find(&self, session: &[u8], now: Millis, timeout: Duration) -> Option<u32> {
+        let (_, value) = self.look(session)?;
+        let (id, last) = ((value >> 32) as u32, value as u32);
+        let age = Millis::from(tick(now).saturating_sub(last)) * TICK;
+        (u128::from(age) <= timeout.as_millis()).then_some(id)
+    }
+
+    /// Notes that the session was used, if it belongs to the server with this number.
+    pub fn prolong(&self, session: &[u8], id: u32, now: Millis) {
+        let Some((slot, value)) = self.look(session) else { return };
+        if (value >> 32) as u32 == id && value as u32 != tick(now) {
+            // If another loop writes the slot meanwhile, its value stays.
+            let _ = slot.value.compare_exchange(value, pack(id, tick(now)), Relaxed, Relaxed);
+        }
+    }
+
+    /// The slot of a session, and what is in it.
+    fn look(&self, session: &[u8]) -> Option<(&Slot, u64)> {
         let (key, slots) = self.place(session);
         let slot = slots.iter().find(|slot| slot.key.load(Acquire) == key)?;
         let value = slot.value.load(Relaxed);
         fence(Acquire);
-        if slot.key.load(Relaxed) != key {
-            return None;
-        }
-        let (id, last, seconds) = ((value >> 32) as u32, value as u32, (now / 1000) as u32);
-        if u64::from(seconds.saturating_sub(last)) > timeout.as_secs() {
-            return None;
-        }
-        if last != seconds {
-            // If another loop writes the slot meanwhile, its value stays.
-            let _ = slot.value.compare_exchange(value, pack(id, seconds), Relaxed, Relaxed);
-        }
-        Some(id)
+        (slot.key.load(Relaxed) == key).then_some((slot, value))
     }
 
     /// Remembers that the session belongs to the server with this number.
     pub fn learn(&self, session: &[u8], id: u32, now: Millis) {
         let (key, slots) = self.place(session);
-        let value = pack(id, (now / 1000) as u32);
+        let value = pack(id, tick(now));
         let same = slots.iter().find(|slot| slot.key.load(Relaxed) == key);
         let oldest = || {
             let usable = slots.iter().filter(|slot| slot.key.load(Relaxed) != BUSY);
@@ -114,14 +128,18 @@ mod tests {
         sessions.learn(b"b", 2, 0);
         sessions.learn(b"b", 3, 5_000);
         assert_eq!(sessions.find(b"a", 9_000, TEN), Some(1));
-        // Each query keeps the session alive.
-        assert_eq!(sessions.find(b"a", 18_000, TEN), Some(1));
+        assert_eq!((sessions.find(b"a", 10_000, TEN), sessions.find(b"a", 10_100, TEN)), (Some(1), None));
+        // Another server does not keep the session alive, its own does.
+        sessions.prolong(b"a", 2, 9_500);
+        assert_eq!(sessions.find(b"a", 10_100, TEN), None);
+        sessions.prolong(b"a", 1, 9_500);
+        assert_eq!(sessions.find(b"a", 19_500, TEN), Some(1));
         assert_eq!(sessions.find(b"b", 16_000, TEN), None);
         assert_eq!(sessions.find(b"c", 0, TEN), None);
     }
 
     #[test]
-    fn the_table_keeps_those_asked_for_last() {
+    fn the_table_keeps_those_used_last() {
         let sessions = Sessions::new(0);
         assert_eq!(sessions.capacity(), WAYS);
         for number in 0..20u32 {

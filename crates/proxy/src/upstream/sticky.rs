@@ -246,7 +246,8 @@ impl Sticky {
         }
     }
 
-    /// Handles a server's answer: sends the client a cookie, or learns the session that the server has made.
+    /// Handles a server's answer: sends the client a cookie, or learns the session that the server has made, or notes that
+    /// the one it knows was used.
     pub(super) fn answered(&self, request: &Request, peer: &Peer, response: &mut Response, now: Millis) {
         match self {
             Sticky::Cookie(cookie) => {
@@ -256,10 +257,12 @@ impl Sticky {
             }
             Sticky::Route(_) => {}
             Sticky::Learn(learn) => {
-                if let Some(session) = first(&learn.create, request)
-                    && let Some(sessions) = learn.zone.get()
-                {
-                    sessions.learn(&session, peer.id, now);
+                let Some(sessions) = learn.zone.get() else { return };
+                // A server that makes another session has given up the one that the client has shown.
+                match (first(&learn.create, request), first(&learn.lookup, request)) {
+                    (Some(made), _) => sessions.learn(&made, peer.id, now),
+                    (None, Some(shown)) => sessions.prolong(&shown, peer.id, now),
+                    (None, None) => {}
                 }
             }
         }
