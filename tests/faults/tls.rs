@@ -3,8 +3,12 @@
 use freerun_testkit::{
     Client, Ending, Kind, PATIENCE, Server, Setup, Site, Tls, TlsVersion, certificates, eventually, require,
 };
+use rustix::process::{Resource, getrlimit};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
+
+/// How many handshakes are half open at a time, where that many files may be open.
+const MOST: usize = 10_000;
 
 /// A server, and a client whose connection goes on whatever the others do.
 struct Watched {
@@ -19,7 +23,7 @@ impl Watched {
         site.file("a", "one");
         let server = Setup::new()
             .root(&site)
-            .events("worker_connections 2048;")
+            .events(&format!("worker_connections {};", MOST + 2048))
             .http(&format!(
                 "server {{ listen 127.0.0.1:@PORT@ ssl; root @ROOT@; ssl_protocols TLSv1.2 TLSv1.3; {lines}
                            ssl_certificate @CERTS@/rsa.crt; ssl_certificate_key @CERTS@/rsa.key; }}"
@@ -171,6 +175,25 @@ fn half_open_handshakes_leave_room_for_others() {
         }
         watched.goes_on();
     }
+}
+
+#[test]
+fn thousands_of_half_open_handshakes_take_bounded_memory() {
+    let mut watched = Watched::new("client_header_timeout 10m;");
+    watched.goes_on();
+    let before = watched.memory();
+    // This process and the server's worker have the same limit.
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let count = MOST.min(usize::try_from(files).unwrap_or(MOST).saturating_sub(500));
+    let mut open = watched.greeted_by(count, &Tls::new().only(TlsVersion::V13).hello());
+    for client in &mut open {
+        assert_eq!(client.at_least(1)[0], 22);
+    }
+    watched.goes_on();
+    let each = watched.memory().saturating_sub(before) / count as u64;
+    assert!(each < 40, "{each} KiB for each of {count}");
+    drop(open);
+    watched.goes_on();
 }
 
 #[test]
