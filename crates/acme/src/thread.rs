@@ -25,7 +25,8 @@ pub(crate) struct Wanted {
 
 /// The thread, and what it is told. It ends when this is dropped.
 pub(crate) struct Running {
-    wanted: watch::Sender<Arc<Wanted>>,
+    /// `None` when it was told to end.
+    wanted: Option<watch::Sender<Arc<Wanted>>>,
     thread: JoinHandle<()>,
 }
 
@@ -37,12 +38,24 @@ impl Running {
         let thread = Builder::new().name("acme".to_owned()).spawn(move || {
             LocalSet::new().block_on(&runtime, keep_all(host, board, changes));
         })?;
-        Ok(Running { wanted, thread })
+        Ok(Running { wanted: Some(wanted), thread })
     }
 
-    /// Tells the thread what is wanted from now on.
+    /// Tells the thread what is wanted from now on. One that was told to end does not take it.
     pub(crate) fn update(&self, wanted: Wanted) {
-        self.wanted.send_replace(Arc::new(wanted));
+        if let Some(sender) = &self.wanted {
+            sender.send_replace(Arc::new(wanted));
+        }
+    }
+
+    /// Tells the thread to end, and does not wait for it.
+    pub(crate) fn end(&mut self) {
+        self.wanted = None;
+    }
+
+    /// Whether the thread was told to end.
+    pub(crate) fn has_to_end(&self) -> bool {
+        self.wanted.is_none()
     }
 
     /// Ends the thread, and waits for it, unless the thread itself calls this.
