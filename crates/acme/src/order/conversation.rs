@@ -49,13 +49,15 @@ async fn twice(
     certificate: &CertificateSettings,
     replaces: Option<CertificateIdentifier<'static>>,
 ) -> Result<Pair, Failure> {
-    match ordered(issuer, client, certificate, replaces).await {
+    let (account, number) = issuer.account(client).await?;
+    match ordered(issuer, client, &account, certificate, replaces).await {
         Err(failure) if failure.account_gone => {
-            if !issuer.drop_account().await {
+            if !issuer.drop_account(number).await {
                 return Err(failure.with("the CA does not accept the account of this \"account_key\" any more"));
             }
             issuer.log(Level::Warn, &format!("the CA does not accept the account any more: {}", failure.text));
-            ordered(issuer, client, certificate, None).await
+            let (account, _) = issuer.account(client).await?;
+            ordered(issuer, client, &account, certificate, None).await
         }
         ordered => ordered,
     }
@@ -67,7 +69,7 @@ pub(crate) async fn ask_window(
     identifier: &CertificateIdentifier<'static>,
 ) -> Result<Option<Window>, Failure> {
     let client = issuer.client();
-    let account = issuer.account(&client).await?;
+    let (account, _) = issuer.account(&client).await?;
     match account.renewal_info(identifier).await {
         Ok((info, again)) => {
             let window = info.suggested_window;
@@ -81,12 +83,12 @@ pub(crate) async fn ask_window(
 async fn ordered(
     issuer: &Issuer,
     client: &Client,
+    account: &Account,
     certificate: &CertificateSettings,
     replaces: Option<CertificateIdentifier<'static>>,
 ) -> Result<Pair, Failure> {
     let failure = |error: Error| Failure::of(&error, client.notes());
-    let account = issuer.account(client).await?;
-    let mut order = begin(issuer, client, &account, certificate, replaces).await?;
+    let mut order = begin(issuer, client, account, certificate, replaces).await?;
     // The answers are there until the CA has looked at them, or the order has failed.
     let published = answer(issuer, client, certificate, &mut order).await?;
     let policy = RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.4).timeout(POLL);
@@ -105,7 +107,7 @@ async fn ordered(
     let request = keys::request(certificate, issuer.settings().common_name_in_csr, &key).map_err(made)?;
     order.finalize_csr(&request).await.map_err(failure)?;
     let chain = order.poll_certificate(&policy).await.map_err(failure)?;
-    let chain = preferred(issuer, client, &account, chain).await;
+    let chain = preferred(issuer, client, account, chain).await;
     if chain.len() > MAX_CHAIN {
         return Err(Failure::new("the CA's chain is too long"));
     }
