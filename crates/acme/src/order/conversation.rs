@@ -141,7 +141,7 @@ async fn begin(
             Ok(order) => return Ok(order),
             Err(Error::Unsupported(_)) => {}
             Err(error) => {
-                let failure = Failure::of_account(&error, client.notes());
+                let failure = issuer.failure(&error, client);
                 if failure.account_gone || failure.retry_after.is_some() || failure.text.contains("rateLimited") {
                     return Err(failure);
                 }
@@ -150,7 +150,7 @@ async fn begin(
             }
         }
     }
-    account.new_order(&new()).await.map_err(|error| Failure::of_account(&error, client.notes()))
+    account.new_order(&new()).await.map_err(|error| issuer.failure(&error, client))
 }
 
 /// Answers the challenges of an order.

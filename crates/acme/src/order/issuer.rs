@@ -79,7 +79,7 @@ impl Issuer {
             return Err(Failure::new(format!("\"{directive}\" {why}")));
         }
         let builder = Account::builder_with_http(Box::new(client.clone()));
-        let failure = |error: instant_acme::Error| Failure::of_account(&error, client.notes());
+        let failure = |error: instant_acme::Error| self.failure(&error, client);
         if known.file.is_none() {
             known.file = self.stored();
         }
@@ -124,7 +124,7 @@ impl Issuer {
         let settings = &self.settings;
         let contacts: Vec<_> = settings.contacts.iter().map(String::as_str).collect();
         let builder = || Account::builder_with_http(Box::new(client.clone()));
-        let failure = |error| Failure::of_account(&error, client.notes());
+        let failure = |error| self.failure(&error, client);
         let terms = "without \"accept_terms_of_service\" no account is made";
         match &settings.account_key {
             AccountKey::Generate(_) => {
@@ -163,6 +163,16 @@ impl Issuer {
         }
     }
 
+    /// Why a request failed that makes an account or an order. There the answer `unauthorized` means that the account is
+    /// closed, and another one is made; one that belongs to an account elsewhere cannot always be made again, so that it is
+    /// given up only where the CA says that it is not there.
+    pub(super) fn failure(&self, error: &instant_acme::Error, client: &Client) -> Failure {
+        match self.settings.external_account {
+            Some(_) => Failure::of(error, client.notes()),
+            None => Failure::of_account(error, client.notes()),
+        }
+    }
+
     /// Drops the account of this number, which the CA does not know any more, unless another order has done so: what is
     /// known then may be a new one already. Says whether the next attempt may have another one.
     pub(super) async fn drop_account(&self, number: u64) -> bool {
@@ -173,13 +183,15 @@ impl Issuer {
         self.can_have_another()
     }
 
+    /// Drops the account. Its file, which has the only copy of its key, is kept under another name until the next one is
+    /// dropped: the CA, or whoever answers in its place, may have been wrong.
     fn forget(&self, known: &mut Known) -> bool {
         known.file = None;
         known.dropped += 1;
         if let Some(folder) = &self.settings.state_path
-            && let Err(error) = state::remove(folder, &account_name(&self.settings.uri))
+            && let Err(error) = state::set_aside(folder, &account_name(&self.settings.uri))
         {
-            self.log(Level::Warn, &format!("the account's file cannot be removed: {error}"));
+            self.log(Level::Warn, &format!("the account's file cannot be set aside: {error}"));
         }
         self.can_have_another()
     }
@@ -238,7 +250,7 @@ mod tests {
 
     use super::*;
     use crate::host::{Challenge, Pair};
-    use crate::settings::{CertificateSettings, ChallengeKind, KeyKind};
+    use crate::settings::{CertificateSettings, ChallengeKind, ExternalAccount, KeyKind};
 
     struct Nobody;
 
@@ -278,6 +290,21 @@ mod tests {
         AccountFile::parse(text.as_bytes()).expect("a whole file")
     }
 
+    #[test]
+    fn an_account_that_belongs_to_another_one_is_not_given_up_easily() {
+        let gone = |external: Option<ExternalAccount>, kind: &str| {
+            let issuer = IssuerSettings { external_account: external, ..settings(None) };
+            let issuer = Issuer::new(Arc::new(Nobody), issuer);
+            let problem = format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}"}}"#);
+            let problem = serde_json::from_str(&problem).expect("a problem document");
+            issuer.failure(&instant_acme::Error::Api(problem), &issuer.client()).account_gone
+        };
+        let external = || Some(ExternalAccount { kid: "k".to_owned(), key: vec![1].into() });
+        assert!(gone(None, "unauthorized") && gone(None, "accountDoesNotExist"));
+        assert!(!gone(external(), "unauthorized") && gone(external(), "accountDoesNotExist"));
+        assert!(!gone(None, "rateLimited"));
+    }
+
     #[tokio::test]
     async fn orders_that_fail_together_drop_one_account() {
         let state = TempDir::new("state");
@@ -287,6 +314,9 @@ mod tests {
         // Two orders have begun with the old account.
         assert!(issuer.drop_account(0).await);
         assert_eq!(account(&issuer), None);
+        let aside = state.path().join(account_name("https://ca.example/directory") + ".old");
+        let aside = || std::fs::read_to_string(&aside).expect("its key is kept");
+        assert!(aside().contains("/old"));
         // The first one has a new account by now.
         issuer.store(&file("new"));
         issuer.account.lock().await.file = Some(file("new"));
@@ -296,5 +326,6 @@ mod tests {
         assert!(issuer.drop_account(1).await);
         assert_eq!(account(&issuer), None);
         assert!(issuer.account.lock().await.file.is_none());
+        assert!(aside().contains("/new"));
     }
 }
