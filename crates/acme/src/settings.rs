@@ -41,6 +41,27 @@ pub struct IssuerSettings {
 }
 
 impl IssuerSettings {
+    /// A CA of this name, whose directory has this URL, with what a block `acme_issuer` has that says no more: the account's
+    /// key is made here, control is shown by pages, nothing is kept on disk, and the terms of service are not accepted.
+    #[must_use]
+    pub fn new(name: &str, uri: &str) -> IssuerSettings {
+        IssuerSettings {
+            name: name.to_owned(),
+            uri: uri.to_owned(),
+            account_key: AccountKey::Generate(KeyKind::default()),
+            challenge: ChallengeKind::default(),
+            contacts: Vec::new(),
+            external_account: None,
+            preferred_chain: None,
+            profile: None,
+            trusted: None,
+            verify: true,
+            state_path: None,
+            accepts_terms: false,
+            common_name_in_csr: false,
+        }
+    }
+
     /// Whether the client can do what the settings say. The texts are complete sentences without their subject, the
     /// directive.
     ///
@@ -205,21 +226,7 @@ mod tests {
     use super::*;
 
     fn settings() -> IssuerSettings {
-        IssuerSettings {
-            name: "ca".to_owned(),
-            uri: "https://ca.example/directory".to_owned(),
-            account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-            challenge: ChallengeKind::Http01,
-            contacts: Vec::new(),
-            external_account: None,
-            preferred_chain: None,
-            profile: None,
-            trusted: None,
-            verify: true,
-            state_path: None,
-            accepts_terms: true,
-            common_name_in_csr: false,
-        }
+        IssuerSettings::new("ca", "https://ca.example/directory")
     }
 
     #[test]

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use freerun_acme::{
-    AccountKey, Acme, CertificateSettings, CertificateStatus, Challenge, ChallengeKind, Host, Identifier,
-    IssuerSettings, KeyKind, Level, Pair,
+    Acme, CertificateSettings, CertificateStatus, Challenge, Host, Identifier, IssuerSettings, KeyKind, Level, Pair,
 };
 use freerun_testkit::eventually;
 
@@ -27,22 +26,8 @@ impl Host for Server {
     fn issued(&self, _: &CertificateSettings, _: &Pair) {}
 }
 
-fn issuer(uri: String) -> IssuerSettings {
-    IssuerSettings {
-        name: "strange".to_owned(),
-        uri,
-        account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-        challenge: ChallengeKind::Http01,
-        contacts: Vec::new(),
-        external_account: None,
-        preferred_chain: None,
-        profile: None,
-        trusted: None,
-        verify: true,
-        state_path: None,
-        accepts_terms: true,
-        common_name_in_csr: false,
-    }
+fn issuer(uri: &str) -> IssuerSettings {
+    IssuerSettings { accepts_terms: true, ..IssuerSettings::new("strange", uri) }
 }
 
 fn certificates() -> [CertificateSettings; 2] {
@@ -72,7 +57,7 @@ fn asked(answer: impl Into<Vec<u8>>) -> (Vec<CertificateStatus>, Vec<String>) {
     });
     let server = Arc::new(Server::default());
     let acme = Acme::new(server.clone());
-    acme.update(vec![issuer(uri)], certificates().to_vec()).expect("a thread");
+    acme.update(vec![issuer(&uri)], certificates().to_vec()).expect("a thread");
     eventually("both have failed", || acme.status().iter().all(|status| status.last_error.is_some()));
     let status = acme.status();
     acme.stop();
@@ -123,7 +108,7 @@ fn a_client_that_is_told_to_end_gives_up_its_orders() {
     let server = Arc::new(Server::default());
     let acme = Acme::new(server.clone());
     let wanted =
-        || (vec![issuer(format!("http://{}/", ca.local_addr().expect("an address")))], certificates().to_vec());
+        || (vec![issuer(&format!("http://{}/", ca.local_addr().expect("an address")))], certificates().to_vec());
     let update = |acme: &Acme| {
         let (issuers, certificates) = wanted();
         acme.update(issuers, certificates).expect("a thread");

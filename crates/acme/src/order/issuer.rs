@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
     use crate::host::{Challenge, Pair};
-    use crate::settings::{CertificateSettings, ChallengeKind, ExternalAccount, KeyKind};
+    use crate::settings::{CertificateSettings, ExternalAccount};
 
     struct Nobody;
 
@@ -265,21 +265,8 @@ mod tests {
     }
 
     fn settings(state: Option<&Path>) -> IssuerSettings {
-        IssuerSettings {
-            name: "ca".to_owned(),
-            uri: "https://ca.example/directory".to_owned(),
-            account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-            challenge: ChallengeKind::Http01,
-            contacts: Vec::new(),
-            external_account: None,
-            preferred_chain: None,
-            profile: None,
-            trusted: None,
-            verify: true,
-            state_path: state.map(Path::to_path_buf),
-            accepts_terms: true,
-            common_name_in_csr: false,
-        }
+        let state_path = state.map(Path::to_path_buf);
+        IssuerSettings { state_path, ..IssuerSettings::new("ca", "https://ca.example/directory") }
     }
 
     fn file(account: &str) -> AccountFile {

@@ -20,19 +20,11 @@ const DAY: Duration = Duration::from_secs(86400);
 
 fn issuer(ca: &Ca, state: Option<&Path>) -> IssuerSettings {
     IssuerSettings {
-        name: "pebble".to_owned(),
-        uri: ca.uri(),
-        account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-        challenge: ChallengeKind::Http01,
         contacts: vec!["mailto:admin@localhost.example".to_owned()],
-        external_account: None,
-        preferred_chain: None,
-        profile: None,
         trusted: Some(ca.root.clone().into_bytes()),
-        verify: true,
         state_path: state.map(Path::to_path_buf),
         accepts_terms: true,
-        common_name_in_csr: false,
+        ..IssuerSettings::new("pebble", &ca.uri())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use freerun_acme::{AccountKey, IssuerSettings, KeyKind};
+use freerun_acme::IssuerSettings;
 use freerun_conf::{Contexts, Cx, Directive, Many, Node, Problem, SettingsSet, Shape, settings};
 use freerun_serve::parts::Paths;
 
@@ -93,10 +93,9 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         }
     };
     let uri = own.uri.clone();
+    let plain = IssuerSettings::new(name, uri.as_ref().map_or("", |uri| uri.0.as_str()));
     let issuer = IssuerSettings {
-        name: name.to_owned(),
-        uri: uri.as_ref().map(|uri| uri.0.clone()).unwrap_or_default(),
-        account_key: own.account_key.as_ref().map_or(AccountKey::Generate(KeyKind::EcdsaP256), |key| key.0.clone()),
+        account_key: own.account_key.as_ref().map_or(plain.account_key.clone(), |key| key.0.clone()),
         challenge: own.challenge.0,
         contacts: own.contact.iter().map(|contact| contact.0.clone()).collect(),
         external_account: own.external_account_key.as_ref().map(|key| key.0.clone()),
@@ -107,6 +106,7 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         state_path: state_path.map(PathBuf::from),
         accepts_terms: own.accept_terms_of_service.0,
         common_name_in_csr: own.common_name_in_csr,
+        ..plain
     };
     let checked = issuer.check();
     cx.extensions.get_or_default::<Declared>().add_issuer(issuer);
