@@ -43,7 +43,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// Makes an answer to a challenge known. The CA asks as soon as this returns, so from then on every thread that
     /// answers requests must know it.
-    fn publish(&self, challenge: &Challenge);
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be answered, in words for the log. The CA is not asked to look then, and nothing is withdrawn.
+    fn publish(&self, challenge: &Challenge) -> Result<(), String>;
 
     /// Takes back what [`publish`](Host::publish) was called with.
     fn withdraw(&self, challenge: &Challenge);

@@ -188,13 +188,14 @@ async fn answer(
             return Err(Failure::new(format!("the CA does not offer the challenge {name} for \"{shown}\"")));
         };
         let proof = challenge.key_authorization();
-        published.add(match issuer.settings().challenge {
+        let answer = match issuer.settings().challenge {
             ChallengeKind::Http01 => {
                 Challenge::Http01 { token: token(&challenge.token)?, key_authorization: proof.as_str().to_owned() }
             }
             ChallengeKind::TlsAlpn01 => keys::tls_alpn(&identifier, &sha256(proof.as_str().as_bytes()))
                 .map_err(|error| Failure::new(format!("the certificate of a challenge: {error}")))?,
-        });
+        };
+        published.add(answer)?;
         challenge.set_ready().await.map_err(failure)?;
     }
     Ok(published)

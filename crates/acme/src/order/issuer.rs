@@ -257,7 +257,9 @@ mod tests {
     impl Host for Nobody {
         fn log(&self, _: Level, _: &str) {}
 
-        fn publish(&self, _: &Challenge) {}
+        fn publish(&self, _: &Challenge) -> Result<(), String> {
+            Ok(())
+        }
 
         fn withdraw(&self, _: &Challenge) {}
 

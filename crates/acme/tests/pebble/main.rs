@@ -247,6 +247,18 @@ fn answers_to_challenges_are_taken_back_when_the_client_ends() {
 }
 
 #[test]
+fn a_challenge_that_cannot_be_answered_is_not_looked_at() {
+    let Some(_) = ca::program() else { return };
+    let ca = Ca::started();
+    let server = Server::answering(&ca);
+    server.fill();
+    let client = Client::of(server, issuer(&ca, None), &["localhost"]);
+    client.until_failed("the challenge cannot be answered: no room");
+    // Otherwise it would have something to say of it.
+    assert!(!client.server.logged("urn:ietf:params:acme:error:"), "{}", client.server.log());
+}
+
+#[test]
 fn terms_have_to_be_accepted() {
     let Some(_) = ca::program() else { return };
     let ca = Ca::started();

@@ -18,6 +18,7 @@ use crate::ca::Ca;
 struct Given {
     later: Duration,
     challenges: Vec<Challenge>,
+    is_full: bool,
     issued: Vec<(CertificateSettings, Pair)>,
     lines: Vec<(Level, String)>,
 }
@@ -55,6 +56,11 @@ impl Server {
     /// Puts the clock forward.
     pub(crate) fn later(&self, by: Duration) {
         self.given().later += by;
+    }
+
+    /// Takes no more answers to challenges.
+    pub(crate) fn fill(&self) {
+        self.given().is_full = true;
     }
 
     /// What was issued so far.
@@ -116,8 +122,13 @@ impl Host for Server {
         SystemTime::now() + self.given().later
     }
 
-    fn publish(&self, challenge: &Challenge) {
-        self.given().challenges.push(challenge.clone());
+    fn publish(&self, challenge: &Challenge) -> Result<(), String> {
+        let mut given = self.given();
+        if given.is_full {
+            return Err("no room".to_owned());
+        }
+        given.challenges.push(challenge.clone());
+        Ok(())
     }
 
     fn withdraw(&self, challenge: &Challenge) {
