@@ -162,7 +162,7 @@ pub(crate) fn load(host: &dyn Host, issuer: &IssuerSettings, certificate: &Certi
         if !file.is_about(&issuer.uri, certificate) {
             return Err(Damage::Other);
         }
-        checked_pair(&file.pair)?;
+        checked_pair(&file.pair, &certificate.identifiers)?;
         Ok(file.pair)
     };
     usable().inspect_err(|damage| unused(damage.to_string())).ok()

@@ -112,7 +112,8 @@ async fn ordered(
         return Err(Failure::new("the CA's chain is too long"));
     }
     let pair = Pair { chain, key: keys::pem(&key) };
-    checked_pair(&pair).map_err(|_| Failure::new("the CA's certificate cannot be used with the key"))?;
+    checked_pair(&pair, &certificate.identifiers)
+        .map_err(|damage| Failure::new(format!("what the CA has issued is not used: {damage}")))?;
     Ok(pair)
 }
 
