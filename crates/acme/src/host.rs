@@ -54,6 +54,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Takes a certificate that was issued, or that replaces the one before, or that an earlier run has left on disk.
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair);
+
+    /// The certificate that the server uses, if it has come. It is asked for where a reload has changed something about the
+    /// issuer and there is nothing on disk. Without an own method the certificate is ordered anew then.
+    fn held(&self, _certificate: &CertificateSettings) -> Option<Pair> {
+        None
+    }
 }
 
 /// An answer to a challenge of the CA.

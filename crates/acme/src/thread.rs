@@ -1,5 +1,6 @@
 //! All certificates, on the client's own thread.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
@@ -73,6 +74,8 @@ impl Running {
 struct Kept {
     issuer: Rc<Issuer>,
     nudge: Rc<Notify>,
+    /// Whether the host has a certificate of this issuer.
+    has_come: Rc<Cell<bool>>,
     task: AbortHandle,
 }
 
@@ -118,6 +121,7 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
             if kept.contains_key(certificate) {
                 continue;
             }
+            let mut has_come = false;
             if let Some(same) = old.remove(certificate) {
                 if Rc::ptr_eq(&same.issuer, issuer) {
                     same.nudge.notify_one();
@@ -125,7 +129,10 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
                     continue;
                 }
                 same.task.abort();
+                // One of another CA, which a name may stand for by now, is not what is wanted.
+                has_come = same.has_come.get() && same.issuer.settings().uri == issuer.settings().uri;
             }
+            let has_come = Rc::new(Cell::new(has_come));
             let nudge = Rc::new(Notify::new());
             let upkeep = Upkeep {
                 host: host.clone(),
@@ -134,9 +141,10 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
                 issuer: issuer.clone(),
                 certificate: certificate.clone(),
                 nudge: nudge.clone(),
+                has_come: has_come.clone(),
             };
             let task = tasks.spawn_local(upkeep.run());
-            kept.insert(certificate.clone(), Kept { issuer: issuer.clone(), nudge, task });
+            kept.insert(certificate.clone(), Kept { issuer: issuer.clone(), nudge, has_come, task });
         }
         for gone in old.values() {
             gone.task.abort();

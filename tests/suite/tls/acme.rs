@@ -158,7 +158,13 @@ fn a_ca_that_is_down_keeps_nobody_from_starting() {
     // Whoever changes something about the CA does not have to wait for the next attempt.
     server.edit("accept_terms_of_service;", "accept_terms_of_service; contact admin@example.com;");
     server.reload();
-    comes(&server, &Tls::new());
+    let first = comes(&server, &Tls::new());
+    // The next change takes no other certificate, though nothing is kept on disk.
+    eventually("it is valid", || status(&server)["state"] == "valid");
+    server.edit("contact admin@example.com;", "contact other@example.com;");
+    server.reload();
+    server.logs("the certificate in use is kept");
+    assert_eq!(shown(&server, &Tls::new()), first);
 }
 
 #[test]

@@ -31,10 +31,16 @@ impl Server {
     /// A server that answers the challenges of a CA.
     pub(crate) fn answering(ca: &Ca) -> Server {
         let server = Server::default();
+        server.answer(ca);
+        server
+    }
+
+    /// Answers the challenges of a CA.
+    pub(crate) fn answer(&self, ca: &Ca) {
         let (http, tls) = ca.answers;
-        let own = server.clone();
+        let own = self.clone();
         listen(http, move |stream| own.answer_http(stream));
-        let own = server.clone();
+        let own = self.clone();
         let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has them")
@@ -46,7 +52,6 @@ impl Server {
             let mut session = rustls::ServerConnection::new(config.clone()).expect("a session");
             while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
         });
-        server
     }
 
     fn given(&self) -> MutexGuard<'_, Given> {
@@ -137,6 +142,11 @@ impl Host for Server {
 
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair) {
         self.given().issued.push((certificate.clone(), pair.clone()));
+    }
+
+    fn held(&self, certificate: &CertificateSettings) -> Option<Pair> {
+        let given = self.given();
+        given.issued.iter().rev().find(|(settings, _)| settings == certificate).map(|(_, pair)| pair.clone())
     }
 }
 

@@ -64,11 +64,6 @@ impl Server {
         self.issued.load().contains_key(settings)
     }
 
-    /// This certificate with its key, if it has come.
-    pub(super) fn issued(&self, settings: &CertificateSettings) -> Option<Pair> {
-        self.issued.load().get(settings).cloned()
-    }
-
     /// Has all handshakes from now on use this certificate. One that nobody wants any more is not used.
     pub(super) fn put(&self, settings: &CertificateSettings, pair: &Pair) {
         let newest = self.newest.load();
@@ -175,6 +170,10 @@ impl Host for Server {
 
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair) {
         self.put(certificate, pair);
+    }
+
+    fn held(&self, certificate: &CertificateSettings) -> Option<Pair> {
+        self.issued.load().get(certificate).cloned()
     }
 }
 
