@@ -11,7 +11,8 @@ use crate::thread::{Running, Wanted};
 use crate::upkeep;
 
 /// The ACME client of a server: a handle, which all who have one share. Its thread starts with the first
-/// [`update`](Acme::update) that names a certificate, and ends with [`stop`](Acme::stop) or the last handle.
+/// [`update`](Acme::update) that names a certificate, and ends with [`end`](Acme::end), [`stop`](Acme::stop) or the last
+/// handle.
 #[derive(Clone)]
 pub struct Acme(Arc<Inner>);
 
@@ -50,8 +51,8 @@ impl Acme {
         }
         self.0.board.keep(&certificates);
         let thread = match running.take() {
-            Some(thread) => thread,
-            None => Running::start(self.0.host.clone(), self.0.board.clone())?,
+            Some(thread) if !thread.has_to_end() => thread,
+            _ => Running::start(self.0.host.clone(), self.0.board.clone())?,
         };
         thread.update(Wanted { issuers, certificates });
         *running = Some(thread);
@@ -63,6 +64,14 @@ impl Acme {
     #[must_use]
     pub fn status(&self) -> Vec<CertificateStatus> {
         self.0.board.all()
+    }
+
+    /// Has the thread end, and does not wait for that: it takes back the answers to challenges, and leaves orders to others.
+    /// A later [`update`](Acme::update) starts another one.
+    pub fn end(&self) {
+        if let Some(running) = &mut *self.running() {
+            running.end();
+        }
     }
 
     /// Ends the thread, and waits for its end: it takes back the answers to challenges, and leaves orders to a next start.

@@ -43,13 +43,23 @@ pub trait Host: Send + Sync + 'static {
 
     /// Makes an answer to a challenge known. The CA asks as soon as this returns, so from then on every thread that
     /// answers requests must know it.
-    fn publish(&self, challenge: &Challenge);
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be answered, in words for the log. The CA is not asked to look then, and nothing is withdrawn.
+    fn publish(&self, challenge: &Challenge) -> Result<(), String>;
 
     /// Takes back what [`publish`](Host::publish) was called with.
     fn withdraw(&self, challenge: &Challenge);
 
     /// Takes a certificate that was issued, or that replaces the one before, or that an earlier run has left on disk.
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair);
+
+    /// The certificate that the server uses, if it has come. It is asked for where a reload has changed something about the
+    /// issuer and there is nothing on disk. Without an own method the certificate is ordered anew then.
+    fn held(&self, _certificate: &CertificateSettings) -> Option<Pair> {
+        None
+    }
 }
 
 /// An answer to a challenge of the CA.

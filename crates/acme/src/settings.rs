@@ -41,6 +41,27 @@ pub struct IssuerSettings {
 }
 
 impl IssuerSettings {
+    /// A CA of this name, whose directory has this URL, with what a block `acme_issuer` has that says no more: the account's
+    /// key is made here, control is shown by pages, nothing is kept on disk, and the terms of service are not accepted.
+    #[must_use]
+    pub fn new(name: &str, uri: &str) -> IssuerSettings {
+        IssuerSettings {
+            name: name.to_owned(),
+            uri: uri.to_owned(),
+            account_key: AccountKey::Generate(KeyKind::default()),
+            challenge: ChallengeKind::default(),
+            contacts: Vec::new(),
+            external_account: None,
+            preferred_chain: None,
+            profile: None,
+            trusted: None,
+            verify: true,
+            state_path: None,
+            accepts_terms: false,
+            common_name_in_csr: false,
+        }
+    }
+
     /// Whether the client can do what the settings say. The texts are complete sentences without their subject, the
     /// directive.
     ///
@@ -65,6 +86,16 @@ impl IssuerSettings {
             }
         }
         Ok(())
+    }
+
+    /// Whether both keep their accounts in the same file though these are not the same account, so that each would replace
+    /// the other's key.
+    #[must_use]
+    pub fn replaces_account_of(&self, other: &IssuerSettings) -> bool {
+        // It is what an account's file says of an account elsewhere.
+        let kid = |settings: &IssuerSettings| settings.external_account.as_ref().map(|external| external.kid.clone());
+        let same_file = self.state_path.is_some() && self.state_path == other.state_path && self.uri == other.uri;
+        same_file && (self.account_key != other.account_key || kid(self) != kid(other))
     }
 }
 
@@ -205,21 +236,7 @@ mod tests {
     use super::*;
 
     fn settings() -> IssuerSettings {
-        IssuerSettings {
-            name: "ca".to_owned(),
-            uri: "https://ca.example/directory".to_owned(),
-            account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-            challenge: ChallengeKind::Http01,
-            contacts: Vec::new(),
-            external_account: None,
-            preferred_chain: None,
-            profile: None,
-            trusted: None,
-            verify: true,
-            state_path: None,
-            accepts_terms: true,
-            common_name_in_csr: false,
-        }
+        IssuerSettings::new("ca", "https://ca.example/directory")
     }
 
     #[test]
@@ -238,6 +255,26 @@ mod tests {
         assert_eq!(directive(own.clone()), None);
         let external = Some(ExternalAccount { kid: "k".to_owned(), key: vec![1].into() });
         assert_eq!(directive(IssuerSettings { external_account: external, ..own }), Some("external_account_key"));
+    }
+
+    #[test]
+    fn two_accounts_need_two_files() {
+        let settings = || IssuerSettings { state_path: Some("/state".into()), ..settings() };
+        let external = |kid: &str| Some(ExternalAccount { kid: kid.to_owned(), key: vec![1].into() });
+        let other = || IssuerSettings { name: "b".to_owned(), external_account: external("k"), ..settings() };
+        let own = || AccountKey::Pem(b"a".to_vec().into());
+        assert!(settings().replaces_account_of(&other()) && other().replaces_account_of(&settings()));
+        assert!(IssuerSettings { account_key: own(), ..settings() }.replaces_account_of(&settings()));
+        assert!(IssuerSettings { external_account: external("l"), ..settings() }.replaces_account_of(&other()));
+        for apart in [
+            IssuerSettings { uri: "https://cb.example/directory".to_owned(), ..settings() },
+            IssuerSettings { state_path: Some("/other".into()), ..settings() },
+            other(),
+        ] {
+            assert!(!apart.replaces_account_of(&other()), "{apart:?}");
+        }
+        let nothing_kept = |settings| IssuerSettings { state_path: None, ..settings };
+        assert!(!nothing_kept(settings()).replaces_account_of(&nothing_kept(other())));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! All certificates, on the client's own thread.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
@@ -25,7 +26,8 @@ pub(crate) struct Wanted {
 
 /// The thread, and what it is told. It ends when this is dropped.
 pub(crate) struct Running {
-    wanted: watch::Sender<Arc<Wanted>>,
+    /// `None` when it was told to end.
+    wanted: Option<watch::Sender<Arc<Wanted>>>,
     thread: JoinHandle<()>,
 }
 
@@ -37,12 +39,24 @@ impl Running {
         let thread = Builder::new().name("acme".to_owned()).spawn(move || {
             LocalSet::new().block_on(&runtime, keep_all(host, board, changes));
         })?;
-        Ok(Running { wanted, thread })
+        Ok(Running { wanted: Some(wanted), thread })
     }
 
-    /// Tells the thread what is wanted from now on.
+    /// Tells the thread what is wanted from now on. One that was told to end does not take it.
     pub(crate) fn update(&self, wanted: Wanted) {
-        self.wanted.send_replace(Arc::new(wanted));
+        if let Some(sender) = &self.wanted {
+            sender.send_replace(Arc::new(wanted));
+        }
+    }
+
+    /// Tells the thread to end, and does not wait for it.
+    pub(crate) fn end(&mut self) {
+        self.wanted = None;
+    }
+
+    /// Whether the thread was told to end.
+    pub(crate) fn has_to_end(&self) -> bool {
+        self.wanted.is_none()
     }
 
     /// Ends the thread, and waits for it, unless the thread itself calls this.
@@ -60,6 +74,8 @@ impl Running {
 struct Kept {
     issuer: Rc<Issuer>,
     nudge: Rc<Notify>,
+    /// Whether the host has a certificate of this issuer.
+    has_come: Rc<Cell<bool>>,
     task: AbortHandle,
 }
 
@@ -105,6 +121,7 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
             if kept.contains_key(certificate) {
                 continue;
             }
+            let mut has_come = false;
             if let Some(same) = old.remove(certificate) {
                 if Rc::ptr_eq(&same.issuer, issuer) {
                     same.nudge.notify_one();
@@ -112,7 +129,10 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
                     continue;
                 }
                 same.task.abort();
+                // One of another CA, which a name may stand for by now, is not what is wanted.
+                has_come = same.has_come.get() && same.issuer.settings().uri == issuer.settings().uri;
             }
+            let has_come = Rc::new(Cell::new(has_come));
             let nudge = Rc::new(Notify::new());
             let upkeep = Upkeep {
                 host: host.clone(),
@@ -121,9 +141,10 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
                 issuer: issuer.clone(),
                 certificate: certificate.clone(),
                 nudge: nudge.clone(),
+                has_come: has_come.clone(),
             };
             let task = tasks.spawn_local(upkeep.run());
-            kept.insert(certificate.clone(), Kept { issuer: issuer.clone(), nudge, task });
+            kept.insert(certificate.clone(), Kept { issuer: issuer.clone(), nudge, has_come, task });
         }
         for gone in old.values() {
             gone.task.abort();

@@ -1,5 +1,6 @@
 //! One certificate over time: ordered, kept, renewed.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,9 @@ pub(crate) struct Upkeep {
     pub(crate) certificate: CertificateSettings,
     /// Tells that the clock should be looked at.
     pub(crate) nudge: Rc<Notify>,
+    /// Whether the host has a certificate of this issuer. It is so from the beginning where the settings of the issuer have
+    /// changed, but not its CA.
+    pub(crate) has_come: Rc<Cell<bool>>,
 }
 
 impl Upkeep {
@@ -36,15 +40,21 @@ impl Upkeep {
     pub(crate) async fn run(self) {
         let mut status = CertificateStatus::new(self.certificate.clone());
         let mut schedule = Schedule::default();
-        let pair = load(&*self.host, self.issuer.settings(), &self.certificate);
+        let stored = load(&*self.host, self.issuer.settings(), &self.certificate);
+        let is_stored = stored.is_some();
+        let pair = stored.or_else(|| self.held());
         let mut held = pair.as_ref().and_then(|pair| facts::of_chain(&pair.chain));
         if let (Some(facts), Some(pair)) = (&held, &pair) {
             schedule.found(facts.validity);
             status.state = CertificateState::Valid;
             // What the server has may be of another CA, or not there: a reload can change the CA behind a name, or take a
             // certificate away and bring it back.
-            self.host.issued(&self.certificate, pair);
+            if is_stored {
+                self.host.issued(&self.certificate, pair);
+            }
         }
+        self.has_come.set(held.is_some());
+        drop(pair);
         loop {
             let now = self.host.now();
             let step = schedule.next(now);
@@ -85,6 +95,16 @@ impl Upkeep {
         }
     }
 
+    /// The certificate that the server uses, where it is of this issuer and not on disk.
+    fn held(&self) -> Option<Pair> {
+        let pair = self.has_come.get().then(|| self.host.held(&self.certificate))??;
+        checked_pair(&pair, &self.certificate.identifiers).ok()?;
+        // The folder may have changed.
+        store(&*self.host, self.issuer.settings(), &self.certificate, &pair);
+        self.log(Level::Info, "the certificate in use is kept");
+        Some(pair)
+    }
+
     async fn sleep(&self, length: Duration) {
         // Either is a reason to look again.
         let _ = timeout(length.min(LONGEST_SLEEP), self.nudge.notified()).await;
@@ -111,6 +131,7 @@ impl Upkeep {
         schedule.issued(self.host.now(), facts.validity);
         self.log(Level::Notice, "a certificate was issued");
         self.host.issued(&self.certificate, &pair);
+        self.has_come.set(true);
         Ok(facts)
     }
 
@@ -162,7 +183,7 @@ pub(crate) fn load(host: &dyn Host, issuer: &IssuerSettings, certificate: &Certi
         if !file.is_about(&issuer.uri, certificate) {
             return Err(Damage::Other);
         }
-        checked_pair(&file.pair)?;
+        checked_pair(&file.pair, &certificate.identifiers)?;
         Ok(file.pair)
     };
     usable().inspect_err(|damage| unused(damage.to_string())).ok()

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use freerun_acme::{
-    AccountKey, Acme, CertificateSettings, CertificateStatus, Challenge, ChallengeKind, Host, Identifier,
-    IssuerSettings, KeyKind, Level, Pair,
+    Acme, CertificateSettings, CertificateStatus, Challenge, Host, Identifier, IssuerSettings, KeyKind, Level, Pair,
 };
 use freerun_testkit::eventually;
 
@@ -20,11 +19,25 @@ impl Host for Server {
         self.0.lock().expect("no panic in another thread").push(line.to_owned());
     }
 
-    fn publish(&self, _: &Challenge) {}
+    fn publish(&self, _: &Challenge) -> Result<(), String> {
+        Ok(())
+    }
 
     fn withdraw(&self, _: &Challenge) {}
 
     fn issued(&self, _: &CertificateSettings, _: &Pair) {}
+}
+
+fn issuer(uri: &str) -> IssuerSettings {
+    IssuerSettings { accepts_terms: true, ..IssuerSettings::new("strange", uri) }
+}
+
+fn certificates() -> [CertificateSettings; 2] {
+    ["a.example", "b.example"].map(|name| CertificateSettings {
+        issuer: "strange".to_owned(),
+        identifiers: vec![Identifier::Dns(name.to_owned())],
+        key: KeyKind::EcdsaP256,
+    })
 }
 
 /// Asks a CA that answers everything with these bytes for two certificates, and gives what became of them and the lines
@@ -44,29 +57,9 @@ fn asked(answer: impl Into<Vec<u8>>) -> (Vec<CertificateStatus>, Vec<String>) {
             let _ = stream.write_all(&answer);
         }
     });
-    let issuer = IssuerSettings {
-        name: "strange".to_owned(),
-        uri,
-        account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-        challenge: ChallengeKind::Http01,
-        contacts: Vec::new(),
-        external_account: None,
-        preferred_chain: None,
-        profile: None,
-        trusted: None,
-        verify: true,
-        state_path: None,
-        accepts_terms: true,
-        common_name_in_csr: false,
-    };
-    let certificates = ["a.example", "b.example"].map(|name| CertificateSettings {
-        issuer: "strange".to_owned(),
-        identifiers: vec![Identifier::Dns(name.to_owned())],
-        key: KeyKind::EcdsaP256,
-    });
     let server = Arc::new(Server::default());
     let acme = Acme::new(server.clone());
-    acme.update(vec![issuer], certificates.to_vec()).expect("a thread");
+    acme.update(vec![issuer(&uri)], certificates().to_vec()).expect("a thread");
     eventually("both have failed", || acme.status().iter().all(|status| status.last_error.is_some()));
     let status = acme.status();
     acme.stop();
@@ -109,4 +102,27 @@ fn a_response_without_end_is_a_failure() {
     let head = error(format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(1 << 20)));
     assert!(head.contains("directory: "), "{head}");
     assert!(error("").contains("directory: "));
+}
+
+#[test]
+fn a_client_that_is_told_to_end_gives_up_its_orders() {
+    let ca = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server = Arc::new(Server::default());
+    let acme = Acme::new(server.clone());
+    let wanted =
+        || (vec![issuer(&format!("http://{}/", ca.local_addr().expect("an address")))], certificates().to_vec());
+    let update = |acme: &Acme| {
+        let (issuers, certificates) = wanted();
+        acme.update(issuers, certificates).expect("a thread");
+        ca.accept().expect("a connection").0
+    };
+    let mut first = update(&acme);
+    acme.end();
+    first.read_to_end(&mut Vec::new()).expect("the connection is closed");
+    // Another thread goes on where it is wanted after all.
+    let mut second = update(&acme);
+    acme.end();
+    acme.stop();
+    second.read_to_end(&mut Vec::new()).expect("the connection is closed");
+    eventually("both threads have ended", || Arc::strong_count(&server) == 2);
 }

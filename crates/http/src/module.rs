@@ -31,7 +31,7 @@ pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 /// Called on the control thread, never on a loop.
 pub type Begin = fn(&Arc<Generation>, &Arc<Shared>);
 
-/// Called on the control thread when all loops have ended.
+/// Called on the control thread with the last generation.
 pub type End = fn(&Generation);
 
 /// A module.
@@ -61,7 +61,11 @@ pub struct Module {
     pub prepare: Option<Begin>,
     /// Called when a generation has begun to take requests, for background work, which has to end with the generation.
     pub begin: Option<Begin>,
-    /// Called with the last generation when the process ends, to save data for the next process. It may wait for a
+    /// Called with the last generation when the worker takes no connections any more and finishes those that it has, which
+    /// may last: from then on others do what the process does beside its requests. It may not wait. A process that ends at
+    /// once does not call it.
+    pub drain: Option<End>,
+    /// Called with the last generation when all loops have ended, to save data for the next process. It may wait for a
     /// bounded time.
     pub end: Option<End>,
 }
@@ -80,6 +84,7 @@ impl Module {
         finish: None,
         prepare: None,
         begin: None,
+        drain: None,
         end: None,
     };
 }

@@ -2,9 +2,12 @@
 
 use super::pebble::Ca;
 use freerun_testkit::{Client, Dns, Reply, Server, Setup, Tls, certificates, eventually, require};
+use rustix::process::Signal;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 /// The certificate that is shown to this client.
 fn shown(server: &Server, tls: &Tls) -> Vec<u8> {
@@ -155,7 +158,13 @@ fn a_ca_that_is_down_keeps_nobody_from_starting() {
     // Whoever changes something about the CA does not have to wait for the next attempt.
     server.edit("accept_terms_of_service;", "accept_terms_of_service; contact admin@example.com;");
     server.reload();
-    comes(&server, &Tls::new());
+    let first = comes(&server, &Tls::new());
+    // The next change takes no other certificate, though nothing is kept on disk.
+    eventually("it is valid", || status(&server)["state"] == "valid");
+    server.edit("contact admin@example.com;", "contact other@example.com;");
+    server.reload();
+    server.logs("the certificate in use is kept");
+    assert_eq!(shown(&server, &Tls::new()), first);
 }
 
 #[test]
@@ -179,4 +188,32 @@ fn the_ca_is_looked_up_by_the_resolver() {
         .freerun();
     comes(&server, &Tls::new());
     assert!(dns.asked("ca.example.com") > 0);
+}
+
+#[test]
+fn a_worker_that_finishes_its_requests_orders_nothing() {
+    if !require::freerun() {
+        return;
+    }
+    // A CA that says nothing.
+    let ca = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut server = Setup::new()
+        .http(&format!(
+            "acme_issuer silent {{ uri http://{}/; accept_terms_of_service; state_path off; }}
+             server {{ listen 127.0.0.1:@PORT@; server_name localhost; acme_certificate silent; return 200 ok; }}",
+            ca.local_addr().expect("an address")
+        ))
+        .freerun();
+    let (mut asked, _) = ca.accept().expect("a connection");
+    let mut busy = server.connect();
+    busy.send("GET / HTTP/1.1\r\nHost: localhost\r\n");
+    eventually("the request has begun", || server.connect().get("/").status == 200);
+    server.signal(Signal::QUIT);
+    // The client itself would wait longer than this.
+    asked.set_read_timeout(Some(Duration::from_secs(15))).expect("a time");
+    asked.read_to_end(&mut Vec::new()).expect("the order is given up");
+    assert!(server.runs(), "it waits for the request under way");
+    busy.send("\r\n");
+    assert_eq!(busy.response().text(), "ok");
+    assert_eq!(server.wait().code(), Some(0));
 }

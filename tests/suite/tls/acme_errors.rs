@@ -22,6 +22,16 @@ const CASES: &[(&str, &str)] = &[
         "acme_issuer a { uri https://x/; account_key @CERTS@/ec.key; external_account_key k data:YQ; }",
         "\"external_account_key\" directive cannot be used with an \"account_key\" from a file in @:3",
     ),
+    (
+        "acme_issuer a { uri https://x/; state_path s; }\n\
+         acme_issuer b { uri https://x/; state_path s; account_key @CERTS@/ec.key; }",
+        "\"state_path\" of acme_issuer \"b\" is that of \"a\", which has another account with the same \"uri\" in @:4",
+    ),
+    (
+        "acme_issuer a { uri https://x/; }\nacme_issuer b { uri https://x/; state_path acme_a;\n\
+         external_account_key k data:YQ; }",
+        "\"state_path\" of acme_issuer \"b\" is that of \"a\", which has another account with the same \"uri\" in @:4",
+    ),
     ("acme_issuer a { uri https://x/; profile p wanted; }", "invalid parameter \"wanted\" in @:3"),
     ("acme_issuer a { uri https://x/; ssl_verify maybe; }", "invalid value \"maybe\" in \"ssl_verify\" directive"),
     ("acme_issuer a { uri https://x/; ssl_trusted_certificate @CERTS@/ec.key; }", "no certificate in \""),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Failure;
 use crate::host::{Challenge, Host};
 
 /// Answers that the host has; they are taken back when this is dropped, however an order ends.
@@ -15,9 +16,11 @@ impl Published {
         Published { host, challenges: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, challenge: Challenge) {
-        self.host.publish(&challenge);
+    pub(super) fn add(&mut self, challenge: Challenge) -> Result<(), Failure> {
+        let published = self.host.publish(&challenge);
+        published.map_err(|why| Failure::new(format!("the challenge cannot be answered: {why}")))?;
         self.challenges.push(challenge);
+        Ok(())
     }
 }
 

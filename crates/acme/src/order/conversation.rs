@@ -49,13 +49,15 @@ async fn twice(
     certificate: &CertificateSettings,
     replaces: Option<CertificateIdentifier<'static>>,
 ) -> Result<Pair, Failure> {
-    match ordered(issuer, client, certificate, replaces).await {
+    let (account, number) = issuer.account(client).await?;
+    match ordered(issuer, client, &account, certificate, replaces).await {
         Err(failure) if failure.account_gone => {
-            if !issuer.drop_account().await {
+            if !issuer.drop_account(number).await {
                 return Err(failure.with("the CA does not accept the account of this \"account_key\" any more"));
             }
             issuer.log(Level::Warn, &format!("the CA does not accept the account any more: {}", failure.text));
-            ordered(issuer, client, certificate, None).await
+            let (account, _) = issuer.account(client).await?;
+            ordered(issuer, client, &account, certificate, None).await
         }
         ordered => ordered,
     }
@@ -67,7 +69,7 @@ pub(crate) async fn ask_window(
     identifier: &CertificateIdentifier<'static>,
 ) -> Result<Option<Window>, Failure> {
     let client = issuer.client();
-    let account = issuer.account(&client).await?;
+    let (account, _) = issuer.account(&client).await?;
     match account.renewal_info(identifier).await {
         Ok((info, again)) => {
             let window = info.suggested_window;
@@ -81,12 +83,12 @@ pub(crate) async fn ask_window(
 async fn ordered(
     issuer: &Issuer,
     client: &Client,
+    account: &Account,
     certificate: &CertificateSettings,
     replaces: Option<CertificateIdentifier<'static>>,
 ) -> Result<Pair, Failure> {
     let failure = |error: Error| Failure::of(&error, client.notes());
-    let account = issuer.account(client).await?;
-    let mut order = begin(issuer, client, &account, certificate, replaces).await?;
+    let mut order = begin(issuer, client, account, certificate, replaces).await?;
     // The answers are there until the CA has looked at them, or the order has failed.
     let published = answer(issuer, client, certificate, &mut order).await?;
     let policy = RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.4).timeout(POLL);
@@ -105,12 +107,13 @@ async fn ordered(
     let request = keys::request(certificate, issuer.settings().common_name_in_csr, &key).map_err(made)?;
     order.finalize_csr(&request).await.map_err(failure)?;
     let chain = order.poll_certificate(&policy).await.map_err(failure)?;
-    let chain = preferred(issuer, client, &account, chain).await;
+    let chain = preferred(issuer, client, account, chain).await;
     if chain.len() > MAX_CHAIN {
         return Err(Failure::new("the CA's chain is too long"));
     }
     let pair = Pair { chain, key: keys::pem(&key) };
-    checked_pair(&pair).map_err(|_| Failure::new("the CA's certificate cannot be used with the key"))?;
+    checked_pair(&pair, &certificate.identifiers)
+        .map_err(|damage| Failure::new(format!("what the CA has issued is not used: {damage}")))?;
     Ok(pair)
 }
 
@@ -139,7 +142,7 @@ async fn begin(
             Ok(order) => return Ok(order),
             Err(Error::Unsupported(_)) => {}
             Err(error) => {
-                let failure = Failure::of_account(&error, client.notes());
+                let failure = issuer.failure(&error, client);
                 if failure.account_gone || failure.retry_after.is_some() || failure.text.contains("rateLimited") {
                     return Err(failure);
                 }
@@ -148,7 +151,7 @@ async fn begin(
             }
         }
     }
-    account.new_order(&new()).await.map_err(|error| Failure::of_account(&error, client.notes()))
+    account.new_order(&new()).await.map_err(|error| issuer.failure(&error, client))
 }
 
 /// Answers the challenges of an order.
@@ -186,13 +189,14 @@ async fn answer(
             return Err(Failure::new(format!("the CA does not offer the challenge {name} for \"{shown}\"")));
         };
         let proof = challenge.key_authorization();
-        published.add(match issuer.settings().challenge {
+        let answer = match issuer.settings().challenge {
             ChallengeKind::Http01 => {
                 Challenge::Http01 { token: token(&challenge.token)?, key_authorization: proof.as_str().to_owned() }
             }
             ChallengeKind::TlsAlpn01 => keys::tls_alpn(&identifier, &sha256(proof.as_str().as_bytes()))
                 .map_err(|error| Failure::new(format!("the certificate of a challenge: {error}")))?,
-        });
+        };
+        published.add(answer)?;
         challenge.set_ready().await.map_err(failure)?;
     }
     Ok(published)

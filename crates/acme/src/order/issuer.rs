@@ -20,14 +20,22 @@ pub(crate) struct Issuer {
     pub(super) host: Arc<dyn Host>,
     settings: Arc<IssuerSettings>,
     /// What is known of the account. Who makes it holds the lock meanwhile, so that only one is made.
-    account: Mutex<Option<AccountFile>>,
+    account: Mutex<Known>,
     /// Failures of reaching the CA and of the account, and the text of the last; all certificates wait for these.
     trouble: RefCell<(Backoff, String)>,
 }
 
+/// What is known of the account.
+#[derive(Default)]
+struct Known {
+    file: Option<AccountFile>,
+    /// How many accounts were dropped before.
+    dropped: u64,
+}
+
 impl Issuer {
     pub(crate) fn new(host: Arc<dyn Host>, settings: IssuerSettings) -> Issuer {
-        Issuer { host, settings: Arc::new(settings), account: Mutex::new(None), trouble: RefCell::default() }
+        Issuer { host, settings: Arc::new(settings), account: Mutex::default(), trouble: RefCell::default() }
     }
 
     pub(crate) fn settings(&self) -> &Arc<IssuerSettings> {
@@ -39,8 +47,9 @@ impl Issuer {
         Client::new(self.host.clone(), self.settings.clone())
     }
 
-    /// The account: the one that is known, the one on disk, or a new one.
-    pub(super) async fn account(&self, client: &Client) -> Result<Account, Failure> {
+    /// The account: the one that is known, the one on disk, or a new one. The number is for
+    /// [`drop_account`](Issuer::drop_account).
+    pub(super) async fn account(&self, client: &Client) -> Result<(Account, u64), Failure> {
         let mut known = self.account.lock().await;
         let now = self.host.now();
         let (until, text) = {
@@ -53,6 +62,7 @@ impl Issuer {
         let made = self.restore_or_make(client, &mut known).await;
         // What there is to do about a lost account was done here.
         let made = made.map_err(|failure| Failure { account_gone: false, ..failure });
+        let made = made.map(|account| (account, known.dropped));
         let mut trouble = self.trouble.borrow_mut();
         match &made {
             Ok(_) => *trouble = Default::default(),
@@ -64,16 +74,16 @@ impl Issuer {
         made
     }
 
-    async fn restore_or_make(&self, client: &Client, known: &mut Option<AccountFile>) -> Result<Account, Failure> {
+    async fn restore_or_make(&self, client: &Client, known: &mut Known) -> Result<Account, Failure> {
         if let Err((directive, why)) = self.settings.check() {
             return Err(Failure::new(format!("\"{directive}\" {why}")));
         }
         let builder = Account::builder_with_http(Box::new(client.clone()));
-        let failure = |error: instant_acme::Error| Failure::of_account(&error, client.notes());
-        if known.is_none() {
-            *known = self.stored();
+        let failure = |error: instant_acme::Error| self.failure(&error, client);
+        if known.file.is_none() {
+            known.file = self.stored();
         }
-        let Some(file) = known else {
+        let Some(file) = &mut known.file else {
             let (account, credentials) = self.make(client).await?;
             let file = AccountFile {
                 uri: self.settings.uri.clone(),
@@ -82,7 +92,7 @@ impl Issuer {
                 credentials,
             };
             self.store(&file);
-            *known = Some(file);
+            known.file = Some(file);
             self.log(Level::Notice, &format!("account {} is used", account.id()));
             return Ok(account);
         };
@@ -114,7 +124,7 @@ impl Issuer {
         let settings = &self.settings;
         let contacts: Vec<_> = settings.contacts.iter().map(String::as_str).collect();
         let builder = || Account::builder_with_http(Box::new(client.clone()));
-        let failure = |error| Failure::of_account(&error, client.notes());
+        let failure = |error| self.failure(&error, client);
         let terms = "without \"accept_terms_of_service\" no account is made";
         match &settings.account_key {
             AccountKey::Generate(_) => {
@@ -153,19 +163,41 @@ impl Issuer {
         }
     }
 
-    /// Drops an account that the CA does not know any more. Says whether the next attempt may have another one.
-    pub(super) async fn drop_account(&self) -> bool {
-        let mut known = self.account.lock().await;
-        self.forget(&mut known)
+    /// Why a request failed that makes an account or an order. There the answer `unauthorized` means that the account is
+    /// closed, and another one is made; one that belongs to an account elsewhere cannot always be made again, so that it is
+    /// given up only where the CA says that it is not there.
+    pub(super) fn failure(&self, error: &instant_acme::Error, client: &Client) -> Failure {
+        match self.settings.external_account {
+            Some(_) => Failure::of(error, client.notes()),
+            None => Failure::of_account(error, client.notes()),
+        }
     }
 
-    fn forget(&self, known: &mut Option<AccountFile>) -> bool {
-        *known = None;
-        if let Some(folder) = &self.settings.state_path
-            && let Err(error) = state::remove(folder, &account_name(&self.settings.uri))
-        {
-            self.log(Level::Warn, &format!("the account's file cannot be removed: {error}"));
+    /// Drops the account of this number, which the CA does not know any more, unless another order has done so: what is
+    /// known then may be a new one already. Says whether the next attempt may have another one.
+    pub(super) async fn drop_account(&self, number: u64) -> bool {
+        let mut known = self.account.lock().await;
+        if known.dropped == number {
+            return self.forget(&mut known);
         }
+        self.can_have_another()
+    }
+
+    /// Drops the account. Its file, which has the only copy of its key, is kept under another name until the next one is
+    /// dropped: the CA, or whoever answers in its place, may have been wrong.
+    fn forget(&self, known: &mut Known) -> bool {
+        known.file = None;
+        known.dropped += 1;
+        if let Some(folder) = &self.settings.state_path
+            && let Err(error) = state::set_aside(folder, &account_name(&self.settings.uri))
+        {
+            self.log(Level::Warn, &format!("the account's file cannot be set aside: {error}"));
+        }
+        self.can_have_another()
+    }
+
+    /// Whether an account that is lost can be replaced.
+    fn can_have_another(&self) -> bool {
         matches!(self.settings.account_key, AccountKey::Generate(_))
     }
 
@@ -207,5 +239,82 @@ impl Issuer {
     /// A line of the log about the CA.
     pub(crate) fn log(&self, level: Level, line: &str) {
         self.host.log(level, &format!("acme issuer \"{}\": {line}", self.settings.name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use freerun_testkit::TempDir;
+
+    use super::*;
+    use crate::host::{Challenge, Pair};
+    use crate::settings::{CertificateSettings, ExternalAccount};
+
+    struct Nobody;
+
+    impl Host for Nobody {
+        fn log(&self, _: Level, _: &str) {}
+
+        fn publish(&self, _: &Challenge) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn withdraw(&self, _: &Challenge) {}
+
+        fn issued(&self, _: &CertificateSettings, _: &Pair) {}
+    }
+
+    fn settings(state: Option<&Path>) -> IssuerSettings {
+        let state_path = state.map(Path::to_path_buf);
+        IssuerSettings { state_path, ..IssuerSettings::new("ca", "https://ca.example/directory") }
+    }
+
+    fn file(account: &str) -> AccountFile {
+        let text = format!(
+            r#"{{"uri":"https://ca.example/directory","contacts":[],"external_account":null,
+                "credentials":{{"id":"https://ca.example/{account}","key_pkcs8":"MIGH","directory":null}}}}"#
+        );
+        AccountFile::parse(text.as_bytes()).expect("a whole file")
+    }
+
+    #[test]
+    fn an_account_that_belongs_to_another_one_is_not_given_up_easily() {
+        let gone = |external: Option<ExternalAccount>, kind: &str| {
+            let issuer = IssuerSettings { external_account: external, ..settings(None) };
+            let issuer = Issuer::new(Arc::new(Nobody), issuer);
+            let problem = format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}"}}"#);
+            let problem = serde_json::from_str(&problem).expect("a problem document");
+            issuer.failure(&instant_acme::Error::Api(problem), &issuer.client()).account_gone
+        };
+        let external = || Some(ExternalAccount { kid: "k".to_owned(), key: vec![1].into() });
+        assert!(gone(None, "unauthorized") && gone(None, "accountDoesNotExist"));
+        assert!(!gone(external(), "unauthorized") && gone(external(), "accountDoesNotExist"));
+        assert!(!gone(None, "rateLimited"));
+    }
+
+    #[tokio::test]
+    async fn orders_that_fail_together_drop_one_account() {
+        let state = TempDir::new("state");
+        let issuer = Issuer::new(Arc::new(Nobody), settings(Some(state.path())));
+        let account = |issuer: &Issuer| issuer.stored().map(|file| file.to_text().to_string());
+        issuer.store(&file("old"));
+        // Two orders have begun with the old account.
+        assert!(issuer.drop_account(0).await);
+        assert_eq!(account(&issuer), None);
+        let aside = state.path().join(account_name("https://ca.example/directory") + ".old");
+        let aside = || std::fs::read_to_string(&aside).expect("its key is kept");
+        assert!(aside().contains("/old"));
+        // The first one has a new account by now.
+        issuer.store(&file("new"));
+        issuer.account.lock().await.file = Some(file("new"));
+        assert!(issuer.drop_account(0).await);
+        assert!(account(&issuer).is_some_and(|text| text.contains("/new")));
+        assert!(issuer.account.lock().await.file.is_some());
+        assert!(issuer.drop_account(1).await);
+        assert_eq!(account(&issuer), None);
+        assert!(issuer.account.lock().await.file.is_none());
+        assert!(aside().contains("/new"));
     }
 }

@@ -16,6 +16,7 @@ use freerun_tls::load::{CertifiedKey, Chain, Key};
 use zeroize::Zeroizing;
 
 use crate::host::Pair;
+use crate::identifier::Identifier;
 use crate::settings::CertificateSettings;
 
 /// The largest file that is read, in bytes.
@@ -55,8 +56,11 @@ pub enum Damage {
     #[error("the file is about another certificate")]
     Other,
     /// The certificate cannot be used with the key.
-    #[error("the certificate and the key in the file cannot be used together")]
+    #[error("the certificate and its key cannot be used together")]
     Mismatch,
+    /// The certificate is for other names.
+    #[error("the certificate is not for all of the names and addresses that it was ordered for")]
+    Names,
 }
 
 impl CertificateFile {
@@ -120,7 +124,7 @@ impl CertificateFile {
     ///
     /// One of them cannot be read, or they do not belong together.
     pub fn check(&self) -> Result<(), Damage> {
-        checked_pair(&self.pair)
+        certified(&self.pair).map(drop)
     }
 }
 
@@ -129,17 +133,26 @@ fn digest(key: &str, chain: &str) -> String {
     sha256(all.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks that a certificate and a key can be used together by what serves clients.
-pub(crate) fn checked_pair(pair: &Pair) -> Result<(), Damage> {
+/// Checks that a certificate and a key can be used together by what serves clients, and that the certificate is for all of
+/// these identifiers. It may be for others too: some CAs add a name.
+pub(crate) fn checked_pair(pair: &Pair, identifiers: &[Identifier]) -> Result<(), Damage> {
+    let certified = certified(pair)?;
+    // A wildcard is no identifier, and none is asked for.
+    let named: Vec<_> = certified.names().iter().filter_map(|name| Identifier::parse(name).ok()).collect();
+    let has_all = identifiers.iter().all(|identifier| named.contains(identifier));
+    if has_all { Ok(()) } else { Err(Damage::Names) }
+}
+
+fn certified(pair: &Pair) -> Result<CertifiedKey, Damage> {
     let chain = Chain::from_pem(pair.chain.as_bytes()).map_err(|_| Damage::Mismatch)?;
     let key = Key::from_pem::<&[u8]>(pair.key.as_bytes(), &[]).map_err(|_| Damage::Mismatch)?;
-    CertifiedKey::new(&chain, &key).map(drop).map_err(|_| Damage::Mismatch)
+    CertifiedKey::new(&chain, &key).map_err(|_| Damage::Mismatch)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identifier, KeyKind};
+    use crate::KeyKind;
 
     fn settings() -> CertificateSettings {
         let identifiers = vec![Identifier::Dns("a.example".to_owned()), Identifier::Dns("b.example".to_owned())];
@@ -165,7 +178,23 @@ mod tests {
         let mut fewer = settings();
         fewer.identifiers.pop();
         assert!(!read.is_about("https://ca/dir", &fewer));
-        assert_eq!(checked_pair(&read.pair), Ok(()));
+        assert_eq!(read.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_certificate_for_other_names_is_noticed() {
+        let names = ["A.example", "b.example", "192.0.2.1", "2001:db8::1"];
+        let made = rcgen::generate_simple_self_signed(names.map(str::to_owned)).expect("a certificate");
+        let pair = Pair { chain: made.cert.pem(), key: made.signing_key.serialize_pem().into() };
+        let checked = |names: &[&str]| {
+            let identifiers: Vec<_> = names.iter().map(|name| Identifier::parse(name).expect("a name")).collect();
+            checked_pair(&pair, &identifiers)
+        };
+        assert_eq!(checked(&names), Ok(()));
+        assert_eq!(checked(&["192.0.2.1", "a.example"]), Ok(()));
+        for other in ["c.example", "www.a.example", "192.0.2.2", "2001:db8::2"] {
+            assert_eq!(checked(&["a.example", other]), Err(Damage::Names), "{other}");
+        }
     }
 
     #[test]
@@ -187,6 +216,6 @@ mod tests {
     #[test]
     fn a_key_of_another_certificate_is_noticed() {
         let pair = Pair { key: pair().key, ..pair() };
-        assert_eq!(checked_pair(&pair), Err(Damage::Mismatch));
+        assert_eq!(checked_pair(&pair, &[]), Err(Damage::Mismatch));
     }
 }

@@ -44,9 +44,9 @@ pub(crate) fn replace(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     })
 }
 
-/// Removes a file, if there is one.
-pub(crate) fn remove(folder: &Path, name: &str) -> io::Result<()> {
-    match fs::remove_file(folder.join(name)) {
+/// Renames a file, if there is one: `.old` is added to its name, where the one of before is replaced.
+pub(crate) fn set_aside(folder: &Path, name: &str) -> io::Result<()> {
+    match fs::rename(folder.join(name), folder.join(format!("{name}.old"))) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -74,7 +74,9 @@ mod tests {
         assert_eq!((mode(&state), mode(&state.join("a"))), (0o700, 0o600));
         assert_eq!(fs::read_dir(&state).expect("a folder").count(), 1);
         assert_eq!(read(&state, "a", 1).expect("no error").expect("a file").len(), 2);
-        remove(&state, "a").expect("removed");
-        remove(&state, "a").expect("nothing to remove");
+        set_aside(&state, "a").expect("renamed");
+        set_aside(&state, "a").expect("nothing to rename");
+        assert!(read(&state, "a", 10).expect("no error").is_none());
+        assert_eq!(read(&state, "a.old", 10).expect("no error").expect("a file").as_slice(), b"two");
     }
 }

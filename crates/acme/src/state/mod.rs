@@ -15,5 +15,5 @@ mod names;
 pub(crate) use account::{AccountFile, MAX_FILE as MAX_ACCOUNT};
 pub use certificate::{CertificateFile, Damage};
 pub(crate) use certificate::{MAX_FILE as MAX_CERTIFICATE, checked_pair};
-pub(crate) use files::{read, remove, replace};
+pub(crate) use files::{read, replace, set_aside};
 pub(crate) use names::{account_name, certificate_name};

@@ -20,19 +20,11 @@ const DAY: Duration = Duration::from_secs(86400);
 
 fn issuer(ca: &Ca, state: Option<&Path>) -> IssuerSettings {
     IssuerSettings {
-        name: "pebble".to_owned(),
-        uri: ca.uri(),
-        account_key: AccountKey::Generate(KeyKind::EcdsaP256),
-        challenge: ChallengeKind::Http01,
         contacts: vec!["mailto:admin@localhost.example".to_owned()],
-        external_account: None,
-        preferred_chain: None,
-        profile: None,
         trusted: Some(ca.root.clone().into_bytes()),
-        verify: true,
         state_path: state.map(Path::to_path_buf),
         accepts_terms: true,
-        common_name_in_csr: false,
+        ..IssuerSettings::new("pebble", &ca.uri())
     }
 }
 
@@ -252,6 +244,53 @@ fn answers_to_challenges_are_taken_back_when_the_client_ends() {
     assert_eq!(client.status().state, CertificateState::Ordering);
     client.acme.stop();
     assert_eq!(client.server.challenges(), 0);
+}
+
+#[test]
+fn a_challenge_that_cannot_be_answered_is_not_looked_at() {
+    let Some(_) = ca::program() else { return };
+    let ca = Ca::started();
+    let server = Server::answering(&ca);
+    server.fill();
+    let client = Client::of(server, issuer(&ca, None), &["localhost"]);
+    client.until_failed("the challenge cannot be answered: no room");
+    // Otherwise it would have something to say of it.
+    assert!(!client.server.logged("urn:ietf:params:acme:error:"), "{}", client.server.log());
+}
+
+#[test]
+fn a_certificate_in_use_is_kept_when_the_issuer_s_settings_change() {
+    const KEPT: &str = "the certificate in use is kept";
+    let Some(_) = ca::program() else { return };
+    let (ca, state) = (Ca::started(), TempDir::new("state"));
+    let client = Client::new(&ca, issuer(&ca, None), &["localhost"]);
+    client.until_issued(1);
+    // Nothing is kept on disk, and then it is.
+    let issuer = IssuerSettings { contacts: Vec::new(), ..issuer(&ca, Some(state.path())) };
+    let client = Client { issuer, ..client };
+    client.reload();
+    client.until("it is kept", |client| client.server.logged(KEPT));
+    client.until("it is valid", |client| client.status().not_after.is_some());
+    assert_eq!(client.server.issued().len(), 1);
+    assert_eq!(client.acme.load(&client.issuer, &client.certificate), Some(client.server.issued().remove(0)));
+    client.later(89 * DAY);
+    client.until_issued(2);
+    // A certificate of a CA is none of another one, even when that has failed before.
+    let mut other = Ca::new("");
+    let issuer = IssuerSettings {
+        uri: other.uri(),
+        trusted: Some(other.root.clone().into_bytes()),
+        state_path: None,
+        ..client.issuer.clone()
+    };
+    let client = Client { issuer, ..client };
+    client.reload();
+    client.until_failed("connecting to");
+    client.server.answer(&other);
+    other.start();
+    let client = Client { issuer: IssuerSettings { common_name_in_csr: true, ..client.issuer.clone() }, ..client };
+    client.reload();
+    client.until_issued(3);
 }
 
 #[test]

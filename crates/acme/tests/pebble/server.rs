@@ -18,6 +18,7 @@ use crate::ca::Ca;
 struct Given {
     later: Duration,
     challenges: Vec<Challenge>,
+    is_full: bool,
     issued: Vec<(CertificateSettings, Pair)>,
     lines: Vec<(Level, String)>,
 }
@@ -30,10 +31,16 @@ impl Server {
     /// A server that answers the challenges of a CA.
     pub(crate) fn answering(ca: &Ca) -> Server {
         let server = Server::default();
+        server.answer(ca);
+        server
+    }
+
+    /// Answers the challenges of a CA.
+    pub(crate) fn answer(&self, ca: &Ca) {
         let (http, tls) = ca.answers;
-        let own = server.clone();
+        let own = self.clone();
         listen(http, move |stream| own.answer_http(stream));
-        let own = server.clone();
+        let own = self.clone();
         let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has them")
@@ -45,7 +52,6 @@ impl Server {
             let mut session = rustls::ServerConnection::new(config.clone()).expect("a session");
             while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
         });
-        server
     }
 
     fn given(&self) -> MutexGuard<'_, Given> {
@@ -55,6 +61,11 @@ impl Server {
     /// Puts the clock forward.
     pub(crate) fn later(&self, by: Duration) {
         self.given().later += by;
+    }
+
+    /// Takes no more answers to challenges.
+    pub(crate) fn fill(&self) {
+        self.given().is_full = true;
     }
 
     /// What was issued so far.
@@ -116,8 +127,13 @@ impl Host for Server {
         SystemTime::now() + self.given().later
     }
 
-    fn publish(&self, challenge: &Challenge) {
-        self.given().challenges.push(challenge.clone());
+    fn publish(&self, challenge: &Challenge) -> Result<(), String> {
+        let mut given = self.given();
+        if given.is_full {
+            return Err("no room".to_owned());
+        }
+        given.challenges.push(challenge.clone());
+        Ok(())
     }
 
     fn withdraw(&self, challenge: &Challenge) {
@@ -126,6 +142,11 @@ impl Host for Server {
 
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair) {
         self.given().issued.push((certificate.clone(), pair.clone()));
+    }
+
+    fn held(&self, certificate: &CertificateSettings) -> Option<Pair> {
+        let given = self.given();
+        given.issued.iter().rev().find(|(settings, _)| settings == certificate).map(|(_, pair)| pair.clone())
     }
 }
 

@@ -152,10 +152,13 @@ impl Engine {
         }
     }
 
-    /// Stops accepting connections; those without a request are closed.
+    /// Stops accepting connections; those without a request are closed. Modules end what another process does from now on.
     pub fn drain(&mut self) {
         if let Some((worker, _)) = &mut self.started {
             worker.drain();
+        }
+        if let Some(generation) = &self.newest {
+            modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
         }
     }
 

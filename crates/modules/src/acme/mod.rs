@@ -27,6 +27,7 @@ pub static MODULE: Module = Module {
     finish: Some(finish),
     prepare: Some(prepare),
     begin: Some(begin),
+    drain: Some(drain),
     end: Some(end),
     ..Module::EMPTY
 };
@@ -78,6 +79,14 @@ fn begin(generation: &Arc<Generation>, _: &Arc<Shared>) {
     if let Err(error) = client.acme.update(issuers, certificates) {
         let told = format_args!("no certificates are ordered: the thread for it cannot be started ({error})");
         generation.error_log.write(Level::Alert, None, told);
+    }
+}
+
+/// Leaves orders to the worker that takes the connections from now on: the CA's questions come to that one, which does not
+/// know the answers of this one.
+fn drain(generation: &Generation) {
+    if let Some(client) = generation.parts.get::<Client>() {
+        client.acme.end();
     }
 }
 

@@ -64,11 +64,6 @@ impl Server {
         self.issued.load().contains_key(settings)
     }
 
-    /// This certificate with its key, if it has come.
-    pub(super) fn issued(&self, settings: &CertificateSettings) -> Option<Pair> {
-        self.issued.load().get(settings).cloned()
-    }
-
     /// Has all handshakes from now on use this certificate. One that nobody wants any more is not used.
     pub(super) fn put(&self, settings: &CertificateSettings, pair: &Pair) {
         let newest = self.newest.load();
@@ -149,8 +144,8 @@ impl Host for Server {
         }
     }
 
-    fn publish(&self, challenge: &Challenge) {
-        let published = match challenge {
+    fn publish(&self, challenge: &Challenge) -> Result<(), String> {
+        match challenge {
             Challenge::Http01 { token, key_authorization } => {
                 self.challenges.add_page(token, key_authorization).map_err(|error| error.to_string())
             }
@@ -161,9 +156,6 @@ impl Host for Server {
                     self.challenges.add_certificate(&name, made).map_err(|error| error.to_string())
                 })
             }
-        };
-        if let Err(why) = published {
-            self.log(Level::Error, &format!("a challenge cannot be answered: {why}"));
         }
     }
 
@@ -178,6 +170,10 @@ impl Host for Server {
 
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair) {
         self.put(certificate, pair);
+    }
+
+    fn held(&self, certificate: &CertificateSettings) -> Option<Pair> {
+        self.issued.load().get(certificate).cloned()
     }
 }
 
@@ -198,7 +194,7 @@ mod tests {
     fn challenges_are_answered_until_they_are_taken_back() {
         let server = Server::default();
         let page = Challenge::Http01 { token: "t".to_owned(), key_authorization: "t.k".to_owned() };
-        server.publish(&page);
+        assert_eq!(server.publish(&page), Ok(()));
         let path = b"/.well-known/acme-challenge/t";
         assert_eq!(server.challenges().page(path).as_deref(), Some(&b"t.k"[..]));
         server.withdraw(&page);
@@ -209,9 +205,15 @@ mod tests {
             certificate: der(&issued.chain),
             key: der(&issued.key).into(),
         };
-        server.publish(&certificate);
+        assert_eq!(server.publish(&certificate), Ok(()));
         assert_eq!(format!("{:?}", server.challenges()), "Challenges(0 pages, 1 sessions)");
         server.withdraw(&certificate);
         assert_eq!(format!("{:?}", server.challenges()), "Challenges(0 pages, 0 sessions)");
+        let unusable = Challenge::TlsAlpn01 {
+            identifier: Identifier::parse("a.example").expect("a name"),
+            certificate: b"none".to_vec(),
+            key: der(&issued.key).into(),
+        };
+        assert!(server.publish(&unusable).is_err_and(|why| !why.is_empty()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use freerun_acme::Pair;
+use freerun_acme::{Host, Pair};
 use freerun_http::request::Request;
 use freerun_http::settings::acme::AcmeSettings;
 use freerun_http::variables::{Value, Variable};
@@ -18,6 +18,6 @@ pub(super) const VARIABLES: &[Variable] = &[
 /// A text of the server's certificate, once that has come.
 fn value<'r>(request: &'r Request, text: impl FnOnce(&Pair) -> &str) -> Value<'r> {
     let wanted = request.settings().get::<AcmeSettings>().acme_certificate.as_ref()?.wanted()?;
-    let pair = request.generation.parts.get::<Client>()?.server.issued(wanted)?;
+    let pair = request.generation.parts.get::<Client>()?.server.held(wanted)?;
     Some(Cow::Owned([b"data:", text(&pair).as_bytes()].concat()))
 }

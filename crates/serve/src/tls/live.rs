@@ -23,8 +23,14 @@ use crate::generation::Generation;
 use crate::parts::Parts;
 use crate::zones::ZoneTable;
 
-/// How long the certificate is valid that is used until the real one has come, in seconds: a week.
-const TEMPORARY: i64 = 7 * 24 * 3600;
+/// How long the certificate is valid that is used until the real one has come, in seconds: 90 days.
+///
+/// That is long, so that only a reload has to make it anew, and nothing has to watch it while the server runs: nobody trusts
+/// it, so a short life would protect nobody, and a CA that was not reached for 90 days is what somebody has to see to.
+const TEMPORARY: i64 = 90 * 24 * 3600;
+
+/// A reload makes it anew if it is valid for less than this, in seconds: a third of its life.
+const TEMPORARY_LEFT: i64 = TEMPORARY / 3;
 
 /// A certificate with its key, in place of which another one may be put while the server runs.
 ///
@@ -41,6 +47,8 @@ struct Present {
     key: CertifiedKey,
     version: u64,
     facts: Option<CertificateFacts>,
+    /// Whether it was made here, to be used until the real one has come.
+    is_temporary: bool,
 }
 
 impl LivePair {
@@ -48,8 +56,15 @@ impl LivePair {
     /// there is another one.
     pub fn new(name: &str, file: &str, first: CertifiedKey) -> LivePair {
         let facts = CertificateFacts::of(&first, file);
-        let present = ArcSwap::from_pointee(Present { key: first, version: 1, facts });
+        let present = ArcSwap::from_pointee(Present { key: first, version: 1, facts, is_temporary: false });
         LivePair { name: name.to_owned(), file: file.to_owned(), present }
+    }
+
+    /// A pair that no file has, of which the real certificate is still to come.
+    fn awaited(name: &str, temporary: CertifiedKey) -> LivePair {
+        let facts = CertificateFacts::of(&temporary, name);
+        let present = ArcSwap::from_pointee(Present { key: temporary, version: 1, facts, is_temporary: true });
+        LivePair { name: name.to_owned(), file: name.to_owned(), present }
     }
 
     /// The name that it is known by.
@@ -84,7 +99,29 @@ impl LivePair {
         let facts = CertificateFacts::of(&key, &self.file);
         self.present.rcu(|before| {
             let version = before.version + 1;
-            Present { key: key.clone(), version, facts: facts.clone() }
+            Present { key: key.clone(), version, facts: facts.clone(), is_temporary: false }
+        });
+    }
+
+    /// The version of the temporary certificate, if the real one has not come and this one ends soon after `now`, or has ended.
+    fn ending(&self, now: i64) -> Option<u64> {
+        let present = self.present.load();
+        let ends = present.facts.as_ref().map(|facts| facts.expires);
+        let soon = ends.is_none_or(|ends| ends < now.saturating_add(TEMPORARY_LEFT));
+        (present.is_temporary && soon).then_some(present.version)
+    }
+
+    /// Uses another temporary certificate in place of this version, unless something else has come meanwhile.
+    fn extend(&self, version: u64, temporary: &CertifiedKey) {
+        let facts = CertificateFacts::of(temporary, &self.file);
+        self.present.rcu(|before| match before.version == version {
+            true => Arc::new(Present {
+                key: temporary.clone(),
+                version: version + 1,
+                facts: facts.clone(),
+                is_temporary: true,
+            }),
+            false => before.clone(),
         });
     }
 }
@@ -152,14 +189,22 @@ impl LivePairs {
         cx: &mut Cx,
         first: impl FnOnce() -> Result<CertifiedKey, Problem>,
     ) -> Result<Arc<LivePair>, Problem> {
+        LivePairs::kept(name, cx, || first().map(|first| LivePair::new(name, name, first)))
+    }
+
+    fn kept(
+        name: &str,
+        cx: &mut Cx,
+        make: impl FnOnce() -> Result<LivePair, Problem>,
+    ) -> Result<Arc<LivePair>, Problem> {
         let pairs = LivePairs::being_read(cx);
         if let Some(pair) = pairs.get(name) {
             return Ok(pair);
         }
         let mut failed = None;
         let kept = cx.extensions.get_or_default::<ZoneTable>().keep_if(&format!("live {name}"), || {
-            let first = first().map_err(|problem| failed = Some(problem)).ok()?;
-            Some(Kept(Arc::new(LivePair::new(name, name, first))))
+            let made = make().map_err(|problem| failed = Some(problem)).ok()?;
+            Some(Kept(Arc::new(made)))
         });
         let Some(kept) = kept else { return Err(failed.unwrap_or_else(|| Problem::new("no certificate"))) };
         pairs.0.pin().insert(name.to_owned(), Entry { pair: kept.0.clone(), files: None });
@@ -167,17 +212,28 @@ impl LivePairs {
     }
 
     /// A pair as [`LivePairs::named`] has it, for a certificate that is still to come: a temporary one for these DNS names and
-    /// addresses is used until somebody replaces it. Clients have nothing to trust it by.
+    /// addresses is used until somebody replaces it. Clients have nothing to trust it by. If that of the running configuration
+    /// is still there and ends soon, it is made anew.
     ///
     /// # Errors
     /// No certificate can be made for the names.
     pub fn awaited(name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
-        LivePairs::named(name, cx, || {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-            let made = temporary(hosts, now, TEMPORARY).and_then(|issued| issued.certified());
-            made.map_err(problem)
-        })
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        LivePairs::awaited_at(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), name, hosts, cx)
+    }
+
+    /// The same at a time in seconds since 1970.
+    fn awaited_at(now: i64, name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
+        let make = || temporary(hosts, now, TEMPORARY).and_then(|issued| issued.certified());
+        let pair = LivePairs::kept(name, cx, || make().map_err(problem).map(|first| LivePair::awaited(name, first)))?;
+        // The configuration that runs has the same pair, and may have this certificate too: nobody trusts either. One that
+        // cannot be made anew is no reason to refuse a reload.
+        if let Some(version) = pair.ending(now)
+            && let Ok(again) = make()
+        {
+            pair.extend(version, &again);
+        }
+        Ok(pair)
     }
 
     /// The pair that is made of these files, of which `first` was made when the configuration was read. Each configuration has
@@ -294,5 +350,34 @@ mod tests {
         assert!(LivePairs::awaited("acme d", &["\u{e4}".to_owned()], &mut next).is_err());
         let failed = LivePairs::named("acme b", &mut next, || Err(Problem::new("no key")));
         assert_eq!(failed.err().map(|problem| problem.message), Some("no key".to_owned()));
+    }
+
+    #[test]
+    fn a_temporary_certificate_that_ends_soon_is_made_anew_by_a_reload() {
+        const DAY: i64 = 24 * 3600;
+        let mut zones = ZoneTable::default().zones();
+        let mut reload = |day: i64| {
+            let mut cx = Cx::new(Sources::default());
+            cx.extensions.insert(ZoneTable::seeded(zones.clone()));
+            let now = 1_790_000_000 + day * DAY;
+            let pair = LivePairs::awaited_at(now, "acme a", &["a.example".to_owned()], &mut cx).expect("a pair");
+            zones = cx.extensions.get_or_default::<ZoneTable>().zones();
+            pair
+        };
+        let ends = |pair: &LivePair| (pair.facts().expect("facts").expires - 1_790_000_000) / DAY;
+        let pair = reload(0);
+        assert_eq!((ends(&pair), pair.version()), (90, 1));
+        for (day, end, version) in [(59, 90, 1), (61, 151, 2), (61, 151, 2), (1000, 1090, 3)] {
+            let again = reload(day);
+            assert!(Arc::ptr_eq(&pair, &again));
+            assert_eq!((ends(&again), again.version()), (end, version), "{day}");
+        }
+        // The real one came while another temporary one was made.
+        let version = pair.ending(1_790_000_000 + 2000 * DAY).expect("it has ended");
+        let real = certified("ec");
+        pair.replace(real.clone());
+        pair.extend(version, &certified("rsa"));
+        assert!(pair.present().chain().eq(real.chain()));
+        assert_eq!(reload(100_000).version(), 4, "the real one stays when it has ended");
     }
 }

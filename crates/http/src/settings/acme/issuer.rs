@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use freerun_acme::{AccountKey, IssuerSettings, KeyKind};
+use freerun_acme::IssuerSettings;
 use freerun_conf::{Contexts, Cx, Directive, Many, Node, Problem, SettingsSet, Shape, settings};
 use freerun_serve::parts::Paths;
 
@@ -61,7 +61,7 @@ settings! {
         /// a restart.
         ///
         /// Relative paths begin at the prefix. The folder is made if its parent is there, for the user that the worker runs
-        /// as and for nobody else: it has private keys.
+        /// as and for nobody else: it has private keys. Issuers of the same `uri` with different accounts need different folders.
         state_path: Option<String>, in ACME_ISSUER;
         /// Whether you agree to the terms of service of the CA.
         accept_terms_of_service: Switch, in ACME_ISSUER;
@@ -73,7 +73,7 @@ settings! {
 /// Takes a block with the settings inside.
 ///
 /// # Errors
-/// The name is taken, or there is no `uri`.
+/// The name is taken, there is no `uri`, the client cannot do what is written, or another issuer's account would be replaced.
 pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let word = &node.args[0];
     let name = word.text.as_str();
@@ -93,10 +93,9 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         }
     };
     let uri = own.uri.clone();
+    let plain = IssuerSettings::new(name, uri.as_ref().map_or("", |uri| uri.0.as_str()));
     let issuer = IssuerSettings {
-        name: name.to_owned(),
-        uri: uri.as_ref().map(|uri| uri.0.clone()).unwrap_or_default(),
-        account_key: own.account_key.as_ref().map_or(AccountKey::Generate(KeyKind::EcdsaP256), |key| key.0.clone()),
+        account_key: own.account_key.as_ref().map_or(plain.account_key.clone(), |key| key.0.clone()),
         challenge: own.challenge.0,
         contacts: own.contact.iter().map(|contact| contact.0.clone()).collect(),
         external_account: own.external_account_key.as_ref().map(|key| key.0.clone()),
@@ -107,9 +106,12 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         state_path: state_path.map(PathBuf::from),
         accepts_terms: own.accept_terms_of_service.0,
         common_name_in_csr: own.common_name_in_csr,
+        ..plain
     };
     let checked = issuer.check();
-    cx.extensions.get_or_default::<Declared>().add_issuer(issuer);
+    let declared = cx.extensions.get_or_default::<Declared>();
+    let replaced = declared.account_replaced_by(&issuer).map(|other| other.name.clone());
+    declared.add_issuer(issuer);
     if uri.is_none() {
         // One that is there and wrong was told of already.
         if node.children().iter().any(|child| child.name.text == "uri") {
@@ -122,6 +124,13 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
     if let Err((directive, why)) = checked {
         let culprit = node.children().iter().find(|child| child.name.text == directive).unwrap_or(node);
         return Err(Problem::new(format!("\"{directive}\" directive {why}")).at_node(culprit));
+    }
+    if let Some(other) = replaced {
+        let culprit = node.children().iter().find(|child| child.name.text == "state_path").unwrap_or(node);
+        let message = format!(
+            "\"state_path\" of acme_issuer \"{name}\" is that of \"{other}\", which has another account with the same \"uri\""
+        );
+        return Err(Problem::new(message).at_node(culprit).hint("give one of them another folder"));
     }
     Ok(())
 }

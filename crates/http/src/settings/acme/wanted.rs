@@ -49,6 +49,11 @@ impl Declared {
         self.issuers.iter().find(|issuer| issuer.name == name)
     }
 
+    /// The issuer whose account this one would replace on disk.
+    pub(super) fn account_replaced_by(&self, issuer: &IssuerSettings) -> Option<&IssuerSettings> {
+        self.issuers.iter().find(|other| issuer.replaces_account_of(other))
+    }
+
     pub(super) fn add_issuer(&mut self, issuer: IssuerSettings) {
         self.issuers.push(issuer);
     }
