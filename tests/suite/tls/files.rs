@@ -291,6 +291,23 @@ fn encrypted_keys_need_one_of_the_passwords() {
 }
 
 #[test]
+fn the_passwords_of_one_server_do_not_open_the_key_of_another() {
+    let server = |name: &str, more: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:@PORT@ ssl; server_name {name}; ssl_certificate @CERTS@/ec.crt;
+                       ssl_certificate_key @CERTS@/locked.key; {more} }}"
+        )
+    };
+    let (with, without) = (server("a.example", "ssl_password_file @CERTS@/secret.txt;"), server("b.example", ""));
+    for servers in [[&with, &without], [&without, &with]] {
+        let text = format!("events {{ }}\nhttp {{ {} {} }}\n", servers[0], servers[1]);
+        let checked = check(Kind::under_test(), &text).expect("it starts");
+        assert_eq!(checked.code, Some(1), "{}", checked.stderr);
+        assert!(checked.stderr.contains("[emerg] cannot load certificate key"), "{}", checked.stderr);
+    }
+}
+
+#[test]
 fn files_that_are_wrong_are_named_by_t() {
     for (lines, said) in [
         ("ssl_certificate @CERTS@/none.crt; ssl_certificate_key @CERTS@/ec.key;", "cannot load certificate \""),
