@@ -122,6 +122,22 @@ fn variables_do_not_lead_out_of_a_folder() {
 }
 
 #[test]
+fn contents_that_variables_give_are_not_told_of() {
+    if !require::freerun() {
+        return;
+    }
+    let server = Setup::new()
+        .http(
+            "map $ssl_server_name $pem { default \"data:a/../secret\"; }
+             server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate $pem; ssl_certificate_key $pem; }",
+        )
+        .run();
+    let refused = server.connect().try_tls(&Tls::new()).expect_err("a refusal");
+    assert_eq!(refused.alert, Some(80));
+    server.logs("cannot load certificate \"data:\": a variable has \"..\" in its value");
+}
+
+#[test]
 fn the_values_themselves_may_be_certificates() {
     let site = Site::new();
     site.file("file", "text");

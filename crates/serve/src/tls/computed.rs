@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::files::{Secret, read_wiping};
 use super::objects::{key_path, make};
-use super::values::{CertificateCache, ComputedName, PasswordFile};
+use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
 use crate::parts::Paths;
 use crate::zones::ZoneTable;
 
@@ -183,7 +183,8 @@ impl KnownPairs {
         let paths = (full(&certificate.value), key_path(&key.value, &full(&key.value), full)?);
         let both = [("certificate", certificate, &paths.0), ("certificate key", key, &paths.1)];
         if let Some((what, _, path)) = both.into_iter().find(|(_, name, _)| name.leads_elsewhere()) {
-            return Err(format!("cannot load {what} \"{path}\": a variable has \"..\" in its value"));
+            let shown = shown(path);
+            return Err(format!("cannot load {what} \"{shown}\": a variable has \"..\" in its value"));
         }
         let tag = reading.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reading.client);
         let (wanted, passwords) = (paths.clone(), passwords.cloned());
