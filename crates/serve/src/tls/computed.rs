@@ -226,20 +226,13 @@ fn read(path: &str) -> io::Result<Secret> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::fixtures::certified;
     use std::cell::Cell;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     fn paths(name: &str) -> PairPaths {
         (format!("{name}.crt"), format!("{name}.key"))
-    }
-
-    fn certified() -> CertifiedKey {
-        let fixture = |name: &str| {
-            let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-            Ok(Secret::new(std::fs::read(path)?))
-        };
-        make::<&[u8]>("ec.crt", "ec.key", &[], fixture).expect("a pair")
     }
 
     #[test]
@@ -251,7 +244,7 @@ mod tests {
                 reads.set(reads.get() + 1);
                 // It goes on at the second look.
                 std::future::poll_fn(|_| if begun.replace(true) { Poll::Ready(()) } else { Poll::Pending }).await;
-                Some(Ok(certified()))
+                Some(Ok(certified("ec")))
             };
             let name = paths("a");
             let (mut first, mut second) = (pin!(known.get(&name, read)), pin!(known.get(&name, read)));
@@ -271,7 +264,7 @@ mod tests {
             let cache =
                 CertificateCache { max: 2, inactive: Duration::from_secs(3600), valid: Duration::from_secs(3600) };
             let known = KnownPairs::new(Some(cache));
-            let good = known.get(&paths("good"), async || Some(Ok(certified()))).await;
+            let good = known.get(&paths("good"), async || Some(Ok(certified("ec")))).await;
             assert!(matches!(good, Some(Ok(_))));
             for number in 0..100 {
                 let name = paths(&number.to_string());
@@ -291,7 +284,7 @@ mod tests {
         loops::block_on(async {
             let known = KnownPairs::new(None);
             assert!(known.get(&paths("a"), async || None).await.is_none());
-            assert!(matches!(known.get(&paths("a"), async || Some(Ok(certified()))).await, Some(Ok(_))));
+            assert!(matches!(known.get(&paths("a"), async || Some(Ok(certified("ec")))).await, Some(Ok(_))));
         })
         .unwrap();
     }
@@ -301,7 +294,7 @@ mod tests {
         let second = 1_000_000_000;
         let cache = CertificateCache { max: 2, inactive: Duration::from_secs(10), valid: Duration::from_secs(25) };
         let kept = Kept::new(cache);
-        let known = |at| Arc::new(Known { made: Ok(certified()), read: at, used: AtomicU64::new(at) });
+        let known = |at| Arc::new(Known { made: Ok(certified("ec")), read: at, used: AtomicU64::new(at) });
         kept.pairs.insert(paths("a"), known(0));
         for (at, is_there) in [(9, true), (18, true), (24, true), (25, false), (26, false)] {
             assert_eq!(kept.get(&paths("a"), at * second).is_some(), is_there, "{at}");

@@ -222,29 +222,17 @@ impl LivePairs {
 #[cfg(test)]
 mod tests {
     use freerun_conf::Sources;
-    use zeroize::Zeroizing;
 
     use super::*;
     use crate::tls::files::KnownFile;
-    use crate::tls::objects::make;
-
-    fn fixture(name: &str) -> Vec<u8> {
-        let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read(path).expect("a fixture")
-    }
-
-    fn certified(name: &str) -> CertifiedKey {
-        let none: &[Zeroizing<Vec<u8>>] = &[];
-        let read = |path: &str| Ok(crate::tls::files::Secret::new(fixture(path)));
-        make(&format!("{name}.crt"), &format!("{name}.key"), none, read).expect("a pair")
-    }
+    use crate::tls::fixtures::{certified, contents};
 
     fn chain(pair: &LivePair) -> Vec<Vec<u8>> {
         pair.present().chain().map(<[u8]>::to_vec).collect()
     }
 
     fn files(certificate: &str, key: &str) -> SecretFiles {
-        let known = |name: &str| KnownFile::read(fixture(name), None);
+        let known = |name: &str| KnownFile::read(contents(name), None);
         [("/own.crt".to_owned(), known(certificate)), ("/own.key".to_owned(), known(key))].into()
     }
 

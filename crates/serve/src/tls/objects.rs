@@ -203,22 +203,19 @@ pub(super) fn add(
 mod tests {
     use super::*;
     use crate::tls::files::{KnownFile, SecretFiles};
+    use crate::tls::fixtures;
     use crate::tls::inherited::InheritedPairs;
     use crate::tls::values::Spot;
     use freerun_conf::Sources;
-
-    fn fixture(name: &str) -> Vec<u8> {
-        let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read(path).expect("a fixture")
-    }
 
     /// Reads `/a` and `/b`, with the contents of these fixtures, after a configuration with these pairs. Tells the address of
     /// what was made of each.
     fn read(a: &str, b: &str, earlier: InheritedPairs) -> ([*const u8; 2], InheritedPairs) {
         let mut cx = Cx::new(Sources::default());
         let files = [("/a", a), ("/b", b)].into_iter().flat_map(|(path, name)| {
-            ["crt", "key"]
-                .map(|end| (format!("{path}.{end}"), KnownFile::read(fixture(&format!("{name}.{end}")), None)))
+            ["crt", "key"].map(|end| {
+                (format!("{path}.{end}"), KnownFile::read(fixtures::contents(&format!("{name}.{end}")), None))
+            })
         });
         cx.extensions.insert(ConfigurationFiles::known(files.collect::<SecretFiles>()));
         cx.extensions.insert(Inheritance::after(earlier));

@@ -396,13 +396,10 @@ fn ignore(why: String, spot: Spot, cx: &mut Cx) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freerun_tls::load::{Chain, Key};
+    use crate::tls::fixtures::certified;
 
     fn staple() -> Arc<Staple> {
-        let chain = Chain::from_pem(include_bytes!("../../../../tls/tests/fixtures/ec.crt")).expect("a chain");
-        let none: &[&[u8]] = &[];
-        let key = Key::from_pem(include_bytes!("../../../../tls/tests/fixtures/ec.key"), none).expect("a key");
-        Arc::new(Staple::new(&CertifiedKey::new(&chain, &key).expect("a pair")))
+        Arc::new(Staple::new(&certified("ec")))
     }
 
     #[test]

@@ -121,20 +121,10 @@ impl AtAddress {
 mod tests {
     use super::super::slot::Live;
     use super::*;
+    use crate::tls::fixtures::certified;
     use crate::tls::live::LivePair;
-    use freerun_tls::load::{CertifiedKey, Chain, Key};
     use freerun_tls::session::SessionCache;
     use std::time::Duration;
-
-    fn certified(name: &str) -> CertifiedKey {
-        let read = |ending: &str| {
-            let path = format!("{}/../tls/tests/fixtures/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
-            std::fs::read(path).expect("a fixture")
-        };
-        let none: &[&[u8]] = &[];
-        let (chain, key) = (Chain::from_pem(&read("crt")), Key::from_pem(&read("key"), none));
-        CertifiedKey::new(&chain.expect("a chain"), &key.expect("a key")).expect("a pair")
-    }
 
     #[test]
     fn settings_are_made_anew_only_when_a_certificate_was_replaced() {

@@ -353,20 +353,10 @@ fn check_parameters(file: &FileName, level: u8, cx: &mut Cx) -> Result<(), Probl
 #[cfg(test)]
 mod tests {
     use freerun_conf::{Sources, parse_default};
-    use freerun_tls::load::{Chain, Key};
 
     use super::*;
+    use crate::tls::fixtures::certified;
     use crate::tls::live::LivePairs;
-
-    fn certified(name: &str) -> CertifiedKey {
-        let read = |ending: &str| {
-            let path = format!("{}/../tls/tests/fixtures/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
-            std::fs::read(path).expect("a fixture")
-        };
-        let none: &[&[u8]] = &[];
-        let (chain, key) = (Chain::from_pem(&read("crt")), Key::from_pem(&read("key"), none));
-        CertifiedKey::new(&chain.expect("a chain"), &key.expect("a key")).expect("a pair")
-    }
 
     fn spec(live: Vec<Arc<LivePair>>, cx: &mut Cx) -> ServerSpec {
         let listed = |text: &str, cx: &mut Cx| parse_default::<Listed>("ssl_ciphers", text, cx).expect("a list");
