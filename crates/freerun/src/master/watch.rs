@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use freerun_serve::tls::files::{KnownFile, MAX_TOTAL, ReadFile, Reading, SecretFiles, Stamp};
+use freerun_serve::tls::files::{FileState, KnownFile, MAX_TOTAL, ReadFile, SecretFiles, Stamp};
 use freerun_serve::tls::live::FilePair;
 
 use super::state::State;
@@ -167,7 +167,7 @@ fn is_settled(seen: &KnownFile) -> bool {
 }
 
 /// Reads a file, unless it is something that could make the master wait, such as a FIFO.
-fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
     let metadata = std::fs::metadata(path)?;
     match metadata.is_file() {
         true => read_secret(path, known),

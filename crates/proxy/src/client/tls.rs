@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use freerun_http::request::Request;
-use freerun_serve::tls::computed::Reading;
+use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::outgoing::Outgoing;
 use freerun_serve::tls::upstream::UpstreamTls;
 
@@ -31,7 +31,7 @@ pub async fn outgoing<G: Future<Output = ()>>(
 ) -> Result<Outgoing, String> {
     let tls = family.tls(request).ok_or("the settings of TLS are missing")?;
     let services = &request.generation.services;
-    let reading = Reading {
+    let reader = PairReader {
         pool: services.pools.default(),
         files: &services.files,
         paths: &services.paths,
@@ -39,5 +39,5 @@ pub async fn outgoing<G: Future<Output = ()>>(
         gone,
     };
     let names = family.tls_certificate(request);
-    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reading).await
+    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reader).await
 }

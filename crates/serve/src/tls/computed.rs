@@ -51,7 +51,7 @@ pub struct PairNames {
 type PairPaths = (String, String);
 
 /// What files are read with.
-pub struct Reading<'r, F> {
+pub struct PairReader<'r, F> {
     /// The pool whose threads read.
     pub pool: &'r ThreadPool,
     /// The mounts, which take turns in the pool.
@@ -173,11 +173,11 @@ impl KnownPairs {
         &self,
         names: &PairNames,
         passwords: Option<&PasswordFile>,
-        reading: &Reading<'_, impl Fn() -> G>,
+        reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<CertifiedKey, String> {
         let full = |name: &str| match inline(name.as_bytes()) {
             Some(_) => name.to_owned(),
-            None => String::from_utf8_lossy(&reading.paths.beside_configuration(name.as_bytes())).into_owned(),
+            None => String::from_utf8_lossy(&reader.paths.beside_configuration(name.as_bytes())).into_owned(),
         };
         let PairNames { certificate, key } = names;
         let paths = (full(&certificate.value), key_path(&key.value, &full(&key.value), full)?);
@@ -186,7 +186,7 @@ impl KnownPairs {
             let shown = shown(path);
             return Err(format!("cannot load {what} \"{shown}\": a variable has \"..\" in its value"));
         }
-        let tag = reading.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reading.client);
+        let tag = reader.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reader.client);
         let (wanted, passwords) = (paths.clone(), passwords.cloned());
         let unread = RefCell::new(String::new());
         let read = async || {
@@ -196,7 +196,7 @@ impl KnownPairs {
                 // nginx sets it for one session, not for all.
                 made.map_err(|unusable| unusable.line.replacen("SSL_CTX_use_", "SSL_use_", 1))
             };
-            match reading.pool.run_unless(tag, Some((reading.gone)()), load).await {
+            match reader.pool.run_unless(tag, Some((reader.gone)()), load).await {
                 Ok(made) => Some(made),
                 Err(PoolError::ClientGone) => None,
                 Err(error) => {

@@ -12,7 +12,7 @@ use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
-use super::computed::{KnownPairs, PairNames, Reading};
+use super::computed::{KnownPairs, PairNames, PairReader};
 use super::key_log::KeyLogPath;
 use super::objects::{add, pair, read};
 use super::outgoing::{Outgoing, Verification};
@@ -169,11 +169,11 @@ impl UpstreamTls {
         name: &str,
         address: &str,
         names: Option<&PairNames>,
-        reading: &Reading<'_, impl Fn() -> G>,
+        reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<Outgoing, String> {
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
-                let certificate = computed.known.load(names, computed.passwords.as_ref(), reading).await?;
+                let certificate = computed.known.load(names, computed.passwords.as_ref(), reader).await?;
                 self.config.with_certificate(Some(&certificate))
             }
             _ => self.config.clone(),
