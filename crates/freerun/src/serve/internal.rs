@@ -4,8 +4,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
+use freerun_runtime::log::clock;
 use freerun_serve::tls::files::{FileState, ReadFile, Stamp};
 use freerun_tls::issue::{Authority, IssueError, Issued};
 use zeroize::Zeroizing;
@@ -73,17 +73,11 @@ impl Leaf {
 /// # Errors
 /// No certificate can be made.
 pub fn reader(authority: Authority, names: Vec<String>) -> Result<ReadFile, IssueError> {
-    let leaf = Mutex::new(Leaf::new(authority, names, unix_time())?);
+    let leaf = Mutex::new(Leaf::new(authority, names, clock::now().secs)?);
     Ok(ReadFile(Arc::new(move |path, known| {
         let mut leaf = leaf.lock().unwrap_or_else(PoisonError::into_inner);
-        leaf.read(path, known, unix_time())
+        leaf.read(path, known, clock::now().secs)
     })))
-}
-
-/// The time in seconds since 1970.
-pub fn unix_time() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

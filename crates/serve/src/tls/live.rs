@@ -7,10 +7,10 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use freerun_conf::{Cx, Problem};
+use freerun_runtime::log::clock;
 use freerun_tls::issue::temporary;
 use freerun_tls::load::CertifiedKey;
 use papaya::HashMap;
@@ -173,8 +173,7 @@ impl LivePairs {
     /// No certificate can be made for the names.
     pub fn awaited(name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
         LivePairs::named(name, cx, || {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let now = clock::now().secs;
             let made = temporary(hosts, now, TEMPORARY).and_then(|issued| issued.certified());
             made.map_err(problem)
         })

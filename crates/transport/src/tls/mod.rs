@@ -15,7 +15,6 @@ mod write;
 use std::cell::RefCell;
 use std::io;
 use std::task::Context;
-use std::time::{Duration, SystemTime};
 
 use freerun_runtime::net::Socket;
 use freerun_tls::session::{Agreed, Session};
@@ -142,11 +141,6 @@ impl Drop for TlsStream {
             let _ = state.unsent.flush(&self.socket);
         }
     }
-}
-
-/// The time since 1970, of which sessions are told.
-fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]
