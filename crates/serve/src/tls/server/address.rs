@@ -6,7 +6,6 @@ use arc_swap::ArcSwap;
 use freerun_tls::session::{ServerConfig, ServerSettings, Sessions, SettingsError};
 
 use super::slot::Slot;
-use crate::tls::ocsp::Stapling;
 
 /// What the settings of sessions are made of where certificates may be replaced, and what was made of them last.
 #[derive(Debug)]
@@ -22,8 +21,6 @@ pub(super) struct Made {
     /// The versions of the certificates, in their order.
     versions: Vec<u64>,
     config: ServerConfig,
-    /// What is stapled to the certificates that may be replaced.
-    pub(super) staplings: Vec<Arc<Stapling>>,
 }
 
 impl Made {
@@ -33,7 +30,6 @@ impl Made {
         Ok(Made {
             versions: now.iter().map(|now| now.version).collect(),
             config: ServerSettings { keys, ..settings.clone() }.build()?,
-            staplings: now.into_iter().filter_map(|now| now.stapling).collect(),
         })
     }
 
