@@ -11,7 +11,9 @@ use crate::exchange::family::Family;
 use crate::exchange::target::Target;
 
 /// A digest of what the session of a connection for this request is made with: the location's settings, the contents of its
-/// files and the server's name. Connections that differ in it serve other requests. `None` if the target has no TLS.
+/// files and the server's name. Of a certificate whose name has variables it has the name, not the contents, which would have
+/// to be read before a connection that is kept could be used. Connections that differ in it serve other requests. `None` if the
+/// target has no TLS.
 pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Option<[u8; 32]> {
     let identity =
         |tls: &UpstreamTls| tls.identity(&family.tls_name(request, target), family.tls_certificate(request).as_ref());

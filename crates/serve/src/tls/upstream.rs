@@ -71,7 +71,8 @@ pub struct UpstreamTls {
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
     resumes: bool,
-    /// A digest of the directives and of the contents of the files that they name.
+    /// A digest of the directives and of the contents of the files that they name, but for a certificate whose name has
+    /// variables.
     digest: [u8; 32],
 }
 
