@@ -93,8 +93,11 @@ impl TlsStream {
     /// Sends `close_notify`, once. If the socket is full at present, the peer misses it, unless
     /// [`shutdown_write`](Self::shutdown_write) is what ends the stream: nobody waits for room here. A peer that knows by
     /// other means where the stream ends is not misled; one that does not takes a whole stream for one that was cut.
-    pub(crate) fn close(&self) {
-        let _ = self.send_close(&mut self.state.borrow_mut());
+    ///
+    /// False if the socket is full.
+    pub(crate) fn close(&self) -> bool {
+        let sent = self.send_close(&mut self.state.borrow_mut());
+        !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Queues `close_notify`, once, and sends as much as fits of what is queued.

@@ -205,6 +205,7 @@ fn an_end_is_said_once_and_a_cut_stream_has_none() {
             if !orderly {
                 server.reset_on_close();
             }
+            assert!(server.end_session(), "there is room");
             server.shutdown_write();
             drop(server);
             let mut received = Vec::new();
@@ -230,6 +231,7 @@ fn an_end_waits_for_room_while_the_other_direction_is_read() {
         socket.set_nonblocking(true).unwrap();
         let text = numbers(10_000_000);
         while server.try_write(&[IoSlice::new(&text)], false).is_ok() {}
+        assert!(!server.end_session(), "there is no room");
         server.shutdown_write();
         let mut buffer = BytesMut::with_capacity(10);
         let mut received = Vec::new();
