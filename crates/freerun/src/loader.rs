@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 
 use freerun_conf::{Loader, MAX_FILE};
-use freerun_serve::tls::files::{self, Reading, SecretFiles, Stamp};
+use freerun_serve::tls::files::{self, FileState, SecretFiles, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
@@ -56,20 +56,20 @@ impl Loader for Recorder {
 ///
 /// # Errors
 /// The error of open(2) or fstat(2).
-pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
     let stamp = |metadata: &std::fs::Metadata| Stamp {
         device: metadata.dev(),
         inode: metadata.ino(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
     };
     if known.is_some() && std::fs::metadata(path).is_ok_and(|now| Some(stamp(&now)) == known) {
-        return Ok(Reading::Unchanged);
+        return Ok(FileState::Unchanged);
     }
     let file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;
     let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     let (contents, broken) = files::read_wiping(file, expected);
-    Ok(Reading::Contents { contents, stamp: stamp(&metadata), broken })
+    Ok(FileState::Contents { contents, stamp: stamp(&metadata), broken })
 }
 
 /// The most paths of one pattern.
@@ -167,12 +167,12 @@ mod tests {
         let contents: Vec<u8> = (0..12_293).map(|n| n as u8).collect();
         std::fs::write(path, &contents).unwrap();
         let read = |path| match read_secret(path, None) {
-            Ok(Reading::Contents { contents, stamp, broken }) => (contents, stamp, broken),
+            Ok(FileState::Contents { contents, stamp, broken }) => (contents, stamp, broken),
             _ => panic!("{path} is there"),
         };
         let (all, stamp, broken) = read(path);
         assert!(*all == contents && broken.is_none());
-        assert!(matches!(read_secret(path, Some(stamp)), Ok(Reading::Unchanged)));
+        assert!(matches!(read_secret(path, Some(stamp)), Ok(FileState::Unchanged)));
         std::fs::remove_file(path).unwrap();
         assert_eq!(read_secret(path, Some(stamp)).err().unwrap().raw_os_error(), Some(2));
         let (none, _, broken) = read("/");

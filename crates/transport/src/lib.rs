@@ -364,6 +364,14 @@ impl Transport {
         }
     }
 
+    /// Sends what ends a session of TLS (`close_notify`, RFC 8446 section 6.1), behind which nothing may be written. False if
+    /// there is no room for it: it is lost if the stream is closed now, but not if [`Transport::shutdown_write`] comes first and
+    /// the stream is read until the peer has closed it.
+    #[must_use]
+    pub fn end_session(&self) -> bool {
+        self.tls().is_none_or(TlsStream::close)
+    }
+
     /// Makes closing, or [`Transport::end`], send no `close_notify` if this is TLS: something is not complete, whatever its
     /// own framing tells the peer (RFC 8446 section 6.1).
     pub fn cut_on_close(&self) {

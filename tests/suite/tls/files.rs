@@ -122,6 +122,22 @@ fn variables_do_not_lead_out_of_a_folder() {
 }
 
 #[test]
+fn contents_that_variables_give_are_not_told_of() {
+    if !require::freerun() {
+        return;
+    }
+    let server = Setup::new()
+        .http(
+            "map $ssl_server_name $pem { default \"data:a/../secret\"; }
+             server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate $pem; ssl_certificate_key $pem; }",
+        )
+        .run();
+    let refused = server.connect().try_tls(&Tls::new()).expect_err("a refusal");
+    assert_eq!(refused.alert, Some(80));
+    server.logs("cannot load certificate \"data:\": a variable has \"..\" in its value");
+}
+
+#[test]
 fn the_values_themselves_may_be_certificates() {
     let site = Site::new();
     site.file("file", "text");
@@ -284,6 +300,23 @@ fn encrypted_keys_need_one_of_the_passwords() {
         site.file("wrong", "wrong\nworse\n");
         let passwords = format!("ssl_password_file {};", site.at("wrong").display());
         let text = format!("events {{ }}\nhttp {{ server {{ {pair} {passwords} }} }}\n");
+        let checked = check(Kind::under_test(), &text).expect("it starts");
+        assert_eq!(checked.code, Some(1), "{}", checked.stderr);
+        assert!(checked.stderr.contains("[emerg] cannot load certificate key"), "{}", checked.stderr);
+    }
+}
+
+#[test]
+fn the_passwords_of_one_server_do_not_open_the_key_of_another() {
+    let server = |name: &str, more: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:@PORT@ ssl; server_name {name}; ssl_certificate @CERTS@/ec.crt;
+                       ssl_certificate_key @CERTS@/locked.key; {more} }}"
+        )
+    };
+    let (with, without) = (server("a.example", "ssl_password_file @CERTS@/secret.txt;"), server("b.example", ""));
+    for servers in [[&with, &without], [&without, &with]] {
+        let text = format!("events {{ }}\nhttp {{ {} {} }}\n", servers[0], servers[1]);
         let checked = check(Kind::under_test(), &text).expect("it starts");
         assert_eq!(checked.code, Some(1), "{}", checked.stderr);
         assert!(checked.stderr.contains("[emerg] cannot load certificate key"), "{}", checked.stderr);

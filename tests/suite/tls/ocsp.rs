@@ -137,15 +137,16 @@ fn a_renewed_certificate_has_no_response_but_its_own() {
     }
     let (old, new) = (response("ec", "ca", Said::Good), response("other", "ca", Said::Good));
     // In a file there is no response for a certificate that comes later.
-    for in_file in [false, true] {
+    let beside = "ssl_certificate @CERTS@/$rsa.crt; ssl_certificate_key @CERTS@/$rsa.key;";
+    for (in_file, others) in [(false, ""), (true, ""), (false, beside), (true, beside)] {
         let (responder, renewals) = (Responder::new(), Renewals::of("ec"));
         responder.set("all", &old);
         fs::write(renewals.path("response"), &old).expect("a file");
         let (url, file) = (responder.url("all"), renewals.path("response").display().to_string());
         let from =
             if in_file { format!("ssl_stapling_file {file};") } else { format!("ssl_stapling_responder {url};") };
-        let lines = format!("ssl_stapling on; ssl_trusted_certificate @CERTS@/ca.crt; {from}");
-        let server = renewals.setup(&lines).run();
+        let lines = format!("ssl_stapling on; ssl_trusted_certificate @CERTS@/ca.crt; {from} {others}");
+        let server = renewals.setup(&lines).http("map $ssl_server_name $rsa { default rsa; }").run();
         let shown = || {
             let tls = Tls::new();
             let certificate = server.connect_tls(&tls).agreed().certificates[0].clone();
@@ -165,7 +166,7 @@ fn a_renewed_certificate_has_no_response_but_its_own() {
             true => stapled.is_empty() || !in_file && *stapled == new,
             false => *stapled == old,
         };
-        assert!(kinds.iter().all(fitting), "in a file: {in_file}");
+        assert!(kinds.iter().all(fitting), "in a file: {in_file}, beside: {others}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is served over TLS is what is served without it, and it ends as it has to.
 
 use super::{secure, secure_with};
-use freerun_testkit::{Client, Ending, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, require};
+use freerun_testkit::{Client, Ending, Setup, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, require};
 use std::time::Duration;
 
 /// Bytes that differ everywhere.
@@ -165,6 +165,45 @@ fn a_slow_client_gets_all_of_a_large_file() {
         }
         assert!(client.response().body == content(4 << 20));
         assert_eq!(client.get("/small").text(), "small");
+    }
+}
+
+/// The connection's end is all that tells the client where such a response ends, so it must not look cut, even if the last bytes
+/// have filled the socket.
+#[test]
+fn a_slow_client_is_told_the_end_of_a_response_without_a_length() {
+    // nginx does not wait for room.
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let sizes: Vec<usize> = (20..=80).map(|number| number * 5000).collect();
+    for size in &sizes {
+        site.file(&format!("{size}"), content(*size));
+    }
+    let server = Setup::new().root(&site).http(
+        "server { listen 127.0.0.1:@PORT@ ssl; listen unix:@DIR@/socket ssl; root @ROOT@; lingering_timeout 1m; lingering_time 1m;
+                  ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+                  sub_filter_types *; sub_filter 'what is not there' ''; }",
+    );
+    let server = server.run();
+    for version in TlsVersion::ALL {
+        let ask = |size: &usize| {
+            let client = Client::try_connect_unix(&server.path("socket")).expect("connecting");
+            let mut client = client.tls(&Tls::new().only(version));
+            client.send(format!("GET /{size} HTTP/1.0\r\n\r\n"));
+            client
+        };
+        let clients: Vec<Client> = sizes.iter().map(ask).collect();
+        // When these are answered, the server has written to the others what their sockets take.
+        for _ in 0..5 {
+            assert_eq!(server.connect_tls(&Tls::new()).get("/100000").status, 200);
+        }
+        for (mut client, size) in clients.into_iter().zip(&sizes) {
+            let (bytes, _) = client.rest();
+            assert!(bytes.ends_with(&content(*size)), "{version}: {size} bytes");
+            assert!(client.is_notified(), "{version}: no close_notify behind {size} bytes");
+        }
     }
 }
 

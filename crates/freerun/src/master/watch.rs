@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use freerun_serve::tls::files::{KnownFile, MAX_TOTAL, ReadFile, Reading, SecretFiles, Stamp};
+use freerun_runtime::log::clock;
+use freerun_serve::tls::files::{FileState, KnownFile, MAX_TOTAL, ReadFile, SecretFiles, Stamp};
 use freerun_serve::tls::live::FilePair;
 
 use super::state::State;
@@ -162,12 +163,12 @@ type Tried = HashMap<usize, Result<(), String>>;
 /// Whether a modification from now on would give the file another time.
 fn is_settled(seen: &KnownFile) -> bool {
     let Some((seconds, _)) = seen.stamp().map(|stamp| stamp.modified) else { return false };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = clock::since_1970();
     u64::try_from(seconds).is_ok_and(|seconds| Duration::from_secs(seconds) + STEP < now)
 }
 
 /// Reads a file, unless it is something that could make the master wait, such as a FIFO.
-fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
     let metadata = std::fs::metadata(path)?;
     match metadata.is_file() {
         true => read_secret(path, known),

@@ -4,9 +4,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
-use freerun_serve::tls::files::{ReadFile, Reading, Stamp};
+use freerun_runtime::log::clock;
+use freerun_serve::tls::files::{FileState, ReadFile, Stamp};
 use freerun_tls::issue::{Authority, IssueError, Issued};
 use zeroize::Zeroizing;
 
@@ -50,21 +50,21 @@ impl Leaf {
 
     /// One of the files, unless it is the one with the stamp `known`. The certificate is looked at before the key, so it alone
     /// is renewed.
-    fn read(&mut self, path: &str, known: Option<Stamp>, now: i64) -> io::Result<Reading> {
+    fn read(&mut self, path: &str, known: Option<Stamp>, now: i64) -> io::Result<FileState> {
         if path == CERTIFICATE && self.issued.expires < now.saturating_add(EARLY) {
             self.issued = self.authority.issue(&self.names, now, LIFE).map_err(io::Error::other)?;
             self.number += 1;
         }
         let stamp = Stamp { device: 0, inode: 0, modified: (self.number, 0) };
         if known == Some(stamp) {
-            return Ok(Reading::Unchanged);
+            return Ok(FileState::Unchanged);
         }
         let contents = match path {
             CERTIFICATE => self.issued.chain.as_bytes(),
             KEY => self.issued.key.as_bytes(),
             _ => return Err(io::ErrorKind::NotFound.into()),
         };
-        Ok(Reading::Contents { contents: Zeroizing::new(contents.to_vec()), stamp, broken: None })
+        Ok(FileState::Contents { contents: Zeroizing::new(contents.to_vec()), stamp, broken: None })
     }
 }
 
@@ -73,17 +73,11 @@ impl Leaf {
 /// # Errors
 /// No certificate can be made.
 pub fn reader(authority: Authority, names: Vec<String>) -> Result<ReadFile, IssueError> {
-    let leaf = Mutex::new(Leaf::new(authority, names, unix_time())?);
+    let leaf = Mutex::new(Leaf::new(authority, names, clock::now().secs)?);
     Ok(ReadFile(Arc::new(move |path, known| {
         let mut leaf = leaf.lock().unwrap_or_else(PoisonError::into_inner);
-        leaf.read(path, known, unix_time())
+        leaf.read(path, known, clock::now().secs)
     })))
-}
-
-/// The time in seconds since 1970.
-pub fn unix_time() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -105,8 +99,8 @@ mod tests {
         let authority = Authority::new("a", NOW).expect("an authority");
         let mut leaf = Leaf::new(authority, vec!["localhost".to_owned()], NOW).expect("a certificate");
         let mut read = |path: &str, known, now| match leaf.read(path, known, now).expect("a file") {
-            Reading::Unchanged => None,
-            Reading::Contents { contents, stamp, .. } => Some((contents.to_vec(), stamp)),
+            FileState::Unchanged => None,
+            FileState::Contents { contents, stamp, .. } => Some((contents.to_vec(), stamp)),
         };
         let (first, stamp) = read(CERTIFICATE, None, NOW).expect("contents");
         let (key, same) = read(KEY, None, NOW).expect("contents");

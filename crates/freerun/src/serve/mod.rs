@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use freerun_runtime::log::{Errno, ErrorLog};
+use freerun_runtime::log::{Errno, ErrorLog, clock};
 
 use freerun_serve::tls::files::ReadFile;
 
@@ -113,7 +113,7 @@ impl Secure {
             ServeTls::Internal => {
                 // Finds the local authority and has it sign a certificate.
                 let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-                let local = authority::find(folder.as_deref(), &host, internal::unix_time())?;
+                let local = authority::find(folder.as_deref(), &host, clock::now().secs)?;
                 let secrets = internal::reader(local.authority, internal::names(&host, address));
                 let secrets = Some(secrets.map_err(|error| error.to_string())?);
                 Ok(Secure { secrets, lines: internal_lines(), trust: Trust::Local(local.kept) })
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_embedded_configuration_takes_the_certificate_of_the_authority() -> Result<(), String> {
         let address = "127.0.0.1:8443".parse().unwrap();
-        let authority = freerun_tls::issue::Authority::new("a", internal::unix_time()).map_err(|e| e.to_string())?;
+        let authority = freerun_tls::issue::Authority::new("a", clock::now().secs).map_err(|e| e.to_string())?;
         let read = internal::reader(authority, internal::names("box", address)).map_err(|error| error.to_string())?;
         let input = Input {
             conf: NAME.to_owned(),

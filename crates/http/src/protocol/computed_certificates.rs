@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freerun_proto::tls::{NameForm, name_form};
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
-use freerun_serve::tls::computed::{PairNames, Reading};
+use freerun_serve::tls::computed::{PairNames, PairReader};
 use freerun_serve::tls::values::{ComputedFile, ServerCertificate};
 use freerun_tls::session::ServerConfig;
 
@@ -48,7 +48,7 @@ pub async fn config_for(
         computed.numbers().filter_map(pair).collect::<Vec<_>>()
     };
     let services = &generation.services;
-    let reading = Reading {
+    let reader = PairReader {
         pool: services.pools.default(),
         files: &services.files,
         paths: &services.paths,
@@ -57,7 +57,7 @@ pub async fn config_for(
     };
     // The session is bound to the address by the settings of its default server.
     let resumption = default.tls.as_ref().unwrap_or(own);
-    computed.config_at(resumption, &names, &reading).await
+    computed.config_at(resumption, &names, &reader).await
 }
 
 /// A request that nobody has sent, for the values of variables: nothing is known but the connection and the server.

@@ -152,7 +152,8 @@ settings! {
         /// Browsers whose connections are not kept for another request.
         keepalive_disable: KeepaliveDisable = "msie6", in HTTP | SERVER | LOCATION;
         /// Whether a connection, before it is closed, reads the bytes that the client still sends, so that the client can read
-        /// the answer.
+        /// the answer. With TLS, a connection whose end is that of the response waits like this, too, while its socket has no
+        /// room for the message that ends the session (`close_notify`): without it the response would look cut.
         lingering_close: LingeringClose = "on", in HTTP | SERVER | LOCATION;
         /// The longest such wait in all.
         lingering_time: Duration = "30s", in HTTP | SERVER | LOCATION;

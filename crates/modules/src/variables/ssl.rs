@@ -4,13 +4,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::time::SystemTime;
 
 use freerun_http::connection::tls_facts::TlsFacts;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::variables::{Value, Variable};
 use freerun_proto::tls::{ClientHello, Ja4, fingerprint};
+use freerun_runtime::log::clock;
 use freerun_tls::digest::sha256;
 use freerun_tls::session::Agreed;
 use freerun_tls::verify::PeerCertificate;
@@ -36,8 +36,7 @@ const VARIABLES: &[Variable] = &[
     Variable::named("ssl_client_serial", |r, _| client(r, |certificate| certificate.serial())),
     Variable::named("ssl_client_v_end", |r, _| client(r, |certificate| certificate.end_text())),
     Variable::named("ssl_client_v_remain", |r, _| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let now = clock::now().secs;
         client(r, |certificate| certificate.remaining_days(now).unwrap_or(0).to_string())
     }),
     Variable::named("ssl_client_v_start", |r, _| client(r, |certificate| certificate.begin_text())),

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use freerun_http::request::Request;
-use freerun_serve::tls::computed::Reading;
+use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::outgoing::Outgoing;
 use freerun_serve::tls::upstream::UpstreamTls;
 
@@ -11,7 +11,9 @@ use crate::exchange::family::Family;
 use crate::exchange::target::Target;
 
 /// A digest of what the session of a connection for this request is made with: the location's settings, the contents of its
-/// files and the server's name. Connections that differ in it serve other requests. `None` if the target has no TLS.
+/// files and the server's name. Of a certificate whose name has variables it has the name, not the contents, which would have
+/// to be read before a connection that is kept could be used. Connections that differ in it serve other requests. `None` if the
+/// target has no TLS.
 pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Option<[u8; 32]> {
     let identity =
         |tls: &UpstreamTls| tls.identity(&family.tls_name(request, target), family.tls_certificate(request).as_ref());
@@ -31,7 +33,7 @@ pub async fn outgoing<G: Future<Output = ()>>(
 ) -> Result<Outgoing, String> {
     let tls = family.tls(request).ok_or("the settings of TLS are missing")?;
     let services = &request.generation.services;
-    let reading = Reading {
+    let reader = PairReader {
         pool: services.pools.default(),
         files: &services.files,
         paths: &services.paths,
@@ -39,5 +41,5 @@ pub async fn outgoing<G: Future<Output = ()>>(
         gone,
     };
     let names = family.tls_certificate(request);
-    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reading).await
+    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reader).await
 }

@@ -196,6 +196,9 @@ settings! {
         proxy_socket_sndbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
         /// A file with the certificate that upstream servers get which ask for one. An empty value cancels that of an outer
         /// level.
+        ///
+        /// If the name has variables, sessions are resumed only as long as `proxy_ssl_certificate_cache` keeps the certificate,
+        /// and not at all where `proxy_ssl_conf_command` says by which algorithms it may sign.
         proxy_ssl_certificate: Option<ComputedFile<Template>>, in HTTP | SERVER | LOCATION;
         /// Keeps certificates whose names have variables in memory.
         proxy_ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER | LOCATION, since = "1.27.4";

@@ -54,7 +54,8 @@ settings! {
         /// use each other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx.
         /// With `local` only the location that made a connection uses it again; a connection that `ntlm` ties to a
         /// client is used by all of that client's requests. A connection with TLS is used again only by requests with
-        /// the same settings of TLS, contents of its files included, also after a reload.
+        /// the same settings of TLS, contents of its files included, also after a reload. Of a certificate whose name has
+        /// variables the name counts, and not what is in the file: a connection goes on to be used when the file was replaced.
         keepalive: Option<Keep>, in UPSTREAM;
         /// How many requests a connection serves before it is closed.
         keepalive_requests: Requests = "1000", in UPSTREAM;

@@ -22,9 +22,14 @@ pub struct Moment {
     pub millis: u16,
 }
 
+/// The time since 1970-01-01 00:00:00 UTC; nothing if the machine's clock is before that. One vDSO call, no system call.
+pub fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// The time now. One vDSO call, no system call.
 pub fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = since_1970();
     Moment { secs: since.as_secs() as i64, millis: since.subsec_millis() as u16 }
 }
 

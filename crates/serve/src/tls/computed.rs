@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::files::{Secret, read_wiping};
 use super::objects::{key_path, make};
-use super::values::{CertificateCache, ComputedName, PasswordFile};
+use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
 use crate::parts::Paths;
 use crate::zones::ZoneTable;
 
@@ -51,7 +51,7 @@ pub struct PairNames {
 type PairPaths = (String, String);
 
 /// What files are read with.
-pub struct Reading<'r, F> {
+pub struct PairReader<'r, F> {
     /// The pool whose threads read.
     pub pool: &'r ThreadPool,
     /// The mounts, which take turns in the pool.
@@ -173,19 +173,20 @@ impl KnownPairs {
         &self,
         names: &PairNames,
         passwords: Option<&PasswordFile>,
-        reading: &Reading<'_, impl Fn() -> G>,
+        reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<CertifiedKey, String> {
         let full = |name: &str| match inline(name.as_bytes()) {
             Some(_) => name.to_owned(),
-            None => String::from_utf8_lossy(&reading.paths.beside_configuration(name.as_bytes())).into_owned(),
+            None => String::from_utf8_lossy(&reader.paths.beside_configuration(name.as_bytes())).into_owned(),
         };
         let PairNames { certificate, key } = names;
         let paths = (full(&certificate.value), key_path(&key.value, &full(&key.value), full)?);
         let both = [("certificate", certificate, &paths.0), ("certificate key", key, &paths.1)];
         if let Some((what, _, path)) = both.into_iter().find(|(_, name, _)| name.leads_elsewhere()) {
-            return Err(format!("cannot load {what} \"{path}\": a variable has \"..\" in its value"));
+            let shown = shown(path);
+            return Err(format!("cannot load {what} \"{shown}\": a variable has \"..\" in its value"));
         }
-        let tag = reading.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reading.client);
+        let tag = reader.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reader.client);
         let (wanted, passwords) = (paths.clone(), passwords.cloned());
         let unread = RefCell::new(String::new());
         let read = async || {
@@ -195,7 +196,7 @@ impl KnownPairs {
                 // nginx sets it for one session, not for all.
                 made.map_err(|unusable| unusable.line.replacen("SSL_CTX_use_", "SSL_use_", 1))
             };
-            match reading.pool.run_unless(tag, Some((reading.gone)()), load).await {
+            match reader.pool.run_unless(tag, Some((reader.gone)()), load).await {
                 Ok(made) => Some(made),
                 Err(PoolError::ClientGone) => None,
                 Err(error) => {
@@ -225,20 +226,13 @@ fn read(path: &str) -> io::Result<Secret> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::fixtures::certified;
     use std::cell::Cell;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     fn paths(name: &str) -> PairPaths {
         (format!("{name}.crt"), format!("{name}.key"))
-    }
-
-    fn certified() -> CertifiedKey {
-        let fixture = |name: &str| {
-            let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-            Ok(Secret::new(std::fs::read(path)?))
-        };
-        make::<&[u8]>("ec.crt", "ec.key", &[], fixture).expect("a pair")
     }
 
     #[test]
@@ -250,7 +244,7 @@ mod tests {
                 reads.set(reads.get() + 1);
                 // It goes on at the second look.
                 std::future::poll_fn(|_| if begun.replace(true) { Poll::Ready(()) } else { Poll::Pending }).await;
-                Some(Ok(certified()))
+                Some(Ok(certified("ec")))
             };
             let name = paths("a");
             let (mut first, mut second) = (pin!(known.get(&name, read)), pin!(known.get(&name, read)));
@@ -270,7 +264,7 @@ mod tests {
             let cache =
                 CertificateCache { max: 2, inactive: Duration::from_secs(3600), valid: Duration::from_secs(3600) };
             let known = KnownPairs::new(Some(cache));
-            let good = known.get(&paths("good"), async || Some(Ok(certified()))).await;
+            let good = known.get(&paths("good"), async || Some(Ok(certified("ec")))).await;
             assert!(matches!(good, Some(Ok(_))));
             for number in 0..100 {
                 let name = paths(&number.to_string());
@@ -290,7 +284,7 @@ mod tests {
         loops::block_on(async {
             let known = KnownPairs::new(None);
             assert!(known.get(&paths("a"), async || None).await.is_none());
-            assert!(matches!(known.get(&paths("a"), async || Some(Ok(certified()))).await, Some(Ok(_))));
+            assert!(matches!(known.get(&paths("a"), async || Some(Ok(certified("ec")))).await, Some(Ok(_))));
         })
         .unwrap();
     }
@@ -300,7 +294,7 @@ mod tests {
         let second = 1_000_000_000;
         let cache = CertificateCache { max: 2, inactive: Duration::from_secs(10), valid: Duration::from_secs(25) };
         let kept = Kept::new(cache);
-        let known = |at| Arc::new(Known { made: Ok(certified()), read: at, used: AtomicU64::new(at) });
+        let known = |at| Arc::new(Known { made: Ok(certified("ec")), read: at, used: AtomicU64::new(at) });
         kept.pairs.insert(paths("a"), known(0));
         for (at, is_there) in [(9, true), (18, true), (24, true), (25, false), (26, false)] {
             assert_eq!(kept.get(&paths("a"), at * second).is_some(), is_there, "{at}");

@@ -2,6 +2,8 @@
 
 use freerun_tls::load::CertifiedKey;
 
+use super::figures::kind_of_key;
+
 /// What a certificate says, for figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
@@ -11,6 +13,8 @@ pub struct CertificateFacts {
     pub subject: String,
     /// The DNS names and IP addresses that it is for.
     pub names: Vec<String>,
+    /// The kind of its key: one of [`KEYS`](super::figures::KEYS), or `other`.
+    pub key: &'static str,
     /// Who vouches for that.
     pub issuer: String,
     /// When it expires, in seconds since 1970.
@@ -26,6 +30,7 @@ impl CertificateFacts {
             file: file.to_owned(),
             subject: key.subject().to_owned(),
             names: key.names().to_vec(),
+            key: kind_of_key(key.kind()),
             issuer: key.issuer().to_owned(),
             expires: key.end()?,
             expires_text: key.end_text().to_owned(),

@@ -22,6 +22,16 @@ pub const CIPHERS: [&str; 9] = [
 /// The kinds of keys that servers sign with.
 pub const KEYS: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
 
+/// The name of a kind of key: one of [`KEYS`], or `other`.
+pub fn kind_of_key(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Rsa(_) => KEYS[0],
+        KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => KEYS[1],
+        KeyKind::Ed25519 => KEYS[2],
+        KeyKind::Other => "other",
+    }
+}
+
 /// Where resumed sessions come from: this server has kept them, or the client has a ticket.
 pub const RESUMED: [&str; 2] = ["cache", "ticket"];
 
@@ -70,12 +80,13 @@ impl TlsFigures {
     pub fn completed(&self, session: &Session) {
         let Some(agreed) = session.agreed() else { return };
         match session.origin() {
-            Some(Origin::Signed(KeyKind::Rsa(_))) => self.by_key[0].add(),
-            Some(Origin::Signed(KeyKind::P256 | KeyKind::P384 | KeyKind::P521)) => self.by_key[1].add(),
-            Some(Origin::Signed(KeyKind::Ed25519)) => self.by_key[2].add(),
+            Some(Origin::Signed(kind)) => {
+                let name = kind_of_key(kind);
+                KEYS.iter().zip(&self.by_key).filter(|(key, _)| **key == name).for_each(|(_, counter)| counter.add());
+            }
             Some(Origin::Store) => self.resumed_by[0].add(),
             Some(Origin::Ticket) => self.resumed_by[1].add(),
-            Some(Origin::Signed(KeyKind::Other)) | None => {}
+            None => {}
         }
         self.by_version[usize::from(agreed.version == Version::Tls13)].add();
         if let Some(index) = CIPHERS.iter().position(|name| *name == agreed.cipher) {

@@ -129,16 +129,16 @@ impl KnownFile {
     pub fn look(
         path: &str,
         earlier: Option<&KnownFile>,
-        read: impl FnOnce(&str, Option<Stamp>) -> io::Result<Reading>,
+        read: impl FnOnce(&str, Option<Stamp>) -> io::Result<FileState>,
     ) -> KnownFile {
         let earlier = earlier.filter(|earlier| earlier.contents.is_ok());
         let file = match (read(path, earlier.and_then(|earlier| earlier.stamp)), earlier) {
-            (Ok(Reading::Contents { contents, stamp, broken }), _) => {
+            (Ok(FileState::Contents { contents, stamp, broken }), _) => {
                 let broken = broken.map(|error| error.raw_os_error().unwrap_or(UNKNOWN));
                 KnownFile { broken, ..KnownFile::read(contents, Some(stamp)) }
             }
-            (Ok(Reading::Unchanged), Some(earlier)) => earlier.clone(),
-            (Ok(Reading::Unchanged), None) => KnownFile::failed(UNKNOWN),
+            (Ok(FileState::Unchanged), Some(earlier)) => earlier.clone(),
+            (Ok(FileState::Unchanged), None) => KnownFile::failed(UNKNOWN),
             (Err(error), _) => KnownFile::failed(error.raw_os_error().unwrap_or(UNKNOWN)),
         };
         if file.size() > MAX_FILE { KnownFile::failed(TOO_LARGE) } else { file }
@@ -175,8 +175,8 @@ impl Eq for KnownFile {}
 /// Files by their full paths.
 pub type SecretFiles = BTreeMap<String, KnownFile>;
 
-/// What reading a file gives.
-pub enum Reading {
+/// What a look at a file finds.
+pub enum FileState {
     /// The file is the one with the stamp that was given.
     Unchanged,
     /// The contents, and which file it is.
@@ -196,14 +196,14 @@ pub enum Reading {
 pub struct ReadFile(pub Arc<Read>);
 
 /// See [`ReadFile`].
-pub type Read = dyn Fn(&str, Option<Stamp>) -> io::Result<Reading> + Send + Sync;
+pub type Read = dyn Fn(&str, Option<Stamp>) -> io::Result<FileState> + Send + Sync;
 
 impl ReadFile {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn read(&self, path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+    pub fn read(&self, path: &str, known: Option<Stamp>) -> io::Result<FileState> {
         (self.0)(path, known)
     }
 }
@@ -329,13 +329,13 @@ mod tests {
         Stamp { device: 1, inode, modified: (0, 0) }
     }
 
-    fn contents(bytes: Vec<u8>, stamp: Stamp) -> Reading {
-        Reading::Contents { contents: bytes.into(), stamp, broken: None }
+    fn contents(bytes: Vec<u8>, stamp: Stamp) -> FileState {
+        FileState::Contents { contents: bytes.into(), stamp, broken: None }
     }
 
     static READS: AtomicU32 = AtomicU32::new(0);
 
-    fn read(path: &str, _: Option<Stamp>) -> io::Result<Reading> {
+    fn read(path: &str, _: Option<Stamp>) -> io::Result<FileState> {
         READS.fetch_add(1, Ordering::Relaxed);
         match path {
             "/there" => Ok(contents(b"key".to_vec(), stamp(1))),
@@ -360,10 +360,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_the_same_as_before_is_not_read_again() {
-        fn read(path: &str, known: Option<Stamp>) -> io::Result<Reading> {
+        fn read(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
             let now = stamp(if path == "/new" { 3 } else { 2 });
             if known == Some(now) {
-                return Ok(Reading::Unchanged);
+                return Ok(FileState::Unchanged);
             }
             Ok(contents(b"now".to_vec(), now))
         }
@@ -392,9 +392,9 @@ mod tests {
 
     #[test]
     fn a_folder_is_empty_for_some_and_an_error_for_others() {
-        fn read(_: &str, _: Option<Stamp>) -> io::Result<Reading> {
+        fn read(_: &str, _: Option<Stamp>) -> io::Result<FileState> {
             let broken = Some(io::Error::from_raw_os_error(21));
-            Ok(Reading::Contents { contents: Vec::new().into(), stamp: stamp(1), broken })
+            Ok(FileState::Contents { contents: Vec::new().into(), stamp: stamp(1), broken })
         }
         let mut files = ConfigurationFiles::reading(ReadFile(Arc::new(read)), SecretFiles::new());
         assert_eq!(files.get("/").unwrap().bytes(), b"");
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn files_are_bounded_one_by_one_and_together() {
-        fn read(path: &str, _: Option<Stamp>) -> io::Result<Reading> {
+        fn read(path: &str, _: Option<Stamp>) -> io::Result<FileState> {
             let size = if path == "/large" { MAX_FILE + 1 } else { MAX_FILE };
             Ok(contents(vec![0; size], stamp(1)))
         }

@@ -5,10 +5,10 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use freerun_proto::tls::{Alert, ClientHello, HelloError, HelloReader, Progress, is_tls};
-use freerun_runtime::log::Errno;
+use freerun_runtime::log::{Errno, clock};
 use freerun_runtime::loops;
 use freerun_runtime::pool::{CpuPool, PoolError};
 use freerun_runtime::timer::Timer;
@@ -162,7 +162,7 @@ impl Handshake {
 
     /// Goes on with what was received.
     fn advance(&mut self) -> Result<Next, Failure> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = clock::since_1970();
         let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
         self.received.drain(..progress.consumed);
         match progress.event {

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use freerun_conf::{Cx, Problem};
+use freerun_runtime::log::clock;
 use freerun_tls::issue::temporary;
 use freerun_tls::load::CertifiedKey;
 use papaya::HashMap;
@@ -218,8 +218,7 @@ impl LivePairs {
     /// # Errors
     /// No certificate can be made for the names.
     pub fn awaited(name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        LivePairs::awaited_at(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), name, hosts, cx)
+        LivePairs::awaited_at(clock::now().secs, name, hosts, cx)
     }
 
     /// The same at a time in seconds since 1970.
@@ -278,29 +277,17 @@ impl LivePairs {
 #[cfg(test)]
 mod tests {
     use freerun_conf::Sources;
-    use zeroize::Zeroizing;
 
     use super::*;
     use crate::tls::files::KnownFile;
-    use crate::tls::objects::make;
-
-    fn fixture(name: &str) -> Vec<u8> {
-        let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read(path).expect("a fixture")
-    }
-
-    fn certified(name: &str) -> CertifiedKey {
-        let none: &[Zeroizing<Vec<u8>>] = &[];
-        let read = |path: &str| Ok(crate::tls::files::Secret::new(fixture(path)));
-        make(&format!("{name}.crt"), &format!("{name}.key"), none, read).expect("a pair")
-    }
+    use crate::tls::fixtures::{certified, contents};
 
     fn chain(pair: &LivePair) -> Vec<Vec<u8>> {
         pair.present().chain().map(<[u8]>::to_vec).collect()
     }
 
     fn files(certificate: &str, key: &str) -> SecretFiles {
-        let known = |name: &str| KnownFile::read(fixture(name), None);
+        let known = |name: &str| KnownFile::read(contents(name), None);
         [("/own.crt".to_owned(), known(certificate)), ("/own.key".to_owned(), known(key))].into()
     }
 

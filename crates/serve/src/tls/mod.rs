@@ -7,6 +7,8 @@ pub mod ech;
 mod facts;
 pub mod figures;
 pub mod files;
+#[cfg(test)]
+mod fixtures;
 pub mod handshake;
 pub mod inherited;
 pub mod key_log;

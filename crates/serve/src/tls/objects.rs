@@ -14,7 +14,11 @@ use super::values::{FileName, PasswordFile};
 
 /// The pairs of certificates and keys that were made already; lives in the configuration's context.
 #[derive(Default)]
-struct Pairs(HashMap<(FileName, FileName), Made>);
+struct Pairs(HashMap<Named, Made>);
+
+/// What directives name for a pair: the certificate, its key, and the file with passwords, without which another server may not
+/// be able to use the same encrypted key.
+type Named = (FileName, FileName, Option<PasswordFile>);
 
 /// A pair with what it was made of.
 #[derive(Clone)]
@@ -77,14 +81,13 @@ pub(super) fn pair(
     passwords: Option<&PasswordFile>,
     cx: &mut Cx,
 ) -> Result<Made, Problem> {
-    let both = (certificate.clone(), key.clone());
-    if let Some(made) = cx.extensions.get_or_default::<Pairs>().0.get(&both) {
+    let named: Named = (certificate.clone(), key.clone(), passwords.cloned());
+    if let Some(made) = cx.extensions.get_or_default::<Pairs>().0.get(&named) {
         return Ok(made.clone());
     }
     let key_path = key_path(&key.written, &key.path, |name| full_path(name, cx));
     let key_path = key_path.map_err(|why| key.spot.blamed(Problem::new(why)))?;
-    let given = passwords;
-    let passwords = given.map_or(&[][..], PasswordFile::passwords);
+    let passwords = passwords.map_or(&[][..], PasswordFile::passwords);
     let known = match (read_path(&certificate.path, cx), read_path(&key_path, cx)) {
         (Ok(certificate), Ok(key)) => Some(Contents::of(&certificate, &key, passwords)),
         _ => None,
@@ -104,10 +107,10 @@ pub(super) fn pair(
             made
         }
     };
-    let (certificate, passwords) = (certificate.path.clone(), given.cloned());
-    let files = FilePair { certificate, key: key_path, passwords, watch: both.0.watch };
+    let (certificate, passwords, watch) = (certificate.path.clone(), named.2.clone(), certificate.watch);
+    let files = FilePair { certificate, key: key_path, passwords, watch };
     let made = Made { key: made, files };
-    cx.extensions.get_or_default::<Pairs>().0.insert(both, made.clone());
+    cx.extensions.get_or_default::<Pairs>().0.insert(named, made.clone());
     Ok(made)
 }
 
@@ -200,22 +203,19 @@ pub(super) fn add(
 mod tests {
     use super::*;
     use crate::tls::files::{KnownFile, SecretFiles};
+    use crate::tls::fixtures;
     use crate::tls::inherited::InheritedPairs;
     use crate::tls::values::Spot;
     use freerun_conf::Sources;
-
-    fn fixture(name: &str) -> Vec<u8> {
-        let path = format!("{}/../tls/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read(path).expect("a fixture")
-    }
 
     /// Reads `/a` and `/b`, with the contents of these fixtures, after a configuration with these pairs. Tells the address of
     /// what was made of each.
     fn read(a: &str, b: &str, earlier: InheritedPairs) -> ([*const u8; 2], InheritedPairs) {
         let mut cx = Cx::new(Sources::default());
         let files = [("/a", a), ("/b", b)].into_iter().flat_map(|(path, name)| {
-            ["crt", "key"]
-                .map(|end| (format!("{path}.{end}"), KnownFile::read(fixture(&format!("{name}.{end}")), None)))
+            ["crt", "key"].map(|end| {
+                (format!("{path}.{end}"), KnownFile::read(fixtures::contents(&format!("{name}.{end}")), None))
+            })
         });
         cx.extensions.insert(ConfigurationFiles::known(files.collect::<SecretFiles>()));
         cx.extensions.insert(Inheritance::after(earlier));

@@ -1,8 +1,9 @@
 //! TLS with a server that this one has connected to: the handshake, and the verification of what the server shows.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use freerun_runtime::log::clock;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_tls::session::{ClientConfig, PeerSessions, Session};
@@ -73,7 +74,7 @@ impl Outgoing {
     ) -> Result<(), OutgoingError> {
         let began = loops::now();
         let failed = OutgoingError::Handshake;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = clock::since_1970();
         let session = Session::client(&self.config, now, self.server_name.as_deref(), self.sessions.clone());
         let session = session.map_err(|failure| failed(HandshakeError::Failed(failure)))?;
         let greeted = greet(transport, timer, timeout, helpers, session, self.config.signature_time()).await;

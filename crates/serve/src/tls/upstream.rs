@@ -12,7 +12,7 @@ use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{Source, Trust, TrustBuilder};
 
 use super::algorithms::Wanted;
-use super::computed::{KnownPairs, PairNames, Reading};
+use super::computed::{KnownPairs, PairNames, PairReader};
 use super::key_log::KeyLogPath;
 use super::objects::{add, pair, read};
 use super::outgoing::{Outgoing, Verification};
@@ -71,7 +71,8 @@ pub struct UpstreamTls {
     verified_by: Option<(Trust, u32, u8)>,
     sends_name: bool,
     resumes: bool,
-    /// A digest of the directives and of the contents of the files that they name.
+    /// A digest of the directives and of the contents of the files that they name, but for a certificate whose name has
+    /// variables.
     digest: [u8; 32],
 }
 
@@ -169,11 +170,11 @@ impl UpstreamTls {
         name: &str,
         address: &str,
         names: Option<&PairNames>,
-        reading: &Reading<'_, impl Fn() -> G>,
+        reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<Outgoing, String> {
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
-                let certificate = computed.known.load(names, computed.passwords.as_ref(), reading).await?;
+                let certificate = computed.known.load(names, computed.passwords.as_ref(), reader).await?;
                 self.config.with_certificate(Some(&certificate))
             }
             _ => self.config.clone(),

@@ -15,7 +15,6 @@ mod write;
 use std::cell::RefCell;
 use std::io;
 use std::task::Context;
-use std::time::{Duration, SystemTime};
 
 use freerun_runtime::net::Socket;
 use freerun_tls::session::{Agreed, Session};
@@ -94,8 +93,11 @@ impl TlsStream {
     /// Sends `close_notify`, once. If the socket is full at present, the peer misses it, unless
     /// [`shutdown_write`](Self::shutdown_write) is what ends the stream: nobody waits for room here. A peer that knows by
     /// other means where the stream ends is not misled; one that does not takes a whole stream for one that was cut.
-    pub(crate) fn close(&self) {
-        let _ = self.send_close(&mut self.state.borrow_mut());
+    ///
+    /// False if the socket is full.
+    pub(crate) fn close(&self) -> bool {
+        let sent = self.send_close(&mut self.state.borrow_mut());
+        !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Queues `close_notify`, once, and sends as much as fits of what is queued.
@@ -142,11 +144,6 @@ impl Drop for TlsStream {
             let _ = state.unsent.flush(&self.socket);
         }
     }
-}
-
-/// The time since 1970, of which sessions are told.
-fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
+use freerun_runtime::log::clock;
 use freerun_runtime::net::Socket;
 use freerun_tls::session::{Event, has_whole_record};
 
-use super::{State, TlsStream, now, scratch};
+use super::{State, TlsStream, scratch};
 
 /// How many times one read receives bytes that turn out to have no plaintext before other tasks get their turn.
 const MAX_FILLS: usize = 2;
@@ -81,7 +82,7 @@ impl State {
                 return (given > 0).then_some(Ok(given));
             }
             let received = &mut self.received.bytes[self.received.start..];
-            let progress = session.step(now(), received, self.unsent.queue(), out, most - given);
+            let progress = session.step(clock::since_1970(), received, self.unsent.queue(), out, most - given);
             self.received.start += progress.consumed;
             // Answers to the peer (an alert, a key update) leave before anything else; what the socket does not take
             // goes with the next write, which reports an error too.

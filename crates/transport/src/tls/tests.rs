@@ -113,6 +113,23 @@ fn numbers(size: usize) -> Vec<u8> {
     (0..size).map(|number| (number % 251) as u8).collect()
 }
 
+/// Writes as much of the bytes as the socket takes, and tells how many they are.
+fn filled(to: &Transport, bytes: &[u8]) -> usize {
+    let mut sent = 0;
+    while let Ok(n) = to.try_write(&[IoSlice::new(&bytes[sent..])], false) {
+        sent += n;
+    }
+    sent
+}
+
+/// Appends all that can be read at present.
+fn drain(from: &Transport, read: &mut Vec<u8>) {
+    let mut piece = Vec::with_capacity(20_000);
+    while from.try_read(&mut piece).is_ok_and(|n| n > 0) {
+        read.append(&mut piece);
+    }
+}
+
 #[test]
 fn before_a_session_bytes_go_through_as_they_are() {
     loops::block_on(async {
@@ -167,17 +184,11 @@ fn a_batch_that_is_sent_in_part_is_reported_when_all_of_it_has_left() {
     loops::block_on(async {
         let (server, client) = pair(Version::Tls13);
         let text = numbers(10_000_000);
-        let mut sent = 0;
-        while let Ok(n) = server.try_write(&[IoSlice::new(&text[sent..])], false) {
-            sent += n;
-        }
+        let sent = filled(&server, &text);
         assert!(!server.has_room().unwrap() && server.certain_room() == 0);
         // Everything that was reported can be read, and only then the rest leaves.
         let mut read = Vec::new();
-        let mut piece = Vec::with_capacity(20_000);
-        while client.try_read(&mut piece).is_ok_and(|n| n > 0) {
-            read.append(&mut piece);
-        }
+        drain(&client, &mut read);
         assert!(read.len() >= sent && read[..] == text[..read.len()]);
         let reported = server.try_write(&[IoSlice::new(&text[sent..sent + 1000])], false).unwrap();
         assert_eq!(reported, 1000, "the bytes had been encrypted before");
@@ -194,6 +205,7 @@ fn an_end_is_said_once_and_a_cut_stream_has_none() {
             if !orderly {
                 server.reset_on_close();
             }
+            assert!(server.end_session(), "there is room");
             server.shutdown_write();
             drop(server);
             let mut received = Vec::new();
@@ -219,6 +231,7 @@ fn an_end_waits_for_room_while_the_other_direction_is_read() {
         socket.set_nonblocking(true).unwrap();
         let text = numbers(10_000_000);
         while server.try_write(&[IoSlice::new(&text)], false).is_ok() {}
+        assert!(!server.end_session(), "there is no room");
         server.shutdown_write();
         let mut buffer = BytesMut::with_capacity(10);
         let mut received = Vec::new();
@@ -385,10 +398,7 @@ fn a_transport_moves_with_the_bytes_that_wait_in_it() {
         let mut buffer = Vec::with_capacity(3);
         server.read(&mut buffer).await.unwrap();
         let text = numbers(3_000_000);
-        let mut sent = 0;
-        while let Ok(n) = server.try_write(&[IoSlice::new(&text[sent..])], false) {
-            sent += n;
-        }
+        let mut sent = filled(&server, &text);
         assert!(server.tls().unwrap().state.borrow().unsent.queued() > 0);
         let server = server.moved();
         assert!(!server.is_quiet(true));
@@ -443,16 +453,9 @@ fn reading_sends_what_a_writer_waits_for_and_the_writer_is_told() {
     loops::block_on(async {
         let (server, client) = pair(Version::Tls13);
         let text = numbers(10_000_000);
-        let mut sent = 0;
-        while let Ok(n) = server.try_write(&[IoSlice::new(&text[sent..])], false) {
-            sent += n;
-        }
+        let sent = filled(&server, &text);
         let mut read = Vec::new();
-        let mut piece = Vec::with_capacity(20_000);
-        while client.try_read(&mut piece).is_ok_and(|n| n > 0) {
-            read.append(&mut piece);
-            piece.reserve(20_000);
-        }
+        drain(&client, &mut read);
         assert!(read.len() < text.len());
         client.try_write(&[IoSlice::new(b"go on")], false).unwrap();
         // The rest of the writer's batch leaves with the read.
@@ -461,10 +464,7 @@ fn reading_sends_what_a_writer_waits_for_and_the_writer_is_told() {
         assert_eq!(server.tls().unwrap().state.borrow().unsent.queued(), 0);
         let reported = poll_fn(|context| server.poll_write(context, &text[sent..sent + 1000])).await.unwrap();
         assert_eq!(reported, 1000, "the bytes had been encrypted before");
-        while client.try_read(&mut piece).is_ok_and(|n| n > 0) {
-            read.append(&mut piece);
-            piece.reserve(20_000);
-        }
+        drain(&client, &mut read);
         assert!(read.len() >= sent + 1000 && read[..] == text[..read.len()]);
     })
     .unwrap();

@@ -25,6 +25,7 @@ use crate::request::response::{Body, Response};
 use crate::request::{ClientStream, Connection, Head, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
+use crate::write::decide::Framing;
 use crate::{finish, log_error};
 
 /// What the connection does after a request.
@@ -187,9 +188,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
         }
     }
     finish::finish(request);
-    if written.is_err() {
-        return After::Close;
-    }
+    let Ok(framing) = written else { return After::Close };
     let unread = !request.body.is_done();
     if request.answered.persistence.is_kept() {
         return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
@@ -203,7 +202,10 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
     }
     let pipelined = request.head.buffer.len() > request.body.used();
     let may_be_sending = unread || pipelined || (!was_emptied_now(request) && has_more(connection, request));
-    linger_or_close(core, may_be_sending)
+    // A client that knows the end of the response by that of the connection alone takes a whole one for one that was cut if
+    // `close_notify` is missing (RFC 8446 section 6.1).
+    let waits_for_room = framing == Framing::Close && !connection.transport.end_session();
+    linger_or_close(core, may_be_sending || waits_for_room)
 }
 
 /// Sends the head that ends HTTP; then another protocol goes on.
@@ -219,7 +221,7 @@ async fn take_over(
     let written = send::response(connection, request, response, true).await;
     connection.responding.set(false);
     match written {
-        Ok(()) => After::Upgraded(Box::new(Upgraded::new(takeover, connection, request))),
+        Ok(_) => After::Upgraded(Box::new(Upgraded::new(takeover, connection, request))),
         Err(error) => {
             log_write_error(request, &error);
             finish::finish(request);

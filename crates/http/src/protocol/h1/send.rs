@@ -29,7 +29,7 @@ const COPIED: usize = 2048;
 const COPIED_LAST: usize = 16 * 1024;
 
 /// Writes a response; with `upgrades`, one that ends HTTP on the connection (101). The request notes how much was sent,
-/// in any case.
+/// in any case. Tells what marks the response's end.
 ///
 /// # Errors
 /// The response is not complete, and the connection cannot be used any more.
@@ -38,7 +38,7 @@ pub async fn response(
     request: &mut Request,
     mut response: Box<Response>,
     upgrades: bool,
-) -> Result<(), WriteError> {
+) -> Result<Framing, WriteError> {
     let mut out = buffers::take_to_send();
     let (decided, fields) = text::head(request, &response, upgrades, &mut out);
     if request.generation.http.keeps_sent_head {
@@ -61,7 +61,7 @@ pub async fn response(
         (Err(_), _) => connection.transport.cut_on_close(),
     }
     request.sent.complete = result.is_ok();
-    result
+    result.map(|()| decided.framing)
 }
 
 /// Writes `head` and then the body. `head` is emptied.

@@ -169,7 +169,8 @@
 //!       "evicted": 0             sessions that made room for others
 //!     } ],
 //!     "certificates": [ {        of the current configuration as they are now, each once
-//!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "names": ["a", "www.a"], "issuer": "CN=ca",
+//!       "file": "/etc/ssl/a.pem", "subject": "CN=a", "names": ["a", "www.a"], "key": "ecdsa",
+//!       "issuer": "CN=ca",
 //!       "expires": 1900000000    in seconds since 1970
 //!     } ]
 //!   },
@@ -209,7 +210,9 @@
 //!
 //! In the text for Prometheus an upstream server has the labels `upstream` and `server` (its address). If an address
 //! occurs more than once in a group, the second server of that address has `nth="2"` too, the third one `nth="3"`.
-//! Servers of a group that variables have computed have `computed="true"`, and no histograms.
+//! Servers of a group that variables have computed have `computed="true"`, and no histograms. A certificate has the labels
+//! `file` (`data:` if no file has it), `subject`, `names`, `key` (`rsa`, `ecdsa`, `ed25519`, `other`) and `issuer`; further
+//! ones that are equal in all of them have `nth`, as servers have it, in the order of their ends.
 //!
 //! HISTOGRAM: {
 //!   "bounds_us": [1, 2, 4, ...], exclusive upper bounds of the buckets but the last, which has none
@@ -266,7 +269,8 @@ settings! {
         /// If an address occurs more than once in a group, the further servers have the label `nth` too, `2` and so on
         /// in the order of the group. Groups that variables have computed have the label `computed`; of these, up to
         /// 256 servers are shown, in the order of the names, without histograms. Resolvers with the same `status_zone`
-        /// are added up.
+        /// are added up. A certificate is named by `file`, `subject`, `names`, `key` (the kind) and `issuer`; further ones
+        /// that are equal in all of these have the label `nth`.
         status: Switch, in LOCATION, local, fidelity = Own;
     }
 }

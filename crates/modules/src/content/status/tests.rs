@@ -85,7 +85,11 @@ fn figures() -> Figures {
             upstreams: side(),
             tickets: Tickets { issued: 3, ..Tickets::default() },
             session_caches: vec![Store { name: nasty.to_owned(), sessions: 1, bytes: 2, max_bytes: 3, evicted: 4 }],
-            certificates: vec![certificate(nasty)],
+            certificates: vec![
+                certificate(nasty),
+                Certificate { key: "ecdsa", ..certificate(nasty) },
+                Certificate { expires: 2, ..certificate(nasty) },
+            ],
         },
         acme: vec![ordered(nasty), ordered("waiting")],
     }
@@ -115,7 +119,8 @@ fn side() -> Side {
 
 fn certificate(nasty: &str) -> Certificate {
     let names = vec![nasty.to_owned(), "b.example".to_owned()];
-    Certificate { file: nasty.to_owned(), subject: nasty.to_owned(), names, issuer: "CN=ca".to_owned(), expires: 1 }
+    let (file, subject) = (nasty.to_owned(), nasty.to_owned());
+    Certificate { file, subject, names, key: "rsa", issuer: "CN=ca".to_owned(), expires: 1 }
 }
 
 /// A cache that has answered from its contents once.
@@ -195,6 +200,20 @@ fn servers_of_one_address_are_told_apart_and_resolvers_of_one_zone_added_up() {
 }
 
 #[test]
+fn certificates_of_one_file_and_subject_are_told_apart() {
+    let text = prometheus::text(&figures());
+    let all = text.lines().filter(|line| line.starts_with("freerun_tls_certificate_expires_seconds{")).map(sample);
+    let told: Vec<_> = all
+        .map(|(_, labels, value)| {
+            let label = |name: &str| labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.clone());
+            (label("key").expect("a kind"), label("nth"), value)
+        })
+        .collect();
+    let expected = [("rsa", None, 1.0), ("ecdsa", None, 1.0), ("rsa", Some("2"), 2.0)];
+    assert_eq!(told, expected.map(|(key, nth, value)| (key.to_owned(), nth.map(str::to_owned), value)));
+}
+
+#[test]
 fn json_says_what_the_documentation_says() {
     let text = serde_json::to_string(&figures()).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -216,6 +235,7 @@ fn json_says_what_the_documentation_says() {
         &value["caches"][0]["removed"],
         &value["caches"][0]["memory"],
         &value["caches"][0]["disk"],
+        &value["tls"]["certificates"][0],
         server,
         &server["responses"],
         &server["failures"],

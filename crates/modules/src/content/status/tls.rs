@@ -1,6 +1,7 @@
 //! The counters of TLS, and the certificates, in both forms.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use freerun_http::request::generation::HttpConfiguration;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::histogram::Histogram;
-use super::samples::Text;
+use super::samples::{Label, Text};
 
 /// The counters of TLS.
 #[derive(Debug, Serialize)]
@@ -73,6 +74,7 @@ pub struct Certificate {
     pub file: String,
     pub subject: String,
     pub names: Vec<String>,
+    pub key: &'static str,
     pub issuer: String,
     pub expires: i64,
 }
@@ -135,6 +137,7 @@ pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
                 file: facts.file,
                 subject: facts.subject,
                 names: facts.names,
+                key: facts.key,
                 issuer: facts.issuer,
                 expires: facts.expires,
             }));
@@ -219,9 +222,22 @@ pub(super) fn text(tls: &Tls, out: &mut Text) {
     stores.iter().for_each(|store| out.sample(name, &[("cache", &store.name)], store.evicted));
     let name = "freerun_tls_certificate_expires_seconds";
     out.head(name, "gauge", "When a certificate of the configuration expires, in seconds since 1970.");
-    for one in &tls.certificates {
-        let labels: [(&str, &dyn std::fmt::Display); 4] =
-            [("file", &one.file), ("subject", &one.subject), ("names", &one.names.join(" ")), ("issuer", &one.issuer)];
+    let names: Vec<String> = tls.certificates.iter().map(|one| one.names.join(" ")).collect();
+    let mut seen: HashMap<[&str; 5], usize> = HashMap::new();
+    for (one, names) in tls.certificates.iter().zip(&names) {
+        let labels: [(&str, &str); 5] = [
+            ("file", &one.file),
+            ("subject", &one.subject),
+            ("names", names),
+            ("key", one.key),
+            ("issuer", &one.issuer),
+        ];
+        let nth = seen.entry(labels.map(|(_, value)| value)).or_default();
+        *nth += 1;
+        let mut labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
+        if *nth > 1 {
+            labels.push(("nth", nth));
+        }
         out.sample(name, &labels, one.expires);
     }
 }

@@ -3,13 +3,12 @@
 use std::fmt;
 
 use freerun_conf::{Cx, Problem};
-use freerun_runtime::log::{ErrorLog, Level};
+use freerun_runtime::log::{ErrorLog, Level, clock};
 use freerun_tls::verify::{OcspStatus, PeerCertificate, Signer, Statuses, Verified, ocsp_answer, ocsp_request};
 
 use super::ask::Asking;
 use super::responder::Responder;
 use super::spec::{OcspSpec, Resolving, written};
-use super::stapling::unix_time;
 use crate::tls::handshake::Helpers;
 use crate::tls::values::Ocsp;
 use crate::tls::words::problem;
@@ -93,7 +92,7 @@ impl ClientOcsp {
             let status = match self
                 .known
                 .as_ref()
-                .and_then(|known| known.get(&question.certificate, &question.issuer, unix_time()))
+                .and_then(|known| known.get(&question.certificate, &question.issuer, clock::now().secs))
             {
                 Some(known) => Some(known),
                 None => self.ask(question, visit).await,
@@ -139,7 +138,7 @@ impl ClientOcsp {
         let (response, address) = asking.ask(&request).await?;
         let known = self.known.clone();
         let judge = move || {
-            let now = unix_time();
+            let now = clock::now().secs;
             let answer = ocsp_answer(&response, &certificate, &issuer, Signer::Authorised, now);
             if let (Some(known), Ok(answer)) = (known, &answer) {
                 known.put(&certificate, &issuer, answer, now);

@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
 use freerun_conf::{Cx, Problem};
-use freerun_runtime::log::{ErrorLog, Level};
+use freerun_runtime::log::{ErrorLog, Level, clock};
 use freerun_runtime::loops;
 use freerun_runtime::pool::CpuPool;
 use freerun_tls::digest::sha256;
@@ -146,7 +145,7 @@ impl Stapling {
         if self.source.get().is_none() && self.recipe.is_none() {
             return;
         }
-        let Some(fetch) = self.staple.begin(unix_time()) else { return };
+        let Some(fetch) = self.staple.begin(clock::now().secs) else { return };
         // The generation itself is not held: a responder may take minutes to answer, and a reload may come meanwhile.
         let (this, pool, log) = (self.clone(), generation.pools.handshakes().clone(), generation.error_log.clone());
         loops::spawn(0, "fetching an OCSP response", async move { this.fetch(fetch, &pool, &log).await });
@@ -191,7 +190,7 @@ impl Stapling {
         let tell = |what: &dyn std::fmt::Display| asking.tell(Level::Error, Some(&address), what);
         match judged {
             Ok((Some(Ok(answer)), response)) => match answer.status {
-                OcspStatus::Good => fetch.done(response, answer.next_update, unix_time()),
+                OcspStatus::Good => fetch.done(response, answer.next_update, clock::now().secs),
                 other => {
                     tell(&format_args!("certificate status \"{}\" in the OCSP response", status_word(other)));
                 }
@@ -205,14 +204,8 @@ impl Stapling {
 impl Source {
     /// What a response says. It takes as long as the verification of a signature.
     fn judge(&self, response: &[u8]) -> Result<OcspAnswer, freerun_tls::verify::OcspError> {
-        ocsp_answer(response, &self.certificate, &self.issuer, self.signer, unix_time())
+        ocsp_answer(response, &self.certificate, &self.issuer, self.signer, clock::now().secs)
     }
-}
-
-/// The time in seconds since 1970.
-pub(super) fn unix_time() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// How responses are stapled to the certificates of a server.
@@ -347,7 +340,7 @@ fn signer(spec: &OcspSpec) -> Signer {
 /// A certificate and that of its issuer.
 fn with_issuer(key: &CertifiedKey, trust: &Trust, shown: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
     let certificate = key.chain().next().unwrap_or_default().to_vec();
-    let issuer = trust.issuer(&certificate, key.chain().skip(1), unix_time());
+    let issuer = trust.issuer(&certificate, key.chain().skip(1), clock::now().secs);
     let issuer = issuer.ok_or_else(|| format!("issuer certificate not found for certificate \"{shown}\""))?;
     Ok((certificate, issuer))
 }
@@ -396,13 +389,10 @@ fn ignore(why: String, spot: Spot, cx: &mut Cx) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freerun_tls::load::{Chain, Key};
+    use crate::tls::fixtures::certified;
 
     fn staple() -> Arc<Staple> {
-        let chain = Chain::from_pem(include_bytes!("../../../../tls/tests/fixtures/ec.crt")).expect("a chain");
-        let none: &[&[u8]] = &[];
-        let key = Key::from_pem(include_bytes!("../../../../tls/tests/fixtures/ec.key"), none).expect("a key");
-        Arc::new(Staple::new(&CertifiedKey::new(&chain, &key).expect("a pair")))
+        Arc::new(Staple::new(&certified("ec")))
     }
 
     #[test]

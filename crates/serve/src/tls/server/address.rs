@@ -6,7 +6,6 @@ use arc_swap::ArcSwap;
 use freerun_tls::session::{ServerConfig, ServerSettings, Sessions, SettingsError};
 
 use super::slot::Slot;
-use crate::tls::ocsp::Stapling;
 
 /// What the settings of sessions are made of where certificates may be replaced, and what was made of them last.
 #[derive(Debug)]
@@ -22,8 +21,6 @@ pub(super) struct Made {
     /// The versions of the certificates, in their order.
     versions: Vec<u64>,
     config: ServerConfig,
-    /// What is stapled to the certificates that may be replaced.
-    pub(super) staplings: Vec<Arc<Stapling>>,
 }
 
 impl Made {
@@ -33,7 +30,6 @@ impl Made {
         Ok(Made {
             versions: now.iter().map(|now| now.version).collect(),
             config: ServerSettings { keys, ..settings.clone() }.build()?,
-            staplings: now.into_iter().filter_map(|now| now.stapling).collect(),
         })
     }
 
@@ -121,20 +117,10 @@ impl AtAddress {
 mod tests {
     use super::super::slot::Live;
     use super::*;
+    use crate::tls::fixtures::certified;
     use crate::tls::live::LivePair;
-    use freerun_tls::load::{CertifiedKey, Chain, Key};
     use freerun_tls::session::SessionCache;
     use std::time::Duration;
-
-    fn certified(name: &str) -> CertifiedKey {
-        let read = |ending: &str| {
-            let path = format!("{}/../tls/tests/fixtures/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
-            std::fs::read(path).expect("a fixture")
-        };
-        let none: &[&[u8]] = &[];
-        let (chain, key) = (Chain::from_pem(&read("crt")), Key::from_pem(&read("key"), none));
-        CertifiedKey::new(&chain.expect("a chain"), &key.expect("a key")).expect("a pair")
-    }
 
     #[test]
     fn settings_are_made_anew_only_when_a_certificate_was_replaced() {

@@ -3,9 +3,9 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::SystemTime;
 
 use freerun_conf::{Cx, Problem};
+use freerun_runtime::log::clock;
 use freerun_tls::session::Session;
 use freerun_tls::verify::{Asked, Purpose, Rules, Source, Trust, TrustBuilder, Verified};
 use freerun_transport::Transport;
@@ -37,8 +37,7 @@ impl ClientVerification {
         if sent.is_empty() {
             return Some(Verified::None);
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let now = clock::now().secs;
         let rules = Rules { purpose: Purpose::Client, depth: self.depth, level: self.level, now };
         let (trust, ocsp) = (self.trust.clone(), self.ocsp.clone());
         let verify = move || {

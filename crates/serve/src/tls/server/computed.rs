@@ -7,7 +7,7 @@ use freerun_tls::session::{ServerConfig, ServerSettings};
 
 use super::ServerTls;
 use super::slot::Slot;
-use crate::tls::computed::{KnownPairs, PairNames, Reading};
+use crate::tls::computed::{KnownPairs, PairNames, PairReader};
 use crate::tls::values::PasswordFile;
 
 /// What the settings of sessions are made of where the names of some certificates have variables.
@@ -47,7 +47,7 @@ impl Computed {
         &self,
         default: &ServerTls,
         names: &[PairNames],
-        reading: &Reading<'_, impl Fn() -> G>,
+        reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<ServerConfig, String> {
         let mut names = names.iter();
         let mut keys = Vec::new();
@@ -55,7 +55,7 @@ impl Computed {
             let loaded = match slot.now() {
                 Some(now) => Some(now.key),
                 None => match names.next() {
-                    Some(names) => Some(self.known.load(names, self.passwords.as_ref(), reading).await?),
+                    Some(names) => Some(self.known.load(names, self.passwords.as_ref(), reader).await?),
                     None => None,
                 },
             };

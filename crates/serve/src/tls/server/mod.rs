@@ -106,7 +106,7 @@ pub struct ServerTls {
     facts: Vec<CertificateFacts>,
     /// Its certificates.
     slots: Vec<Slot>,
-    /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`).
+    /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`), but for those that may be replaced.
     staplings: Vec<Arc<Stapling>>,
     config: Option<ServerConfig>,
     /// What its settings are made of, if certificates may be replaced while the server runs.
@@ -260,10 +260,8 @@ impl ServerTls {
     /// was not revoked (`status_request`): the responses of OCSP that are stapled are brought up to date. Nobody waits for
     /// that.
     pub fn status_wanted(&self, generation: &Arc<Generation>) {
-        self.staplings.iter().for_each(|stapling| stapling.wanted(generation));
-        if let Some(replaceable) = &self.replaceable {
-            replaceable.now().staplings.iter().for_each(|stapling| stapling.wanted(generation));
-        }
+        let live = self.slots.iter().filter_map(Slot::stapling);
+        self.staplings.iter().cloned().chain(live).for_each(|stapling| stapling.wanted(generation));
     }
 
     /// What its certificates say at this moment.
@@ -353,20 +351,10 @@ fn check_parameters(file: &FileName, level: u8, cx: &mut Cx) -> Result<(), Probl
 #[cfg(test)]
 mod tests {
     use freerun_conf::{Sources, parse_default};
-    use freerun_tls::load::{Chain, Key};
 
     use super::*;
+    use crate::tls::fixtures::certified;
     use crate::tls::live::LivePairs;
-
-    fn certified(name: &str) -> CertifiedKey {
-        let read = |ending: &str| {
-            let path = format!("{}/../tls/tests/fixtures/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
-            std::fs::read(path).expect("a fixture")
-        };
-        let none: &[&[u8]] = &[];
-        let (chain, key) = (Chain::from_pem(&read("crt")), Key::from_pem(&read("key"), none));
-        CertifiedKey::new(&chain.expect("a chain"), &key.expect("a key")).expect("a pair")
-    }
 
     fn spec(live: Vec<Arc<LivePair>>, cx: &mut Cx) -> ServerSpec {
         let listed = |text: &str, cx: &mut Cx| parse_default::<Listed>("ssl_ciphers", text, cx).expect("a list");

@@ -1,8 +1,9 @@
 //! How the sessions of a server are resumed.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use freerun_conf::{Cx, Problem};
+use freerun_runtime::log::clock;
 use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketFigures, TicketKeys};
 
 use super::ServerSpec;
@@ -42,7 +43,7 @@ pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &
         (true, Some(keys)) => Some(keys),
         (true, None) => {
             let zones = cx.extensions.get_or_default::<ZoneTable>();
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let now = clock::since_1970();
             let period = timeout.max(Duration::from_secs(1));
             let key = format!("tickets {}", period.as_secs());
             (*zones.keep(&key, || TicketKeys::random(period, now).ok())).clone()

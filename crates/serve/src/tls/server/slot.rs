@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::sha256;
 use freerun_tls::load::CertifiedKey;
@@ -29,10 +30,18 @@ pub(super) enum Slot {
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     pair: Arc<LivePair>,
-    /// What is stapled to the certificate that has this version.
-    first: Option<(u64, Arc<Stapling>)>,
+    /// What is stapled to the certificate that was used last. All clones of this value have the same: responses are fetched
+    /// for it between one handshake and the next.
+    stapled: Arc<ArcSwapOption<Stapled>>,
     /// How responses are found for those that come later.
     later: Option<Arc<Recipe>>,
+}
+
+/// What is stapled to the certificate that has a version.
+#[derive(Debug)]
+struct Stapled {
+    version: u64,
+    stapling: Arc<Stapling>,
 }
 
 /// A certificate at a moment.
@@ -40,24 +49,39 @@ pub(super) struct Now {
     pub(super) key: CertifiedKey,
     /// Its version, which is 0 for one that stays.
     pub(super) version: u64,
-    /// What is stapled to it.
-    pub(super) stapling: Option<Arc<Stapling>>,
+    /// What is stapled to it, if it may be replaced.
+    stapling: Option<Arc<Stapling>>,
 }
 
 impl Live {
     pub(super) fn new(pair: Arc<LivePair>) -> Live {
-        Live { pair, first: None, later: None }
+        Live { pair, stapled: Arc::default(), later: None }
     }
 
     fn now(&self) -> Now {
         let (key, version) = self.pair.versioned();
-        let stapling = match (&self.first, &self.later) {
-            (Some((of, stapling)), _) if *of == version => Some(stapling.clone()),
-            (_, Some(recipe)) => Some(Arc::new(Stapling::later(&key, recipe.clone()))),
-            _ => None,
-        };
+        let stapling = self.stapling(&key, version);
         let key = stapling.as_ref().map_or(key, |stapling| stapling.key().clone());
         Now { key, version, stapling }
+    }
+
+    /// What is stapled to the certificate of this version, which is made when somebody asks for it for the first time. Loops
+    /// that ask at the same time get the same.
+    fn stapling(&self, key: &CertifiedKey, version: u64) -> Option<Arc<Stapling>> {
+        let of_version = |stapled: &Option<Arc<Stapled>>| {
+            stapled.as_ref().filter(|stapled| stapled.version == version).map(|stapled| stapled.stapling.clone())
+        };
+        if let Some(known) = of_version(&self.stapled.load()) {
+            return Some(known);
+        }
+        let stapling = Arc::new(Stapling::later(key, self.later.clone()?));
+        let new = Arc::new(Stapled { version, stapling: stapling.clone() });
+        // A loop that has looked at the pair before it was replaced must not put back what belongs to the old one.
+        let before = self.stapled.rcu(|last| match last {
+            Some(last) if last.version >= version => Some(last.clone()),
+            _ => Some(new.clone()),
+        });
+        Some(of_version(&before).unwrap_or(stapling))
     }
 }
 
@@ -74,6 +98,11 @@ impl Slot {
     /// The version of the certificate at this moment, which is 0 for one that stays.
     pub(super) fn version(&self) -> u64 {
         if let Slot::Live(live) = self { live.pair.version() } else { 0 }
+    }
+
+    /// What is stapled to the certificate at this moment, if it may be replaced.
+    pub(super) fn stapling(&self) -> Option<Arc<Stapling>> {
+        if let Slot::Live(live) = self { live.now().stapling } else { None }
     }
 
     /// What the certificate says, if it may be replaced.
@@ -116,7 +145,8 @@ impl Slot {
                 let shown = file.map_or_else(|| live.pair.name(), FileName::shown).to_owned();
                 let first = staples.stapled(&shown, spot, &key, cx);
                 live.later = staples.recipe(&shown, first.as_deref());
-                live.first = first.map(|stapling| (version, stapling));
+                live.stapled =
+                    Arc::new(ArcSwapOption::from_pointee(first.map(|stapling| Stapled { version, stapling })));
                 None
             }
         }

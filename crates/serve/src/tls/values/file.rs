@@ -57,8 +57,8 @@ impl FileName {
     }
 }
 
-/// A name as it may be shown.
-fn shown(name: &str) -> &str {
+/// A name or path as it may be shown: contents (`data:`) are not, because they may be a private key.
+pub(in crate::tls) fn shown(name: &str) -> &str {
     if name.starts_with("data:") { "data:" } else { name }
 }
 

@@ -7,6 +7,7 @@ mod spot;
 
 pub use algorithms::{ConfCommand, Listed, ProtocolSet};
 pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue};
+pub(super) use file::shown;
 pub use file::{ComputedFile, ComputedName, FileName, PasswordFile, ServerCertificate};
 pub use spot::Spot;
 
