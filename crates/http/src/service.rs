@@ -1,6 +1,8 @@
 //! The service `http`, to which a loop hands the connections of the `listen` directives of `server` blocks.
 
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::listen::ListenSpec;
@@ -8,7 +10,7 @@ use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
 
 use crate::http_loop::HttpLoop;
-use crate::protocol::h1;
+use crate::protocol::{h1, h2};
 use crate::request::Connection;
 use crate::settings::listen::SERVICE;
 
@@ -16,15 +18,39 @@ use crate::settings::listen::SERVICE;
 pub struct HttpService {
     http: Rc<HttpLoop>,
     h1: Rc<h1::Driver>,
-    tasks: Tasks<h1::Serve>,
+    h2: Rc<h2::Driver>,
+    tasks: Tasks<Task>,
+}
+
+/// The tasks of http.
+enum Task {
+    /// A connection.
+    Connection(h1::Serve),
+    /// One of the requests of a connection that carries several at once.
+    Request(h2::RequestTask),
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match self.get_mut() {
+            Task::Connection(serve) => Pin::new(serve).poll(context),
+            Task::Request(request) => Pin::new(request).poll(context),
+        }
+    }
 }
 
 impl HttpService {
     /// Makes the service of this loop: a [`MakeService`](freerun_serve::service::MakeService).
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let http = HttpLoop::begin(loop_state);
-        let h1 = h1::Driver::new(http.clone());
-        Rc::new(HttpService { http, h1, tasks: Tasks::new("connection") })
+        let tasks = Tasks::new("connection");
+        let starter = tasks.clone();
+        let start = move |number, request| starter.start_now(number, Task::Request(request));
+        let h2 = h2::Driver::new(http.clone(), Rc::new(start));
+        let h1 = h1::Driver::new(http.clone(), h2.clone());
+        Rc::new(HttpService { http, h1, h2, tasks })
     }
 }
 
@@ -43,7 +69,7 @@ impl Service for HttpService {
         // A reload may remove the address before the first request comes: that is then served by the configuration which is
         // current now.
         let _ = self.http.servers(&connection);
-        let serve = h1::Serve::new(&self.h1, connection);
+        let serve = Task::Connection(h1::Serve::new(&self.h1, connection));
         if now {
             self.tasks.start_now(number, serve);
         } else {
@@ -62,6 +88,7 @@ impl Service for HttpService {
 
     fn drain(self: Rc<Self>) {
         self.http.idle.close_kept();
+        self.h2.drain();
     }
 
     fn oldest_idle(&self) -> Option<u64> {

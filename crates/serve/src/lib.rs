@@ -32,6 +32,7 @@ pub mod background;
 pub mod captures;
 pub mod generation;
 pub mod hosts;
+pub mod http2_figures;
 pub mod limits;
 pub mod listen;
 pub mod logs;

@@ -11,6 +11,7 @@ use freerun_runtime::stats::Counter;
 
 use crate::background::Backgrounds;
 use crate::generation::Generation;
+use crate::http2_figures::Http2Figures;
 use crate::tls::figures::TlsFigures;
 
 /// The state that all loops share.
@@ -33,6 +34,8 @@ pub struct Shared {
     pub client_tls: TlsFigures,
     /// What is counted of the TLS handshakes with upstream servers.
     pub upstream_tls: TlsFigures,
+    /// What is counted of HTTP/2 with clients.
+    pub http2: Http2Figures,
     /// The work that no client waits for.
     pub background: Arc<Backgrounds>,
     pub(crate) remotes: Vec<Remote>,

@@ -15,6 +15,7 @@ use crate::accept::rescue::{self, Shard, Shards};
 use crate::accept::{Between, Bound};
 use crate::background::Background;
 use crate::generation::Generation;
+use crate::http2_figures::Http2Figures;
 use crate::listen::ListenSpec;
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
@@ -72,6 +73,7 @@ impl Worker {
         }
         let shared = Arc::new(Shared {
             client_tls: TlsFigures::default(),
+            http2: Http2Figures::default(),
             upstream_tls: TlsFigures::default(),
             connections: options.connections.max(1),
             accept_mutex: options.accept_mutex,

@@ -183,7 +183,7 @@ impl<C> ClientStream<C> {
                 connection.transport.try_write(&[IoSlice::new(encode::CONTINUE)], false).unwrap_or(0)
             }
             Way::Stream(_, stream) => {
-                stream.send_interim(&ResponseHead { status: 100, fields: Vec::new() });
+                stream.send_interim(&ResponseHead { status: 100, fields: Default::default() });
                 0
             }
             Way::Nobody(_) => 0,

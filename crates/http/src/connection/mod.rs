@@ -85,6 +85,8 @@ struct Extra {
     tls: OnceCell<TlsFacts>,
     /// The state that modules keep with the connection.
     states: States,
+    /// Asks the protocol to end the connection in its own way, if it has one.
+    close_softly: OnceCell<Box<dyn Fn()>>,
 }
 
 impl<C> Deref for Connection<C> {
@@ -186,10 +188,19 @@ impl<C> Connection<C> {
     /// Asks the connection to close as soon as it has no request.
     ///
     /// Shutting down the receiving side wakes the connection's task as the end of the stream would; bytes that have
-    /// come already can still be read.
+    /// come already can still be read. A protocol that has to exchange something with the client before the end is
+    /// asked instead ([`Connection::close_softly`]).
     pub fn close_when_idle(&self) {
         self.close_when_idle.set(true);
-        self.transport.shutdown_read();
+        match self.extra.get().and_then(|extra| extra.close_softly.get()) {
+            Some(ask) => ask(),
+            None => self.transport.shutdown_read(),
+        }
+    }
+
+    /// Has [`Connection::close_when_idle`] call this function, which wakes the connection's task; once.
+    pub fn close_softly(&self, ask: Box<dyn Fn()>) {
+        let _ = self.extra.get_or_init(Box::default).close_softly.set(ask);
     }
 
     /// Whether the connection was asked to close.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 
 use crate::message::Field;
+use crate::message::field_block::FieldBlock;
 
 /// The head of a response as it was decided, for protocols that encode it as fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct ResponseHead {
     /// The status.
     pub status: u16,
     /// The fields in the order they are sent. None of them is about an HTTP/1 connection.
-    pub fields: Vec<Field>,
+    pub fields: FieldBlock,
 }
 
 /// The way of one request to its client and back, on a connection that it shares with others. The driver of the
@@ -34,7 +35,7 @@ pub trait Stream {
     fn send_interim(&self, head: &ResponseHead);
 
     /// Sends the head of the response; `ends` says that no body follows.
-    fn send_head(&self, head: ResponseHead, ends: bool);
+    fn send_head(&self, head: &ResponseHead, ends: bool);
 
     /// Polls for room: how many bytes of the body may be given to [`Stream::send_data`] now, at least one.
     ///
@@ -47,6 +48,12 @@ pub trait Stream {
 
     /// Sends the trailers, which end the response.
     fn send_trailers(&self, fields: &[Field]);
+
+    /// Sends the body in frames of at most so many bytes, so that others get their turn (`http2_chunk_size`).
+    fn limit_frames(&self, _most: u64) {}
+
+    /// Lets the client go on sending when everything was sent to it: the stream is a tunnel from now on.
+    fn become_tunnel(&self) {}
 
     /// Resets the stream without completing the response: the client must not take the received part for the whole.
     fn reset(&self);

@@ -119,7 +119,7 @@ mod tests {
 
         fn send_interim(&self, _: &ResponseHead) {}
 
-        fn send_head(&self, _: ResponseHead, _: bool) {}
+        fn send_head(&self, _: &ResponseHead, _: bool) {}
 
         fn send_trailers(&self, _: &[Field]) {}
 

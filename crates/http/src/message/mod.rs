@@ -4,6 +4,7 @@
 pub mod answered;
 pub mod asked;
 pub mod body;
+pub mod field_block;
 pub mod fields;
 pub mod head;
 pub mod persistence;

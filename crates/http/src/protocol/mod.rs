@@ -2,6 +2,7 @@
 
 pub mod computed_certificates;
 pub mod h1;
+pub mod h2;
 pub mod multiplexed;
 pub mod proxy_header;
 pub mod tls;

@@ -1,6 +1,7 @@
 //! One request of a connection that carries several at once: the driver of such a protocol hands over its stream, and
 //! the request goes the same way as any other request.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use crate::finish;
 use crate::http_loop::HttpLoop;
 use crate::log_error;
 use crate::message::body::ClientBody;
+use crate::message::field_block::FieldBlock;
 use crate::message::persistence::Persistence;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer};
@@ -26,6 +28,7 @@ use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, Field, Response, Source};
 use crate::request::{Head, Request};
+use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
@@ -43,6 +46,18 @@ pub struct Arrived {
     pub declared: Option<u64>,
     /// The number of the request on its connection, from 1.
     pub serial: u64,
+    /// What is wrong with the request, if anything is. The driver ends the stream as that of a malformed request when the
+    /// response is complete.
+    pub fault: Option<Fault>,
+}
+
+/// What is wrong with a request.
+#[derive(Debug)]
+pub struct Fault {
+    /// The status that answers it.
+    pub status: u16,
+    /// The words for the log.
+    pub text: String,
 }
 
 /// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
@@ -64,8 +79,20 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
     loops::note(connection.number, "answering");
     let mut scratch = RequestScratch::default();
-    let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch);
+    let is_understood = arrived.fault.is_none() || request.head.is_understood();
+    let routed = match is_understood {
+        true => arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch),
+        false => Ok(()),
+    };
+    let routed = match arrived.fault {
+        Some(fault) => {
+            log_error!(request, Info, "{} while reading client request headers", fault.text);
+            Err(fault.status)
+        }
+        None => routed,
+    };
     let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
+    let routed = routed.and_then(|()| arrive::judge_http2(&mut request, &servers));
     if routed.is_ok() && tls::verify_anew(&connection, &request, &servers).await.is_none() {
         finish::finish(&mut request);
         return stream.reset();
@@ -116,10 +143,11 @@ impl Drop for ResponseEnd<'_> {
 
 /// A head as a list of fields.
 #[derive(Default)]
-struct FieldList {
-    fields: Vec<Field>,
-    name: Bytes,
-    value: Vec<u8>,
+struct FieldList(FieldBlock);
+
+thread_local! {
+    /// The memory for the fields of the next response.
+    static SPARE: Cell<FieldBlock> = Cell::default();
 }
 
 impl HeadSink for FieldList {
@@ -137,32 +165,39 @@ impl HeadSink for FieldList {
     }
 
     fn begin(&mut self, name: &[u8]) {
-        self.name = Bytes::copy_from_slice(name);
-        self.value.clear();
+        self.0.begin(name);
     }
 
     fn push(&mut self, value: &[u8]) {
-        freerun_proto::encode::push_value(value, &mut self.value);
+        self.0.value(|text| freerun_proto::encode::push_value(value, text));
+    }
+
+    fn push_clean(&mut self, value: &[u8]) {
+        self.0.value(|text| text.extend_from_slice(value));
     }
 
     fn end(&mut self) {
-        self.fields.push((std::mem::take(&mut self.name), Bytes::copy_from_slice(&self.value)));
+        self.0.end();
     }
 }
 
-/// The fields of the head of a response. The request notes how long they are, and what a log may ask of them.
-fn head_fields(request: &mut Request, response: &Response, decided: &Decided) -> Vec<Field> {
-    let mut list = FieldList::default();
+/// Sends the head of a response; `ends` says that nothing follows. The request notes how long it is, and what a log may ask
+/// of it.
+fn send_head(request: &mut Request, stream: &dyn Stream, response: &Response, decided: &Decided, ends: bool) {
+    let mut list = FieldList(SPARE.take());
+    list.0.clear();
     fields::print(request, response, decided, &mut list);
-    let fields = list.fields;
+    let fields = list.0;
     if request.generation.http.keeps_sent_head {
         let sent_head = &mut request.answered.head;
         sent_head.clear();
         fields.iter().for_each(|(name, value)| freerun_proto::encode::field(sent_head, name, value));
         request.answered.location = None;
     }
-    request.sent.bytes += fields.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum::<u64>();
-    fields
+    request.sent.bytes += fields.text_len() as u64;
+    let head = ResponseHead { status: request.sent.status, fields };
+    stream.send_head(&head, ends);
+    SPARE.set(head.fields);
 }
 
 /// Sends the head that ends HTTP on the stream, and lets the takeover have the stream until both sides have ended. Returns
@@ -175,8 +210,8 @@ async fn take_over(
     mut takeover: Box<dyn Takeover<Request>>,
 ) -> bool {
     let decided = decide(request, response, true);
-    let fields = head_fields(request, response, &decided);
-    stream.send_head(ResponseHead { status: request.sent.status, fields }, false);
+    stream.become_tunnel();
+    send_head(request, stream, response, &decided, false);
     takeover.begin(Vec::new());
     loops::note(request.client.number, "tunnelling");
     let is_whole = poll_fn(|context| takeover.poll(TunnelEnd::Stream(stream), context)).await;
@@ -189,15 +224,26 @@ async fn take_over(
 /// Sends a response. The request notes how much was sent.
 async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Response>) -> Result<(), WriteError> {
     let decided = decide(request, &response, false);
-    let fields = head_fields(request, &response, &decided);
+    let has_trailers = decided.framing == Framing::Stream && response.has_trailers();
+    let nothing = decided.framing == Framing::None || response.body.is_empty() && !has_trailers;
+    send_head(request, stream, &response, &decided, nothing);
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let mut trailers = std::mem::take(&mut response.trailers);
     let late = response.late_trailers;
     drop(response);
-    let has_trailers = decided.framing == Framing::Stream && (!trailers.is_empty() || late.is_some());
-    let nothing = decided.framing == Framing::None || body.is_empty() && !has_trailers;
-    stream.send_head(ResponseHead { status: request.sent.status, fields }, nothing);
     if nothing {
+        return Ok(());
+    }
+    stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0);
+    if let Body::Bytes(bytes) = &body
+        && !has_trailers
+        && !Pace::is_expected(request)
+        && stream.certain_room() >= bytes.len()
+    {
+        let bytes = bytes.clone();
+        request.sent.bytes += bytes.len() as u64;
+        request.sent.body_bytes += bytes.len() as u64;
+        stream.send_data(bytes, true);
         return Ok(());
     }
     let mut sender = Sender {
@@ -241,6 +287,10 @@ impl Sender<'_> {
         loop {
             // A client as fast as the source must not keep other tasks from the loop.
             loops::consume_budget().await;
+            // Nothing is pulled that could not be sent: a client whose windows are closed costs no memory.
+            if source.remaining() != Some(0) {
+                meanwhile(&mut Some(&mut source), self.room()).await?;
+            }
             let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else { break };
             if let Some(owed) = &mut owed {
                 *owed = owed.checked_sub(piece.len() as u64).ok_or(WriteError::Body)?;
@@ -333,7 +383,7 @@ mod tests {
 
         fn send_interim(&self, _: &ResponseHead) {}
 
-        fn send_head(&self, _: ResponseHead, _: bool) {}
+        fn send_head(&self, _: &ResponseHead, _: bool) {}
 
         fn poll_room(&self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
             Poll::Pending
@@ -377,7 +427,7 @@ mod tests {
         list.push(b"http://");
         list.push(b"host/\r\nSet-Cookie: x");
         list.end();
-        let fields: Vec<_> = list.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let fields: Vec<_> = list.0.iter().collect();
         let expected: [(&[u8], &[u8]); 3] =
             [(b"Content-Type", b"text/plain"), (b"ETag", b"\"a:b\""), (b"Location", b"http://host/  Set-Cookie: x")];
         assert_eq!(fields, expected);

@@ -26,7 +26,7 @@ pub async fn send(request: &mut Request, head: &ResponseHead, wait: Duration) ->
         103 => out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n"),
         status => encode::status_line(status, &mut out),
     }
-    for (name, value) in &head.fields {
+    for (name, value) in head.fields.iter() {
         encode::field(&mut out, name, value);
     }
     out.extend_from_slice(b"\r\n");

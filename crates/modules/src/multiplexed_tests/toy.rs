@@ -148,10 +148,10 @@ impl ToyStream {
 }
 
 /// Encodes a head or trailers: the status, if there is one, and a line for each field.
-fn lines(status: Option<u16>, fields: &[Field]) -> Vec<u8> {
+fn lines<'f>(status: Option<u16>, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Vec<u8> {
     let mut out = status.map(|status| format!("{status}\n").into_bytes()).unwrap_or_default();
     for (name, value) in fields {
-        out.extend_from_slice(&[name, &b": "[..], value, b"\n"].concat());
+        out.extend_from_slice(&[name, b": ", value, b"\n"].concat());
     }
     out
 }
@@ -166,11 +166,11 @@ impl Stream for ToyStream {
     }
 
     fn send_interim(&self, head: &ResponseHead) {
-        self.send(Kind::Interim, &lines(Some(head.status), &head.fields));
+        self.send(Kind::Interim, &lines(Some(head.status), head.fields.iter()));
     }
 
-    fn send_head(&self, head: ResponseHead, ends: bool) {
-        self.send(Kind::Head, &lines(Some(head.status), &head.fields));
+    fn send_head(&self, head: &ResponseHead, ends: bool) {
+        self.send(Kind::Head, &lines(Some(head.status), head.fields.iter()));
         if ends {
             self.send(Kind::End, b"");
         }
@@ -192,7 +192,7 @@ impl Stream for ToyStream {
     }
 
     fn send_trailers(&self, fields: &[Field]) {
-        self.send(Kind::Trailers, &lines(None, fields));
+        self.send(Kind::Trailers, &lines(None, fields.iter().map(|(name, value)| (&name[..], &value[..]))));
         self.send(Kind::End, b"");
     }
 
@@ -320,7 +320,7 @@ fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Sh
             let window = shared.borrow().window;
             shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
             let stream = Rc::new(ToyStream { shared: shared.clone(), number });
-            let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into() };
+            let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault: None };
             loops::spawn(connection.number, "a stream", serve(http.clone(), connection.clone(), stream, arrived));
         }
         Kind::Window if number == 0 => {

@@ -27,6 +27,7 @@ use crate::connection::idle::{self, Waiting};
 use crate::http_loop::HttpLoop;
 use crate::protocol::h1::runner::{RequestRunner, RunnerPool};
 use crate::protocol::h1::upgraded::Upgraded;
+use crate::protocol::h2;
 use crate::request::Connection;
 
 /// How long a connection without a request is kept.
@@ -47,6 +48,8 @@ impl Keep {
 /// The state that the connections of HTTP/1 share on a loop.
 pub struct Driver {
     http: Rc<HttpLoop>,
+    /// The driver of HTTP/2, to which connections go whose first bytes are not HTTP/1.
+    h2: Rc<h2::Driver>,
     /// The unused runners.
     runners: RunnerPool,
     /// Whether a connection's first bytes are usually there when it is accepted. Most clients send a request right
@@ -58,8 +61,8 @@ pub struct Driver {
 
 impl Driver {
     /// The driver of one loop.
-    pub fn new(http: Rc<HttpLoop>) -> Rc<Driver> {
-        Rc::new(Driver { http, runners: RunnerPool::default(), first_reads: Sampled::new(3, 1) })
+    pub fn new(http: Rc<HttpLoop>, h2: Rc<h2::Driver>) -> Rc<Driver> {
+        Rc::new(Driver { http, h2, runners: RunnerPool::default(), first_reads: Sampled::new(3, 1) })
     }
 
     /// A runner for the requests of a connection.
@@ -85,6 +88,8 @@ enum State {
     Idle(idle::Key, Rc<Driver>),
     /// Another protocol than HTTP is served.
     Upgraded(Box<Upgraded>),
+    /// HTTP/2 is served.
+    Http2(Box<h2::Serve>),
     /// The connection has ended, or it could not be entered among the idle ones.
     Over,
 }
@@ -107,12 +112,14 @@ impl Serve {
             return Poll::Ready(None);
         }
         let Some((driver, keep)) = runner.post.answer.take() else { return Poll::Pending };
-        let upgraded = runner.post.upgraded.take();
+        let (upgraded, http2) = (runner.post.upgraded.take(), runner.post.http2.take());
         if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
             driver.runners.give_back(runner);
         }
         if let Some(upgraded) = upgraded {
             self.state = State::Upgraded(upgraded);
+        } else if let Some(http2) = http2 {
+            self.state = State::Http2(http2);
         }
         Poll::Ready(keep.map(|keep| (keep, driver)))
     }
@@ -121,6 +128,18 @@ impl Serve {
     fn poll_upgraded(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let State::Upgraded(upgraded) = &mut self.state else { return Poll::Ready(()) };
         match std::panic::catch_unwind(AssertUnwindSafe(|| upgraded.poll(context))) {
+            Ok(polled) => polled,
+            Err(panic) => {
+                report_panic(&self.connection, &*panic);
+                Poll::Ready(())
+            }
+        }
+    }
+
+    /// Polls HTTP/2. A panic ends the connection.
+    fn poll_http2(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let State::Http2(http2) = &mut self.state else { return Poll::Ready(()) };
+        match std::panic::catch_unwind(AssertUnwindSafe(|| http2.poll(context))) {
             Ok(polled) => polled,
             Err(panic) => {
                 report_panic(&self.connection, &*panic);
@@ -159,8 +178,11 @@ impl Future for Serve {
             if let State::Upgraded(_) = self.state {
                 return self.poll_upgraded(context);
             }
+            if let State::Http2(_) = self.state {
+                return self.poll_http2(context);
+            }
             let keep = ready!(self.poll_active(context));
-            if let State::Upgraded(_) = self.state {
+            if let State::Upgraded(_) | State::Http2(_) = self.state {
                 continue;
             }
             let connection = &self.connection;
@@ -187,6 +209,7 @@ impl Future for Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
+        // The streams of a connection hold it, too, until they know that it has ended.
         self.leave_idle();
         if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.

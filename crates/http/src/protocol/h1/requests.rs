@@ -11,6 +11,7 @@ use crate::message::scratch::RequestScratch;
 use crate::protocol::h1::one_request::{After, one_request};
 use crate::protocol::h1::runner::Post;
 use crate::protocol::h1::{Driver, Keep, linger};
+use crate::protocol::h2;
 use crate::protocol::proxy_header;
 use crate::protocol::tls;
 use crate::protocol::unanswered::{self, Awaited, End};
@@ -91,9 +92,23 @@ async fn requests(
         if servers.tls {
             let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
             match tls::open(http, connection, &mut timer, timeout, &mut buffer).await? {
+                Speaks::Tls if tls::is_http2(connection) => {
+                    post.http2.set(h2::Serve::new(&driver.h2, connection.clone(), buffer));
+                    return None;
+                }
                 // Its first request is waited for as for that of any other connection, without a buffer.
                 Speaks::Tls => return Some(Keep::most(timeout)),
                 Speaks::Plain => {}
+            }
+        }
+    }
+    if connection.requests.get() == 0 && connection.transport.tls().is_none() {
+        let (_, servers, _) = http.servers(connection)?;
+        if servers.speaks_http2() {
+            let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
+            if h2::read_preface(connection, &mut timer, timeout, &mut buffer).await == h2::Seen::Http2 {
+                post.http2.set(h2::Serve::new(&driver.h2, connection.clone(), buffer));
+                return None;
             }
         }
     }

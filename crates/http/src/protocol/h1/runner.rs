@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::protocol::h1::requests::serve;
 use crate::protocol::h1::upgraded::Upgraded;
 use crate::protocol::h1::{Driver, Keep};
+use crate::protocol::h2;
 use crate::request::Connection;
 
 /// A future that serves requests: some kilobytes of state, used by one connection after the other.
@@ -27,6 +28,8 @@ pub(super) struct Post {
     pub(super) answer: Cell<Option<(Rc<Driver>, Option<Keep>)>>,
     /// The protocol that follows instead of a next request.
     pub(super) upgraded: Cell<Option<Box<Upgraded>>>,
+    /// The connection speaks HTTP/2.
+    pub(super) http2: Cell<Option<Box<h2::Serve>>>,
 }
 
 /// How many unused runners a loop keeps.

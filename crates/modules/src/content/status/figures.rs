@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::acme::Certificate;
 use super::caches::CacheFigures;
 use super::histogram::Histogram;
+use super::http2::Http2;
 use super::resolvers::Resolver;
 use super::tls::Tls;
 use super::upstreams::Upstream;
@@ -31,6 +32,7 @@ pub struct Figures {
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
     pub tls: Tls,
+    pub http2: Http2,
     pub acme: Vec<Certificate>,
 }
 
@@ -131,6 +133,7 @@ impl Figures {
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
+            http2: Http2::of(&shared.http2),
             acme: super::acme::collect(&generation),
         }
     }

@@ -174,6 +174,19 @@
 //!       "expires": 1900000000    in seconds since 1970
 //!     } ]
 //!   },
+//!   "http2": {                   of clients
+//!     "connections": 10, "open": 2,        connections since the start, and open now
+//!     "streams": 1000,                     streams that became requests
+//!     "reset_by_clients": 3,               of these, streams that were reset before their response was complete
+//!     "reset_here": 0,                     streams reset because the client broke a rule
+//!     "failed": 0,                         connections ended because the client broke a rule
+//!     "floods": {                          of these, connections that caused too much work:
+//!       "frames": 0,                       too many frames without an effect
+//!       "resets": 0,                       too many streams that were reset, no matter by whom
+//!       "unread": 0,                       too many answers that the client does not read
+//!       "fields": 0                        a head that is too large, or comes in too many frames
+//!     }
+//!   },
 //!   "acme": [ {                  certificates from CAs by ACME, in the order of the configuration. Times are seconds since 1970
 //!     "issuer": "letsencrypt", "names": ["a.example", "www.a.example"], "key": "ecdsa:256",
 //!     "state": "valid",          waiting (none was tried for yet), ordering, valid, failed (the last attempt)
@@ -225,6 +238,7 @@ mod acme;
 mod caches;
 mod figures;
 mod histogram;
+mod http2;
 mod key;
 mod prometheus;
 mod resolvers;

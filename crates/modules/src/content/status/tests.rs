@@ -1,8 +1,11 @@
 //! Both forms are well-formed for any values and names.
 
 use super::acme::Certificate as Ordered;
+use super::http2::Http2;
 use super::tls::{Certificate, Side, Store, Tickets, Tls};
 use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
+use freerun_proto::h2::flood::Flood;
+use freerun_serve::http2_figures::Http2Figures;
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -91,8 +94,17 @@ fn figures() -> Figures {
                 Certificate { expires: 2, ..certificate(nasty) },
             ],
         },
+        http2: http2(),
         acme: vec![ordered(nasty), ordered("waiting")],
     }
+}
+
+fn http2() -> Http2 {
+    let figures = Http2Figures::default();
+    figures.connections.add();
+    figures.failed(Some(Flood::Resets));
+    figures.failed(None);
+    Http2::of(&figures)
 }
 
 fn ordered(name: &str) -> Ordered {

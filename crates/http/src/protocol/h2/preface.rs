@@ -1,0 +1,44 @@
+//! The first bytes of a connection without TLS: HTTP/2 with prior knowledge (RFC 9113 section 3.3), or HTTP/1.
+
+use std::time::Duration;
+
+use freerun_proto::h2::frame::PREFACE;
+use freerun_runtime::timer::Timer;
+use freerun_runtime::{buffers, loops};
+
+use crate::request::Connection;
+
+/// How much of the preface tells HTTP/2 from a request of HTTP/1: its first line.
+const TELLING: usize = 16;
+
+/// What the first bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// The beginning of HTTP/2.
+    Http2,
+    /// Something else, or nothing yet.
+    Other,
+}
+
+/// Reads until it is clear which protocol the client speaks, as long as `timeout`. All bytes stay in the buffer.
+pub async fn read(connection: &Connection, timer: &mut Timer, timeout: Duration, buffer: &mut Vec<u8>) -> Seen {
+    let start = loops::now();
+    loop {
+        let len = buffer.len().min(TELLING);
+        if buffer[..len] != PREFACE[..len] {
+            return Seen::Other;
+        }
+        if len == TELLING {
+            return Seen::Http2;
+        }
+        if buffer.capacity() == 0 {
+            *buffer = buffers::take();
+        }
+        let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
+        // The end, an error or silence is left to the code that reads a request: it has the words for it.
+        match timer.within(left, connection.transport.read(buffer)).await {
+            Some(Ok(1..)) => {}
+            _ => return Seen::Other,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The task of one request.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use freerun_runtime::log::Level;
+
+use crate::protocol::h2::Driver;
+use crate::protocol::h2::runner::{RequestRunner, Work};
+use crate::protocol::h2::stream::H2Stream;
+
+/// One request of a connection, from its head to its line in the log.
+pub struct RequestTask {
+    driver: Rc<Driver>,
+    stream: Rc<H2Stream>,
+    /// `None` when it has ended.
+    runner: Option<RequestRunner>,
+}
+
+impl RequestTask {
+    pub(super) fn new(driver: &Rc<Driver>, stream: Rc<H2Stream>, work: Box<Work>) -> RequestTask {
+        let runner = Some(driver.runners.take(work));
+        RequestTask { driver: driver.clone(), stream, runner }
+    }
+}
+
+impl Future for RequestTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(mut runner) = self.runner.take() else { return Poll::Ready(()) };
+        // A panic ends the request alone.
+        match std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context))) {
+            Ok(_) if runner.post.is_done.get() => {
+                self.driver.runners.give_back(runner);
+                Poll::Ready(())
+            }
+            Ok(_) => {
+                self.runner = Some(runner);
+                Poll::Pending
+            }
+            Err(_) => {
+                self.stream.connection().log(Level::Alert, format_args!("request ended by a panic"));
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl Drop for RequestTask {
+    fn drop(&mut self) {
+        // The request's future may still use the stream while it is dropped.
+        drop(self.runner.take());
+        self.stream.release();
+    }
+}

@@ -1,0 +1,485 @@
+//! The task of a connection: it reads, begins requests, and writes what the requests have left in the machine.
+
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use freerun_proto::h2::hpack::BlockLimits;
+use freerun_proto::h2::priority::Priority;
+use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
+use freerun_proto::head::FieldRules;
+use freerun_proto::{HeaderId, Version};
+use freerun_runtime::deadline::Deadline;
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+
+use crate::connection::idle::{self, Waiting};
+use crate::log::Peer;
+use crate::protocol::h2::Driver;
+use crate::protocol::h2::request::RequestTask;
+use crate::protocol::h2::runner::Work;
+use crate::protocol::h2::shared::Shared;
+use crate::protocol::h2::sink::HeadSink;
+use crate::protocol::h2::stream::H2Stream;
+use crate::protocol::multiplexed::{Arrived, Fault};
+use crate::request::core_settings::CoreSettings;
+use crate::request::{Connection, Head};
+use crate::settings::http2::Http2Settings;
+use crate::settings::server::ServerSettings;
+
+/// How many bytes are brought into their final order before each write, while the client takes everything.
+const AHEAD: usize = 128 * 1024;
+
+/// How many while the client is slower than the responses: what is urgent should not wait behind much else.
+const AHEAD_OF_SLOW: usize = 16 * 1024;
+
+/// How many parts are written at once.
+const PARTS: usize = 64;
+
+/// How long a client has to answer that it begins no further streams.
+const LAST_CALL: u64 = 1000;
+
+/// Serves a connection of HTTP/2 to its end.
+pub struct Serve {
+    shared: Rc<Shared>,
+    stage: Stage,
+    deadline: Deadline,
+    /// When the client took bytes the last time, or began to have any to take, in milliseconds.
+    progress: u64,
+    /// When the present head began, in milliseconds.
+    head_began: Option<u64>,
+    /// Since when the end is announced, in milliseconds.
+    announced: Option<u64>,
+    /// The client has not taken everything that was written last.
+    is_slow: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Streams are served, or on their way.
+    Open,
+    /// There is no stream.
+    Idle(idle::Key),
+    /// Everything was sent. What the client still sends is read until this time in milliseconds, so that it sees the end and
+    /// no reset.
+    Lingering(u64),
+}
+
+/// What came of a step.
+enum Step {
+    /// The connection has ended.
+    Over,
+    /// There is nothing to do for now.
+    Wait,
+}
+
+impl Serve {
+    /// Serves a connection whose first bytes are these; more may be there to be read. `None` if no server answers on it.
+    pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>, first: Vec<u8>) -> Option<Box<Serve>> {
+        let (_, servers, _) = driver.http.servers(&connection)?;
+        let settings = servers.entry.settings.get::<ServerSettings>();
+        let http2 = servers.entry.settings.get::<Http2Settings>();
+        let large = &settings.large_client_header_buffers;
+        let size = usize::try_from(large.size).unwrap_or(usize::MAX);
+        let machine = h2::Connection::new(&Config {
+            role: Role::Server,
+            max_streams: http2.http2_max_concurrent_streams,
+            initial_window: http2.http2_body_preread_size,
+            chunk: h2::frame::DEFAULT_FRAME_SIZE,
+            connect_protocol: http2.http2_extended_connect,
+            limits: BlockLimits {
+                most_string: size,
+                most_total: size.saturating_mul(large.count),
+                most_fields: usize::MAX,
+            },
+            now: loops::millis(),
+        });
+        connection.set_nodelay();
+        let shared = Shared::new(driver, connection, machine);
+        driver.enter(&shared);
+        let figures = &shared.connection.loop_state.shared.http2;
+        figures.connections.add();
+        figures.open.add();
+        let weak = Rc::downgrade(&shared);
+        shared.connection.close_softly(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.with(|_| ());
+            }
+        }));
+        let now = loops::millis();
+        let mut serve = Box::new(Serve {
+            shared,
+            stage: Stage::Open,
+            deadline: Deadline::default(),
+            progress: now,
+            head_began: None,
+            announced: None,
+            is_slow: false,
+        });
+        serve.shared.is_polled.set(true);
+        serve.received(&first);
+        serve.shared.is_polled.set(false);
+        Some(serve)
+    }
+
+    /// Polls the connection; ready when it has ended.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.shared.task_looks(context);
+        self.shared.is_polled.set(true);
+        let step = self.step(context);
+        self.shared.is_polled.set(false);
+        match step {
+            Step::Over => Poll::Ready(()),
+            Step::Wait => Poll::Pending,
+        }
+    }
+
+    fn step(&mut self, context: &mut Context<'_>) -> Step {
+        if let Stage::Idle(key) = self.stage {
+            let connection = &self.shared.connection;
+            let is_readable = connection.transport.poll_readable(context).is_ready();
+            if !is_readable && !connection.is_closing() && !self.shared.look(|machine| machine.wants_to_write()) {
+                return Step::Wait;
+            }
+            self.shared.driver.http.idle.leave(key);
+            self.stage = Stage::Open;
+        }
+        loop {
+            match self.read(context) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(_) => return Step::Over,
+                Poll::Pending => break,
+            }
+            if self.write(context).is_err() {
+                return Step::Over;
+            }
+        }
+        if self.write(context).is_err() {
+            return Step::Over;
+        }
+        self.rest(context)
+    }
+
+    // ---- reading ---------------------------------------------------------------------------------------------------
+
+    /// Reads once. False at the end.
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        ready!(loops::poll_budget(context));
+        let mut buffer = self.shared.driver.read.take();
+        if buffer.capacity() == 0 {
+            buffer.reserve(self.buffer_size());
+        }
+        buffer.clear();
+        let transport = &self.shared.connection.transport;
+        let read = transport.poll_read_by(context, || {
+            let room = buffer.capacity();
+            Ok((transport.try_read(&mut buffer)?, room))
+        });
+        if let Poll::Ready(Ok(1..)) = read {
+            self.received(&buffer);
+        }
+        *self.shared.driver.read.borrow_mut() = buffer;
+        read.map(|read| read.map(|count| count > 0))
+    }
+
+    fn buffer_size(&self) -> usize {
+        let servers = self.shared.driver.http.servers(&self.shared.connection);
+        let size = servers.map(|(_, servers, _)| servers.entry.settings.get::<Http2Settings>().http2_recv_buffer_size);
+        usize::try_from(size.unwrap_or(0)).unwrap_or(0).max(h2::frame::DEFAULT_FRAME_SIZE as usize)
+    }
+
+    /// Takes received bytes.
+    fn received(&mut self, mut bytes: &[u8]) {
+        if matches!(self.stage, Stage::Lingering(_)) || bytes.is_empty() {
+            return;
+        }
+        let connection = &self.shared.connection;
+        let Some((_, servers, still_listens)) = self.shared.driver.http.servers(connection) else { return };
+        let settings = servers.entry.settings.get::<ServerSettings>();
+        let http2 = servers.entry.settings.get::<Http2Settings>();
+        let rules = FieldRules {
+            max_headers: settings.max_headers as usize,
+            ignore_invalid_headers: settings.ignore_invalid_headers,
+            underscores_in_headers: settings.underscores_in_headers,
+            extended_connect: http2.http2_extended_connect,
+        };
+        let mut sink = HeadSink::new(&rules);
+        let now = loops::millis();
+        loop {
+            let event = self.shared.look(|machine| machine.receive(&mut bytes, now, &mut sink));
+            match event {
+                Ok(Some(Event::Head { slot, ends })) => {
+                    self.begin(slot, ends, &mut sink, &rules, &servers.entry.core);
+                    if !still_listens {
+                        self.shared.announce_end();
+                    }
+                }
+                Ok(Some(event)) => self.take(event, &mut sink),
+                Ok(None) => break,
+                Err(failure) => {
+                    self.log_failure(&failure);
+                    self.shared.leave();
+                    break;
+                }
+            }
+        }
+        self.head_began = match self.shared.look(|machine| machine.is_in_block()) {
+            true => Some(self.head_began.unwrap_or(now)),
+            false => None,
+        };
+        self.shared.wake_streams();
+    }
+
+    fn take(&mut self, event: Event<'_>, sink: &mut HeadSink<'_>) {
+        let stream = |slot: Slot| self.shared.stream(slot);
+        match event {
+            Event::Data { slot, bytes } => stream(slot).into_iter().for_each(|stream| stream.received(bytes)),
+            Event::End { slot } => stream(slot).into_iter().for_each(|stream| stream.ended()),
+            Event::Trailers { slot } => {
+                // Trailers of requests are read and dropped, as nginx does.
+                sink.clear();
+                stream(slot).into_iter().for_each(|stream| stream.ended());
+            }
+            Event::Reset { slot, by_peer, .. } => {
+                let figures = &self.shared.connection.loop_state.shared.http2;
+                if by_peer { figures.reset_by_clients.add() } else { figures.reset_here.add() }
+                stream(slot).into_iter().for_each(|stream| stream.leave());
+            }
+            Event::LastCallAnswered => self.shared.with(|machine| machine.finish(ErrorCode::NO_ERROR)),
+            Event::Head { .. } | Event::Settings | Event::Pong(_) | Event::GoneAway { .. } => {}
+        }
+    }
+
+    /// Begins a request.
+    fn begin(&mut self, slot: Slot, ends: bool, sink: &mut HeadSink<'_>, rules: &FieldRules, core: &CoreSettings) {
+        let connection = &self.shared.connection;
+        let serial = connection.requests.get() + 1;
+        connection.requests.set(serial);
+        let head = sink.take().finish(Version::Http2, rules);
+        let mut fault = head.fault.map(|fault| Fault { status: fault.status(), text: fault.to_string() });
+        let declared = head.content_length;
+        let head = Head::new(head.buffer, head.parsed);
+        self.shared.look(|machine| {
+            if let Some(length) = declared
+                && machine.expect(slot, length).is_err()
+            {
+                fault = Some(Fault { status: 400, text: "client sent a body of another length than announced".to_owned() });
+            }
+            if fault.is_some() {
+                machine.reset_at_end(slot, ErrorCode::PROTOCOL_ERROR);
+            }
+            if let Some(priority) = head.value(HeaderId::Priority) {
+                machine.set_priority(slot, Priority::parse(priority));
+            }
+            if self.is_last(serial, core) {
+                machine.announce_end();
+            }
+        });
+        let stream = H2Stream::new(self.shared.clone(), slot, ends);
+        self.shared.enter(slot, stream.clone());
+        let driver = &self.shared.driver;
+        let work = Work {
+            http: driver.http.clone(),
+            connection: connection.clone(),
+            stream: stream.clone(),
+            arrived: Arrived { head, has_body: !ends, declared, serial, fault },
+        };
+        connection.loop_state.shared.http2.streams.add();
+        (driver.start)(connection.number, RequestTask::new(driver, stream, Box::new(work)));
+    }
+
+    /// Whether the client is asked to begin no stream after this one.
+    fn is_last(&self, serial: u64, core: &CoreSettings) -> bool {
+        let connection = &self.shared.connection;
+        serial >= u64::from(core.keepalive_requests)
+            || core.keepalive_timeout.timeout.is_zero()
+            || connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| loops::now() >= end)
+            || connection.loop_state.is_draining()
+            || connection.is_closing()
+    }
+
+    fn log_failure(&self, failure: &Failure) {
+        let connection = &self.shared.connection;
+        connection.loop_state.shared.http2.failed(failure.flood);
+        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
+        let (what, code) = (failure.what, failure.code.name());
+        let line = format_args!(
+            "client broke the rules of HTTP/2: {what} ({code}) while processing HTTP/2 connection, client: {client}, \
+             server: {server}"
+        );
+        connection.log(Level::Info, line);
+    }
+
+    // ---- writing ---------------------------------------------------------------------------------------------------
+
+    /// Writes as much as the client takes.
+    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut wrote = false;
+        loop {
+            let ahead = if self.is_slow { AHEAD_OF_SLOW } else { AHEAD };
+            let result = self.shared.look(|machine| {
+                machine.fill(ahead);
+                if machine.pending() == 0 {
+                    return None;
+                }
+                let mut parts = [IoSlice::new(&[]); PARTS];
+                let count = machine.parts(&mut parts);
+                let transport = &self.shared.connection.transport;
+                let offered: usize = parts[..count].iter().map(|part| part.len()).sum();
+                let result = match transport.try_write(&parts[..count], false) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        match transport.poll_write(context, &parts[0]) {
+                            Poll::Ready(result) => result,
+                            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+                        }
+                    }
+                    result => result,
+                };
+                if let Ok(count) = result {
+                    machine.wrote(count);
+                }
+                Some((offered, result))
+            });
+            match result {
+                None => {
+                    self.is_slow = false;
+                    break;
+                }
+                Some((offered, Ok(count))) => {
+                    wrote = true;
+                    self.is_slow = count < offered;
+                }
+                Some((_, Err(error))) if error.kind() == io::ErrorKind::Interrupted => {}
+                Some((_, Err(error))) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_slow = true;
+                    break;
+                }
+                Some((_, Err(error))) => return Err(error),
+            }
+        }
+        if wrote || !self.is_slow {
+            self.progress = loops::millis();
+        }
+        if wrote {
+            self.shared.wake_streams();
+        }
+        Ok(())
+    }
+
+    // ---- between -----------------------------------------------------------------------------------------------------
+
+    /// Decides what to wait for.
+    fn rest(&mut self, context: &mut Context<'_>) -> Step {
+        let Some((_, servers, _)) = self.shared.driver.http.servers(&self.shared.connection) else { return Step::Over };
+        let core = &*servers.entry.core;
+        let settings = servers.entry.settings.get::<ServerSettings>();
+        let now = loops::millis();
+        if let Stage::Lingering(until) = self.stage {
+            return self.wait_until(until, context);
+        }
+        let (is_pending, is_finished, used, is_idle) = self.shared.look(|machine| {
+            (machine.pending() > 0, machine.is_finished(), machine.used_slots(), machine.is_idle())
+        });
+        if is_pending {
+            let until = self.progress.saturating_add(millis(core.send_timeout));
+            if now >= until {
+                self.log_timeout("while sending response to client");
+                if settings.reset_timedout_connection {
+                    self.shared.connection.transport.reset_on_close();
+                }
+                return Step::Over;
+            }
+            return self.wait_until(until, context);
+        }
+        if is_finished && used == 0 {
+            self.shared.connection.transport.shutdown_write();
+            let until = now.saturating_add(millis(core.lingering_timeout));
+            self.stage = Stage::Lingering(until);
+            return self.wait_until(until, context);
+        }
+        if let Some(began) = self.head_began {
+            let until = began.saturating_add(millis(settings.client_header_timeout));
+            if now >= until {
+                self.log_timeout("while reading client request headers");
+                self.shared.with(|machine| machine.finish(ErrorCode::PROTOCOL_ERROR));
+                return Step::Over;
+            }
+            return self.wait_until(until, context);
+        }
+        if used > 0 {
+            return Step::Wait;
+        }
+        let connection = &self.shared.connection;
+        let is_fresh = connection.requests.get() == 0;
+        let must_end = connection.is_closing() || connection.loop_state.is_draining() && !is_fresh;
+        if must_end && self.announced.is_none() {
+            self.shared.look(h2::Connection::announce_end);
+        }
+        if self.shared.look(|machine| machine.is_ending()) {
+            let announced = *self.announced.get_or_insert(now);
+            if now >= announced.saturating_add(LAST_CALL) {
+                self.shared.look(|machine| machine.finish(ErrorCode::NO_ERROR));
+            }
+            if self.shared.look(|machine| machine.wants_to_write()) {
+                context.waker().wake_by_ref();
+                return Step::Wait;
+            }
+            return self.wait_until(announced.saturating_add(LAST_CALL), context);
+        }
+        if !is_idle {
+            // A frame has come in part.
+            let until = self.progress.saturating_add(millis(settings.client_header_timeout));
+            if now >= until {
+                self.log_timeout("while processing HTTP/2 connection");
+                return Step::Over;
+            }
+            return self.wait_until(until, context);
+        }
+        self.shared.rest();
+        let http = &self.shared.driver.http;
+        http.renew_connection(connection);
+        let (waiting, most, least) = match is_fresh {
+            true => (Waiting::First, settings.client_header_timeout, Duration::ZERO),
+            false => (Waiting::Next, core.keepalive_timeout.timeout, core.keepalive_min_timeout),
+        };
+        self.stage = Stage::Idle(http.idle.enter(connection, waiting, most, least));
+        connection.loop_state.admission.one_may_leave();
+        Step::Wait
+    }
+
+    /// Waits until this moment; the connection is looked at again then, or ended if it lingers.
+    fn wait_until(&mut self, until: u64, context: &mut Context<'_>) -> Step {
+        match self.deadline.poll_until(until, context) {
+            Poll::Pending => Step::Wait,
+            Poll::Ready(()) if matches!(self.stage, Stage::Lingering(_)) => Step::Over,
+            Poll::Ready(()) => {
+                context.waker().wake_by_ref();
+                Step::Wait
+            }
+        }
+    }
+
+    fn log_timeout(&self, doing: &str) {
+        let connection = &self.shared.connection;
+        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
+        let line = format_args!(
+            "client timed out (110: Connection timed out) {doing}, client: {client}, server: {server}"
+        );
+        connection.log(Level::Info, line);
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        if let Stage::Idle(key) = self.stage {
+            self.shared.driver.http.idle.leave(key);
+        }
+        self.shared.leave();
+        self.shared.connection.loop_state.shared.http2.open.sub();
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,233 @@
+//! The stream of one request, as the request path sees it.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use freerun_proto::h2::{ErrorCode, Slot};
+
+use crate::connection::stream::{ResponseHead, Stream};
+use crate::protocol::h2::shared::Shared;
+use crate::request::Connection;
+use crate::request::response::Field;
+
+/// The window that a reader of a body has at least, in bytes, whatever the connection begins with.
+const READER_WINDOW: u32 = 64 * 1024;
+
+/// The stream of one request.
+pub(super) struct H2Stream {
+    shared: Rc<Shared>,
+    slot: Slot,
+    /// The received bytes of the body that were not read yet. The stream's window bounds them.
+    body: RefCell<BytesMut>,
+    /// The whole body has been received.
+    body_ended: Cell<bool>,
+    /// The client has reset the stream, or the connection has ended.
+    gone: Cell<bool>,
+    /// The request has ended: the slot belongs to another stream by now.
+    released: Cell<bool>,
+    was_read: Cell<bool>,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+    /// Futures that wait for the client's leaving.
+    watchers: RefCell<Vec<Waker>>,
+}
+
+/// The error of a stream that was reset, or whose connection has ended.
+fn reset() -> io::Error {
+    io::ErrorKind::ConnectionReset.into()
+}
+
+fn keep(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
+    let mut place = place.borrow_mut();
+    match &mut *place {
+        Some(waker) => waker.clone_from(context.waker()),
+        None => *place = Some(context.waker().clone()),
+    }
+}
+
+fn wake(place: &RefCell<Option<Waker>>) {
+    let waker = place.borrow_mut().take();
+    waker.into_iter().for_each(Waker::wake);
+}
+
+impl H2Stream {
+    pub(super) fn new(shared: Rc<Shared>, slot: Slot, body_ended: bool) -> Rc<H2Stream> {
+        Rc::new(H2Stream {
+            shared,
+            slot,
+            body: RefCell::default(),
+            body_ended: Cell::new(body_ended),
+            gone: Cell::new(false),
+            released: Cell::new(false),
+            was_read: Cell::new(false),
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+            watchers: RefCell::default(),
+        })
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.shared.connection
+    }
+
+    // ---- what the connection tells ---------------------------------------------------------------------------------
+
+    /// Bytes of the body have come.
+    pub(super) fn received(&self, bytes: &[u8]) {
+        self.body.borrow_mut().extend_from_slice(bytes);
+        wake(&self.reader);
+    }
+
+    /// The whole body has come.
+    pub(super) fn ended(&self) {
+        self.body_ended.set(true);
+        wake(&self.reader);
+    }
+
+    /// There may be room.
+    pub(super) fn has_room(&self) {
+        wake(&self.writer);
+    }
+
+    /// The client has gone.
+    pub(super) fn leave(&self) {
+        if self.gone.replace(true) {
+            return;
+        }
+        self.body.take();
+        wake(&self.reader);
+        wake(&self.writer);
+        let watchers = self.watchers.take();
+        watchers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The request has ended: it uses the stream no more.
+    pub(super) fn release(&self) {
+        if !self.released.replace(true) {
+            self.leave();
+            self.shared.release(self.slot);
+        }
+    }
+
+    /// Whether nothing can be sent or received any more.
+    fn is_over(&self) -> bool {
+        self.gone.get() || self.released.get()
+    }
+}
+
+impl Stream for H2Stream {
+    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+        if self.is_over() {
+            return Poll::Ready(Err(reset()));
+        }
+        if !self.was_read.replace(true) {
+            self.shared.with(|machine| machine.open_window(self.slot, READER_WINDOW));
+        }
+        let mut body = self.body.borrow_mut();
+        if !body.is_empty() {
+            let len = body.len().min(most);
+            let piece = body.split_to(len).freeze();
+            if body.is_empty() {
+                // The memory goes with the last piece of it.
+                *body = BytesMut::new();
+            }
+            drop(body);
+            self.shared.with(|machine| machine.consumed(self.slot, piece.len()));
+            return Poll::Ready(Ok(Some(piece)));
+        }
+        if self.body_ended.get() {
+            return Poll::Ready(Ok(None));
+        }
+        keep(&self.reader, context);
+        Poll::Pending
+    }
+
+    fn send_interim(&self, head: &ResponseHead) {
+        if self.is_over() {
+            return;
+        }
+        self.shared.with(|machine| {
+            machine.head(self.slot, false, |encoder, out| {
+                encoder.status(head.status, out);
+                head.fields.iter().for_each(|(name, value)| encoder.field(name, value, out));
+            });
+        });
+    }
+
+    fn send_head(&self, head: &ResponseHead, ends: bool) {
+        if self.is_over() {
+            return;
+        }
+        self.shared.with(|machine| {
+            machine.head(self.slot, ends, |encoder, out| {
+                encoder.status(head.status, out);
+                head.fields.iter().for_each(|(name, value)| encoder.field(name, value, out));
+            });
+        });
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.is_over() {
+            return Poll::Ready(Err(reset()));
+        }
+        match self.shared.look(|machine| machine.room(self.slot)) {
+            0 => {
+                keep(&self.writer, context);
+                Poll::Pending
+            }
+            room => Poll::Ready(Ok(room)),
+        }
+    }
+
+    fn send_data(&self, data: Bytes, ends: bool) {
+        if !self.is_over() {
+            self.shared.with(|machine| machine.data(self.slot, data, ends));
+        }
+    }
+
+    fn send_trailers(&self, fields: &[Field]) {
+        if !self.is_over() {
+            self.shared.with(|machine| machine.trailers(self.slot, fields.to_vec()));
+        }
+    }
+
+    fn limit_frames(&self, most: u64) {
+        if !self.is_over() {
+            let most = u32::try_from(most).unwrap_or(u32::MAX);
+            self.shared.look(|machine| machine.set_chunk(self.slot, most));
+        }
+    }
+
+    fn become_tunnel(&self) {
+        if !self.is_over() {
+            self.shared.look(|machine| machine.stay_open(self.slot));
+        }
+    }
+
+    fn reset(&self) {
+        if !self.is_over() {
+            self.shared.reset(self.slot, ErrorCode::INTERNAL_ERROR);
+        }
+    }
+
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_over() {
+            return Poll::Ready(());
+        }
+        let mut watchers = self.watchers.borrow_mut();
+        if !watchers.iter().any(|waker| waker.will_wake(context.waker())) {
+            watchers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn certain_room(&self) -> usize {
+        match self.is_over() {
+            true => 0,
+            false => self.shared.look(|machine| machine.room(self.slot)),
+        }
+    }
+}

@@ -1,0 +1,589 @@
+//! One side of a connection: its state, and what its owner asks and tells it besides bytes.
+
+use super::flood::{Account, Flood};
+use super::frame::{self, DEFAULT_WINDOW, ErrorCode, LARGEST_WINDOW, kind};
+use super::hpack::{BlockLimits, Decoder, Encoder};
+use super::out::Out;
+use super::priority::Priority;
+use super::reader::Reader;
+use super::schedule::Schedule;
+use super::settings::{self, PeerSettings};
+use super::stream::{Slot, Stream, Table};
+
+/// Which side of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It answers requests.
+    Server,
+    /// It sends requests.
+    Client,
+}
+
+/// What a connection begins with.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// The side.
+    pub role: Role,
+    /// Of a server: how many streams a client may have at a time.
+    pub max_streams: u32,
+    /// The flow-control window of each stream, in bytes.
+    pub initial_window: u32,
+    /// The largest payload of a `DATA` frame that is sent, in bytes; the peer may want smaller ones.
+    pub chunk: u32,
+    /// Of a server: whether extended CONNECT is offered (RFC 8441).
+    pub connect_protocol: bool,
+    /// The limits of a block of fields.
+    pub limits: BlockLimits,
+    /// The current time in milliseconds, by any clock that goes on steadily.
+    pub now: u64,
+}
+
+/// Why a connection cannot go on. A `GOAWAY` frame with the code is ready to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The code for the peer.
+    pub code: ErrorCode,
+    /// The words for a log.
+    pub what: &'static str,
+    /// What the peer has done too often, if that is the reason.
+    pub flood: Option<Flood>,
+}
+
+impl From<Flood> for Failure {
+    fn from(flood: Flood) -> Failure {
+        Failure { code: ErrorCode::ENHANCE_YOUR_CALM, what: flood.text(), flood: Some(flood) }
+    }
+}
+
+/// How the end of a connection was announced to the peer (RFC 9113 section 6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It was not.
+    No,
+    /// The peer was asked to begin no stream; those on the way are accepted until it has answered a `PING`.
+    Asked,
+    /// Streams above this one are not accepted.
+    Last(u32),
+}
+
+/// How many streams that are closed are remembered, to tell late frames from wrong ones.
+const REMEMBERED: usize = 32;
+
+/// How a stream that is remembered has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    /// This side has reset it: frames may still be on their way.
+    ResetHere,
+    /// The peer has reset it.
+    ResetThere,
+    /// Both sides have sent everything.
+    Complete,
+}
+
+/// How many bytes of answers to `SETTINGS` and `PING` may wait to be written to a peer that does not read.
+const MOST_UNREAD: usize = 64 * 1024;
+
+/// How many bytes of responses wait in a connection before a further stream gets room.
+const MOST_QUEUED: usize = 256 * 1024;
+
+/// How many bytes wait in one stream.
+const MOST_OF_STREAM: usize = 64 * 1024;
+
+/// How many bytes a stream without any may always queue.
+const LEAST_OF_STREAM: usize = 16 * 1024;
+
+/// The largest receive window of a stream: what a reader as fast as its client needs over a long path.
+const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
+
+/// The opaque data of the `PING` that asks for the time when no more streams are on the way.
+const LAST_CALL: [u8; 8] = *b"the last";
+
+/// One side of an HTTP/2 connection: received bytes go in, events and bytes to write come out. It has no socket and no clock.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) role: Role,
+    pub(super) peer: PeerSettings,
+    pub(super) max_streams: u32,
+    pub(super) initial_window: u32,
+    pub(super) chunk: u32,
+    pub(super) limits: BlockLimits,
+    pub(super) reader: Reader,
+    pub(super) decoder: Decoder,
+    pub(super) encoder: Encoder,
+    pub(super) streams: Table,
+    pub(super) schedule: Schedule,
+    /// How many bytes of `DATA` the peer takes on all streams.
+    pub(super) send_window: i64,
+    /// How many bytes of `DATA` were received that were not given back to the window of the connection.
+    pub(super) owed: u32,
+    /// How many bytes of `DATA` wait in streams.
+    pub(super) queued: usize,
+    /// The highest stream that has begun.
+    pub(super) last_stream: u32,
+    pub(super) next_stream: u32,
+    pub(super) ending: Ending,
+    /// A client: the server accepts no streams above this one.
+    pub(super) peer_last: Option<u32>,
+    pub(super) account: Account,
+    pub(super) closed: std::collections::VecDeque<(u32, Closed)>,
+    /// Priorities of streams that have not begun.
+    pub(super) early: Vec<(u32, Priority)>,
+    /// Streams whose owners have waited for room, and may have some.
+    pub(super) with_room: Vec<Slot>,
+    pub(super) out: Out,
+    /// How many bytes of answers were written since everything was taken by the peer.
+    pub(super) answers: usize,
+    pub(super) settings_acknowledged: bool,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Connection {
+    /// A connection of which no byte was received. What this side sends first is ready to be written.
+    pub fn new(config: &Config) -> Connection {
+        let mut out = Out::default();
+        let mut payload = Vec::with_capacity(5 * settings::SETTING);
+        match config.role {
+            Role::Server => {
+                settings::push(settings::MAX_CONCURRENT_STREAMS, config.max_streams, &mut payload);
+                settings::push(settings::INITIAL_WINDOW_SIZE, config.initial_window, &mut payload);
+                if config.connect_protocol {
+                    settings::push(settings::ENABLE_CONNECT_PROTOCOL, 1, &mut payload);
+                }
+                settings::push(settings::NO_RFC7540_PRIORITIES, 1, &mut payload);
+            }
+            Role::Client => {
+                settings::push(settings::ENABLE_PUSH, 0, &mut payload);
+                settings::push(settings::INITIAL_WINDOW_SIZE, config.initial_window, &mut payload);
+            }
+        }
+        out.with(|out| {
+            if config.role == Role::Client {
+                out.extend_from_slice(frame::PREFACE);
+            }
+            frame::write(kind::SETTINGS, 0, 0, &payload, out);
+            // The memory for bodies is bounded by the windows of streams, so none of them holds up another one.
+            let more = LARGEST_WINDOW - DEFAULT_WINDOW;
+            frame::write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes(), out);
+        });
+        Connection {
+            role: config.role,
+            peer: PeerSettings::default(),
+            max_streams: config.max_streams,
+            initial_window: config.initial_window,
+            chunk: config.chunk.max(1),
+            limits: config.limits,
+            reader: Reader::new(config.role),
+            decoder: Decoder::new(PeerSettings::default().header_table_size),
+            encoder: Encoder::new(),
+            streams: Table::default(),
+            schedule: Schedule::default(),
+            send_window: i64::from(DEFAULT_WINDOW),
+            owed: 0,
+            queued: 0,
+            last_stream: 0,
+            next_stream: 1,
+            ending: Ending::No,
+            peer_last: None,
+            account: Account::new(config.max_streams, config.now),
+            closed: Default::default(),
+            early: Vec::new(),
+            with_room: Vec::new(),
+            out,
+            answers: 0,
+            settings_acknowledged: false,
+            failure: None,
+        }
+    }
+
+    // ---- what there is ---------------------------------------------------------------------------------------------
+
+    /// The settings of the peer.
+    pub fn peer_settings(&self) -> &PeerSettings {
+        &self.peer
+    }
+
+    /// Whether the first settings of the peer have come.
+    pub fn knows_peer(&self) -> bool {
+        self.reader.has_settings()
+    }
+
+    /// How many streams have begun and are not closed.
+    pub fn open_streams(&self) -> usize {
+        self.streams.open()
+    }
+
+    /// How many streams their owners have not released.
+    pub fn used_slots(&self) -> usize {
+        self.streams.used()
+    }
+
+    /// The highest stream that has begun.
+    pub fn last_stream(&self) -> u32 {
+        self.last_stream
+    }
+
+    /// The number of a stream.
+    pub fn stream_id(&self, slot: Slot) -> u32 {
+        self.streams.get(slot).map_or(0, |stream| stream.id)
+    }
+
+    /// Whether a block of fields has begun and is not complete: its owner should not wait for the rest for ever.
+    pub fn is_in_block(&self) -> bool {
+        self.reader.is_in_block()
+    }
+
+    /// Whether one side has reset the stream, or the connection has failed.
+    pub fn is_reset(&self, slot: Slot) -> bool {
+        self.failure.is_some() || self.streams.get(slot).is_none_or(|stream| stream.is_reset)
+    }
+
+    /// Whether the end of the connection was announced, by whichever side.
+    pub fn is_ending(&self) -> bool {
+        self.ending != Ending::No || self.peer_last.is_some() || self.failure.is_some()
+    }
+
+    /// Whether nothing goes on: there is no stream, and nothing to be written.
+    pub fn is_idle(&self) -> bool {
+        self.streams.used() == 0 && self.out.pending() == 0 && !self.reader.is_in_frame()
+    }
+
+    /// How many bytes of memory it holds on the heap besides payloads.
+    pub fn heap_bytes(&self) -> usize {
+        self.streams.heap_bytes()
+            + self.schedule.heap_bytes()
+            + self.out.heap_bytes()
+            + self.decoder.heap_bytes()
+            + self.encoder.heap_bytes()
+            + self.reader.heap_bytes()
+            + self.closed.capacity() * size_of::<(u32, Closed)>()
+            + self.with_room.capacity() * size_of::<Slot>()
+    }
+
+    /// Gives back memory that is not needed while there is no stream.
+    pub fn rest(&mut self) {
+        self.streams.rest();
+        self.schedule.rest();
+        self.out.rest();
+        self.reader.rest();
+        self.encoder.forget();
+        self.with_room = Vec::new();
+        self.early = Vec::new();
+        self.closed.shrink_to_fit();
+    }
+
+    // ---- the end ---------------------------------------------------------------------------------------------------
+
+    /// Asks the peer to begin no further stream (the first step of RFC 9113 section 6.8). Streams on the way are accepted until it
+    /// answers, and then [`Connection::finish`] is called for it.
+    pub fn announce_end(&mut self) {
+        if self.ending != Ending::No || self.failure.is_some() {
+            return;
+        }
+        self.ending = Ending::Asked;
+        self.write_goaway(LARGEST_WINDOW, ErrorCode::NO_ERROR);
+        self.out.with(|out| frame::write(kind::PING, 0, 0, &LAST_CALL, out));
+    }
+
+    /// Accepts no stream above those that have begun (the second step).
+    pub fn finish(&mut self, code: ErrorCode) {
+        if matches!(self.ending, Ending::Last(_)) || self.failure.is_some() {
+            return;
+        }
+        self.ending = Ending::Last(self.last_stream);
+        self.write_goaway(self.last_stream, code);
+    }
+
+    /// Whether [`Connection::finish`] was called.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.ending, Ending::Last(_)) || self.failure.is_some()
+    }
+
+    pub(super) fn write_goaway(&mut self, last: u32, code: ErrorCode) {
+        let mut payload = [0; 8];
+        payload[..4].copy_from_slice(&last.to_be_bytes());
+        payload[4..].copy_from_slice(&code.0.to_be_bytes());
+        self.out.with(|out| frame::write(kind::GOAWAY, 0, 0, &payload, out));
+    }
+
+    /// Notes that the connection cannot go on, and tells the peer.
+    pub fn fail(&mut self, failure: Failure) -> Failure {
+        if let Some(earlier) = self.failure {
+            return earlier;
+        }
+        self.failure = Some(failure);
+        let last = match self.role {
+            Role::Server => self.last_stream,
+            Role::Client => 0,
+        };
+        self.write_goaway(last, failure.code);
+        for (_, stream) in self.streams.iter_mut() {
+            self.queued -= stream.queued;
+            stream.reset();
+        }
+        self.schedule = Schedule::default();
+        failure
+    }
+
+    /// Answers a question of the peer.
+    ///
+    /// # Errors
+    /// The peer does not read the answers.
+    pub(super) fn answer(&mut self, kind: u8, payload: &[u8]) -> Result<(), Flood> {
+        if self.out.pending() == 0 {
+            self.answers = 0;
+        }
+        self.answers += frame::FRAME_HEAD + payload.len();
+        if self.answers > MOST_UNREAD {
+            return Err(Flood::Unread);
+        }
+        self.out.with(|out| frame::write(kind, frame::flag::ACK, 0, payload, out));
+        Ok(())
+    }
+
+    /// Sends a `PING`, to see whether the peer is there; its answer is [`Event::Pong`](super::Event::Pong).
+    pub fn ping(&mut self, data: [u8; 8]) {
+        self.out.with(|out| frame::write(kind::PING, 0, 0, &data, out));
+    }
+
+    /// Whether this is the answer that ends the first step of the end.
+    pub(super) fn is_last_call(&self, data: &[u8]) -> bool {
+        self.ending == Ending::Asked && data == LAST_CALL
+    }
+
+    // ---- streams ---------------------------------------------------------------------------------------------------
+
+    /// Sets the largest payload of the stream's `DATA` frames (`http2_chunk_size`).
+    pub fn set_chunk(&mut self, slot: Slot, chunk: u32) {
+        if let Some(stream) = self.streams.get_mut(slot) {
+            stream.chunk = chunk.max(1);
+        }
+    }
+
+    /// Sets the priority of the stream's response.
+    pub fn set_priority(&mut self, slot: Slot, priority: Priority) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.priority == priority {
+            return;
+        }
+        stream.priority = priority;
+        if stream.is_ready {
+            self.schedule.remove(slot);
+            self.schedule.push(slot, priority);
+        }
+    }
+
+    /// The priority that came for this stream before it began, by `PRIORITY_UPDATE`.
+    pub(super) fn early_priority(&mut self, id: u32) -> Option<Priority> {
+        if self.early.is_empty() {
+            return None;
+        }
+        let found = self.early.iter().find(|(of, _)| *of == id).map(|(_, priority)| *priority);
+        self.early.retain(|(of, _)| *of > id);
+        found
+    }
+
+    /// Notes that a whole request or response is announced to be this long (`Content-Length`).
+    ///
+    /// # Errors
+    /// It is complete already, with another length. The stream is left as it is.
+    pub fn expect(&mut self, slot: Slot, length: u64) -> Result<(), ()> {
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(()) };
+        if stream.received_end {
+            return if length == 0 { Ok(()) } else { Err(()) };
+        }
+        stream.expected = Some(length);
+        Ok(())
+    }
+
+    /// Makes the stream end with this code when its response is complete: the request was malformed (RFC 9113 section
+    /// 8.1.1).
+    pub fn reset_at_end(&mut self, slot: Slot, code: ErrorCode) {
+        if let Some(stream) = self.streams.get_mut(slot) {
+            stream.resets_at_end = Some(code);
+        }
+    }
+
+    /// Lets the peer go on sending when this side has sent everything: the stream is a tunnel.
+    pub fn stay_open(&mut self, slot: Slot) {
+        if let Some(stream) = self.streams.get_mut(slot) {
+            stream.stays_open = true;
+        }
+    }
+
+    /// Resets a stream, unless it is closed.
+    ///
+    /// # Errors
+    /// Too many streams of this peer were reset: the connection has failed.
+    pub fn reset(&mut self, slot: Slot, code: ErrorCode, now: u64) -> Result<(), Failure> {
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(()) };
+        if stream.is_closed() || self.failure.is_some() {
+            return Ok(());
+        }
+        let (id, was_answered) = (stream.id, stream.sent_end);
+        self.write_reset(id, code);
+        self.close(slot, Closed::ResetHere);
+        // What a server gives up itself may still be the client's doing.
+        match self.role == Role::Server && !was_answered {
+            true => self.account.torn_down(now).map_err(|flood| self.fail(flood.into())),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn write_reset(&mut self, id: u32, code: ErrorCode) {
+        self.out.with(|out| frame::write(kind::RST_STREAM, 0, id, &code.0.to_be_bytes(), out));
+    }
+
+    /// Closes a stream: it is reset, or complete.
+    pub(super) fn close(&mut self, slot: Slot, how: Closed) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let (id, is_attached, queued) = (stream.id, stream.is_attached, stream.queued);
+        self.queued -= queued;
+        if how != Closed::Complete {
+            stream.reset();
+            if std::mem::take(&mut stream.is_ready) {
+                self.schedule.remove(slot);
+            }
+            self.with_room.push(slot);
+        }
+        self.streams.close(id);
+        self.remember(id, how);
+        if !is_attached {
+            self.streams.remove(slot);
+        }
+        if queued > 0 {
+            // The window of the connection that these bytes would have taken is for others.
+            self.wake_waiting();
+        }
+    }
+
+    /// Remembers how a stream has ended, in the place of the one that was remembered longest.
+    pub(super) fn remember(&mut self, id: u32, how: Closed) {
+        if self.closed.len() == REMEMBERED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((id, how));
+    }
+
+    /// Notes that the owner does not use the slot any more. What is queued is still sent.
+    pub fn release(&mut self, slot: Slot) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.is_attached = false;
+        if stream.is_closed() || self.failure.is_some() {
+            if std::mem::take(&mut stream.is_ready) {
+                self.schedule.remove(slot);
+            }
+            self.streams.remove(slot);
+        }
+    }
+
+    /// Takes a stream whose owner has waited for room or for news, and should look again.
+    pub fn take_woken(&mut self) -> Option<Slot> {
+        self.with_room.pop()
+    }
+
+    /// Takes the slots of streams that the peer has announced not to have looked at (above the last one of its `GOAWAY`): their
+    /// requests may be sent again elsewhere (RFC 9113 section 8.7). They are closed.
+    pub fn take_unprocessed(&mut self) -> Option<Slot> {
+        let last = self.peer_last?;
+        let slot = self.streams.iter_mut().find(|(_, stream)| stream.id > last && !stream.is_closed())?.0;
+        self.close(slot, Closed::ResetThere);
+        Some(slot)
+    }
+
+    // ---- windows ---------------------------------------------------------------------------------------------------
+
+    /// How many bytes may be queued for the stream now; if it is none, the stream is among [`Connection::take_woken`] when there
+    /// may be some.
+    pub fn room(&mut self, slot: Slot) -> usize {
+        let Some(stream) = self.streams.get_mut(slot) else { return 0 };
+        if stream.is_reset || stream.ends {
+            return 0;
+        }
+        let most = match self.queued < MOST_QUEUED {
+            true => MOST_OF_STREAM,
+            false => LEAST_OF_STREAM,
+        };
+        let by_stream = stream.send_window - stream.queued as i64;
+        let by_connection = self.send_window - self.queued as i64;
+        let window = usize::try_from(by_stream.min(by_connection)).unwrap_or(0);
+        let room = window.min(most.saturating_sub(stream.queued));
+        stream.wants_room |= room == 0;
+        room
+    }
+
+    /// Wakes the streams that wait for room, in no particular order.
+    pub(super) fn wake_waiting(&mut self) {
+        for (slot, stream) in self.streams.iter_mut() {
+            if std::mem::take(&mut stream.wants_room) {
+                self.with_room.push(slot);
+            }
+        }
+    }
+
+    /// Notes that the owner has read so many bytes of the stream's body: the peer may send more. The window grows for a reader
+    /// that keeps up, as far as the path needs it.
+    pub fn consumed(&mut self, slot: Slot, count: usize) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let count = (count as u64).min(u64::from(stream.unread)) as u32;
+        stream.unread -= count;
+        stream.owed += count;
+        stream.since_grown = stream.since_grown.saturating_add(count);
+        if stream.received_end || stream.is_reset || self.failure.is_some() {
+            return;
+        }
+        let mut grown = 0;
+        // A window that was used up once, while the reader had nothing left to read, is what holds the peer back.
+        if stream.since_grown >= stream.receive_size && stream.unread <= stream.receive_size / 4 {
+            let size = stream.receive_size.saturating_mul(2).min(LARGEST_RECEIVE_WINDOW).max(stream.receive_size);
+            grown = size - stream.receive_size;
+            stream.receive_size = size;
+            stream.since_grown = 0;
+        }
+        if grown > 0 || stream.owed >= stream.receive_size / 2 {
+            let more = stream.owed + grown;
+            if more > 0 {
+                stream.owed = 0;
+                stream.receive_window += i64::from(more);
+                let id = stream.id;
+                self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
+            }
+        }
+    }
+
+    /// Makes the stream's window at least this large: a reader is there. A server may begin with windows of no size at
+    /// all (`http2_body_preread_size 0`).
+    pub fn open_window(&mut self, slot: Slot, size: u32) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.received_end || stream.is_reset || stream.receive_size >= size || self.failure.is_some() {
+            return;
+        }
+        let more = size - stream.receive_size + std::mem::take(&mut stream.owed);
+        stream.receive_size = size;
+        stream.receive_window += i64::from(more);
+        let id = stream.id;
+        self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
+    }
+
+    /// Begins a stream, as a client.
+    ///
+    /// # Errors
+    /// None can begin: the server allows no more at a time, or the connection ends.
+    pub fn open(&mut self) -> Option<Slot> {
+        if !self.can_open() {
+            return None;
+        }
+        let id = self.next_stream;
+        self.next_stream += 2;
+        self.last_stream = id;
+        let stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);
+        Some(self.streams.insert(stream))
+    }
+
+    /// Whether a client can begin a stream.
+    pub fn can_open(&self) -> bool {
+        self.role == Role::Client
+            && !self.is_ending()
+            && self.next_stream <= LARGEST_WINDOW
+            && self.streams.open() < self.peer.max_concurrent_streams as usize
+    }
+}

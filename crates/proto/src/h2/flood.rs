@@ -1,0 +1,141 @@
+//! The account of the work that a peer causes on one connection: what it costs, and what it is worth.
+//!
+//! A peer can keep the other side busy without asking for anything: with frames that have no effect, and with streams that
+//! are begun and given up. Every such frame is paid from a balance, which real payload refills in both directions, and slowly
+//! the time. A peer without a balance is not served any more (RFC 9113 section 10.5).
+
+/// The balance of a new connection, and the largest one, in bytes of payload: some thousand frames without an effect.
+const MOST: i64 = 512 * 1024;
+
+/// What a frame costs besides its bytes.
+const FRAME: i64 = 64;
+
+/// What a millisecond is worth: a frame without an effect every 64 milliseconds is free.
+const PER_MILLISECOND: i64 = 1;
+
+/// What a stream is worth that was answered.
+const ANSWERED: i64 = 1024;
+
+/// How many streams may be torn down before they were answered, besides those that the balance pays.
+const RESETS: u32 = 100;
+
+/// How often a torn-down stream is forgotten, in milliseconds.
+const RESET_EVERY: u64 = 100;
+
+/// Why a peer is not served any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flood {
+    /// It has sent too many frames that have no effect.
+    Frames,
+    /// Too many of its streams were torn down, by whichever side.
+    Resets,
+    /// It does not read, while it asks for answers that are no responses (`SETTINGS`, `PING`).
+    Unread,
+    /// A block of fields has too many parts, or is too large.
+    Fields,
+}
+
+impl Flood {
+    /// The words for a log.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Flood::Frames => "too many frames without effect",
+            Flood::Resets => "too many streams that were reset",
+            Flood::Unread => "too many unread control frames",
+            Flood::Fields => "too large header",
+        }
+    }
+}
+
+/// The account of one connection.
+#[derive(Debug)]
+pub struct Account {
+    balance: i64,
+    resets: u32,
+    most_resets: u32,
+    /// When the balance was last refilled by the time, in milliseconds.
+    refilled: u64,
+    /// When a torn-down stream was last forgotten, in milliseconds.
+    forgot: u64,
+}
+
+impl Account {
+    /// The account of a new connection that may have this many streams at a time.
+    pub fn new(streams: u32, now: u64) -> Account {
+        let most_resets = RESETS.max(streams.saturating_mul(2));
+        Account { balance: MOST, resets: 0, most_resets, refilled: now, forgot: now }
+    }
+
+    /// Pays for a frame without an effect; `len` is the length of its payload.
+    ///
+    /// # Errors
+    /// Nothing is left, [`Flood::Frames`].
+    pub fn pay(&mut self, len: u32, now: u64) -> Result<(), Flood> {
+        let passed = now.saturating_sub(self.refilled).min(MOST as u64) as i64;
+        self.refilled = self.refilled.max(now);
+        self.balance = (self.balance + passed * PER_MILLISECOND).min(MOST) - FRAME - i64::from(len);
+        if self.balance < 0 { Err(Flood::Frames) } else { Ok(()) }
+    }
+
+    /// Notes that so many bytes of payload were received or sent.
+    #[inline]
+    pub fn earn(&mut self, bytes: usize) {
+        self.balance = self.balance.saturating_add(bytes as i64).min(MOST);
+    }
+
+    /// Notes that a stream was answered.
+    #[inline]
+    pub fn answered(&mut self) {
+        self.balance = self.balance.saturating_add(ANSWERED).min(MOST);
+        self.resets = self.resets.saturating_sub(1);
+    }
+
+    /// Notes that a stream was torn down before it was answered, no matter by which side (CVE-2023-44487,
+    /// CVE-2025-8671).
+    ///
+    /// # Errors
+    /// There were too many, [`Flood::Resets`].
+    pub fn torn_down(&mut self, now: u64) -> Result<(), Flood> {
+        let forgotten = now.saturating_sub(self.forgot) / RESET_EVERY;
+        self.forgot += forgotten * RESET_EVERY;
+        self.resets = self.resets.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX)) + 1;
+        if self.resets > self.most_resets { Err(Flood::Resets) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_without_effect_end_it_and_payload_pays_for_them() {
+        let mut account = Account::new(128, 0);
+        let paid = (0..).take_while(|_| account.pay(8, 0).is_ok()).count();
+        assert!((5000..10_000).contains(&paid), "{paid}");
+        let mut account = Account::new(128, 0);
+        for _ in 0..100_000 {
+            account.earn(100);
+            assert_eq!(account.pay(4, 0), Ok(()));
+        }
+        // Each second of an idle connection pays for some.
+        for second in 0..100_000 {
+            assert_eq!(account.pay(8, second * 1000), Ok(()));
+        }
+    }
+
+    #[test]
+    fn streams_that_are_torn_down_end_it_and_answered_ones_make_good() {
+        let mut account = Account::new(10, 0);
+        for _ in 0..100 {
+            assert_eq!(account.torn_down(0), Ok(()));
+        }
+        account.answered();
+        assert_eq!(account.torn_down(50), Ok(()));
+        assert_eq!(account.torn_down(99), Err(Flood::Resets));
+        let mut account = Account::new(10, 0);
+        for step in 0..10_000 {
+            assert_eq!(account.torn_down(step * RESET_EVERY), Ok(()), "one each time is a client that changes its mind");
+        }
+        assert_eq!(Account::new(128, 0).most_resets, 256);
+    }
+}

@@ -1,0 +1,164 @@
+//! The bytes that are to be written next: frames in their final order, with large payloads where they are, not copied.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+/// Payloads up to this size are copied behind the head of their frame: that costs less than one more part to write.
+const COPIED: usize = 1024;
+
+/// How much memory is kept for later frames when everything was written.
+const KEPT: usize = 4096;
+
+/// Frames in the order in which they are written.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// Heads of frames, and small payloads.
+    small: Vec<u8>,
+    /// How many of the small bytes were written.
+    written: usize,
+    /// Large payloads, each with the number of small bytes in front of it.
+    large: VecDeque<(usize, Bytes)>,
+    /// How many bytes are to be written.
+    pending: usize,
+}
+
+impl Out {
+    /// How many bytes are to be written.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Appends what this function writes; it must not remove anything.
+    #[inline]
+    pub(super) fn with<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let before = self.small.len();
+        let result = write(&mut self.small);
+        debug_assert!(self.small.len() >= before, "frames are only appended");
+        self.pending += self.small.len() - before;
+        result
+    }
+
+    /// Appends a payload.
+    #[inline]
+    pub(super) fn payload(&mut self, bytes: Bytes) {
+        self.pending += bytes.len();
+        if bytes.len() <= COPIED {
+            self.small.extend_from_slice(&bytes);
+        } else {
+            self.large.push_back((self.small.len(), bytes));
+        }
+    }
+
+    /// Fills `parts` with the bytes to write, in their order, and returns how many parts there are.
+    pub fn parts<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
+        let (mut at, mut count) = (self.written, 0);
+        let mut put = |bytes: &'o [u8]| match parts.get_mut(count) {
+            Some(_) if bytes.is_empty() => true,
+            Some(part) => {
+                *part = IoSlice::new(bytes);
+                count += 1;
+                true
+            }
+            None => false,
+        };
+        for (position, bytes) in &self.large {
+            if !put(&self.small[at..*position]) || !put(bytes) {
+                return count;
+            }
+            at = *position;
+        }
+        put(&self.small[at..]);
+        count
+    }
+
+    /// Notes that the first `count` bytes were written.
+    pub fn wrote(&mut self, mut count: usize) {
+        debug_assert!(count <= self.pending, "more was written than there is");
+        self.pending -= count.min(self.pending);
+        while let Some((position, bytes)) = self.large.front_mut() {
+            let small = (*position - self.written).min(count);
+            self.written += small;
+            count -= small;
+            if self.written < *position || count == 0 {
+                return;
+            }
+            let large = bytes.len().min(count);
+            count -= large;
+            if large < bytes.len() {
+                drop(bytes.split_to(large));
+                return;
+            }
+            self.large.pop_front();
+        }
+        self.written += count;
+        if self.written == self.small.len() {
+            self.written = 0;
+            self.small.clear();
+            self.small.shrink_to(KEPT);
+        }
+    }
+
+    /// Gives back the memory, if nothing is to be written.
+    pub(super) fn rest(&mut self) {
+        if self.pending == 0 {
+            *self = Out::default();
+        }
+    }
+
+    /// How many bytes of memory it holds besides payloads.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.small.capacity() + self.large.capacity() * size_of::<(usize, Bytes)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes `most` bytes at a time, in at most `parts` parts.
+    fn written(out: &mut Out, most: usize, parts: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while out.pending() > 0 {
+            let mut slices = vec![IoSlice::new(&[]); parts];
+            let count = out.parts(&mut slices);
+            assert!(count > 0);
+            let bytes: Vec<u8> = slices[..count].iter().flat_map(|part| part.iter().copied()).take(most).collect();
+            out.wrote(bytes.len());
+            all.extend(bytes);
+        }
+        all
+    }
+
+    #[test]
+    fn any_number_of_bytes_is_written_in_order() {
+        for (most, parts) in [(1, 1), (7, 2), (1000, 3), (5000, 64), (100_000, 64)] {
+            let (mut out, mut expected) = (Out::default(), Vec::new());
+            for round in 0..3 {
+                for len in [0_usize, 3, 2000, 1024, 1025, 5000, 1] {
+                    let head = [round as u8; 9];
+                    let payload: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8).collect();
+                    out.with(|small| small.extend_from_slice(&head));
+                    out.payload(payload.clone().into());
+                    expected.extend_from_slice(&head);
+                    expected.extend_from_slice(&payload);
+                }
+                if round == 0 {
+                    // Some is written before more is appended.
+                    let mut slices = [IoSlice::new(&[]); 1];
+                    assert_eq!(out.parts(&mut slices), 1);
+                    let len = slices[0].len().min(5);
+                    assert_eq!(slices[0][..len], expected[..len]);
+                    out.wrote(len);
+                    expected.drain(..len);
+                }
+            }
+            assert_eq!(out.pending(), expected.len());
+            assert_eq!(written(&mut out, most, parts), expected, "{most} {parts}");
+            out.rest();
+            assert_eq!(out.heap_bytes(), 0);
+        }
+    }
+}

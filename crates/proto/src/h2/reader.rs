@@ -1,0 +1,140 @@
+//! Cuts received bytes into frames, however the transport has split them.
+
+use super::connection::Role;
+use super::frame::{FRAME_HEAD, FrameHead, PREFACE};
+use super::stream::Slot;
+
+/// The next bytes that are expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The bytes that a client sends first; so many have come.
+    Preface(u8),
+    /// The head of a frame; so many bytes have come.
+    Head(u8),
+    /// The payload of a frame that is looked at as a whole.
+    Payload(FrameHead),
+    /// The length of the padding of `DATA`.
+    PadLength { slot: Option<Slot>, len: u32, ends: bool },
+    /// The bytes of `DATA`, and the padding behind them.
+    Data { slot: Option<Slot>, left: u32, padding: u32, ends: bool },
+    /// Bytes that have no meaning.
+    Skip(u32),
+}
+
+/// A block of fields that has begun.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) ends: bool,
+    /// How many frames it has so far.
+    pub(super) frames: u32,
+    pub(super) fragment: Vec<u8>,
+    /// The dependency of RFC 7540 was on itself.
+    pub(super) is_self_dependent: bool,
+}
+
+/// The state of reading.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) stage: Stage,
+    head: [u8; FRAME_HEAD],
+    /// A payload that has come in part.
+    partial: Vec<u8>,
+    pub(super) block: Option<Box<Block>>,
+    pub(super) had_settings: bool,
+}
+
+/// The result of looking at received bytes.
+pub(super) enum Taken<'b> {
+    /// More bytes are needed.
+    More,
+    /// The whole payload of a frame.
+    Payload(&'b [u8]),
+}
+
+impl Reader {
+    pub(super) fn new(role: Role) -> Reader {
+        let stage = match role {
+            Role::Server => Stage::Preface(0),
+            Role::Client => Stage::Head(0),
+        };
+        Reader { stage, head: [0; FRAME_HEAD], partial: Vec::new(), block: None, had_settings: false }
+    }
+
+    pub(super) fn has_settings(&self) -> bool {
+        self.had_settings
+    }
+
+    pub(super) fn is_in_block(&self) -> bool {
+        let in_fields = matches!(self.stage, Stage::Payload(head) if head.kind == super::frame::kind::HEADERS);
+        self.block.is_some() || in_fields
+    }
+
+    /// Whether a frame has begun and is not complete.
+    pub(super) fn is_in_frame(&self) -> bool {
+        !matches!(self.stage, Stage::Head(0)) || self.block.is_some()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.partial.capacity() + self.block.as_ref().map_or(0, |block| size_of::<Block>() + block.fragment.capacity())
+    }
+
+    pub(super) fn rest(&mut self) {
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+    }
+
+    /// Compares received bytes with the preface. `None` if they are others.
+    pub(super) fn preface(&mut self, seen: u8, bytes: &mut &[u8]) -> Option<()> {
+        let rest = &PREFACE[usize::from(seen).min(PREFACE.len())..];
+        let len = rest.len().min(bytes.len());
+        if bytes[..len] != rest[..len] {
+            return None;
+        }
+        *bytes = &bytes[len..];
+        self.stage = if len == rest.len() { Stage::Head(0) } else { Stage::Preface(seen + len as u8) };
+        Some(())
+    }
+
+    /// Takes the head of a frame; `None` if more bytes are needed.
+    #[inline]
+    pub(super) fn head(&mut self, seen: u8, bytes: &mut &[u8]) -> Option<FrameHead> {
+        if seen == 0
+            && let Some((head, rest)) = bytes.split_first_chunk()
+        {
+            *bytes = rest;
+            return Some(FrameHead::parse(head));
+        }
+        let seen = usize::from(seen).min(FRAME_HEAD);
+        let len = (FRAME_HEAD - seen).min(bytes.len());
+        self.head[seen..seen + len].copy_from_slice(&bytes[..len]);
+        *bytes = &bytes[len..];
+        if seen + len < FRAME_HEAD {
+            self.stage = Stage::Head((seen + len) as u8);
+            return None;
+        }
+        Some(FrameHead::parse(&self.head))
+    }
+
+    /// Takes a payload of this length as a whole. A part of it is kept until the rest has come; then
+    /// [`Reader::assembled`] has it.
+    #[inline]
+    pub(super) fn payload<'b>(&mut self, len: u32, bytes: &mut &'b [u8]) -> Taken<'b> {
+        let len = len as usize;
+        if self.partial.is_empty() && bytes.len() >= len {
+            let (payload, rest) = bytes.split_at(len);
+            *bytes = rest;
+            return Taken::Payload(payload);
+        }
+        let missing = len.saturating_sub(self.partial.len()).min(bytes.len());
+        self.partial.extend_from_slice(&bytes[..missing]);
+        *bytes = &bytes[missing..];
+        Taken::More
+    }
+
+    /// The payload of this length that has come in parts, if it is complete.
+    pub(super) fn assembled(&mut self, len: u32) -> Option<Vec<u8>> {
+        (len > 0 && self.partial.len() == len as usize).then(|| std::mem::take(&mut self.partial))
+    }
+}

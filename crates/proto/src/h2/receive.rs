@@ -1,0 +1,722 @@
+//! Received frames: what each of them does to the connection, and what its owner is told.
+
+use super::connection::{Closed, Connection, Ending, Failure, Role};
+use super::flood::Flood;
+use super::frame::{DEFAULT_FRAME_SIZE, ErrorCode, FrameHead, LARGEST_WINDOW, flag, kind};
+use super::hpack::{DecodeError, DecodedField, FieldSink, Pseudo};
+use super::priority::Priority;
+use super::reader::{Block, Stage, Taken};
+use super::settings::SETTING;
+use super::stream::{Slot, Stream};
+
+/// What has happened on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'b> {
+    /// The head of a message has come; its fields are in the sink. For a client it may be that of an interim response.
+    Head {
+        /// The stream; a server's owner has it from here on, until it [releases](Connection::release) it.
+        slot: Slot,
+        /// Nothing follows.
+        ends: bool,
+    },
+    /// The trailers of a message have come, and with them its end; their fields are in the sink.
+    Trailers {
+        /// The stream.
+        slot: Slot,
+    },
+    /// Bytes of a body have come. The owner says when they were [read](Connection::consumed).
+    Data {
+        /// The stream.
+        slot: Slot,
+        /// The bytes, at least one.
+        bytes: &'b [u8],
+    },
+    /// A message is complete.
+    End {
+        /// The stream.
+        slot: Slot,
+    },
+    /// A stream is over before it was complete.
+    Reset {
+        /// The stream.
+        slot: Slot,
+        /// The reason.
+        code: ErrorCode,
+        /// Whether the peer has reset it; otherwise it was reset here, because the peer has broken the rules.
+        by_peer: bool,
+    },
+    /// Settings of the peer have come.
+    Settings,
+    /// The peer has answered a `PING` with this data.
+    Pong([u8; 8]),
+    /// All streams that the peer has begun before it learnt of the [end](Connection::announce_end) have come.
+    LastCallAnswered,
+    /// The peer accepts no further stream.
+    GoneAway {
+        /// The highest stream that the peer has looked at, or may.
+        last: u32,
+        /// The reason.
+        code: ErrorCode,
+    },
+}
+
+/// A failure of the protocol.
+const fn wrong(what: &'static str) -> Failure {
+    Failure { code: ErrorCode::PROTOCOL_ERROR, what, flood: None }
+}
+
+/// A frame of a wrong size.
+const fn size(what: &'static str) -> Failure {
+    Failure { code: ErrorCode::FRAME_SIZE_ERROR, what, flood: None }
+}
+
+/// A failure with this code.
+const fn failure(code: ErrorCode, what: &'static str) -> Failure {
+    Failure { code, what, flood: None }
+}
+
+/// How many frames a block of fields may have, besides one for each [`BYTES_PER_FRAME`].
+const FRAMES_OF_BLOCK: u32 = 16;
+
+/// The size that `CONTINUATION` frames should have at least, on the average.
+const BYTES_PER_FRAME: usize = 256;
+
+/// How many priorities of streams that have not begun are kept.
+const EARLY: usize = 32;
+
+/// Fields that nobody wants; they are decoded for the sake of the table.
+struct Unwanted;
+
+impl FieldSink for Unwanted {
+    fn field(&mut self, _: DecodedField<'_>) {}
+}
+
+/// A sink that sees the fields on their way to another one.
+struct Watched<'s, S> {
+    sink: &'s mut S,
+    has_pseudo: bool,
+    is_interim: bool,
+}
+
+impl<S: FieldSink> FieldSink for Watched<'_, S> {
+    #[inline]
+    fn field(&mut self, field: DecodedField<'_>) {
+        if let Some(pseudo) = field.pseudo {
+            self.has_pseudo = true;
+            self.is_interim |= pseudo == Pseudo::Status && field.value.len() == 3 && field.value[0] == b'1';
+        }
+        self.sink.field(field);
+    }
+}
+
+impl Connection {
+    /// Takes received bytes, up to what the owner has to be told; it calls again with the rest, until there is neither. The
+    /// fields of a message's head go to `sink`; what they were is known when the event has come. `now` is the time, as in
+    /// [`Config::now`](super::Config::now).
+    ///
+    /// # Errors
+    /// The connection cannot go on. The rest of the bytes is of no interest.
+    pub fn receive<'b, S: FieldSink>(
+        &mut self,
+        bytes: &mut &'b [u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        match self.advance(bytes, now, sink) {
+            Ok(event) => Ok(event),
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    fn advance<'b, S: FieldSink>(
+        &mut self,
+        bytes: &mut &'b [u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        loop {
+            let event = match self.reader.stage {
+                Stage::Preface(_) | Stage::PadLength { .. } if bytes.is_empty() => return Ok(None),
+                Stage::Preface(seen) => {
+                    self.reader.preface(seen, bytes).ok_or(wrong("invalid connection preface"))?;
+                    None
+                }
+                Stage::Head(seen) => {
+                    if bytes.is_empty() {
+                        return Ok(None);
+                    }
+                    let Some(head) = self.reader.head(seen, bytes) else { return Ok(None) };
+                    self.begin_frame(head, now)?
+                }
+                Stage::Payload(head) => match self.reader.payload(head.len, bytes) {
+                    Taken::Payload(payload) => {
+                        self.reader.stage = Stage::Head(0);
+                        self.frame(head, payload, now, sink)?
+                    }
+                    Taken::More => {
+                        let Some(payload) = self.reader.assembled(head.len) else { return Ok(None) };
+                        self.reader.stage = Stage::Head(0);
+                        self.frame(head, &payload, now, sink)?
+                    }
+                },
+                Stage::PadLength { slot, len, ends } => {
+                    let Some((padding, rest)) = bytes.split_first() else { return Ok(None) };
+                    *bytes = rest;
+                    let padding = u32::from(*padding);
+                    let left = (len - 1).checked_sub(padding).ok_or(wrong("invalid length of padding"))?;
+                    // Padding, with its length, is given back to the windows at once.
+                    self.give_back(slot, padding + 1);
+                    if left == 0 && !ends {
+                        self.account.pay(len, now)?;
+                    }
+                    self.reader.stage = Stage::Data { slot, left, padding, ends };
+                    None
+                }
+                Stage::Data { slot, left: 0, padding: 0, ends } => {
+                    self.reader.stage = Stage::Head(0);
+                    match slot {
+                        Some(slot) if ends => self.message_ends(slot, now)?,
+                        _ => None,
+                    }
+                }
+                Stage::Data { .. } | Stage::Skip(1..) if bytes.is_empty() => return Ok(None),
+                Stage::Data { slot, left, padding, ends } => {
+                    let most = if left > 0 { left } else { padding };
+                    let len = (most as usize).min(bytes.len());
+                    let (part, rest) = bytes.split_at(len);
+                    *bytes = rest;
+                    let (left, padding) = match left {
+                        0 => (0, padding - len as u32),
+                        left => (left - len as u32, padding),
+                    };
+                    let is_body = most == left + len as u32;
+                    self.reader.stage = Stage::Data { slot, left, padding, ends };
+                    match slot.filter(|_| is_body) {
+                        Some(slot) => self.body(slot, part, now)?,
+                        None if is_body => {
+                            self.give_back(None, len as u32);
+                            None
+                        }
+                        None => None,
+                    }
+                }
+                Stage::Skip(left) => {
+                    let len = (left as usize).min(bytes.len());
+                    *bytes = &bytes[len..];
+                    self.reader.stage = match left - len as u32 {
+                        0 => Stage::Head(0),
+                        left => Stage::Skip(left),
+                    };
+                    None
+                }
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+    }
+
+    // ---- the heads of frames ---------------------------------------------------------------------------------------
+
+    fn begin_frame<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        if head.len > DEFAULT_FRAME_SIZE {
+            return Err(size("too large frame"));
+        }
+        if let Some(block) = &self.reader.block
+            && (head.kind != kind::CONTINUATION || head.stream != block.stream)
+        {
+            return Err(wrong("another frame within a block of fields"));
+        }
+        if !self.reader.had_settings {
+            if head.kind != kind::SETTINGS || head.has(flag::ACK) {
+                return Err(wrong("the first frame is not SETTINGS"));
+            }
+            self.reader.had_settings = true;
+        }
+        if head.kind == kind::DATA {
+            return self.begin_data(head, now);
+        }
+        let len = head.len;
+        let is_right = match head.kind {
+            kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION => true,
+            kind::PRIORITY => len == 5,
+            kind::RST_STREAM | kind::WINDOW_UPDATE => len == 4,
+            kind::PING => len == 8,
+            kind::GOAWAY => len >= 8,
+            kind::PRIORITY_UPDATE => len >= 4,
+            kind::SETTINGS if head.has(flag::ACK) => len == 0,
+            kind::SETTINGS => (len as usize).is_multiple_of(SETTING),
+            _ => {
+                self.account.pay(len, now)?;
+                self.reader.stage = if len == 0 { Stage::Head(0) } else { Stage::Skip(len) };
+                return Ok(None);
+            }
+        };
+        if !is_right {
+            return Err(size("a frame of a wrong size"));
+        }
+        let of_stream = matches!(
+            head.kind,
+            kind::HEADERS | kind::PRIORITY | kind::RST_STREAM | kind::PUSH_PROMISE | kind::CONTINUATION
+        );
+        let of_connection =
+            matches!(head.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
+        if of_stream && head.stream == 0 || of_connection && head.stream != 0 {
+            return Err(wrong("a frame with a wrong stream"));
+        }
+        if head.kind == kind::CONTINUATION && self.reader.block.is_none() {
+            return Err(wrong("CONTINUATION without a block of fields"));
+        }
+        if head.kind == kind::PUSH_PROMISE {
+            return Err(wrong("a response is pushed"));
+        }
+        self.reader.stage = Stage::Payload(head);
+        Ok(None)
+    }
+
+    fn begin_data<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        let len = head.len;
+        if head.stream == 0 {
+            return Err(wrong("DATA without a stream"));
+        }
+        if self.is_not_begun(head.stream) {
+            return Err(wrong("DATA on a stream that has not begun"));
+        }
+        let ends = head.has(flag::END_STREAM);
+        if len == 0 && !ends {
+            self.account.pay(0, now)?;
+        }
+        let slot = self.streams.find(head.stream);
+        let (slot, event) = match slot {
+            None => (None, self.late_frame(head.stream, true, now)?),
+            Some(slot) => match self.may_receive(slot, len, now)? {
+                None => (Some(slot), None),
+                Some(event) => (None, Some(event)),
+            },
+        };
+        self.reader.stage = match head.has(flag::PADDED) {
+            true if len == 0 => return Err(size("padding without its length")),
+            true => Stage::PadLength { slot, len, ends },
+            false => Stage::Data { slot, left: len, padding: 0, ends },
+        };
+        Ok(event)
+    }
+
+    /// Whether the stream has not begun; one that the other side would have begun is meant, too.
+    fn is_not_begun(&self, id: u32) -> bool {
+        id > self.last_stream || id.is_multiple_of(2)
+    }
+
+    /// A frame for a stream that is closed. `DATA` may be on its way when a stream is reset here.
+    fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
+            Some((_, Closed::ResetHere)) => Ok(None),
+            Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
+            // It is not known any more how it has ended.
+            None if is_data => {
+                self.write_reset(id, ErrorCode::STREAM_CLOSED);
+                self.account.torn_down(now)?;
+                Ok(None)
+            }
+            None => Err(wrong("a stream with a lower number than the last one")),
+        }
+    }
+
+    /// Whether so many bytes of `DATA` may come now; otherwise the stream is reset.
+    fn may_receive<'b>(&mut self, slot: Slot, len: u32, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.received_end {
+            return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
+        }
+        if self.role == Role::Client && !stream.received_head {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        stream.receive_window -= i64::from(len);
+        if stream.receive_window < 0 {
+            return self.break_stream(slot, ErrorCode::FLOW_CONTROL_ERROR, now);
+        }
+        Ok(None)
+    }
+
+    /// Gives bytes that nobody reads back to the windows.
+    fn give_back(&mut self, slot: Option<Slot>, count: u32) {
+        self.owed += count;
+        if self.owed >= LARGEST_WINDOW / 2 {
+            let more = std::mem::take(&mut self.owed);
+            self.out.with(|out| super::frame::write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes(), out));
+        }
+        if let Some(slot) = slot
+            && let Some(stream) = self.streams.get_mut(slot)
+        {
+            stream.unread += count;
+            self.consumed(slot, count as usize);
+        }
+    }
+
+    /// Bytes of a body.
+    fn body<'b>(&mut self, slot: Slot, bytes: &'b [u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+        self.give_back(None, bytes.len() as u32);
+        self.account.earn(bytes.len());
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.is_reset {
+            return Ok(None);
+        }
+        if let Some(expected) = &mut stream.expected {
+            match expected.checked_sub(bytes.len() as u64) {
+                Some(left) => *expected = left,
+                None => return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now),
+            }
+        }
+        stream.unread += bytes.len() as u32;
+        Ok(Some(Event::Data { slot, bytes }))
+    }
+
+    /// The peer has sent everything on a stream.
+    fn message_ends<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.is_reset {
+            return Ok(None);
+        }
+        if stream.expected.is_some_and(|left| left > 0) {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        self.note_end(slot);
+        Ok(Some(Event::End { slot }))
+    }
+
+    fn note_end(&mut self, slot: Slot) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.received_end = true;
+        if stream.is_closed() {
+            self.close(slot, Closed::Complete);
+        }
+    }
+
+    /// Resets a stream because the peer has broken a rule on it.
+    fn break_stream<'b>(&mut self, slot: Slot, code: ErrorCode, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        self.reset(slot, code, now)?;
+        Ok(Some(Event::Reset { slot, code, by_peer: false }))
+    }
+
+    // ---- whole frames ----------------------------------------------------------------------------------------------
+
+    fn frame<'b, S: FieldSink>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        match head.kind {
+            kind::HEADERS => self.headers(head, payload, now, sink),
+            kind::CONTINUATION => self.continuation(head, payload, now, sink),
+            kind::PRIORITY => {
+                self.account.pay(head.len, now)?;
+                if dependency(payload) != Some(head.stream) {
+                    return Ok(None);
+                }
+                match self.streams.find(head.stream) {
+                    Some(slot) => self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now),
+                    None => Err(wrong("a stream depends on itself")),
+                }
+            }
+            kind::RST_STREAM => self.peer_resets(head.stream, payload, now),
+            kind::SETTINGS => self.settings(head, payload, now),
+            kind::PING => {
+                let Ok(data) = <[u8; 8]>::try_from(payload) else { return Ok(None) };
+                if head.has(flag::ACK) {
+                    return Ok(Some(match self.is_last_call(&data) {
+                        true => Event::LastCallAnswered,
+                        false => {
+                            self.account.pay(head.len, now)?;
+                            Event::Pong(data)
+                        }
+                    }));
+                }
+                self.account.pay(head.len, now)?;
+                self.answer(kind::PING, payload)?;
+                Ok(None)
+            }
+            kind::GOAWAY => {
+                self.account.pay(head.len, now)?;
+                let (Some(last), Some(code)) = (number(payload), number(&payload[4..])) else { return Ok(None) };
+                let last = last & LARGEST_WINDOW;
+                // A second one may only lower the number (RFC 9113 section 6.8).
+                let last = self.peer_last.map_or(last, |before| before.min(last));
+                self.peer_last = Some(last);
+                Ok(Some(Event::GoneAway { last, code: ErrorCode(code) }))
+            }
+            kind::WINDOW_UPDATE => self.window_update(head.stream, payload, now),
+            kind::PRIORITY_UPDATE => self.priority_update(payload, now),
+            _ => Ok(None),
+        }
+    }
+
+    fn headers<'b, S: FieldSink>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        let mut fragment = payload;
+        if head.has(flag::PADDED) {
+            let (padding, rest) = fragment.split_first().ok_or(size("padding without its length"))?;
+            let len = rest.len().checked_sub(usize::from(*padding)).ok_or(wrong("invalid length of padding"))?;
+            fragment = &rest[..len];
+        }
+        let mut is_self_dependent = false;
+        if head.has(flag::PRIORITY) {
+            let (priority, rest) = fragment.split_at_checked(5).ok_or(size("a priority is missing"))?;
+            is_self_dependent = dependency(priority) == Some(head.stream);
+            fragment = rest;
+        }
+        let ends = head.has(flag::END_STREAM);
+        if head.has(flag::END_HEADERS) {
+            return self.block(head.stream, ends, is_self_dependent, fragment, now, sink);
+        }
+        if fragment.len() > self.limits.most_total {
+            return Err(Flood::Fields.into());
+        }
+        let fragment = fragment.to_vec();
+        let block = Block { stream: head.stream, ends, frames: 1, fragment, is_self_dependent };
+        self.reader.block = Some(Box::new(block));
+        Ok(None)
+    }
+
+    fn continuation<'b, S: FieldSink>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        let most = self.limits.most_total;
+        let Some(block) = &mut self.reader.block else { return Ok(None) };
+        block.frames += 1;
+        // The fields are never shorter than the fragments that they come in, but for updates of the table's size.
+        let is_too_large = block.fragment.len() + payload.len() > most;
+        let frames = FRAMES_OF_BLOCK + u32::try_from(block.fragment.len() / BYTES_PER_FRAME).unwrap_or(u32::MAX);
+        if is_too_large || block.frames > frames || payload.is_empty() && !head.has(flag::END_HEADERS) {
+            return Err(Flood::Fields.into());
+        }
+        block.fragment.extend_from_slice(payload);
+        if !head.has(flag::END_HEADERS) {
+            return Ok(None);
+        }
+        let Some(block) = self.reader.block.take() else { return Ok(None) };
+        self.block(block.stream, block.ends, block.is_self_dependent, &block.fragment, now, sink)
+    }
+
+    /// Decodes a block of fields.
+    fn decode<S: FieldSink>(&mut self, fragment: &[u8], sink: &mut S) -> Result<(), Failure> {
+        self.decoder.decode(fragment, &self.limits, sink).map_err(|error| match error {
+            DecodeError::Compression(what) => failure(ErrorCode::COMPRESSION_ERROR, what),
+            DecodeError::TooLarge => Flood::Fields.into(),
+        })
+    }
+
+    fn block<'b, S: FieldSink>(
+        &mut self,
+        id: u32,
+        ends: bool,
+        is_self_dependent: bool,
+        fragment: &[u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        if let Some(slot) = self.streams.find(id) {
+            return self.later_block(slot, ends, fragment, now, sink);
+        }
+        if id.is_multiple_of(2) || self.role == Role::Client && id > self.last_stream {
+            return Err(wrong("a stream with a wrong number"));
+        }
+        if id <= self.last_stream {
+            self.decode(fragment, &mut Unwanted)?;
+            return self.late_frame(id, false, now);
+        }
+        if let Ending::Last(last) = self.ending
+            && id > last
+        {
+            // The client learns from GOAWAY that nothing was done for it.
+            self.account.pay(fragment.len() as u32, now)?;
+            self.decode(fragment, &mut Unwanted)?;
+            return Ok(None);
+        }
+        self.last_stream = id;
+        let most = self.max_streams as usize;
+        // Streams that were reset, and whose requests have not ended, count like open ones, but twice as many may be there.
+        if self.streams.open() >= most || self.streams.used() >= most.saturating_mul(2) {
+            self.decode(fragment, &mut Unwanted)?;
+            self.write_reset(id, ErrorCode::REFUSED_STREAM);
+            self.account.torn_down(now)?;
+            self.remember(id, Closed::ResetHere);
+            return Ok(None);
+        }
+        self.decode(fragment, sink)?;
+        let priority = self.early_priority(id);
+        let mut stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);
+        stream.received_end = ends;
+        stream.priority = priority.unwrap_or(stream.priority);
+        let slot = self.streams.insert(stream);
+        if is_self_dependent {
+            // Nobody was told of the stream, so nobody is told of its end.
+            self.reset(slot, ErrorCode::PROTOCOL_ERROR, now)?;
+            self.release(slot);
+            return Ok(None);
+        }
+        Ok(Some(Event::Head { slot, ends }))
+    }
+
+    /// A block of fields on a stream that has begun: trailers, or heads of responses.
+    fn later_block<'b, S: FieldSink>(
+        &mut self,
+        slot: Slot,
+        ends: bool,
+        fragment: &[u8],
+        now: u64,
+        sink: &mut S,
+    ) -> Result<Option<Event<'b>>, Failure> {
+        let (is_closed, is_head) = match self.streams.get(slot) {
+            Some(stream) => (stream.received_end, self.role == Role::Client && !stream.received_head),
+            None => (true, false),
+        };
+        if is_closed {
+            self.decode(fragment, &mut Unwanted)?;
+            return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
+        }
+        let mut watched = Watched { sink, has_pseudo: false, is_interim: false };
+        self.decode(fragment, &mut watched)?;
+        let Watched { has_pseudo, is_interim, .. } = watched;
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if is_head {
+            stream.received_head = !is_interim;
+            if is_interim && ends {
+                return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+            }
+            if ends {
+                self.note_end(slot);
+            }
+            return Ok(Some(Event::Head { slot, ends }));
+        }
+        if !ends || has_pseudo || stream.expected.is_some_and(|left| left > 0) {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        self.note_end(slot);
+        Ok(Some(Event::Trailers { slot }))
+    }
+
+    fn peer_resets<'b>(&mut self, id: u32, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+        if self.is_not_begun(id) {
+            return Err(wrong("a stream is reset that has not begun"));
+        }
+        let Some(slot) = self.streams.find(id) else {
+            self.account.pay(payload.len() as u32, now)?;
+            return Ok(None);
+        };
+        self.close(slot, Closed::ResetThere);
+        if self.role == Role::Server {
+            self.account.torn_down(now)?;
+        }
+        Ok(Some(Event::Reset { slot, code: ErrorCode(number(payload).unwrap_or(0)), by_peer: true }))
+    }
+
+    fn settings<'b>(&mut self, head: FrameHead, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+        if head.has(flag::ACK) {
+            if std::mem::replace(&mut self.settings_acknowledged, true) {
+                self.account.pay(0, now)?;
+            }
+            return Ok(None);
+        }
+        self.account.pay(head.len, now)?;
+        let before = self.peer;
+        self.peer.apply(payload).map_err(|code| failure(code, "invalid value of a setting"))?;
+        if self.peer.header_table_size != before.header_table_size {
+            self.encoder.set_most(self.peer.header_table_size, PEER_TABLE);
+        }
+        let change = i64::from(self.peer.initial_window) - i64::from(before.initial_window);
+        if change != 0 {
+            let mut opened = Vec::new();
+            for (slot, stream) in self.streams.iter_mut() {
+                stream.send_window += change;
+                if stream.send_window > i64::from(LARGEST_WINDOW) {
+                    return Err(failure(ErrorCode::FLOW_CONTROL_ERROR, "a window is too large"));
+                }
+                opened.push(slot);
+            }
+            if change > 0 {
+                opened.into_iter().for_each(|slot| self.make_ready(slot));
+                self.wake_waiting();
+            }
+        }
+        self.answer(kind::SETTINGS, &[])?;
+        Ok(Some(Event::Settings))
+    }
+
+    fn window_update<'b>(&mut self, id: u32, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+        self.account.pay(payload.len() as u32, now)?;
+        let more = i64::from(number(payload).unwrap_or(0) & LARGEST_WINDOW);
+        if id == 0 {
+            if more == 0 {
+                return Err(wrong("a window is opened by nothing"));
+            }
+            self.send_window += more;
+            if self.send_window > i64::from(LARGEST_WINDOW) {
+                return Err(failure(ErrorCode::FLOW_CONTROL_ERROR, "the connection's window is too large"));
+            }
+            self.wake_waiting();
+            return Ok(None);
+        }
+        if self.is_not_begun(id) {
+            return Err(wrong("a window of a stream that has not begun"));
+        }
+        let Some(slot) = self.streams.find(id) else { return Ok(None) };
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if more == 0 {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        stream.send_window += more;
+        if stream.send_window > i64::from(LARGEST_WINDOW) {
+            return self.break_stream(slot, ErrorCode::FLOW_CONTROL_ERROR, now);
+        }
+        if std::mem::take(&mut stream.wants_room) {
+            self.with_room.push(slot);
+        }
+        self.make_ready(slot);
+        Ok(None)
+    }
+
+    fn priority_update<'b>(&mut self, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+        self.account.pay(payload.len() as u32, now)?;
+        let id = number(payload).unwrap_or(0) & LARGEST_WINDOW;
+        if self.role == Role::Client || id == 0 || id.is_multiple_of(2) {
+            return Err(wrong("a priority for a wrong stream"));
+        }
+        let priority = Priority::parse(&payload[4..]);
+        if let Some(slot) = self.streams.find(id) {
+            self.set_priority(slot, priority);
+        } else if id > self.last_stream {
+            self.early.retain(|(of, _)| *of != id);
+            if self.early.len() < EARLY {
+                self.early.push((id, priority));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The largest table of header compression that is kept for a peer, in bytes.
+const PEER_TABLE: u32 = 4096;
+
+/// The first four bytes as a number.
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// The stream that a priority of RFC 7540 depends on.
+fn dependency(priority: &[u8]) -> Option<u32> {
+    number(priority).map(|stream| stream & LARGEST_WINDOW)
+}

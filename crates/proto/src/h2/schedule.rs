@@ -1,0 +1,97 @@
+//! The order in which streams send: the most urgent first, incremental ones of one urgency in turns (RFC 9218 section 10).
+
+use std::collections::VecDeque;
+
+use super::priority::{Priority, URGENCIES};
+use super::stream::Slot;
+
+/// The streams that can send.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    queues: [VecDeque<Slot>; URGENCIES],
+    /// A bit for each queue that is not empty.
+    filled: u8,
+}
+
+impl Schedule {
+    /// Adds a stream.
+    pub(super) fn push(&mut self, slot: Slot, priority: Priority) {
+        let urgency = usize::from(priority.urgency).min(URGENCIES - 1);
+        self.queues[urgency].push_back(slot);
+        self.filled |= 1 << urgency;
+    }
+
+    /// Puts the stream that was taken out last back in front of its queue: it is sent as a whole before the others.
+    pub(super) fn put_back(&mut self, slot: Slot, priority: Priority) {
+        let urgency = usize::from(priority.urgency).min(URGENCIES - 1);
+        self.queues[urgency].push_front(slot);
+        self.filled |= 1 << urgency;
+    }
+
+    /// Takes out the stream that sends next.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Slot> {
+        if self.filled == 0 {
+            return None;
+        }
+        let urgency = self.filled.trailing_zeros() as usize;
+        let slot = self.queues[urgency].pop_front();
+        if self.queues[urgency].is_empty() {
+            self.filled &= !(1 << urgency);
+        }
+        slot
+    }
+
+    /// Takes a stream out, wherever it stands.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        for (urgency, queue) in self.queues.iter_mut().enumerate() {
+            queue.retain(|other| *other != slot);
+            if queue.is_empty() {
+                self.filled &= !(1 << urgency);
+            }
+        }
+    }
+
+    /// Whether no stream can send.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// Gives back the memory, if no stream can send.
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Schedule::default();
+        }
+    }
+
+    /// How many bytes of memory it holds.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.queues.iter().map(|queue| queue.capacity() * size_of::<Slot>()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgent_streams_come_first_and_each_queue_keeps_its_order() {
+        let mut schedule = Schedule::default();
+        let priority = |urgency, incremental| Priority { urgency, incremental };
+        for (slot, urgency) in [(1, 3), (2, 3), (3, 0), (4, 7), (5, 0)] {
+            schedule.push(Slot(slot), priority(urgency, true));
+        }
+        assert_eq!(schedule.pop(), Some(Slot(3)));
+        schedule.push(Slot(3), priority(0, true));
+        assert_eq!(schedule.pop(), Some(Slot(5)));
+        schedule.put_back(Slot(5), priority(0, false));
+        assert_eq!(schedule.pop(), Some(Slot(5)));
+        schedule.remove(Slot(2));
+        let rest: Vec<_> = std::iter::from_fn(|| schedule.pop()).map(|slot| slot.0).collect();
+        assert_eq!(rest, [3, 1, 4]);
+        assert!(schedule.is_empty());
+        schedule.rest();
+        assert_eq!(schedule.heap_bytes(), 0);
+    }
+}

@@ -1,0 +1,241 @@
+//! What a stream sends: heads, bodies and trailers, and how they become frames.
+
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use super::connection::{Closed, Connection, Role};
+use super::frame::{ErrorCode, FRAME_HEAD, FrameHead, flag, kind};
+use super::hpack::Encoder;
+use super::stream::{Field, Slot};
+
+impl Connection {
+    /// Sends a head, whose fields `write` encodes; `ends` says that nothing follows. A server may send heads of interim
+    /// responses before the final one.
+    pub fn head(&mut self, slot: Slot, ends: bool, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.is_reset || stream.ends || self.failure.is_some() {
+            return;
+        }
+        stream.ends = ends;
+        let id = stream.id;
+        self.fields(id, ends, write);
+        if ends {
+            self.sent_everything(slot);
+        }
+    }
+
+    /// Writes `HEADERS`, and `CONTINUATION` if the fields do not fit one frame.
+    fn fields(&mut self, id: u32, ends: bool, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+        let most = self.peer.max_frame_size as usize;
+        let flags = if ends { flag::END_STREAM } else { 0 };
+        let encoder = &mut self.encoder;
+        self.out.with(|out| {
+            let start = out.len();
+            out.extend_from_slice(&[0; FRAME_HEAD]);
+            encoder.begin(out);
+            write(encoder, out);
+            let len = out.len() - start - FRAME_HEAD;
+            if len <= most {
+                let head = FrameHead { len: len as u32, kind: kind::HEADERS, flags: flags | flag::END_HEADERS, stream: id };
+                out[start..start + FRAME_HEAD].copy_from_slice(&head.bytes());
+                return;
+            }
+            let block = out.split_off(start + FRAME_HEAD);
+            out.truncate(start);
+            let mut parts = block.chunks(most).peekable();
+            let (mut kind, mut flags) = (kind::HEADERS, flags);
+            while let Some(part) = parts.next() {
+                if parts.peek().is_none() {
+                    flags |= flag::END_HEADERS;
+                }
+                out.extend_from_slice(&FrameHead { len: part.len() as u32, kind, flags, stream: id }.bytes());
+                out.extend_from_slice(part);
+                (kind, flags) = (kind::CONTINUATION, 0);
+            }
+        });
+    }
+
+    /// Sends a piece of a body, no longer than the [room](Connection::room); `ends` says that nothing follows.
+    pub fn data(&mut self, slot: Slot, bytes: Bytes, ends: bool) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.is_reset || stream.ends || self.failure.is_some() {
+            return;
+        }
+        stream.ends = ends;
+        if !bytes.is_empty() {
+            self.queued += bytes.len();
+            stream.queued += bytes.len();
+            stream.queue.push_back(bytes);
+        }
+        self.make_ready(slot);
+    }
+
+    /// Sends trailers behind the body, which end the stream. The names are in lower case, and none is a pseudo-field.
+    pub fn trailers(&mut self, slot: Slot, fields: Vec<Field>) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.is_reset || stream.ends || self.failure.is_some() {
+            return;
+        }
+        stream.ends = true;
+        stream.trailers = Some(fields);
+        self.make_ready(slot);
+    }
+
+    /// Puts a stream among those that can send, if it can.
+    pub(super) fn make_ready(&mut self, slot: Slot) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if !stream.is_ready && stream.can_send() {
+            stream.is_ready = true;
+            let priority = stream.priority;
+            self.schedule.push(slot, priority);
+        }
+    }
+
+    /// Whether there is anything to write, or to bring into order for it.
+    pub fn wants_to_write(&self) -> bool {
+        self.out.pending() > 0 || !self.schedule.is_empty() && self.can_fill()
+    }
+
+    /// Whether a stream can send something in spite of the connection's window.
+    fn can_fill(&self) -> bool {
+        self.send_window > 0 || self.queued == 0
+    }
+
+    /// Brings bytes of streams into their final order, until `most` are to be written. To be called right before writing: what
+    /// comes later, and is more urgent, cannot overtake them.
+    pub fn fill(&mut self, most: usize) {
+        while self.out.pending() < most {
+            let Some(slot) = self.schedule.pop() else { return };
+            let Some(stream) = self.streams.get_mut(slot) else { continue };
+            if stream.queued > 0 && self.send_window <= 0 {
+                let priority = stream.priority;
+                self.schedule.put_back(slot, priority);
+                // Only ends of streams, which need no window, may go before it.
+                self.send_ends();
+                return;
+            }
+            stream.is_ready = false;
+            let priority = stream.priority;
+            self.send_some(slot);
+            let Some(stream) = self.streams.get_mut(slot) else { continue };
+            if stream.can_send() {
+                stream.is_ready = true;
+                match priority.incremental {
+                    true => self.schedule.push(slot, priority),
+                    false => self.schedule.put_back(slot, priority),
+                }
+            }
+        }
+    }
+
+    /// Sends the ends of streams that have nothing else to send.
+    fn send_ends(&mut self) {
+        let all: Vec<Slot> = self.streams.iter_mut().filter(|(_, s)| s.is_ready && s.queued == 0).map(|(slot, _)| slot).collect();
+        for slot in all {
+            self.schedule.remove(slot);
+            if let Some(stream) = self.streams.get_mut(slot) {
+                stream.is_ready = false;
+            }
+            self.send_some(slot);
+        }
+    }
+
+    /// Writes a frame of this stream, and what ends it if nothing else is left.
+    fn send_some(&mut self, slot: Slot) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.queued > 0 {
+            let window = stream.send_window.min(self.send_window);
+            let most = stream.chunk.min(self.peer.max_frame_size) as usize;
+            let len = stream.queued.min(most).min(usize::try_from(window).unwrap_or(0));
+            if len == 0 {
+                return;
+            }
+            let is_last = len == stream.queued && stream.ends && stream.trailers.is_none();
+            let flags = if is_last { flag::END_STREAM } else { 0 };
+            let head = FrameHead { len: len as u32, kind: kind::DATA, flags, stream: stream.id };
+            self.out.with(|out| out.extend_from_slice(&head.bytes()));
+            let mut left = len;
+            while left > 0 {
+                let Some(piece) = stream.queue.front_mut() else { break };
+                let part = match piece.len() <= left {
+                    true => stream.queue.pop_front().unwrap_or_default(),
+                    false => piece.split_to(left),
+                };
+                left -= part.len();
+                self.out.payload(part);
+            }
+            debug_assert_eq!(left, 0, "the queue is as long as it says");
+            stream.queued -= len;
+            stream.send_window -= len as i64;
+            self.send_window -= len as i64;
+            self.queued -= len;
+            self.account.earn(len);
+            if std::mem::take(&mut stream.wants_room) {
+                self.with_room.push(slot);
+            }
+            if is_last {
+                self.sent_everything(slot);
+                return;
+            }
+        }
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.queued > 0 || !stream.ends {
+            return;
+        }
+        let id = stream.id;
+        match stream.trailers.take() {
+            Some(fields) => self.fields(id, true, |encoder, out| {
+                fields.iter().for_each(|(name, value)| encoder.field(name, value, out));
+            }),
+            None => {
+                let head = FrameHead { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: id };
+                self.out.with(|out| out.extend_from_slice(&head.bytes()));
+            }
+        }
+        self.sent_everything(slot);
+    }
+
+    /// Notes that the end of the stream is among the bytes to write.
+    fn sent_everything(&mut self, slot: Slot) {
+        let role = self.role;
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.sent_end = true;
+        stream.ends = true;
+        if role == Role::Client || stream.stays_open {
+            if stream.received_end {
+                self.close(slot, Closed::Complete);
+            }
+            return;
+        }
+        self.account.answered();
+        let (id, is_complete, code) = (stream.id, stream.received_end, stream.resets_at_end);
+        match code {
+            Some(code) => {
+                self.write_reset(id, code);
+                self.close(slot, Closed::ResetHere);
+            }
+            None if is_complete => self.close(slot, Closed::Complete),
+            // Nobody reads the rest of the request (RFC 9113 section 8.1).
+            None => {
+                self.write_reset(id, ErrorCode::NO_ERROR);
+                self.close(slot, Closed::ResetHere);
+            }
+        }
+    }
+
+    /// How many bytes are ready to be written.
+    pub fn pending(&self) -> usize {
+        self.out.pending()
+    }
+
+    /// Fills `parts` with the bytes to write, and returns how many parts there are.
+    pub fn parts<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
+        self.out.parts(parts)
+    }
+
+    /// Notes that the first `count` bytes were written.
+    pub fn wrote(&mut self, count: usize) {
+        self.out.wrote(count);
+    }
+}

@@ -1,0 +1,221 @@
+//! The streams of a connection: the state of each (RFC 9113 section 5.1), and the table in which they are found.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::priority::Priority;
+
+/// The place of a stream in the table of its connection. The place is not given to another stream before
+/// [`Connection::release`](super::Connection::release).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slot(pub(super) u32);
+
+impl Slot {
+    /// The number of the place, from 0; places of streams that are gone are used again.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A field of trailers: name and value.
+pub type Field = (Bytes, Bytes);
+
+/// A stream that has begun.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) id: u32,
+    /// How many bytes of `DATA` the peer takes; negative after the peer has made its initial window smaller.
+    pub(super) send_window: i64,
+    /// How many bytes of `DATA` the peer may send.
+    pub(super) receive_window: i64,
+    /// How large the receive window is when it is open.
+    pub(super) receive_size: u32,
+    /// How many received bytes have not been given back to the window.
+    pub(super) unread: u32,
+    /// How many bytes were read that the peer has not been told of.
+    pub(super) owed: u32,
+    /// How many bytes were read since the window was made larger.
+    pub(super) since_grown: u32,
+    /// How many bytes of the body are still to come, by `Content-Length`.
+    pub(super) expected: Option<u64>,
+    /// The bytes to send.
+    pub(super) queue: VecDeque<Bytes>,
+    /// How many bytes that are.
+    pub(super) queued: usize,
+    /// The trailers that follow them.
+    pub(super) trailers: Option<Vec<Field>>,
+    /// The largest payload of a `DATA` frame.
+    pub(super) chunk: u32,
+    pub(super) priority: Priority,
+    /// The peer has sent everything.
+    pub(super) received_end: bool,
+    /// A client has received the final head of the response.
+    pub(super) received_head: bool,
+    /// Nothing is appended to the queue any more.
+    pub(super) ends: bool,
+    /// Everything was handed to [`Out`](super::Out).
+    pub(super) sent_end: bool,
+    /// One side has reset it.
+    pub(super) is_reset: bool,
+    /// The request was malformed: the stream is reset when the response is complete.
+    pub(super) resets_at_end: Option<super::ErrorCode>,
+    /// It is a tunnel: the peer may go on when this side has sent everything.
+    pub(super) stays_open: bool,
+    /// The owner still uses the slot.
+    pub(super) is_attached: bool,
+    /// It stands in the queue of those that can send.
+    pub(super) is_ready: bool,
+    /// The owner waits for room.
+    pub(super) wants_room: bool,
+}
+
+impl Stream {
+    pub(super) fn new(id: u32, send_window: u32, receive_window: u32, chunk: u32) -> Stream {
+        Stream {
+            id,
+            send_window: i64::from(send_window),
+            receive_window: i64::from(receive_window),
+            receive_size: receive_window,
+            unread: 0,
+            owed: 0,
+            since_grown: 0,
+            expected: None,
+            queue: VecDeque::new(),
+            queued: 0,
+            trailers: None,
+            chunk,
+            priority: Priority::UNKNOWN,
+            received_end: false,
+            received_head: false,
+            ends: false,
+            sent_end: false,
+            is_reset: false,
+            resets_at_end: None,
+            stays_open: false,
+            is_attached: true,
+            is_ready: false,
+            wants_room: false,
+        }
+    }
+
+    /// Whether neither side sends anything more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_reset || self.received_end && self.sent_end
+    }
+
+    /// Whether there is something to hand to the connection that no window holds back.
+    pub(super) fn can_send(&self) -> bool {
+        !self.is_reset && !self.sent_end && (self.queued > 0 && self.send_window > 0 || self.queued == 0 && self.ends)
+    }
+
+    /// Forgets what is queued, because the stream was reset.
+    pub(super) fn reset(&mut self) {
+        self.is_reset = true;
+        self.queue = VecDeque::new();
+        self.queued = 0;
+        self.trailers = None;
+    }
+}
+
+/// The streams of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    places: Vec<Option<Stream>>,
+    free: Vec<u32>,
+    /// The ids of streams that are not closed, in ascending order, with their places.
+    ids: Vec<(u32, u32)>,
+}
+
+impl Table {
+    /// The stream in this place.
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> Option<&Stream> {
+        self.places.get(slot.index())?.as_ref()
+    }
+
+    /// The stream in this place.
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Stream> {
+        self.places.get_mut(slot.index())?.as_mut()
+    }
+
+    /// The place of the stream with this id, unless it is closed or has not begun.
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Option<Slot> {
+        // The stream that began last is asked for most often.
+        if let Some((last, place)) = self.ids.last()
+            && *last == id
+        {
+            return Some(Slot(*place));
+        }
+        let at = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(Slot(self.ids[at].1))
+    }
+
+    /// Puts in a stream, whose id is higher than those before.
+    pub(super) fn insert(&mut self, stream: Stream) -> Slot {
+        debug_assert!(self.ids.last().is_none_or(|(id, _)| *id < stream.id), "ids only grow");
+        let id = stream.id;
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = Some(stream);
+                place
+            }
+            None => {
+                self.places.push(Some(stream));
+                (self.places.len() - 1) as u32
+            }
+        };
+        self.ids.push((id, place));
+        Slot(place)
+    }
+
+    /// Notes that the stream with this id is closed: it is not found by it any more.
+    pub(super) fn close(&mut self, id: u32) {
+        if let Ok(at) = self.ids.binary_search_by_key(&id, |(id, _)| *id) {
+            self.ids.remove(at);
+        }
+    }
+
+    /// Takes a stream out.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        if let Some(place) = self.places.get_mut(slot.index())
+            && place.take().is_some()
+        {
+            self.free.push(slot.0);
+        }
+    }
+
+    /// How many streams are not closed.
+    #[inline]
+    pub(super) fn open(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// How many places are in use: by open streams, and by closed ones whose owners have not released them.
+    #[inline]
+    pub(super) fn used(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// All streams.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Stream)> {
+        let places = self.places.iter_mut().enumerate();
+        places.filter_map(|(place, stream)| Some((Slot(place as u32), stream.as_mut()?)))
+    }
+
+    /// Gives back the memory, if there is no stream.
+    pub(super) fn rest(&mut self) {
+        if self.used() == 0 {
+            *self = Table::default();
+        }
+    }
+
+    /// How many bytes of memory it holds.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Option<Stream>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.ids.capacity() * size_of::<(u32, u32)>()
+    }
+}
