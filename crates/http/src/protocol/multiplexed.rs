@@ -26,7 +26,7 @@ use crate::protocol::tls;
 use crate::request::ClientStream;
 use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, Field, Response, Source};
+use crate::request::response::{Body, Response, Source};
 use crate::request::{Head, Request};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;

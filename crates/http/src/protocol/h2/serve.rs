@@ -90,7 +90,7 @@ impl Serve {
             connect_protocol: http2.http2_extended_connect,
             limits: BlockLimits {
                 most_string: size,
-                most_total: size.saturating_mul(large.count),
+                most_total: size.saturating_mul(large.count as usize),
                 most_fields: usize::MAX,
             },
             now: loops::millis(),
