@@ -13,6 +13,7 @@ pub mod date;
 pub mod encode;
 pub mod error;
 pub mod fastcgi;
+pub mod h2;
 pub mod head;
 pub mod header;
 pub mod host;

@@ -99,7 +99,6 @@ const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
 const LAST_CALL: [u8; 8] = *b"the last";
 
 /// One side of an HTTP/2 connection: received bytes go in, events and bytes to write come out. It has no socket and no clock.
-#[derive(Debug)]
 pub struct Connection {
     pub(super) role: Role,
     pub(super) peer: PeerSettings,
@@ -135,6 +134,14 @@ pub struct Connection {
     pub(super) answers: usize,
     pub(super) settings_acknowledged: bool,
     pub(super) failure: Option<Failure>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = formatter.debug_struct("Connection");
+        shown.field("role", &self.role).field("last_stream", &self.last_stream).field("ending", &self.ending);
+        shown.field("failure", &self.failure).finish_non_exhaustive()
+    }
 }
 
 impl Connection {

@@ -184,15 +184,15 @@ impl Connection {
                 }
                 Stage::Data { .. } | Stage::Skip(1..) if bytes.is_empty() => return Ok(None),
                 Stage::Data { slot, left, padding, ends } => {
-                    let most = if left > 0 { left } else { padding };
+                    let is_body = left > 0;
+                    let most = if is_body { left } else { padding };
                     let len = (most as usize).min(bytes.len());
                     let (part, rest) = bytes.split_at(len);
                     *bytes = rest;
-                    let (left, padding) = match left {
-                        0 => (0, padding - len as u32),
-                        left => (left - len as u32, padding),
+                    let (left, padding) = match is_body {
+                        true => (left - len as u32, padding),
+                        false => (0, padding - len as u32),
                     };
-                    let is_body = most == left + len as u32;
                     self.reader.stage = Stage::Data { slot, left, padding, ends };
                     match slot.filter(|_| is_body) {
                         Some(slot) => self.body(slot, part, now)?,

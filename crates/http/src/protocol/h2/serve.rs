@@ -9,7 +9,7 @@ use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
 use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
 use freerun_proto::head::FieldRules;
-use freerun_proto::{HeaderId, Version};
+use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
@@ -256,9 +256,13 @@ impl Serve {
         let connection = &self.shared.connection;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
-        let head = sink.take().finish(Version::Http2, rules);
-        let mut fault = head.fault.map(|fault| Fault { status: fault.status(), text: fault.to_string() });
-        let declared = head.content_length;
+        let head = sink.take().finish(Version::Http2, rules, ends);
+        let mut fault = head.fault.map(|fault| Fault { status: 400, text: fault.to_string() });
+        let declared = match head.parsed.body {
+            BodyFraming::Length(length) => Some(length),
+            BodyFraming::None | BodyFraming::Chunked => None,
+        };
+        let is_tunnel = head.is_extended_connect;
         let head = Head::new(head.buffer, head.parsed);
         self.shared.look(|machine| {
             if let Some(length) = declared
@@ -283,7 +287,7 @@ impl Serve {
             http: driver.http.clone(),
             connection: connection.clone(),
             stream: stream.clone(),
-            arrived: Arrived { head, has_body: !ends, declared, serial, fault },
+            arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault },
         };
         connection.loop_state.shared.http2.streams.add();
         (driver.start)(connection.number, RequestTask::new(driver, stream, Box::new(work)));

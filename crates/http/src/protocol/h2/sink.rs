@@ -1,6 +1,6 @@
 //! Decoded fields on their way into the head of a request.
 
-use freerun_proto::h2::hpack::{DecodedField, FieldSink};
+use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
 use freerun_proto::head::{FieldHeadBuilder, FieldRules};
 use freerun_runtime::buffers;
 
@@ -30,7 +30,8 @@ impl FieldSink for HeadSink<'_> {
     fn field(&mut self, field: DecodedField<'_>) {
         let builder = self.builder.get_or_insert_with(|| FieldHeadBuilder::new(buffers::take(), None));
         match field.pseudo {
-            Some(pseudo) => builder.pseudo(pseudo, field.value),
+            Some(Pseudo::Unknown) => builder.unknown_pseudo(field.name),
+            Some(pseudo) => builder.pseudo(pseudo, field.value, self.rules),
             None => builder.field(field.id, field.name, field.value, self.rules),
         }
     }

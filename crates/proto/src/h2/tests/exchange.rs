@@ -165,6 +165,9 @@ fn a_priority_may_come_before_its_stream_and_change() {
     let slots = [1, 3].map(|id| begin(&mut server, &mut encoder, id, true));
     for slot in slots {
         server.head(slot, false, |encoder, out| encoder.status(200, out));
+    }
+    written(&mut server);
+    for slot in slots {
         server.data(slot, vec![0; 200].into(), true);
     }
     server.fill(1);

@@ -1,0 +1,332 @@
+//! Decoding of header blocks.
+
+mod table;
+
+use thiserror::Error;
+
+use self::table::{EntryName, Table};
+use super::field::{DecodedField, FieldSink, Pseudo};
+use super::huffman::{self, HuffmanError};
+use super::integer::{self, IntegerError};
+use super::{FIELD_OVERHEAD, statics};
+use crate::HeaderId;
+
+/// What a block may hold. Everything is checked before memory is taken for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockLimits {
+    /// The length of a name or of a value, decoded, in bytes.
+    pub most_string: usize,
+    /// The sum of all fields in bytes, each counting its name, its value and 32 bytes (RFC 9113 section 6.5.2), no matter
+    /// how it is written: a byte of a block may stand for a whole field.
+    pub most_total: usize,
+    /// The number of fields.
+    pub most_fields: usize,
+}
+
+/// Why a block is not decoded to its end. The decoder is then of no more use, and neither is the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum DecodeError {
+    /// The block is wrong: a connection error of type COMPRESSION_ERROR (RFC 9113 section 4.3). The text says what is
+    /// wrong.
+    #[error("{0}")]
+    Compression(&'static str),
+    /// The block passes a limit: the connection ends with ENHANCE_YOUR_CALM.
+    #[error("a header block is too large")]
+    TooLarge,
+}
+
+impl From<IntegerError> for DecodeError {
+    #[cold]
+    fn from(error: IntegerError) -> DecodeError {
+        DecodeError::Compression(match error {
+            IntegerError::Truncated => "a header block ends within an integer",
+            IntegerError::Overflow => "an integer in a header block is too large",
+        })
+    }
+}
+
+impl From<HuffmanError> for DecodeError {
+    #[cold]
+    fn from(error: HuffmanError) -> DecodeError {
+        match error {
+            HuffmanError::Padding => DecodeError::Compression("a Huffman-coded string ends with wrong padding"),
+            HuffmanError::Eos => DecodeError::Compression("a Huffman-coded string has EOS in it"),
+            HuffmanError::TooLong => DecodeError::TooLarge,
+        }
+    }
+}
+
+const CUT_OFF: DecodeError = DecodeError::Compression("a header block ends within a field");
+const NO_ENTRY: DecodeError = DecodeError::Compression("a header block names an entry that is in no table");
+const LATE_UPDATE: DecodeError = DecodeError::Compression("a size update is not at the beginning of a header block");
+const LARGE_UPDATE: DecodeError = DecodeError::Compression("a size update is above the limit");
+const NO_UPDATE: DecodeError = DecodeError::Compression("a header block lacks the size update that has to come");
+
+/// How a block begins that has nothing but size updates left to read: `001` and five bits of the size.
+const UPDATE: u8 = 0x20;
+const UPDATE_BITS: u8 = 0xe0;
+
+/// What is left of the limits within a block.
+struct Left {
+    total: usize,
+    fields: usize,
+    string: usize,
+}
+
+impl Left {
+    /// Counts a field before it is handed over.
+    #[inline(always)]
+    fn count(&mut self, name: usize, value: usize) -> Result<(), DecodeError> {
+        let size = name + value + FIELD_OVERHEAD;
+        if self.fields == 0 || size > self.total {
+            return Err(DecodeError::TooLarge);
+        }
+        self.fields -= 1;
+        self.total -= size;
+        Ok(())
+    }
+
+    /// The longest string that may come next.
+    fn string(&self) -> usize {
+        self.string.min(self.total)
+    }
+}
+
+/// A string that was read.
+enum Text<'b> {
+    /// It stands in the block as it is.
+    Plain(&'b [u8]),
+    /// It was decoded to the end of the work area, and has this length.
+    Worked(usize),
+}
+
+/// The name of a literal field.
+enum Name<'b> {
+    Static(u8),
+    /// That of an entry of the dynamic table.
+    Dynamic(usize),
+    New(Text<'b>),
+}
+
+/// The receiving half of HPACK on a connection.
+pub struct Decoder {
+    table: Table,
+    /// The greatest size that the peer may choose for the table.
+    most: u32,
+    /// The next block has to begin with a size update to at most this.
+    required: Option<u32>,
+}
+
+impl Decoder {
+    /// A decoder whose table has `table_size` bytes at most, as RFC 7541 section 4.1 counts them: what
+    /// SETTINGS_HEADER_TABLE_SIZE is at the beginning of a connection ([`super::INITIAL_TABLE_SIZE`]). No more than
+    /// 65,535 are possible; who announces more than that must not expect a peer that uses it to be understood.
+    pub const fn new(table_size: u32) -> Decoder {
+        let table = Table::new(table_size);
+        Decoder { table, most: table_size, required: None }
+    }
+
+    /// Takes over what SETTINGS_HEADER_TABLE_SIZE was announced to be, once the peer has acknowledged it. If the table
+    /// is larger now, the next block has to begin with a size update (RFC 9113 section 4.3.1).
+    pub fn set_table_size(&mut self, most: u32) {
+        let most = most.min(table::LARGEST);
+        self.most = most;
+        if most < self.table.most() {
+            self.required = Some(self.required.map_or(most, |required| required.min(most)));
+        }
+    }
+
+    /// Bytes of memory that are kept beside the decoder itself.
+    pub fn heap_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+
+    /// What the entries of the dynamic table count, in bytes, as RFC 7541 section 4.1 has it.
+    pub fn table_size(&self) -> usize {
+        self.table.size()
+    }
+
+    /// Decodes a whole header block: the fragments of a HEADERS frame and of the CONTINUATION frames behind it, put
+    /// together. The fields before an error were given to the sink.
+    ///
+    /// # Errors
+    /// The block is wrong, or passes a limit. Then the table is not what the peer has, and the connection has to end.
+    pub fn decode<S: FieldSink>(
+        &mut self,
+        block: &[u8],
+        limits: &BlockLimits,
+        sink: &mut S,
+    ) -> Result<(), DecodeError> {
+        let mut rest = block;
+        let BlockLimits { most_string: string, most_total: total, most_fields: fields } = *limits;
+        let mut left = Left { total, fields, string };
+        if self.required.is_some() || block.first().is_some_and(|first| first & UPDATE_BITS == UPDATE) {
+            self.size_updates(&mut rest)?;
+        }
+        while let Some((&first, further)) = rest.split_first() {
+            rest = further;
+            if first & 0x80 != 0 {
+                let field = self.entry(integer::read(first, 0x7f, &mut rest)?)?;
+                left.count(field.name.len(), field.value.len())?;
+                sink.field(field);
+            } else if first & 0x40 != 0 {
+                self.indexed_literal(first, &mut rest, &mut left, sink)?;
+            } else if first & 0x20 != 0 {
+                return Err(LATE_UPDATE);
+            } else {
+                self.literal(first, &mut rest, &mut left, sink)?;
+            }
+        }
+        self.table.trim();
+        Ok(())
+    }
+
+    /// Reads the size updates at the beginning of a block.
+    #[inline(never)]
+    fn size_updates(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
+        while let Some((&first, further)) = rest.split_first()
+            && first & UPDATE_BITS == UPDATE
+        {
+            *rest = further;
+            let size = integer::read(first, !UPDATE_BITS, rest)?;
+            let size = u32::try_from(size).ok().filter(|&size| size <= self.most).ok_or(LARGE_UPDATE)?;
+            self.required = self.required.filter(|&required| size > required);
+            self.table.set_most(size);
+        }
+        // A block without fields is no field block, so there may be another one to begin with the update.
+        if self.required.is_some() && !rest.is_empty() { Err(NO_UPDATE) } else { Ok(()) }
+    }
+
+    /// The entry of an index in both tables.
+    #[inline(always)]
+    fn entry(&self, index: u64) -> Result<DecodedField<'_>, DecodeError> {
+        let index = usize::try_from(index).map_err(|_| NO_ENTRY)?;
+        if let Some(entry) = statics::entry(index) {
+            return Ok(*entry);
+        }
+        // An index of 0 wraps around to one that is in no table.
+        self.table.get(index.wrapping_sub(statics::ENTRIES + 1)).ok_or(NO_ENTRY)
+    }
+
+    /// Reads a literal field that goes into the table: RFC 7541 section 6.2.1.
+    fn indexed_literal<S: FieldSink>(
+        &mut self,
+        first: u8,
+        rest: &mut &[u8],
+        left: &mut Left,
+        sink: &mut S,
+    ) -> Result<(), DecodeError> {
+        // The strings are put together where the entry will have them.
+        let name = match self.name(first, 0x3f, rest, left)? {
+            Name::Static(index) => EntryName::Static(index),
+            Name::Dynamic(number) => match self.table.name_index(number) {
+                Some(index) => EntryName::Static(index),
+                None => {
+                    self.table.copy_name(number, rest.len());
+                    EntryName::InWork(self.table.worked().len())
+                }
+            },
+            Name::New(Text::Worked(len)) => EntryName::InWork(len),
+            Name::New(Text::Plain(text)) => {
+                self.table.work(text.len(), rest.len()).extend_from_slice(text);
+                EntryName::InWork(text.len())
+            }
+        };
+        if let Text::Plain(text) = self.string(rest, left)? {
+            self.table.work(text.len(), rest.len()).extend_from_slice(text);
+        }
+        let worked = self.table.worked();
+        let (name_text, value, known) = match name {
+            EntryName::Static(index) => {
+                let entry = statics::entry(index.into()).ok_or(NO_ENTRY)?;
+                (entry.name, worked, Some((entry.id, entry.pseudo)))
+            }
+            EntryName::InWork(len) => (&worked[..len], &worked[len..], None),
+        };
+        left.count(name_text.len(), value.len())?;
+        let (id, pseudo) = known.unwrap_or_else(|| (HeaderId::of(name_text), Pseudo::of(name_text)));
+        sink.field(DecodedField { name: name_text, value, id, pseudo, never_indexed: false });
+        self.table.insert(name, id, pseudo);
+        Ok(())
+    }
+
+    /// Reads a literal field that does not go into the table: RFC 7541 sections 6.2.2 and 6.2.3.
+    fn literal<S: FieldSink>(
+        &mut self,
+        first: u8,
+        rest: &mut &[u8],
+        left: &mut Left,
+        sink: &mut S,
+    ) -> Result<(), DecodeError> {
+        let name = self.name(first, 0x0f, rest, left)?;
+        let value = self.string(rest, left)?;
+        let worked = self.table.worked();
+        let (value, before) = match value {
+            Text::Plain(text) => (text, worked),
+            Text::Worked(len) => {
+                let (before, value) = worked.split_at(worked.len() - len);
+                (value, before)
+            }
+        };
+        let (name, id, pseudo) = match name {
+            Name::Static(index) => statics::entry(index.into()).map(|entry| (entry.name, entry.id, entry.pseudo)),
+            Name::Dynamic(number) => self.table.get(number).map(|entry| (entry.name, entry.id, entry.pseudo)),
+            Name::New(text) => {
+                let name = match text {
+                    Text::Plain(text) => text,
+                    Text::Worked(_) => before,
+                };
+                Some((name, HeaderId::of(name), Pseudo::of(name)))
+            }
+        }
+        .ok_or(NO_ENTRY)?;
+        left.count(name.len(), value.len())?;
+        sink.field(DecodedField { name, value, id, pseudo, never_indexed: first & 0x10 != 0 });
+        self.table.drop_work();
+        Ok(())
+    }
+
+    /// Reads the name of a literal field.
+    #[inline]
+    fn name<'b>(
+        &mut self,
+        first: u8,
+        mask: u8,
+        rest: &mut &'b [u8],
+        left: &Left,
+    ) -> Result<Name<'b>, DecodeError> {
+        match usize::try_from(integer::read(first, mask, rest)?).map_err(|_| NO_ENTRY)? {
+            0 => self.string(rest, left).map(Name::New),
+            index @ 1..=statics::ENTRIES => Ok(Name::Static(index as u8)),
+            index => {
+                let number = index - statics::ENTRIES - 1;
+                if self.table.get(number).is_some() { Ok(Name::Dynamic(number)) } else { Err(NO_ENTRY) }
+            }
+        }
+    }
+
+    /// Reads a string: RFC 7541 section 5.2.
+    #[inline]
+    fn string<'b>(&mut self, rest: &mut &'b [u8], left: &Left) -> Result<Text<'b>, DecodeError> {
+        let (&first, further) = rest.split_first().ok_or(CUT_OFF)?;
+        *rest = further;
+        let len = integer::read(first, 0x7f, rest)?;
+        let len = usize::try_from(len).map_err(|_| CUT_OFF)?;
+        let (text, behind) = rest.split_at_checked(len).ok_or(CUT_OFF)?;
+        *rest = behind;
+        if first & 0x80 == 0 {
+            return if len <= left.string() { Ok(Text::Plain(text)) } else { Err(DecodeError::TooLarge) };
+        }
+        self.huffman(text, left.string(), behind.len()).map(Text::Worked)
+    }
+
+    /// Decodes a string to the end of the work area, and says how long it is.
+    fn huffman(&mut self, text: &[u8], most: usize, block: usize) -> Result<usize, DecodeError> {
+        // Where the room comes from is said here, so that the vector has no reason to choose how much more it takes.
+        let room = huffman::longest(text.len()).min(most) + huffman::SPARE;
+        let work = self.table.work(room, block);
+        let before = work.len();
+        huffman::decode(text, most, work)?;
+        Ok(work.len() - before)
+    }
+}

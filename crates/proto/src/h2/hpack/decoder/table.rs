@@ -1,0 +1,219 @@
+//! The dynamic table of what is received: RFC 7541, section 2.3.2.
+
+use std::collections::VecDeque;
+
+use super::super::FIELD_OVERHEAD;
+use super::super::field::{DecodedField, Pseudo};
+use super::super::statics;
+use crate::HeaderId;
+
+/// The largest table: lengths are kept in two bytes.
+pub(super) const LARGEST: u32 = 65_535;
+
+/// How much more memory than its entries take a table may keep, in bytes: enough for the strings of most blocks, which
+/// are decoded behind the entries.
+const SPARE: usize = 160;
+
+/// An entry. Its name, unless the static table has it, and its value behind it are in [`Table::bytes`].
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Where it begins, as a distance from the first byte that was ever in the table; it wraps around.
+    start: u32,
+    /// How long the name is in [`Table::bytes`].
+    name_len: u16,
+    value_len: u16,
+    /// The index in the static table of an entry with the same name, or 0.
+    name_index: u8,
+    id: HeaderId,
+    pseudo: Option<Pseudo>,
+}
+
+impl Entry {
+    fn name_len(&self) -> usize {
+        statics::entry(self.name_index.into()).map_or(self.name_len.into(), |entry| entry.name.len())
+    }
+
+    /// What it counts: RFC 7541 section 4.1.
+    fn size(&self) -> usize {
+        self.name_len() + usize::from(self.value_len) + FIELD_OVERHEAD
+    }
+}
+
+/// The name of a field that is about to be put into the table.
+#[derive(Clone, Copy)]
+pub(super) enum EntryName {
+    /// It is that of the entry with this index in the static table.
+    Static(u8),
+    /// It has this length, and begins where the work area begins.
+    InWork(usize),
+}
+
+/// The table. Behind the entries it has a work area, in which the strings of a block are put together.
+pub(super) struct Table {
+    /// Bytes of entries that are gone, then those of the entries, the oldest first, then the work area.
+    bytes: Vec<u8>,
+    /// Where the entries' bytes begin.
+    begin: usize,
+    /// Where they end, and the work area begins.
+    end: usize,
+    /// The distance of `bytes[0]` from the first byte that was ever in the table.
+    base: u32,
+    /// The oldest entry comes first.
+    entries: VecDeque<Entry>,
+    /// What the entries count.
+    size: usize,
+    /// What they may count.
+    most: usize,
+}
+
+impl Table {
+    pub(super) const fn new(most: u32) -> Table {
+        let most = if most < LARGEST { most } else { LARGEST };
+        Table { bytes: Vec::new(), begin: 0, end: 0, base: 0, entries: VecDeque::new(), size: 0, most: most as usize }
+    }
+
+    /// What the entries may count.
+    pub(super) fn most(&self) -> u32 {
+        self.most as u32
+    }
+
+    /// What the entries count.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Changes what the entries may count, at most [`LARGEST`]; those for which there is no room go.
+    pub(super) fn set_most(&mut self, most: u32) {
+        self.most = most.min(LARGEST) as usize;
+        self.evict(self.most);
+    }
+
+    /// The entry with this number; the youngest has number 0.
+    #[inline(always)]
+    pub(super) fn get(&self, number: usize) -> Option<DecodedField<'_>> {
+        let entry = self.entries.get(self.entries.len().checked_sub(number)?.checked_sub(1)?)?;
+        let bytes = &self.bytes[entry.start.wrapping_sub(self.base) as usize..];
+        let (own_name, bytes) = bytes.split_at(entry.name_len.into());
+        let name = statics::entry(entry.name_index.into()).map_or(own_name, |known| known.name);
+        let value = &bytes[..entry.value_len.into()];
+        Some(DecodedField { name, value, id: entry.id, pseudo: entry.pseudo, never_indexed: false })
+    }
+
+    /// The index in the static table of an entry with the same name as the entry with this number.
+    pub(super) fn name_index(&self, number: usize) -> Option<u8> {
+        let entry = self.entries.get(self.entries.len().checked_sub(number)?.checked_sub(1)?)?;
+        Some(entry.name_index).filter(|&index| index != 0)
+    }
+
+    /// The work area as a vector's end, with room for `len` more bytes: what is appended to the vector, is in the area.
+    /// Where memory has to be got, it is enough for `block` bytes, which are to follow.
+    pub(super) fn work(&mut self, len: usize, block: usize) -> &mut Vec<u8> {
+        if self.bytes.capacity() - self.bytes.len() < len {
+            self.make_room(len, block);
+        }
+        &mut self.bytes
+    }
+
+    /// What is in the work area.
+    #[inline(always)]
+    pub(super) fn worked(&self) -> &[u8] {
+        &self.bytes[self.end..]
+    }
+
+    /// Appends the name of the entry with this number to the work area.
+    pub(super) fn copy_name(&mut self, number: usize, block: usize) {
+        let len = self.get(number).map_or(0, |entry| entry.name.len());
+        self.work(len, block);
+        // The place is asked for afterwards, since making room moves the entries.
+        let Some(entry) = self.entries.len().checked_sub(number + 1).and_then(|at| self.entries.get(at)) else { return };
+        let start = entry.start.wrapping_sub(self.base) as usize;
+        self.bytes.extend_from_within(start..start + usize::from(entry.name_len));
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self, len: usize, block: usize) {
+        // What is moved is at most four times as long as what has gone since the last time.
+        if self.begin * 4 >= self.bytes.len() - self.begin {
+            self.close_gap();
+        }
+        if self.bytes.capacity() - self.bytes.len() < len {
+            // A string is seldom more than a third longer than its code.
+            let hoped = (block + block / 3).min(self.most);
+            self.bytes.reserve_exact((len + hoped).max(self.bytes.len() / 8));
+        }
+    }
+
+    /// Moves the entries to where those were that are gone.
+    fn close_gap(&mut self) {
+        self.bytes.copy_within(self.begin.., 0);
+        self.bytes.truncate(self.bytes.len() - self.begin);
+        self.end -= self.begin;
+        self.base = self.base.wrapping_add(self.begin as u32);
+        self.begin = 0;
+    }
+
+    /// Empties the work area.
+    #[inline(always)]
+    pub(super) fn drop_work(&mut self) {
+        self.bytes.truncate(self.end);
+    }
+
+    /// Makes an entry of the work area, in which the name is, unless the static table has it, and then the value. Older
+    /// entries go where it needs their room; if it is larger than the whole table, all go and it does not come in
+    /// (RFC 7541 section 4.4).
+    pub(super) fn insert(&mut self, name: EntryName, id: HeaderId, pseudo: Option<Pseudo>) {
+        let (name_index, name_len) = match name {
+            EntryName::Static(index) => (index, 0),
+            EntryName::InWork(len) => (0, len),
+        };
+        let value_len = self.worked().len() - name_len;
+        let counted = statics::entry(name_index.into()).map_or(name_len, |entry| entry.name.len());
+        let size = counted + value_len + FIELD_OVERHEAD;
+        if size > self.most {
+            self.evict(0);
+            self.drop_work();
+            return;
+        }
+        self.evict(self.most - size);
+        let start = self.base.wrapping_add(self.end as u32);
+        // Both are less than `most`, and that is at most `LARGEST`.
+        let (name_len, value_len) = (name_len as u16, value_len as u16);
+        self.entries.push_back(Entry { start, name_len, value_len, name_index, id, pseudo });
+        self.size += size;
+        self.end = self.bytes.len();
+    }
+
+    /// Lets the oldest entries go until the others count no more than `most`.
+    #[inline]
+    fn evict(&mut self, most: usize) {
+        while self.size > most
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.size -= entry.size();
+            self.begin += usize::from(entry.name_len) + usize::from(entry.value_len);
+        }
+    }
+
+    /// Gives memory back at the end of a block, if it is much more than the entries need. A full table keeps what it
+    /// takes to let the gap grow at its beginning ([`Table::make_room`]).
+    #[inline]
+    pub(super) fn trim(&mut self) {
+        let live = self.end - self.begin;
+        if self.bytes.capacity() > live + live / 2 + SPARE {
+            self.give_back();
+        }
+    }
+
+    #[inline(never)]
+    fn give_back(&mut self) {
+        self.close_gap();
+        self.bytes.shrink_to(self.bytes.len() + SPARE / 4);
+        if self.entries.capacity() > 8 && self.entries.capacity() / 4 > self.entries.len() {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The names that the encoder knows, and what becomes of their fields.
+
+/// What becomes of a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Policy {
+    /// There are few values, and one of them comes with most messages: it goes into the table at once.
+    Common,
+    /// As [`Policy::Common`], and once there is a new value, the old ones do not come again.
+    Latest,
+    /// Often there is a value for each message, often always the same one: it goes into the table when it comes for the
+    /// second time.
+    Repeated,
+    /// It hardly comes again, or is so short that it is not worth the room.
+    Passing,
+    /// It is secret: it goes into no table, here and wherever it is passed on, so that nobody finds out by guesses whether
+    /// it is in one (RFC 7541 section 7.1.3).
+    Secret,
+    /// It is secret if it is so short that it could be guessed; otherwise it does not go into the table either, since
+    /// a connection to an upstream server has requests of many clients.
+    Cookie,
+}
+
+/// A name that the encoder knows.
+pub(super) struct Known {
+    /// In lower case.
+    pub name: &'static str,
+    /// The index of the first entry of the static table with this name, or 0.
+    pub index: u8,
+    pub policy: Policy,
+}
+
+macro_rules! known {
+    ($($policy:ident: $($name:literal $index:literal,)*;)*) => {
+        /// The names; the place in this list, plus one, is a name's id.
+        static KNOWN: &[Known] = &[$($(Known { name: $name, index: $index, policy: Policy::$policy },)*)*];
+    };
+}
+
+// What changes with each response of a file (length, tag, time) is often asked for again on one connection, or is the
+// same for many files. What is in no list comes under `Repeated`.
+known! {
+    Common:
+        ":authority" 1, ":method" 2, ":scheme" 6, ":protocol" 0,
+        "accept-encoding" 16, "accept-ranges" 18, "access-control-allow-credentials" 0,
+        "access-control-allow-headers" 0, "access-control-allow-methods" 0, "access-control-allow-origin" 20,
+        "access-control-expose-headers" 0, "access-control-max-age" 0, "allow" 22, "alt-svc" 0, "cache-control" 24,
+        "content-encoding" 26, "content-language" 27, "content-type" 31, "cross-origin-opener-policy" 0,
+        "cross-origin-resource-policy" 0, "grpc-accept-encoding" 0, "grpc-encoding" 0, "grpc-status" 0,
+        "permissions-policy" 0, "referrer-policy" 0, "server" 54, "strict-transport-security" 56, "te" 0, "vary" 59,
+        "via" 60, "x-cache" 0, "x-cache-status" 0, "x-content-type-options" 0, "x-forwarded-proto" 0,
+        "x-frame-options" 0, "x-powered-by" 0, "x-xss-protection" 0,
+    ;
+    Latest:
+        "date" 33,
+    ;
+    Repeated:
+        ":path" 4, ":status" 8,
+        "accept" 19, "accept-charset" 15, "accept-language" 17, "content-disposition" 25, "content-location" 29,
+        "content-security-policy" 0, "etag" 34, "expires" 36, "from" 37, "host" 38, "last-modified" 44, "link" 45,
+        "location" 46, "proxy-authenticate" 48, "referer" 51, "user-agent" 58, "www-authenticate" 61,
+        "x-forwarded-for" 0, "x-forwarded-host" 0, "x-real-ip" 0,
+    ;
+    Passing:
+        "age" 21, "content-length" 28, "content-range" 30, "expect" 35, "if-match" 39, "if-modified-since" 40,
+        "if-none-match" 41, "if-range" 42, "if-unmodified-since" 43, "max-forwards" 47, "range" 50, "refresh" 52,
+        "retry-after" 53, "transfer-encoding" 57,
+    ;
+    Secret:
+        "authorization" 23, "proxy-authorization" 49, "set-cookie" 55,
+    ;
+    Cookie:
+        "cookie" 32,
+    ;
+}
+
+/// The id of a known name; 0 stands for a name that is not known.
+pub(super) type Id = u8;
+
+pub(super) const AUTHORITY: Id = id(":authority");
+pub(super) const METHOD: Id = id(":method");
+pub(super) const PATH: Id = id(":path");
+pub(super) const PROTOCOL: Id = id(":protocol");
+pub(super) const SCHEME: Id = id(":scheme");
+pub(super) const STATUS: Id = id(":status");
+pub(super) const ACCEPT_ENCODING: Id = id("accept-encoding");
+
+const fn id(name: &str) -> Id {
+    SLOTS[bucket(name.as_bytes())]
+}
+
+/// What is known of a name.
+#[inline(always)]
+pub(super) fn known(id: Id) -> Option<&'static Known> {
+    KNOWN.get(usize::from(id).wrapping_sub(1))
+}
+
+/// The longest known name.
+const LONGEST: usize = 32;
+
+/// The id of a name in any case.
+#[inline]
+pub(super) fn look_up(name: &[u8]) -> Id {
+    if !(2..=LONGEST).contains(&name.len()) {
+        return 0;
+    }
+    let id = SLOTS[bucket(name)];
+    if known(id).is_some_and(|known| same(known.name.as_bytes(), name)) { id } else { 0 }
+}
+
+/// Whether a text is a name but for its case. No name has control characters, of which one would be taken for a `-`.
+#[inline(always)]
+fn same(known: &[u8], name: &[u8]) -> bool {
+    if known.len() != name.len() {
+        return false;
+    }
+    // The bit that tells upper case from lower case is set in all that known names are made of.
+    let mut differ = 0;
+    match (known.as_chunks::<8>(), name.as_chunks::<8>()) {
+        ((words, rest), (others, end)) if !words.is_empty() => {
+            for (word, other) in words.iter().zip(others) {
+                differ |= u64::from_ne_bytes(*word) ^ (u64::from_ne_bytes(*other) | 0x2020_2020_2020_2020);
+            }
+            if !rest.is_empty()
+                && !end.is_empty()
+                && let (Some(word), Some(other)) = (known.last_chunk(), name.last_chunk())
+            {
+                differ |= u64::from_ne_bytes(*word) ^ (u64::from_ne_bytes(*other) | 0x2020_2020_2020_2020);
+            }
+        }
+        _ => known.iter().zip(name).for_each(|(byte, other)| differ |= u64::from(byte ^ (other | 0x20))),
+    }
+    differ == 0
+}
+
+/// The number of buckets of the table of names.
+const BUCKETS: usize = 256;
+
+/// The bucket of a name of at least two bytes: a product of its length and of its first and last bytes, ignoring case.
+/// The factor is such that each known name has a bucket for itself.
+const fn bucket(name: &[u8]) -> usize {
+    let ends = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(first), Some(last)) => (u32::from_le_bytes(*first) as u64) | (u32::from_le_bytes(*last) as u64) << 32,
+        _ => {
+            let (first, middle, last) = (name[0] as u64, name[name.len() / 2] as u64, name[name.len() - 1] as u64);
+            (first | middle << 8 | last << 16) * 0x1_0000_0001
+        }
+    };
+    let mixed = ((ends | 0x2020_2020_2020_2020) ^ name.len() as u64).wrapping_mul(0x3291_c615_2721_5f09);
+    (mixed >> 56) as usize
+}
+
+/// The table, made at compile time; two names in one bucket fail the build.
+static SLOTS: [Id; BUCKETS] = {
+    let mut slots = [0; BUCKETS];
+    let mut at = 0;
+    while at < KNOWN.len() {
+        let name = KNOWN[at].name.as_bytes();
+        assert!(2 <= name.len() && name.len() <= LONGEST);
+        let bucket = bucket(name);
+        assert!(slots[bucket] == 0, "another factor has to be found");
+        at += 1;
+        slots[bucket] = at as Id;
+    }
+    slots
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::statics;
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_any_case() {
+        for (at, known) in KNOWN.iter().enumerate() {
+            let id = (at + 1) as Id;
+            assert_eq!(look_up(known.name.as_bytes()), id);
+            assert_eq!(look_up(known.name.to_ascii_uppercase().as_bytes()), id);
+            assert_eq!(known.name, known.name.to_ascii_lowercase());
+            let mut other = known.name.as_bytes().to_vec();
+            for place in 0..other.len() {
+                other[place] ^= 1;
+                assert_eq!(look_up(&other), 0, "{}", other.escape_ascii());
+                other[place] ^= 1;
+            }
+        }
+        for name in [&b""[..], b"x", b"x-other", b"content_length", &[b'a'; 100]] {
+            assert_eq!(look_up(name), 0);
+        }
+    }
+
+    #[test]
+    fn an_index_is_the_first_with_its_name() {
+        for known in KNOWN {
+            let first = (1..=statics::ENTRIES)
+                .find(|&index| statics::entry(index).is_some_and(|entry| entry.name == known.name.as_bytes()));
+            assert_eq!(usize::from(known.index), first.unwrap_or(0), "{}", known.name);
+            assert!(known.index != 16 || known.name == "accept-encoding");
+        }
+        for entry in (1..=statics::ENTRIES).filter_map(statics::entry) {
+            assert_ne!(look_up(entry.name), 0, "{}", entry.name.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Fields as a decoder hands them over.
+
+use crate::HeaderId;
+
+/// A field whose name begins with a colon: what HTTP/1 has in its first line (RFC 9113 section 8.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Pseudo {
+    /// `:method`
+    Method,
+    /// `:scheme`
+    Scheme,
+    /// `:path`
+    Path,
+    /// `:authority`
+    Authority,
+    /// `:status`, of a response.
+    Status,
+    /// `:protocol`, of an extended CONNECT (RFC 8441).
+    Protocol,
+    /// Another name that begins with a colon. No message has one.
+    Unknown,
+}
+
+impl Pseudo {
+    /// What a name stands for; `None` for a name without a colon at its beginning.
+    pub fn of(name: &[u8]) -> Option<Pseudo> {
+        if name.first() != Some(&b':') {
+            return None;
+        }
+        Some(match name {
+            b":method" => Pseudo::Method,
+            b":scheme" => Pseudo::Scheme,
+            b":path" => Pseudo::Path,
+            b":authority" => Pseudo::Authority,
+            b":status" => Pseudo::Status,
+            b":protocol" => Pseudo::Protocol,
+            _ => Pseudo::Unknown,
+        })
+    }
+}
+
+/// A field as it was decoded. Nothing has been checked yet of what HTTP says about names and values: they are any bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DecodedField<'a> {
+    /// The name, as sent; possibly empty, or with upper-case letters, which no message may have.
+    pub name: &'a [u8],
+    /// The value, as sent.
+    pub value: &'a [u8],
+    /// The id of the name, as [`HeaderId::of`] finds it (which ignores case).
+    pub id: HeaderId,
+    /// Which pseudo-header field it is, if its name begins with a colon.
+    pub pseudo: Option<Pseudo>,
+    /// The sender does not want the field to be in any table, and who passes it on has to say the same
+    /// (RFC 7541 section 7.1.3).
+    pub never_indexed: bool,
+}
+
+/// The receiver of the fields of a block.
+pub trait FieldSink {
+    /// Takes the next field. This cannot fail, since a block is always decoded to its end, so that the decoder's table
+    /// stays as the sender has it; the sink keeps in mind what is wrong.
+    fn field(&mut self, field: DecodedField<'_>);
+}
