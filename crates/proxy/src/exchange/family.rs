@@ -77,6 +77,17 @@ pub struct Advice {
     pub limit_rate: Option<u64>,
 }
 
+/// How the requests of a location share connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UpstreamProtocol {
+    /// A connection carries one exchange at a time, whatever its protocol: HTTP/1, FastCGI and the others.
+    #[default]
+    Sequential,
+    /// A connection of HTTP/2 carries several exchanges at a time. [`Family::exchange`] makes an
+    /// exchange of `exchange/http2.rs`.
+    Http2,
+}
+
 /// A member of the family. All its methods use the settings of the request's current location.
 pub trait Family: Sync {
     /// The prefix of the directives without its underscore: `proxy`, `fastcgi`.
@@ -157,6 +168,12 @@ pub trait Family: Sync {
     fn body(&self, request: &Request) -> RequestBody {
         let _ = request;
         RequestBody::Client
+    }
+
+    /// How this request shares connections with others.
+    fn protocol(&self, request: &Request) -> UpstreamProtocol {
+        let _ = request;
+        UpstreamProtocol::Sequential
     }
 
     /// Makes an exchange for a try. The target is that of [`Family::target`], and the response's head may have

@@ -13,7 +13,7 @@ use freerun_proto::response::Asked;
 use freerun_serve::parts::TempFolders;
 use freerun_serve::tls::upstream::UpstreamTls;
 
-use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
+use crate::exchange::family::{Exchanging, Family, Passed, RequestBody, UpstreamProtocol};
 use crate::exchange::http1::{HttpExchange, WriteHead};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
@@ -148,6 +148,13 @@ impl Family for Http {
         }
     }
 
+    fn protocol(&self, request: &Request) -> UpstreamProtocol {
+        match own(request).proxy_http_version {
+            HttpVersion::Http2 => UpstreamProtocol::Http2,
+            HttpVersion::Http10 | HttpVersion::Http11 => UpstreamProtocol::Sequential,
+        }
+    }
+
     fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
         let method = self::request::known_method(own(request), request);
         let write_head: WriteHead =
@@ -166,7 +173,7 @@ impl Family for Http {
     }
 
     fn passes_unknown_length(&self, request: &Request) -> bool {
-        own(request).proxy_http_version == HttpVersion::Http11
+        own(request).proxy_http_version != HttpVersion::Http10
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {

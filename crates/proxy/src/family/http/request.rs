@@ -94,7 +94,7 @@ pub fn write_head(
     out.extend_from_slice(&to.target.uri);
     out.extend_from_slice(match settings.proxy_http_version {
         HttpVersion::Http10 => b" HTTP/1.0\r\n",
-        HttpVersion::Http11 => b" HTTP/1.1\r\n",
+        HttpVersion::Http11 | HttpVersion::Http2 => b" HTTP/1.1\r\n",
     });
     let set = &settings.proxy_set_header;
     set.iter().for_each(|item| item.append(request, out));
