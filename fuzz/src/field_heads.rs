@@ -43,9 +43,9 @@ fn build(mut builder: FieldHeadBuilder, data: &[u8], rules: &FieldRules, version
         let mut parts = field.splitn(2, |byte| *byte == BETWEEN[1]);
         let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         match Pseudo::of(name) {
-            Pseudo::Unknown if name.starts_with(b":") => builder.unknown_pseudo(name),
-            Pseudo::Unknown => builder.field(HeaderId::of(name), name, value, rules),
-            which => builder.pseudo(which, value, rules),
+            Some(Pseudo::Unknown) => builder.unknown_pseudo(name),
+            Some(which) => builder.pseudo(which, value, rules),
+            None => builder.field(HeaderId::of(name), name, value, rules),
         }
     }
     builder.finish(version, rules, ends)

@@ -318,9 +318,9 @@ fn built(payload: &[u8], rules: &FieldRules) -> FieldHead {
         let at = line.iter().position(|byte| *byte == b'=').unwrap();
         let (name, value) = (&line[..at], &line[at + 1..]);
         match Pseudo::of(name) {
-            Pseudo::Unknown if name.starts_with(b":") => builder.unknown_pseudo(name),
-            Pseudo::Unknown => builder.field(HeaderId::of(name), name, value, rules),
-            which => builder.pseudo(which, value, rules),
+            Some(Pseudo::Unknown) => builder.unknown_pseudo(name),
+            Some(which) => builder.pseudo(which, value, rules),
+            None => builder.field(HeaderId::of(name), name, value, rules),
         }
     }
     builder.finish(Version::Http2, rules, ends)

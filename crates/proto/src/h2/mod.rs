@@ -1,3 +1,27 @@
-//! HTTP/2 (RFC 9113), for either side of a connection.
+//! HTTP/2 (RFC 9113) without sockets: one side of a connection, as a machine that takes received bytes and tells what has
+//! happened, and that brings what is sent into frames.
+//!
+//! Both sides use it. [`Connection`] keeps the streams, their windows and their order; its owner keeps the requests. What a
+//! peer may cost is in [`flood`]; header compression is [`hpack`].
 
+pub mod flood;
+pub mod frame;
 pub mod hpack;
+pub mod priority;
+pub mod settings;
+
+mod connection;
+mod out;
+mod reader;
+mod receive;
+mod schedule;
+mod send;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use connection::{Config, Connection, Failure, Role};
+pub use frame::ErrorCode;
+pub use priority::Priority;
+pub use receive::Event;
+pub use stream::{Field, Slot};

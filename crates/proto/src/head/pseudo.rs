@@ -20,9 +20,12 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// The field of a name that begins with a colon; names are in lower case.
-    pub fn of(name: &[u8]) -> Pseudo {
-        match name {
+    /// The field with this name, in lower case; `None` for a name that does not begin with a colon.
+    pub fn of(name: &[u8]) -> Option<Pseudo> {
+        if name.first() != Some(&b':') {
+            return None;
+        }
+        Some(match name {
             b":method" => Pseudo::Method,
             b":scheme" => Pseudo::Scheme,
             b":path" => Pseudo::Path,
@@ -30,7 +33,7 @@ impl Pseudo {
             b":status" => Pseudo::Status,
             b":protocol" => Pseudo::Protocol,
             _ => Pseudo::Unknown,
-        }
+        })
     }
 
     /// The name with its colon, which alone there is for an unknown one.

@@ -14,10 +14,10 @@ fn built_by(rules: &FieldRules, fields: &[(&str, &str)], ends: bool) -> FieldHea
     let mut builder = FieldHeadBuilder::new(Vec::new(), None);
     for (name, value) in fields {
         let (name, value) = (name.as_bytes(), value.as_bytes());
-        match name.first() {
-            Some(b':') if Pseudo::of(name) == Pseudo::Unknown => builder.unknown_pseudo(name),
-            Some(b':') => builder.pseudo(Pseudo::of(name), value, rules),
-            _ => builder.field(HeaderId::of(name), name, value, rules),
+        match Pseudo::of(name) {
+            Some(Pseudo::Unknown) => builder.unknown_pseudo(name),
+            Some(which) => builder.pseudo(which, value, rules),
+            None => builder.field(HeaderId::of(name), name, value, rules),
         }
     }
     builder.finish(Version::Http2, rules, ends)
@@ -87,7 +87,7 @@ fn a_head_is_made_in_the_memory_of_another_one() {
     let place = (&raw const *first.parsed, first.buffer.as_ptr());
     let rules = FieldRules::default();
     let mut builder = FieldHeadBuilder::new(first.buffer, Some(first.parsed));
-    GET.iter().for_each(|(name, value)| builder.pseudo(Pseudo::of(name.as_bytes()), value.as_bytes(), &rules));
+    GET.iter().for_each(|(name, value)| builder.pseudo(Pseudo::of(name.as_bytes()).unwrap(), value.as_bytes(), &rules));
     let second = builder.finish(Version::Http3, &rules, true);
     assert_eq!(text(&second), "GET /a?b HTTP/3.0\r\nhost: h\r\n\r\n");
     assert_eq!((&raw const *second.parsed, second.buffer.as_ptr()), place);
