@@ -31,7 +31,7 @@ use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
 use crate::request::generation::Answering;
 use crate::request::location::Server;
-use crate::request::response::{Body, Field, Response, Source};
+use crate::request::response::{Body, Response, Source};
 use crate::request::{Head, Request};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
@@ -255,7 +255,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     if nothing {
         return Ok(());
     }
-    stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0);
+    stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0.into());
     if let Body::Bytes(bytes) = &body
         && !has_trailers
         && !Pace::is_expected(request)
@@ -388,6 +388,7 @@ fn log_failure(request: &Request, error: &WriteError) {
 
 #[cfg(test)]
 mod tests {
+    use crate::request::response::Field;
     use std::cell::Cell;
     use std::task::{Context, Poll};
 

@@ -95,6 +95,12 @@ pub async fn open(
     }
 }
 
+/// Whether the client and the server have agreed on HTTP/2 by ALPN (RFC 7301, RFC 9113 section 3.2).
+pub fn is_http2(connection: &Connection) -> bool {
+    let session = connection.transport.established();
+    session.and_then(|session| session.with_agreed(|agreed| agreed.alpn == Some(b"h2"))).unwrap_or(false)
+}
+
 /// The threads that do long steps for this connection, and where they are counted.
 fn helpers<'c>(connection: &'c Connection, generation: &'c LoopGeneration) -> Helpers<'c> {
     Helpers {
