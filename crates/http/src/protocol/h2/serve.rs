@@ -416,7 +416,8 @@ impl Serve {
                 self.log_timeout("while reading client request headers");
                 // The connection goes on if the rest comes in the same time.
                 self.shared.look(h2::Connection::give_up_block);
-                self.head_began = Some(now);
+                // It has that time twice more.
+                self.head_began = Some(now.saturating_add(millis(settings.client_header_timeout)));
                 context.waker().wake_by_ref();
                 return Step::Wait;
             }
