@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use freerun_http::connection::stream::{ResponseHead, Stream};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::message::head::Head;
+use freerun_http::message::scratch::RequestScratch;
 use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
 use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
@@ -343,7 +344,11 @@ fn begin(
     shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
     let stream = Rc::new(ToyStream { shared: shared.clone(), number });
     let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault };
-    loops::spawn(connection.number, "a stream", serve(http.clone(), connection.clone(), stream, arrived));
+    let (http, number) = (http.clone(), connection.number);
+    let connection = connection.clone();
+    loops::spawn(number, "a stream", async move {
+        serve(http, connection, stream, arrived, &mut RequestScratch::default()).await;
+    });
 }
 
 fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame) {
