@@ -104,7 +104,7 @@ pub struct ServerTls {
     /// How clients are asked for certificates, if they are.
     pub verification: Option<ClientVerification>,
     /// What its certificates say that are not replaced.
-    facts: Vec<CertificateFacts>,
+    facts: Box<[CertificateFacts]>,
     /// Its certificates.
     slots: Vec<Slot>,
     /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`), but for those that may be replaced.
@@ -255,7 +255,7 @@ impl ServerTls {
         ServerTls {
             rejects: false,
             verification,
-            facts: Vec::new(),
+            facts: Box::default(),
             slots: Vec::new(),
             staplings: Vec::new(),
             config: None,
