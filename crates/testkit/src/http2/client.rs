@@ -80,6 +80,35 @@ impl Http2 {
         Block::request_to(self.scheme, &self.authority, method, path)
     }
 
+    /// Sends a frame, whatever it is.
+    ///
+    /// # Panics
+    /// Sending fails.
+    #[track_caller]
+    pub fn send(&mut self, frame: Frame) -> &mut Http2 {
+        self.send_all(&[frame])
+    }
+
+    /// Sends frames in one piece, whatever they are.
+    ///
+    /// # Panics
+    /// Sending fails.
+    #[track_caller]
+    pub fn send_all(&mut self, frames: &[Frame]) -> &mut Http2 {
+        self.wire.send_all(frames);
+        self
+    }
+
+    /// Sends these bytes as they are; nothing is accounted for.
+    ///
+    /// # Panics
+    /// Sending fails.
+    #[track_caller]
+    pub fn send_bytes(&mut self, bytes: impl AsRef<[u8]>) -> &mut Http2 {
+        self.wire.send_bytes(bytes);
+        self
+    }
+
     /// The connection below, with what was received and not read.
     ///
     /// # Panics
@@ -98,8 +127,7 @@ impl Http2 {
         }
     }
 
-    // ---- requests
-    // ----------------------------------------------------------------------------------------------------
+    // ---- requests -------------------------------------------------------------------------------------------------
 
     /// The number of the next stream; each call gives another one.
     pub fn next_stream(&mut self) -> u32 {

@@ -78,8 +78,7 @@ impl Wire {
         matches!(self.carrier, Carrier::Client(_))
     }
 
-    // ---- how this side behaves
-    // ---------------------------------------------------------------------------------------
+    // ---- how this side behaves ------------------------------------------------------------------------------------
 
     /// From now on SETTINGS and PING are not answered.
     pub fn silent(&mut self) -> &mut Wire {
@@ -102,8 +101,7 @@ impl Wire {
         self
     }
 
-    // ---- sending
-    // -----------------------------------------------------------------------------------------------------
+    // ---- sending --------------------------------------------------------------------------------------------------
 
     /// Sends these bytes as they are; nothing is accounted for.
     ///
@@ -219,8 +217,13 @@ impl Wire {
         self
     }
 
-    // ---- receiving
-    // ---------------------------------------------------------------------------------------------------
+    /// Makes it known that SETTINGS without parameters were sent as bare bytes.
+    pub fn expect_settings_taken(&mut self) -> &mut Wire {
+        self.unanswered.push(Vec::new());
+        self
+    }
+
+    // ---- receiving ------------------------------------------------------------------------------------------------
 
     /// The next frame. Its consequences are accounted for.
     ///
@@ -481,8 +484,7 @@ impl Wire {
         Ok(())
     }
 
-    // ---- what is known
-    // -----------------------------------------------------------------------------------------------
+    // ---- what is known --------------------------------------------------------------------------------------------
 
     /// What has come on a stream.
     pub fn message(&self, stream: u32) -> Option<&Message> {
