@@ -16,6 +16,7 @@ mod files;
 mod geoip2;
 mod headers;
 mod health;
+mod http2;
 mod limit_errors;
 mod limits;
 mod links;
