@@ -455,7 +455,7 @@ impl Connection {
         self.streams.close(id);
         self.remember(id, how);
         if !is_attached {
-            self.streams.remove(slot);
+            self.remove(slot);
         }
         if queued > 0 {
             // The window of the connection that these bytes would have taken is for others.
@@ -479,8 +479,15 @@ impl Connection {
             if std::mem::take(&mut stream.is_ready) {
                 self.schedule.remove(slot);
             }
-            self.streams.remove(slot);
+            self.remove(slot);
         }
+    }
+
+    /// Takes a stream out of its place, which another stream may get. What is left of a frame that is being received is
+    /// not for that one.
+    fn remove(&mut self, slot: Slot) {
+        self.streams.remove(slot);
+        self.reader.forget(slot);
     }
 
     /// Takes a stream whose owner has waited for room or for news, and should look again.

@@ -262,8 +262,7 @@ impl Connection {
             head.kind,
             kind::HEADERS | kind::PRIORITY | kind::RST_STREAM | kind::PUSH_PROMISE | kind::CONTINUATION
         );
-        let of_connection =
-            matches!(head.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
+        let of_connection = matches!(head.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
         if of_stream && head.stream == 0 || of_connection && head.stream != 0 {
             return Err(wrong("a frame with a wrong stream"));
         }
@@ -315,6 +314,11 @@ impl Connection {
         match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
             Some((_, Closed::ResetHere)) => Ok(None),
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
+            // A client may give up many requests, and their responses come whenever they are ready.
+            None if self.role == Role::Client => {
+                self.account.pay(0, now)?;
+                Ok(None)
+            }
             // It is not known any more how it has ended.
             None if is_data => {
                 self.write_reset(id, ErrorCode::STREAM_CLOSED);
