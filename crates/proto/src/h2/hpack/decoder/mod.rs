@@ -288,13 +288,7 @@ impl Decoder {
 
     /// Reads the name of a literal field.
     #[inline]
-    fn name<'b>(
-        &mut self,
-        first: u8,
-        mask: u8,
-        rest: &mut &'b [u8],
-        left: &Left,
-    ) -> Result<Name<'b>, DecodeError> {
+    fn name<'b>(&mut self, first: u8, mask: u8, rest: &mut &'b [u8], left: &Left) -> Result<Name<'b>, DecodeError> {
         match usize::try_from(integer::read(first, mask, rest)?).map_err(|_| NO_ENTRY)? {
             0 => self.string(rest, left).map(Name::New),
             index @ 1..=statics::ENTRIES => Ok(Name::Static(index as u8)),

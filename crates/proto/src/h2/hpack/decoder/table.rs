@@ -129,7 +129,9 @@ impl Table {
         let len = self.get(number).map_or(0, |entry| entry.name.len());
         self.work(len, block);
         // The place is asked for afterwards, since making room moves the entries.
-        let Some(entry) = self.entries.len().checked_sub(number + 1).and_then(|at| self.entries.get(at)) else { return };
+        let Some(entry) = self.entries.len().checked_sub(number + 1).and_then(|at| self.entries.get(at)) else {
+            return;
+        };
         let start = entry.start.wrapping_sub(self.base) as usize;
         self.bytes.extend_from_within(start..start + usize::from(entry.name_len));
     }

@@ -155,6 +155,10 @@ impl Encoder {
             (Pseudo::Path, _) => names::PATH,
             (Pseudo::Scheme, _) => names::SCHEME,
             (Pseudo::Protocol, _) => names::PROTOCOL,
+            (Pseudo::Status, &[hundreds, tens, ones]) if [hundreds, tens, ones].iter().all(u8::is_ascii_digit) => {
+                let digits = [hundreds, tens, ones].map(|digit| u16::from(digit - b'0'));
+                return self.status(digits[0] * 100 + digits[1] * 10 + digits[2], out);
+            }
             (Pseudo::Status, _) => names::STATUS,
             (Pseudo::Unknown, _) => return,
         };

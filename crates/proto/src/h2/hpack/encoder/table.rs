@@ -148,7 +148,7 @@ impl Table {
         let tag = sought.tag();
         let (words, rest) = tags.as_chunks::<8>();
         for (at, word) in words.iter().enumerate() {
-            let differ = u64::from_le_bytes(*word) ^ ONES * u64::from(tag);
+            let differ = u64::from_le_bytes(*word) ^ (ONES * u64::from(tag));
             // The highest bit of each byte that is the tag; perhaps also of bytes above the first such one.
             let mut found = differ.wrapping_sub(ONES) & !differ & HIGHS;
             while found != 0 {
@@ -234,7 +234,7 @@ impl Table {
     /// Sees to it that there is room for one more entry with a text of this length.
     fn make_room(&mut self, len: usize) {
         if self.entries.len() == self.entries.capacity() {
-            if self.gone * 2 >= self.entries.len() {
+            if self.gone * 4 >= self.entries.len() {
                 self.tags.drain(..self.gone);
                 self.entries.drain(..self.gone);
                 self.gone = 0;
