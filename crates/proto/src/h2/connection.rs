@@ -104,6 +104,8 @@ pub struct Connection {
     pub(super) peer: PeerSettings,
     pub(super) max_streams: u32,
     pub(super) initial_window: u32,
+    /// How large the receive window of a stream may become by itself.
+    largest_window: u32,
     pub(super) chunk: u32,
     pub(super) limits: BlockLimits,
     pub(super) reader: Reader,
@@ -177,6 +179,7 @@ impl Connection {
             peer: PeerSettings::default(),
             max_streams: config.max_streams,
             initial_window: config.initial_window,
+            largest_window: LARGEST_RECEIVE_WINDOW,
             chunk: config.chunk.max(1),
             limits: config.limits,
             reader: Reader::new(config.role),
@@ -543,7 +546,7 @@ impl Connection {
         let mut grown = 0;
         // A window that was used up once, while the reader had nothing left to read, is what holds the peer back.
         if stream.since_grown >= stream.receive_size && stream.unread <= stream.receive_size / 4 {
-            let size = stream.receive_size.saturating_mul(2).min(LARGEST_RECEIVE_WINDOW).max(stream.receive_size);
+            let size = stream.receive_size.saturating_mul(2).min(self.largest_window).max(stream.receive_size);
             grown = size - stream.receive_size;
             stream.receive_size = size;
             stream.since_grown = 0;
@@ -557,6 +560,12 @@ impl Connection {
                 self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
             }
         }
+    }
+
+    /// Bounds what the receive windows of streams grow to, in bytes, for readers that keep up: as much may have to be kept
+    /// when one of them stops.
+    pub fn limit_windows(&mut self, most: u32) {
+        self.largest_window = most;
     }
 
     /// Makes the stream's window at least this large: a reader is there. A server may begin with windows of no size at
