@@ -25,9 +25,6 @@ pub enum Indexing {
     Never,
 }
 
-/// A cookie that is shorter than this could be guessed.
-const SHORT_COOKIE: usize = 20;
-
 /// The sending half of HPACK on a connection.
 pub struct Encoder {
     /// What there is once a field was to go into it.
@@ -166,9 +163,9 @@ impl Encoder {
     }
 
     /// Writes a field with a known name.
-    #[inline]
+    #[inline(always)]
     fn known(&mut self, id: Id, value: &[u8], out: &mut Vec<u8>) {
-        let Some(known) = names::known(id) else { return };
+        let known = names::known(id);
         if id == names::ACCEPT_ENCODING
             && let Some(entry) = statics::entry(known.index.into())
             && entry.value == value
@@ -178,12 +175,10 @@ impl Encoder {
         self.choose(id, known.name.as_bytes(), known.policy, value, out);
     }
 
-    #[inline]
+    #[inline(never)]
     fn choose(&mut self, id: Id, name: &[u8], policy: Policy, value: &[u8], out: &mut Vec<u8>) {
         let indexing = match policy {
-            Policy::Secret => Indexing::Never,
-            Policy::Cookie if value.len() < SHORT_COOKIE => Indexing::Never,
-            Policy::Cookie | Policy::Passing => Indexing::Without,
+            Policy::Secret | Policy::Passing => Indexing::Without,
             Policy::Common | Policy::Latest | Policy::Repeated => {
                 let sought = Sought::new(id, name, value);
                 return self.indexed(&sought, policy, self.most as usize / 4, out);
@@ -194,13 +189,23 @@ impl Encoder {
 
     /// Writes a field by its index, or in full; then it also goes into the table, if it counts no more than `most` and the
     /// policy says so.
+    #[inline(always)]
     fn indexed(&mut self, sought: &Sought<'_>, policy: Policy, most: usize, out: &mut Vec<u8>) {
+        if let Some(table) = &self.table
+            && sought.size() <= most
+            && let Some(number) = table.find(sought)
+        {
+            return integer::write(0x80, 0x7f, statics::ENTRIES + 1 + number, out);
+        }
+        self.inserted(sought, policy, most, out);
+    }
+
+    /// Writes a field that is not in the table.
+    #[inline(never)]
+    fn inserted(&mut self, sought: &Sought<'_>, policy: Policy, most: usize, out: &mut Vec<u8>) {
         let mut indexing = Indexing::Without;
         if sought.size() <= most {
             let table = self.table.get_or_insert_with(|| Box::new(Table::new()));
-            if let Some(number) = table.find(sought) {
-                return integer::write(0x80, 0x7f, statics::ENTRIES + 1 + number, out);
-            }
             if policy != Policy::Repeated || table.has_seen(sought) {
                 table.insert(sought, policy == Policy::Latest, self.most as usize);
                 indexing = Indexing::Incremental;
@@ -211,13 +216,14 @@ impl Encoder {
 }
 
 /// Writes a field in full.
+#[inline(never)]
 fn literal(indexing: Indexing, id: Id, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let (pattern, mask) = match indexing {
         Indexing::Incremental => (0x40, 0x3f),
         Indexing::Without => (0x00, 0x0f),
         Indexing::Never => (0x10, 0x0f),
     };
-    match names::known(id).map_or(0, |known| known.index) {
+    match names::known(id).index {
         0 => {
             out.push(pattern);
             string::write::<true>(0, 0x7f, name, out);
