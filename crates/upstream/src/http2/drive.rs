@@ -158,7 +158,8 @@ impl Drive {
                 inner.break_unprocessed(code);
                 inner.tell_streams();
             }
-            Event::Pong(_) | Event::LastCallAnswered => {}
+            // The last two happen to servers alone.
+            Event::Pong(_) | Event::LastCallAnswered | Event::WrongLength { .. } => {}
         }
     }
 
