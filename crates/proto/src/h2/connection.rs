@@ -83,6 +83,9 @@ pub(super) enum Closed {
 /// How many bytes of answers to `SETTINGS` and `PING` may wait to be written to a peer that does not read.
 const MOST_UNREAD: usize = 64 * 1024;
 
+/// The largest receive window of a stream: what a reader as fast as its client needs over a long path.
+const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
+
 /// The opaque data of the `PING` that asks for the time when no more streams are on the way.
 const LAST_CALL: [u8; 8] = *b"the last";
 
@@ -92,6 +95,8 @@ pub struct Connection {
     pub(super) peer: PeerSettings,
     pub(super) max_streams: u32,
     pub(super) initial_window: u32,
+    /// How large the receive window of a stream may become by itself.
+    pub(super) largest_window: u32,
     pub(super) chunk: u32,
     pub(super) limits: BlockLimits,
     pub(super) reader: Reader,
@@ -167,6 +172,7 @@ impl Connection {
             peer: PeerSettings::default(),
             max_streams: config.max_streams,
             initial_window: config.initial_window,
+            largest_window: LARGEST_RECEIVE_WINDOW,
             chunk: config.chunk.max(1),
             limits: config.limits,
             reader: Reader::new(config.role),
@@ -452,7 +458,7 @@ impl Connection {
         self.streams.close(id);
         self.remember(id, how);
         if !is_attached {
-            self.streams.remove(slot);
+            self.remove(slot);
         }
         if queued > 0 {
             // The window of the connection that these bytes would have taken is for others.
@@ -476,8 +482,15 @@ impl Connection {
             if std::mem::take(&mut stream.is_ready) {
                 self.schedule.remove(slot);
             }
-            self.streams.remove(slot);
+            self.remove(slot);
         }
+    }
+
+    /// Takes a stream out of its place, which another stream may get. What is left of a frame that is being received is
+    /// not for that one.
+    fn remove(&mut self, slot: Slot) {
+        self.streams.remove(slot);
+        self.reader.forget(slot);
     }
 
     /// Takes a stream whose owner has waited for room or for news, and should look again.

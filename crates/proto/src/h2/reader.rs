@@ -94,6 +94,15 @@ impl Reader {
         }
     }
 
+    /// Notes that a stream is gone: the rest of a frame that it is receiving is for nobody.
+    pub(super) fn forget(&mut self, gone: Slot) {
+        if let Stage::PadLength { slot, .. } | Stage::Data { slot, .. } = &mut self.stage
+            && *slot == Some(gone)
+        {
+            *slot = None;
+        }
+    }
+
     /// Compares received bytes with the preface. `None` if they are others.
     pub(super) fn preface(&mut self, seen: u8, bytes: &mut &[u8]) -> Option<()> {
         let rest = &PREFACE[usize::from(seen).min(PREFACE.len())..];

@@ -256,6 +256,11 @@ impl Connection {
         match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
             Some((_, Closed::ResetHere)) => Ok(None),
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
+            // A client may give up many requests, and their responses come whenever they are ready.
+            None if self.role == Role::Client => {
+                self.account.pay(0, now)?;
+                Ok(None)
+            }
             // It is not known any more how it has ended.
             None if is_data => {
                 self.write_reset(id, ErrorCode::STREAM_CLOSED);

@@ -13,9 +13,6 @@ const MOST_OF_STREAM: usize = 64 * 1024;
 /// How many bytes a stream without any may always queue.
 const LEAST_OF_STREAM: usize = 16 * 1024;
 
-/// The largest receive window of a stream: what a reader as fast as its client needs over a long path.
-const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
-
 /// How many bytes all receive windows of a connection may have more than they began with.
 const LARGEST_GROWTH: u32 = 32 * 1024 * 1024;
 
@@ -63,7 +60,7 @@ impl Connection {
         let may_grow = LARGEST_GROWTH.saturating_sub(self.grown);
         // A window that was used up once, while the reader had nothing left to read, is what holds the peer back.
         if stream.since_grown >= stream.receive_size && stream.unread <= stream.receive_size / 4 {
-            let size = stream.receive_size.saturating_mul(2).min(LARGEST_RECEIVE_WINDOW).max(stream.receive_size);
+            let size = stream.receive_size.saturating_mul(2).min(self.largest_window).max(stream.receive_size);
             grown = (size - stream.receive_size).min(may_grow);
             stream.receive_size += grown;
             stream.grown += grown;
@@ -79,6 +76,12 @@ impl Connection {
                 self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
             }
         }
+    }
+
+    /// Bounds what the receive windows of streams grow to, in bytes, for readers that keep up: as much may have to be kept
+    /// when one of them stops.
+    pub fn limit_windows(&mut self, most: u32) {
+        self.largest_window = most;
     }
 
     /// Makes the stream's window at least this large: a reader is there. A server may begin with windows of no size at

@@ -1,5 +1,6 @@
 //! Connections that talk to each other, and to peers that break the rules.
 
+mod clients;
 mod errors;
 mod exchange;
 mod floods;

@@ -9,7 +9,7 @@ use freerun_proto::{HeaderId, Method};
 
 use crate::exchange::http1::SentBody;
 use crate::exchange::{BodyPlan, Fault, To};
-use crate::family::http::settings::{HttpSettings, HttpVersion};
+use crate::family::http::settings::{HttpSettings, HttpVersion, SetHeaders};
 use crate::settings::FamilySettings;
 use crate::state::cache_fetch;
 use crate::state::cache_fetch::CacheFetch;
@@ -84,11 +84,7 @@ pub fn write_head(
     out: &mut Vec<u8>,
 ) -> Result<SentBody, Fault> {
     let method = method(settings, request);
-    // The request's own method was checked when it was read.
-    if settings.proxy_method.is_some() && !is_token(&method) {
-        let text = String::from_utf8_lossy(&method);
-        return Err(Fault::Request(format!("invalid method \"{text}\" to be sent to upstream").into()));
-    }
+    token(settings, &method)?;
     out.extend_from_slice(&method);
     out.push(b' ');
     out.extend_from_slice(&to.target.uri);
@@ -114,16 +110,42 @@ pub fn write_head(
             }
         });
     }
-    if family.proxy_pass_request_headers {
-        for one in request.head.fields() {
-            let left_out = is_of_connection(one.id) || asking.is_some() && cache_fetch::is_about_parts(one.id);
-            if !left_out && !set.replaces(one.id, one.name) {
-                field(out, one.name, one.value);
-            }
-        }
-    }
+    client_fields(set, family, request, |_, name, value| field(out, name, value));
     out.extend_from_slice(b"\r\n");
     Ok(sent)
+}
+
+/// Checks the method that is sent.
+///
+/// # Errors
+/// The value of `proxy_method` is not a method.
+pub fn token(settings: &HttpSettings, method: &[u8]) -> Result<(), Fault> {
+    // The request's own method was checked when it was read.
+    if settings.proxy_method.is_some() && !is_token(method) {
+        let text = String::from_utf8_lossy(method);
+        return Err(Fault::Request(format!("invalid method \"{text}\" to be sent to upstream").into()));
+    }
+    Ok(())
+}
+
+/// Passes the client's own fields to `add`, as far as they are passed on and none of `set` replaces them.
+#[inline]
+pub fn client_fields(
+    set: &SetHeaders,
+    family: &FamilySettings,
+    request: &Request,
+    mut add: impl FnMut(HeaderId, &[u8], &[u8]),
+) {
+    if !family.proxy_pass_request_headers {
+        return;
+    }
+    let is_for_cache = CacheFetch::of(request).is_some();
+    for one in request.head.fields() {
+        let left_out = is_of_connection(one.id) || is_for_cache && cache_fetch::is_about_parts(one.id);
+        if !left_out && !set.replaces(one.id, one.name) {
+            add(one.id, one.name, one.value);
+        }
+    }
 }
 
 /// Appends the field that frames the body. `empty`: whether a body of no bytes is announced.
@@ -147,7 +169,7 @@ fn length_field(length: u64, out: &mut Vec<u8>) {
 }
 
 /// Whether the length of a missing body is announced: the client has sent one, and no `proxy_set_header` removes it.
-fn lengthless(settings: &HttpSettings, request: &Request) -> bool {
+pub fn lengthless(settings: &HttpSettings, request: &Request) -> bool {
     request.body.declared_length().is_some() && !settings.proxy_set_header.has(HeaderId::ContentLength)
 }
 
