@@ -7,6 +7,7 @@ pub mod acme_state;
 pub mod caches;
 pub mod certificates;
 pub mod conversations;
+pub mod field_heads;
 pub mod hellos;
 pub mod sessions;
 pub mod targets;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{acme_state, caches, certificates, conversations, hellos, sessions, tls, upstreams};
+use crate::{acme_state, caches, certificates, conversations, field_heads, hellos, sessions, tls, upstreams};
 
 /// A fuzz target.
 pub struct Target {
@@ -57,7 +57,8 @@ impl Target {
     }
 }
 
-fn owned(seeds: &[&[u8]]) -> Vec<Vec<u8>> {
+/// Seeds that are written as they are.
+pub(crate) fn owned(seeds: &[&[u8]]) -> Vec<Vec<u8>> {
     seeds.iter().map(|seed| seed.to_vec()).collect()
 }
 
@@ -561,7 +562,8 @@ fn certificates_and_the_like() -> Vec<Vec<u8>> {
 }
 
 /// Every target.
-pub static ALL: [&Target; 20] = [
+pub static ALL: [&Target; 21] = [
+    &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
     &REQUESTS,

@@ -110,6 +110,7 @@ macro_rules! test_each {
 }
 
 test_each!(
+    field_head,
     request_head,
     chunked,
     requests,

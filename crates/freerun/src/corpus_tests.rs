@@ -118,10 +118,8 @@ fn secret_for(message: &str) -> Option<(String, &'static [u8])> {
 
 /// The part that freerun does not have yet, though it has the directive.
 fn lacking_part(message: &str) -> Option<&'static str> {
-    let parts = [
-        ("parameter is not supported yet", "listen … http2 or quic"),
-        ("no protocol is left", "TLS 1.1 and older alone"),
-    ];
+    let parts =
+        [("parameter is not supported yet", "listen … quic"), ("no protocol is left", "TLS 1.1 and older alone")];
     parts.into_iter().find(|(words, _)| message.contains(words)).map(|(_, part)| part)
 }
 

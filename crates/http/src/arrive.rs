@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use freerun_proto::{Method, uri};
+use freerun_proto::{Method, Version, uri};
 
 use crate::log_error;
 use crate::message::persistence::CloseReason;
@@ -35,7 +35,9 @@ pub fn route_server(
             let line = parsed.request_line;
             let end = if buffer.get(line.end as usize) == Some(&b'\r') { 2 } else { 1 };
             parsed.len = line.end + end;
-            log_error!(request, Info, "{error}");
+            let is_line = parsed.version < Version::Http2;
+            let what = if is_line { "line" } else { "headers" };
+            log_error!(request, Info, "client sent invalid request while reading client request {what}");
             return Err(error.status());
         }
     }
@@ -58,6 +60,25 @@ pub fn route_server(
                 return Err(500);
             }
         }
+    }
+    Ok(())
+}
+
+/// Refuses a request that has come by HTTP/2 for a server that does not have it: another one has let the client use HTTP/2
+/// (421, RFC 9110 section 15.5.20).
+pub fn judge_protocol(request: &Request, servers: &Servers) -> Result<(), u16> {
+    let is_spoken = match request.head.version() {
+        Version::Http2 => servers.speaks_http2(&request.place.server),
+        _ => true,
+    };
+    if !is_spoken {
+        log_error!(
+            request,
+            Info,
+            "client attempted to request the server name for which the negotiated protocol is disabled while reading client \
+             request headers"
+        );
+        return Err(421);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_proto::proxy_protocol::Ends;
-use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, uri};
+use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, Version, uri};
 use freerun_transport::TcpInfo;
 
 use crate::body::collect::{Collected, KeptBody};
@@ -36,6 +36,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("document_uri", |r, _| path(r)),
     Variable::named("host", host),
     Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
+    Variable::named("http2", http2),
     Variable::named("https", |r, _| text(if r.client.tls().is_some() { "on" } else { "" })),
     Variable::named("is_args", |r, _| {
         text(if r.asked.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
@@ -191,6 +192,14 @@ fn ends(request: &Request) -> Option<&Ends> {
 
 fn seconds<'r>(time: std::time::Duration) -> Value<'r> {
     owned(format!("{}.{:03}", time.as_secs(), time.subsec_millis()).into_bytes())
+}
+
+/// `$http2`: `h2` over TLS, `h2c` without it.
+fn http2<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    if request.head.version() != Version::Http2 {
+        return None;
+    }
+    text(if request.client.tls().is_some() { "h2" } else { "h2c" })
 }
 
 fn header(request: &Request, id: HeaderId) -> Value<'_> {

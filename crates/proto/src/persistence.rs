@@ -30,11 +30,11 @@ impl ConnectionOptions {
     }
 
     /// Whether the sender of a message of that version allows the connection to be used again: `close` forbids it,
-    /// HTTP/1.1 allows it, and before that `keep-alive` has to. The message's framing matters as well: a body that ends
+    /// HTTP/1.1 and later versions allow it, and before that `keep-alive` has to. The message's framing matters as well: a body that ends
     /// with the connection does not let it persist.
     #[inline]
     pub const fn persists(self, version: Version) -> bool {
-        !self.close && (self.keep_alive || matches!(version, Version::Http11))
+        !self.close && (self.keep_alive || matches!(version, Version::Http11 | Version::Http2 | Version::Http3))
     }
 }
 

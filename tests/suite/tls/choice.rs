@@ -183,6 +183,45 @@ fn protocols_above_tls_are_agreed_on() {
 }
 
 #[test]
+fn http_2_is_offered_by_the_servers_that_have_it() {
+    let pair = |name: &str| format!("ssl_certificate @CERTS@/{name}.crt; ssl_certificate_key @CERTS@/{name}.key;");
+    let own = |name: &str, lines: &str| {
+        format!("server {{ listen 127.0.0.1:@PORT@ ssl; server_name {name}.example.com; {lines} }}\n")
+    };
+    let servers = own("first", &pair("rsa"))
+        + &own("on", &(pair("other") + "http2 on;"))
+        + &own("computed", &(pair("$pair") + "http2 on;"))
+        + &own("bare", "http2 on;");
+    let of_names = [("first", false), ("on", true), ("computed", true), ("bare", true), ("unknown", false)];
+    let (turned, listens) = (servers.replace("http2 on;", ""), servers.replacen(" ssl;", " ssl http2;", 1));
+    let of = |http2: bool| if http2 { ("h2", "h2") } else { ("http/1.1", "http/1.1") };
+    for (http, expected) in [
+        (servers.clone(), of_names),
+        (servers.replace("/rsa.", "/$pair."), of_names),
+        // It may be turned off for one of them, or is on at the address for all.
+        (format!("http2 on;\n{servers}").replacen("ssl_certificate", "http2 off; ssl_certificate", 1), of_names),
+        (listens, of_names.map(|(name, _)| (name, true))),
+        (turned, of_names.map(|(name, _)| (name, false))),
+    ] {
+        let map = "map $ssl_server_name $pair { default ec; }";
+        let server = Setup::new().http(&format!("ssl_protocols TLSv1.2 TLSv1.3;\n{map}\n{http}")).run();
+        for version in TlsVersion::ALL {
+            for (name, http2) in expected {
+                let tls = Tls::new().only(version).name(&format!("{name}.example.com"));
+                let both = server.connect_tls(&tls.clone().alpn(&["http/1.1", "h2"])).agreed().alpn;
+                assert_eq!(both.as_deref(), Some(of(http2).0), "{version} {name}");
+                let alone = server.connect().try_tls(&tls.alpn(&["h2"]));
+                assert_eq!(
+                    alone.map_err(|failure| failure.alert).err(),
+                    (!http2).then_some(Some(120)),
+                    "{version} {name}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn plain_http_on_a_port_of_tls_is_answered() {
     let site = Site::new();
     site.file("a", "one").file("497.html", "speak TLS");

@@ -24,6 +24,8 @@ struct Address {
     proxied: bool,
     /// Whether any `listen` of the address has `ssl`.
     tls: bool,
+    /// Whether any `listen` of the address has `http2`: all of its servers speak HTTP/2 then.
+    http2: bool,
     servers: Vec<usize>,
 }
 
@@ -39,19 +41,10 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
             problem
         };
         let settings = plan.settings.get::<ServerSettings>();
-        let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
-        let implied = default_listen(privileged);
-        let all: Vec<_> = if settings.listen.is_empty() {
-            vec![(implied, false, false, false, false, plan.written)]
-        } else {
-            written
-                .map(|(spec, listen)| {
-                    let ListenSetting { default_server, proxy_protocol, tls, has_options, written, .. } = *listen;
-                    (spec.clone(), default_server, proxy_protocol, tls, has_options, written)
-                })
-                .collect()
-        };
-        for (spec, is_default, proxy_protocol, tls, has_options, written) in all {
+        let implied = ListenSetting::implied(default_listen(privileged), plan.written);
+        let listens = if settings.listen.is_empty() { std::slice::from_ref(&implied) } else { &settings.listen[..] };
+        for (spec, listen) in listens.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen))) {
+            let written = listen.written;
             let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
                 order.push(Address {
                     spec: spec.clone(),
@@ -59,6 +52,7 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
                     default: None,
                     proxied: false,
                     tls: false,
+                    http2: false,
                     servers: Vec::new(),
                 });
                 order.len() - 1
@@ -68,16 +62,17 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
                 cx.report(fail(format!("a duplicate listen {}", spec.name), written))?;
                 continue;
             }
-            address.proxied |= proxy_protocol;
-            address.tls |= tls;
-            if has_options {
-                if address.fixed && address.spec != spec {
+            address.proxied |= listen.proxy_protocol;
+            address.tls |= listen.tls;
+            address.http2 |= listen.http2;
+            if listen.has_options {
+                if address.fixed && address.spec != *spec {
                     cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
                 }
                 address.fixed = true;
-                address.spec = spec;
+                address.spec = spec.clone();
             }
-            if is_default && address.default.replace(index).is_some() {
+            if listen.default_server && address.default.replace(index).is_some() {
                 cx.report(fail(format!("a duplicate default server for {}", address.spec.name), written))?;
             }
             address.servers.push(index);
@@ -165,12 +160,13 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
         }
     }
     let default = planned[default].server.clone();
+    let all: Vec<_> = address.servers.iter().map(|index| planned[*index].server.clone()).collect();
     let sessions = match address.tls {
-        true => SessionSettings::new(address.servers.iter().map(|index| &planned[*index].server), &default),
+        true => SessionSettings::new(&all, &default, address.http2),
         false => SessionSettings::default(),
     };
-    let all = address.servers.iter().map(|index| planned[*index].server.clone()).collect();
-    Servers { names, default, all, proxy_protocol: address.proxied, tls: address.tls, sessions }
+    let Address { proxied: proxy_protocol, tls, http2, .. } = *address;
+    Servers { names, default, all, proxy_protocol, tls, http2, sessions }
 }
 
 fn has_regex(plan: &Planned) -> bool {

@@ -30,6 +30,7 @@ use crate::script::condition::Condition;
 use crate::settings::acme::AcmeSettings;
 use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
+use crate::settings::http2::Http2Settings;
 use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
@@ -93,6 +94,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
     vec![
         group::<CoreSettings>(),
         group::<ServerSettings>(),
+        group::<Http2Settings>(),
         group::<ErrorLogSettings>(),
         group::<TransferSettings>(),
         group::<RewriteSettings>(),
@@ -278,7 +280,8 @@ impl Builder<'_> {
                 None
             }
         };
-        let server = Arc::new(Server { name, locations, entry, tls });
+        let http2 = settings.get::<Http2Settings>().http2;
+        let server = Arc::new(Server { name, locations, entry, tls, http2 });
         let written = Written { place: node.name.place, end: node.end, order: node.order };
         Ok(Planned { server, settings, written })
     }

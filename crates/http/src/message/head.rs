@@ -84,13 +84,13 @@ impl Head {
         !self.parsed.method_text.is_empty()
     }
 
-    /// The version of HTTP/1 that the protocol corresponds to.
+    /// The version of the protocol.
     #[inline]
     pub fn version(&self) -> Version {
         self.parsed.version
     }
 
-    /// The version as sent (`HTTP/1.7`): `$server_protocol`. It is empty for HTTP/0.9.
+    /// The version as sent (`HTTP/1.7`, `HTTP/2.0`): `$server_protocol`. It is empty for HTTP/0.9.
     #[inline]
     pub fn version_text(&self) -> &[u8] {
         self.text(self.parsed.version_text)

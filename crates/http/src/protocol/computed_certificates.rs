@@ -18,7 +18,7 @@ use crate::request::{ClientStream, Connection, Request};
 use crate::settings::acme::{self, OfServer};
 use crate::template::Template;
 
-/// The settings of a session with this server, at an address with this default server.
+/// The settings of a session with this server, at an address with this default server, with these protocols above TLS.
 ///
 /// # Errors
 /// The line for the error log; it is empty if the client has gone.
@@ -27,6 +27,7 @@ pub async fn config_for(
     generation: &Rc<LoopGeneration>,
     server: &Arc<Server>,
     default: &Arc<Server>,
+    alpn: &[&[u8]],
 ) -> Result<ServerConfig, String> {
     let missing = || String::from("no \"ssl_certificate\" is defined in server listening on SSL port");
     // A name is what the client says: with a slash at its beginning, for one, it would lead anywhere.
@@ -57,7 +58,7 @@ pub async fn config_for(
     };
     // The session is bound to the address by the settings of its default server.
     let resumption = default.tls.as_ref().unwrap_or(own);
-    computed.config_at(resumption, &names, &reader).await
+    computed.config_at(resumption, alpn, &names, &reader).await
 }
 
 /// A request that nobody has sent, for the values of variables: nothing is known but the connection and the server.

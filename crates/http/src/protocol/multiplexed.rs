@@ -7,6 +7,9 @@ use std::io;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use freerun_conf::SettingsSet;
+use freerun_proto::Version;
+use freerun_proto::head::{self, FieldFault, FieldRules};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 
@@ -26,7 +29,9 @@ use crate::protocol::tls;
 use crate::request::ClientStream;
 use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, Field, Response, Source};
+use crate::request::generation::Answering;
+use crate::request::location::Server;
+use crate::request::response::{Body, Response, Source};
 use crate::request::{Head, Request};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
@@ -46,18 +51,19 @@ pub struct Arrived {
     pub declared: Option<u64>,
     /// The number of the request on its connection, from 1.
     pub serial: u64,
-    /// What is wrong with the request, if anything is. The driver ends the stream as that of a malformed request when the
-    /// response is complete.
-    pub fault: Option<Fault>,
+    /// Why the request is malformed, if it is: it is answered with the fault's status then.
+    pub fault: Option<FieldFault>,
 }
 
-/// What is wrong with a request.
-#[derive(Debug)]
-pub struct Fault {
-    /// The status that answers it.
-    pub status: u16,
-    /// The words for the log.
-    pub text: String,
+/// The rules of a server for the fields of a request.
+pub fn field_rules(settings: &SettingsSet) -> FieldRules {
+    let server = settings.get::<ServerSettings>();
+    FieldRules {
+        max_headers: server.max_headers as usize,
+        ignore_invalid_headers: server.ignore_invalid_headers,
+        underscores_in_headers: server.underscores_in_headers,
+        extended_connect: settings.get::<Http2Settings>().http2_extended_connect,
+    }
 }
 
 /// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
@@ -79,20 +85,24 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
     loops::note(connection.number, "answering");
     let mut scratch = RequestScratch::default();
-    let is_understood = arrived.fault.is_none() || request.head.is_understood();
-    let routed = match is_understood {
-        true => arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch),
-        false => Ok(()),
-    };
-    let routed = match arrived.fault {
-        Some(fault) => {
-            log_error!(request, Info, "{} while reading client request headers", fault.text);
-            Err(fault.status)
+    let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
+    let mut routed = Ok(());
+    if request.head.is_understood() {
+        routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, &mut scratch);
+    }
+    let routed = match (routed, &arrived.fault) {
+        (Ok(()), Some(fault)) => {
+            log_error!(request, Info, "{fault} while reading client request headers");
+            Err(fault.status())
         }
-        None => routed,
+        (Ok(()), None) => {
+            if !request.place.server.is_same(&servers.server) {
+                apply_name_rules(&mut request.head, &servers, &request.place.server);
+            }
+            arrive::judge_protocol(&request, &servers).and_then(|()| arrive::refuse_methods(&mut request))
+        }
+        (Err(status), _) => Err(status),
     };
-    let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
-    let routed = routed.and_then(|()| arrive::judge_http2(&mut request, &servers));
     if routed.is_ok() && tls::verify_anew(&connection, &request, &servers).await.is_none() {
         finish::finish(&mut request);
         return stream.reset();
@@ -124,6 +134,17 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     }
     drop(response_end);
     finish::finish(&mut request);
+}
+
+/// Chooses the fields of a head by the rules for names of the server that the request is for, if they are others than those of
+/// the default server, by which the head was made.
+fn apply_name_rules(head: &mut Head, made_by: &Answering, server: &Server) {
+    let rules = field_rules(&server.entry.settings);
+    let made_by = field_rules(&made_by.entry.settings);
+    let names = |rules: FieldRules| (rules.ignore_invalid_headers, rules.underscores_in_headers);
+    if head.version() >= Version::Http2 && names(rules) != names(made_by) {
+        head::apply_name_rules(&mut head.parsed, &head.buffer, &rules);
+    }
 }
 
 /// Resets a stream whose response is not complete when this value is dropped, even after a panic: the end must not look
@@ -234,7 +255,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     if nothing {
         return Ok(());
     }
-    stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0);
+    stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0.into());
     if let Body::Bytes(bytes) = &body
         && !has_trailers
         && !Pace::is_expected(request)
@@ -367,6 +388,7 @@ fn log_failure(request: &Request, error: &WriteError) {
 
 #[cfg(test)]
 mod tests {
+    use crate::request::response::Field;
     use std::cell::Cell;
     use std::task::{Context, Poll};
 

@@ -59,8 +59,9 @@ pub async fn open(
         }
         match config_for(&servers, name.as_deref())? {
             Chosen::Ready(config) => Ok(config),
-            Chosen::Computed(server) => {
-                let config = computed_certificates::config_for(connection, &generation, server, &servers.default);
+            Chosen::Computed { server, alpn } => {
+                let default = &servers.default;
+                let config = computed_certificates::config_for(connection, &generation, server, default, alpn);
                 config.await.map_err(|line| {
                     if !line.is_empty() {
                         connection.log(Level::Error, format_args!("{line}{}", Handshaking(connection)));
@@ -92,6 +93,12 @@ pub async fn open(
             None
         }
     }
+}
+
+/// Whether the client and the server have agreed on HTTP/2 by ALPN (RFC 7301, RFC 9113 section 3.2).
+pub fn is_http2(connection: &Connection) -> bool {
+    let session = connection.transport.established();
+    session.and_then(|session| session.with_agreed(|agreed| agreed.alpn == Some(b"h2"))).unwrap_or(false)
 }
 
 /// The threads that do long steps for this connection, and where they are counted.
@@ -148,8 +155,8 @@ pub async fn verify_anew(connection: &Rc<Connection>, request: &Request, servers
 enum Chosen<'s> {
     /// They are known.
     Ready(ServerConfig),
-    /// They are those of this server, whose certificate has a name with variables.
-    Computed(&'s Arc<Server>),
+    /// They are those of this server, whose certificate has a name with variables, but for the protocols above TLS.
+    Computed { server: &'s Arc<Server>, alpn: &'static [&'static [u8]] },
 }
 
 /// The settings of the session with a client that asks for this name.
@@ -158,12 +165,15 @@ fn config_for<'s>(servers: &'s Servers, name: Option<&str>) -> Result<Chosen<'s>
     if chosen.tls.as_ref().is_some_and(|tls| tls.rejects) {
         return Err(Refusal::Rejected);
     }
+    if let Some(config) = servers.sessions.of(chosen) {
+        return Ok(Chosen::Ready(config));
+    }
     // A server without a certificate of its own has that of the address's default server.
-    let of = |server: &'s Arc<Server>| match servers.sessions.of(server) {
-        Some(config) => Some(Chosen::Ready(config)),
-        None => server.tls.as_ref()?.computed().map(|_| Chosen::Computed(server)),
-    };
-    of(chosen).or_else(|| of(&servers.default)).ok_or(Refusal::NoCertificate)
+    let server = [chosen, &servers.default]
+        .into_iter()
+        .find(|server| server.tls.as_ref().is_some_and(|tls| tls.computed().is_some()))
+        .ok_or(Refusal::NoCertificate)?;
+    Ok(Chosen::Computed { server, alpn: servers.alpn(chosen) })
 }
 
 /// The server whose certificate is shown to a client that asks for this name.

@@ -41,32 +41,64 @@ pub struct Servers {
     pub proxy_protocol: bool,
     /// Whether connections may begin with a TLS handshake (`listen … ssl`); those that do not are answered with 497.
     pub tls: bool,
-    /// The settings of TLS sessions for each server that has a certificate. They depend on the address too: its default
+    /// Whether the address speaks HTTP/2 for all of its servers (`listen … http2`).
+    pub http2: bool,
+    /// The settings of TLS sessions for each server. They depend on the address too: its default
     /// server says how sessions are resumed.
     pub sessions: SessionSettings,
 }
+
+/// The protocols above TLS, the most preferred first (RFC 7301). A server without HTTP/2 has all but the first.
+const ALPN: [&[u8]; 4] = [b"h2", b"http/1.1", b"http/1.0", b"http/0.9"];
 
 /// The settings of TLS sessions by server.
 #[derive(Debug, Default)]
 pub struct SessionSettings(HashMap<usize, AtAddress>);
 
 impl SessionSettings {
-    /// The settings for these servers at an address with this default server.
-    pub fn new<'s>(servers: impl Iterator<Item = &'s Arc<Server>>, default: &Server) -> SessionSettings {
-        let own = |server: &'s Arc<Server>| {
-            let config = server.tls.as_ref()?.config_at(default.tls.as_ref()?)?;
+    /// The settings for these servers at an address with this default server; `http2` says whether the address speaks HTTP/2
+    /// for all of them. A server without a certificate of its own has that of the default server, but the protocols above TLS
+    /// are its own.
+    pub fn new(servers: &[Arc<Server>], default: &Server, http2: bool) -> SessionSettings {
+        let own = |server: &Arc<Server>| {
+            let default = default.tls.as_ref()?;
+            let shown = server.tls.as_ref().filter(|tls| tls.has_certificate()).unwrap_or(default);
+            let config = shown.config_at(default, alpn(http2 || server.http2))?;
             Some((Arc::as_ptr(server).addr(), config))
         };
-        SessionSettings(servers.filter_map(own).collect())
+        SessionSettings(servers.iter().filter_map(own).collect())
     }
 
-    /// The settings for a server, if it has a certificate, as they are at this moment.
+    /// The settings for a server, if it or the default server has a certificate, as they are at this moment. Those of a server
+    /// whose certificate has a name with variables are not here.
     pub fn of(&self, server: &Arc<Server>) -> Option<ServerConfig> {
         self.0.get(&Arc::as_ptr(server).addr()).map(AtAddress::now)
     }
 }
 
+/// The protocols above TLS of a server that speaks HTTP/2, or does not.
+fn alpn(http2: bool) -> &'static [&'static [u8]] {
+    if http2 { &ALPN } else { &ALPN[1..] }
+}
+
 impl Servers {
+    /// Whether this server, which is one of them, speaks HTTP/2 at this address. Over TLS, the server that the client has named
+    /// in its handshake then offers it; a request for another one, on a connection with HTTP/2, is answered with 421.
+    pub fn speaks_http2(&self, server: &Server) -> bool {
+        self.http2 || server.http2
+    }
+
+    /// Whether a connection without TLS has HTTP/2 if it begins with the preface of HTTP/2 (RFC 9113 section 3.4). No server is
+    /// named by then, so the default server decides.
+    pub fn accepts_preface(&self) -> bool {
+        self.speaks_http2(&self.default)
+    }
+
+    /// The protocols above TLS that this server offers, the most preferred first.
+    pub fn alpn(&self, server: &Server) -> &'static [&'static [u8]] {
+        alpn(self.speaks_http2(server))
+    }
+
     /// The server that a client has named in its TLS handshake, or the default server.
     pub fn negotiated(&self, facts: &TlsFacts) -> &Arc<Server> {
         self.for_name(facts.server_name().as_deref())

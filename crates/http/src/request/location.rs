@@ -137,6 +137,8 @@ pub struct Server {
     pub entry: Arc<Location>,
     /// What it has of TLS, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,
+    /// Whether it speaks HTTP/2 (`http2`) at addresses that do not speak it for all servers (`listen … http2`).
+    pub http2: bool,
 }
 
 /// How often a request may start again with another URI before it is answered with 500.

@@ -182,8 +182,8 @@ impl Request {
         self.head.parsed.method == Method::Head
     }
 
-    /// Whether the client speaks HTTP/1.1.
+    /// Whether the client speaks HTTP/1.1 or a later version.
     pub fn is_http11(&self) -> bool {
-        self.head.parsed.version == Version::Http11
+        self.head.parsed.version >= Version::Http11
     }
 }

@@ -36,11 +36,28 @@ pub struct ListenSetting {
     pub proxy_protocol: bool,
     /// `ssl`
     pub tls: bool,
+    /// `http2`
+    pub http2: bool,
     /// The place where it is written.
     pub written: Written,
     /// Whether any parameter concerns the socket itself: such an address is bound separately, and only one `listen` for
     /// it may have such parameters.
     pub has_options: bool,
+}
+
+impl ListenSetting {
+    /// The address of a server that has no `listen`; `written` is the place of the server.
+    pub fn implied(spec: ListenSpec, written: Written) -> ListenSetting {
+        ListenSetting {
+            specs: vec![spec],
+            default_server: false,
+            proxy_protocol: false,
+            tls: false,
+            http2: false,
+            written,
+            has_options: false,
+        }
+    }
 }
 
 impl Value for ListenSetting {
@@ -54,6 +71,7 @@ impl Value for ListenSetting {
         let mut default_server = false;
         let mut proxy_protocol = false;
         let mut tls = false;
+        let mut http2 = false;
         let mut has_options = false;
         for parameter in &directive.args[1..] {
             let text = parameter.text.as_str();
@@ -69,7 +87,13 @@ impl Value for ListenSetting {
                 tls = true;
                 continue;
             }
-            if matches!(text, "http2" | "quic" | "multipath") {
+            if text == "http2" {
+                let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
+                cx.warn(Problem::warning(message).at_node(directive).at(parameter.place));
+                http2 = true;
+                continue;
+            }
+            if matches!(text, "quic" | "multipath") {
                 let problem = Problem::new(format!("the \"{text}\" parameter is not supported yet"));
                 return Err(problem.at(parameter.place).hint("freerun does not have it yet; remove the parameter"));
             }
@@ -82,6 +106,6 @@ impl Value for ListenSetting {
             }
         }
         let written = Written { place: word.place, end: directive.end, order: directive.order };
-        Ok(ListenSetting { specs, default_server, proxy_protocol, tls, written, has_options })
+        Ok(ListenSetting { specs, default_server, proxy_protocol, tls, http2, written, has_options })
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod acme;
 pub mod files;
+pub mod http2;
 pub mod listen;
 pub mod rate;
 pub mod resolver;

@@ -129,9 +129,6 @@ settings! {
     }
 }
 
-/// The protocols above TLS that a server of HTTP/1 speaks, the most preferred first (RFC 7301).
-const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
-
 /// What a virtual server has of TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
 ///
 /// # Errors
@@ -186,7 +183,6 @@ pub fn server_tls(settings: &SettingsSet, cx: &mut Cx) -> Result<Option<Arc<Serv
         dhparam: ssl.ssl_dhparam.clone(),
         ocsp,
         key_log: ssl.ssl_key_log.clone(),
-        alpn: ALPN.iter().map(|name| name.to_vec()).collect(),
     };
     ServerTls::of(spec, cx).map(Some)
 }

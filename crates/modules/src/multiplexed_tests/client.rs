@@ -71,6 +71,12 @@ impl Client {
         self.write(Kind::Head, stream, head.as_bytes());
     }
 
+    /// Begins a stream with the fields of a request of HTTP/2, `name=value`. It has no body, unless `has_body`.
+    pub fn ask_by_fields(&mut self, stream: u32, fields: &[&str], has_body: bool) {
+        let start = if has_body { "+" } else { "." };
+        self.write(Kind::Fields, stream, format!("{start}{}", fields.join("\n")).as_bytes());
+    }
+
     /// Sends a piece of the body.
     pub fn send(&mut self, stream: u32, piece: &[u8]) {
         self.write(Kind::Data, stream, piece);
@@ -137,7 +143,7 @@ impl Client {
             Kind::Trailers => answer.trailers = text(),
             Kind::End => answer.ended = Ended::Whole,
             Kind::Reset => answer.ended = Ended::Reset,
-            Kind::Window => panic!("a server sends no window"),
+            Kind::Window | Kind::Fields => panic!("a server sends no such frame"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Requests over another protocol than HTTP/1: handlers and filters serve streams of a toy protocol unchanged.
 
 mod client;
+mod fields;
 mod toy;
 
 pub use self::toy::ToyService;

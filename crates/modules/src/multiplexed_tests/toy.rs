@@ -1,8 +1,8 @@
 //! A toy protocol that carries several requests at once, and its driver, with the features of HTTP/2 that matter here.
 //!
 //! A frame is a kind, the number of its stream, the length of its payload (both four bytes, big-endian), and the
-//! payload. The client begins a stream with a head in the syntax of HTTP/1. It opens windows as it reads bytes; the
-//! server does not send more than they allow. There is no window for bodies of requests, because a test sends little.
+//! payload. The client begins a stream with a head in the syntax of HTTP/1, or with the fields of one of HTTP/2. It opens
+//! windows as it reads bytes; the server does not send more than they allow. There is no window for bodies of requests, because a test sends little.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -15,10 +15,11 @@ use bytes::{Bytes, BytesMut};
 use freerun_http::connection::stream::{ResponseHead, Stream};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::message::head::Head;
-use freerun_http::protocol::multiplexed::{Arrived, serve};
+use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
 use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
-use freerun_proto::{BodyFraming, HeadRules, parse_request};
+use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo};
+use freerun_proto::{BodyFraming, HeadRules, HeaderId, Version, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
@@ -40,11 +41,14 @@ pub enum Kind {
     Reset,
     /// The peer may send so many bytes more.
     Window,
+    /// The fields of the head of a request of HTTP/2, `name=value` on lines, and pseudo-header fields are among them. The first
+    /// byte is `.` if there is no body.
+    Fields,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] =
-        [Kind::Head, Kind::Interim, Kind::Data, Kind::Trailers, Kind::End, Kind::Reset, Kind::Window];
+    const ALL: [Kind; 8] =
+        [Kind::Head, Kind::Interim, Kind::Data, Kind::Trailers, Kind::End, Kind::Reset, Kind::Window, Kind::Fields];
 
     fn of(byte: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
@@ -306,22 +310,59 @@ fn poll(
     }
 }
 
+/// Makes the head of a request of its fields, in the payload of a frame.
+fn built(payload: &[u8], rules: &FieldRules) -> FieldHead {
+    let mut builder = FieldHeadBuilder::new(Vec::new(), None);
+    let ends = payload[0] == b'.';
+    for line in payload[1..].split(|byte| *byte == b'\n') {
+        let at = line.iter().position(|byte| *byte == b'=').unwrap();
+        let (name, value) = (&line[..at], &line[at + 1..]);
+        match Pseudo::of(name) {
+            Some(Pseudo::Unknown) => builder.unknown_pseudo(name),
+            Some(which) => builder.pseudo(which, value, rules),
+            None => builder.field(HeaderId::of(name), name, value, rules),
+        }
+    }
+    builder.finish(Version::Http2, rules, ends)
+}
+
+/// Begins to serve a request.
+fn begin(
+    http: &Rc<HttpLoop>,
+    connection: &Rc<Connection>,
+    shared: &Rc<RefCell<Shared>>,
+    number: u32,
+    FieldHead { buffer, parsed, fault, .. }: FieldHead,
+) {
+    let (has_body, declared) = match parsed.body {
+        BodyFraming::None => (false, None),
+        BodyFraming::Length(length) => (true, Some(length)),
+        BodyFraming::Chunked => (true, None),
+    };
+    let window = shared.borrow().window;
+    shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
+    let stream = Rc::new(ToyStream { shared: shared.clone(), number });
+    let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault };
+    loops::spawn(connection.number, "a stream", serve(http.clone(), connection.clone(), stream, arrived));
+}
+
 fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame) {
     let number = frame.stream;
     match frame.kind {
         Kind::Head => {
             let buffer = frame.payload.to_vec();
             let parsed = parse_request(&buffer, &HeadRules::default()).unwrap().unwrap();
-            let (has_body, declared) = match parsed.body {
-                BodyFraming::None => (false, None),
-                BodyFraming::Length(length) => (true, Some(length)),
-                BodyFraming::Chunked => (true, None),
-            };
-            let window = shared.borrow().window;
-            shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
-            let stream = Rc::new(ToyStream { shared: shared.clone(), number });
-            let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault: None };
-            loops::spawn(connection.number, "a stream", serve(http.clone(), connection.clone(), stream, arrived));
+            begin(
+                http,
+                connection,
+                shared,
+                number,
+                FieldHead { buffer, parsed, fault: None, is_extended_connect: false },
+            );
+        }
+        Kind::Fields => {
+            let (_, servers, _) = http.servers(connection).unwrap();
+            begin(http, connection, shared, number, built(&frame.payload, &field_rules(&servers.entry.settings)));
         }
         Kind::Window if number == 0 => {
             shared.borrow_mut().window = u32::from_be_bytes(frame.payload[..].try_into().unwrap()) as usize;

@@ -389,17 +389,12 @@ impl Connection {
         found
     }
 
-    /// Notes that a whole request or response is announced to be this long (`Content-Length`).
-    ///
-    /// # Errors
-    /// It is complete already, with another length. The stream is left as it is.
-    pub fn expect(&mut self, slot: Slot, length: u64) -> Result<(), ()> {
-        let Some(stream) = self.streams.get_mut(slot) else { return Ok(()) };
-        if stream.received_end {
-            return if length == 0 { Ok(()) } else { Err(()) };
+    /// Notes that the body which follows a head is announced to be this long (`Content-Length`): another length resets the
+    /// stream.
+    pub fn expect(&mut self, slot: Slot, length: u64) {
+        if let Some(stream) = self.streams.get_mut(slot) {
+            stream.expected = Some(length);
         }
-        stream.expected = Some(length);
-        Ok(())
     }
 
     /// Makes the stream end with this code when its response is complete: the request was malformed (RFC 9113 section

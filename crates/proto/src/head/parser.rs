@@ -67,7 +67,7 @@ pub enum HeadStage {
 }
 
 /// Fields that nginx refuses if they occur twice.
-const UNIQUE: u64 = bit(HeaderId::Host)
+pub(super) const UNIQUE: u64 = bit(HeaderId::Host)
     | bit(HeaderId::ContentLength)
     | bit(HeaderId::TransferEncoding)
     | bit(HeaderId::IfModifiedSince)
@@ -79,7 +79,8 @@ const UNIQUE: u64 = bit(HeaderId::Host)
     | bit(HeaderId::Authorization)
     | bit(HeaderId::ContentRange);
 
-const fn bit(id: HeaderId) -> u64 {
+/// The bit of a name in the presence of names.
+pub(super) const fn bit(id: HeaderId) -> u64 {
     1 << id as u8
 }
 

@@ -70,6 +70,10 @@ pub enum Version {
     Http10,
     /// HTTP/1.1, and every later minor version of 1.
     Http11,
+    /// HTTP/2.
+    Http2,
+    /// HTTP/3.
+    Http3,
 }
 
 impl Version {
@@ -79,6 +83,8 @@ impl Version {
             Version::Http09 => "HTTP/0.9",
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
         }
     }
 }
@@ -219,6 +225,8 @@ pub struct RequestHead {
     pub(super) fields: SmallVec<[Field; INLINE_FIELDS]>,
     pub(super) present: u64,
     pub(super) hosts: KnownHost,
+    /// The bytes that the head had on the wire, if its text is not what was sent; 0 if it is.
+    pub(super) wire_len: u32,
 }
 
 impl RequestHead {
@@ -240,6 +248,7 @@ impl RequestHead {
             fields: SmallVec::new(),
             present: 0,
             hosts: KnownHost::default(),
+            wire_len: 0,
         }
     }
 
@@ -251,14 +260,20 @@ impl RequestHead {
         *request_line = none;
         *target = Target { form: TargetForm::Origin, uri: none, scheme: None };
         (*host, *body) = (None, BodyFraming::None);
-        let RequestHead { keep_alive, expect_continue, len, fields, present, .. } = self;
-        (*keep_alive, *expect_continue, *len, *present) = (false, false, 0, 0);
+        let RequestHead { keep_alive, expect_continue, len, fields, present, wire_len, .. } = self;
+        (*keep_alive, *expect_continue, *len, *present, *wire_len) = (false, false, 0, 0, 0);
         fields.clear();
     }
 
     /// The length of the head in `$request_length`: it does not include empty lines in front.
     pub const fn told_len(&self) -> u32 {
-        self.len.saturating_sub(self.request_line.start)
+        if self.wire_len > 0 { self.wire_len } else { self.len.saturating_sub(self.request_line.start) }
+    }
+
+    /// Says how many bytes the head had on the wire where it was sent in another form than that of its text: in HTTP/2 and
+    /// HTTP/3, the length of its field block.
+    pub const fn set_wire_len(&mut self, len: u32) {
+        self.wire_len = len;
     }
 
     /// Whether there are so many fields that they took an allocation of their own.

@@ -229,4 +229,14 @@ impl ServerConfig {
         };
         Self { shared: with(&self.shared), with_chacha: self.with_chacha.as_ref().map(with), ..*self }
     }
+
+    /// The same settings with these protocols above TLS in place of [`ServerSettings::alpn`], the most preferred first. This
+    /// copies some lists if the settings are shared, so it is not for each session.
+    #[must_use]
+    pub fn with_alpn(mut self, protocols: &[impl AsRef<[u8]>]) -> Self {
+        for shared in [Some(&mut self.shared), self.with_chacha.as_mut()].into_iter().flatten() {
+            Arc::make_mut(shared).alpn_protocols = protocols.iter().map(|name| name.as_ref().to_vec()).collect();
+        }
+        self
+    }
 }

@@ -104,7 +104,7 @@ async fn requests(
     }
     if connection.requests.get() == 0 && connection.transport.tls().is_none() {
         let (_, servers, _) = http.servers(connection)?;
-        if servers.speaks_http2() {
+        if servers.accepts_preface() {
             let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
             if h2::read_preface(connection, &mut timer, timeout, &mut buffer).await == h2::Seen::Http2 {
                 post.http2.set(h2::Serve::new(&driver.h2, connection.clone(), buffer));

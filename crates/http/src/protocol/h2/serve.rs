@@ -22,7 +22,7 @@ use crate::protocol::h2::runner::Work;
 use crate::protocol::h2::shared::Shared;
 use crate::protocol::h2::sink::HeadSink;
 use crate::protocol::h2::stream::H2Stream;
-use crate::protocol::multiplexed::{Arrived, Fault};
+use crate::protocol::multiplexed::{Arrived, field_rules};
 use crate::request::core_settings::CoreSettings;
 use crate::request::{Connection, Head};
 use crate::settings::http2::Http2Settings;
@@ -84,13 +84,13 @@ impl Serve {
         let size = usize::try_from(large.size).unwrap_or(usize::MAX);
         let machine = h2::Connection::new(&Config {
             role: Role::Server,
-            max_streams: http2.http2_max_concurrent_streams,
-            initial_window: http2.http2_body_preread_size,
+            max_streams: http2.max_streams(),
+            initial_window: http2.http2_body_preread_size.0,
             chunk: h2::frame::DEFAULT_FRAME_SIZE,
             connect_protocol: http2.http2_extended_connect,
             limits: BlockLimits {
                 most_string: size,
-                most_total: size.saturating_mul(large.count),
+                most_total: size.saturating_mul(large.count as usize),
                 most_fields: usize::MAX,
             },
             now: loops::millis(),
@@ -185,7 +185,7 @@ impl Serve {
 
     fn buffer_size(&self) -> usize {
         let servers = self.shared.driver.http.servers(&self.shared.connection);
-        let size = servers.map(|(_, servers, _)| servers.entry.settings.get::<Http2Settings>().http2_recv_buffer_size);
+        let size = servers.map(|(_, servers, _)| servers.entry.settings.get::<Http2Settings>().http2_recv_buffer_size.0);
         usize::try_from(size.unwrap_or(0)).unwrap_or(0).max(h2::frame::DEFAULT_FRAME_SIZE as usize)
     }
 
@@ -196,14 +196,7 @@ impl Serve {
         }
         let connection = &self.shared.connection;
         let Some((_, servers, still_listens)) = self.shared.driver.http.servers(connection) else { return };
-        let settings = servers.entry.settings.get::<ServerSettings>();
-        let http2 = servers.entry.settings.get::<Http2Settings>();
-        let rules = FieldRules {
-            max_headers: settings.max_headers as usize,
-            ignore_invalid_headers: settings.ignore_invalid_headers,
-            underscores_in_headers: settings.underscores_in_headers,
-            extended_connect: http2.http2_extended_connect,
-        };
+        let rules = field_rules(&servers.entry.settings);
         let mut sink = HeadSink::new(&rules);
         let now = loops::millis();
         loop {
@@ -257,7 +250,7 @@ impl Serve {
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         let head = sink.take().finish(Version::Http2, rules, ends);
-        let mut fault = head.fault.map(|fault| Fault { status: 400, text: fault.to_string() });
+        let fault = head.fault;
         let declared = match head.parsed.body {
             BodyFraming::Length(length) => Some(length),
             BodyFraming::None | BodyFraming::Chunked => None,
@@ -265,10 +258,8 @@ impl Serve {
         let is_tunnel = head.is_extended_connect;
         let head = Head::new(head.buffer, head.parsed);
         self.shared.look(|machine| {
-            if let Some(length) = declared
-                && machine.expect(slot, length).is_err()
-            {
-                fault = Some(Fault { status: 400, text: "client sent a body of another length than announced".to_owned() });
+            if let Some(length) = declared {
+                machine.expect(slot, length);
             }
             if fault.is_some() {
                 machine.reset_at_end(slot, ErrorCode::PROTOCOL_ERROR);

@@ -1,43 +1,7 @@
 //! Fields as a decoder hands them over.
 
 use crate::HeaderId;
-
-/// A field whose name begins with a colon: what HTTP/1 has in its first line (RFC 9113 section 8.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Pseudo {
-    /// `:method`
-    Method,
-    /// `:scheme`
-    Scheme,
-    /// `:path`
-    Path,
-    /// `:authority`
-    Authority,
-    /// `:status`, of a response.
-    Status,
-    /// `:protocol`, of an extended CONNECT (RFC 8441).
-    Protocol,
-    /// Another name that begins with a colon. No message has one.
-    Unknown,
-}
-
-impl Pseudo {
-    /// What a name stands for; `None` for a name without a colon at its beginning.
-    pub fn of(name: &[u8]) -> Option<Pseudo> {
-        if name.first() != Some(&b':') {
-            return None;
-        }
-        Some(match name {
-            b":method" => Pseudo::Method,
-            b":scheme" => Pseudo::Scheme,
-            b":path" => Pseudo::Path,
-            b":authority" => Pseudo::Authority,
-            b":status" => Pseudo::Status,
-            b":protocol" => Pseudo::Protocol,
-            _ => Pseudo::Unknown,
-        })
-    }
-}
+pub use crate::head::Pseudo;
 
 /// A field as it was decoded. Nothing has been checked yet of what HTTP says about names and values: they are any bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

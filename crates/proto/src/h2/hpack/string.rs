@@ -55,7 +55,11 @@ mod tests {
 
     fn written(text: &[u8], lower: bool) -> Vec<u8> {
         let mut out = b"x".to_vec();
-        if lower { write::<true>(0, 0x7f, text, &mut out) } else { write::<false>(0, 0x7f, text, &mut out) }
+        if lower {
+            write::<true>(0, 0x7f, text, &mut out)
+        } else {
+            write::<false>(0, 0x7f, text, &mut out)
+        }
         assert_eq!(out.remove(0), b'x');
         out
     }

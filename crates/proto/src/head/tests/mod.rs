@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Error, HeaderId};
 
+mod built;
 mod fields;
 mod limits;
 mod lines;

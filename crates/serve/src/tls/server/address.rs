@@ -76,22 +76,30 @@ struct Bound {
     of: Arc<Replaceable>,
     sessions: Sessions,
     context: [u8; 32],
+    /// The protocols above TLS.
+    alpn: Vec<Vec<u8>>,
     last: ArcSwap<(Arc<Made>, ServerConfig)>,
 }
 
 impl AtAddress {
-    pub(super) fn fixed(config: &ServerConfig, sessions: &Sessions, context: &[u8; 32]) -> AtAddress {
-        AtAddress(Kind::Fixed(config.with_sessions(sessions, context)))
+    pub(super) fn fixed(config: &ServerConfig, sessions: &Sessions, context: &[u8; 32], alpn: &[&[u8]]) -> AtAddress {
+        AtAddress(Kind::Fixed(config.with_sessions(sessions, context).with_alpn(alpn)))
     }
 
-    pub(super) fn replaceable(of: &Arc<Replaceable>, sessions: &Sessions, context: &[u8; 32]) -> AtAddress {
+    pub(super) fn replaceable(
+        of: &Arc<Replaceable>,
+        sessions: &Sessions,
+        context: &[u8; 32],
+        alpn: &[&[u8]],
+    ) -> AtAddress {
         let made = of.now();
-        let config = made.config.with_sessions(sessions, context);
+        let config = made.config.with_sessions(sessions, context).with_alpn(alpn);
         let (of, sessions, context) = (of.clone(), sessions.clone(), *context);
         AtAddress(Kind::Replaceable(Box::new(Bound {
             of,
             sessions,
             context,
+            alpn: alpn.iter().map(|name| name.to_vec()).collect(),
             last: ArcSwap::from_pointee((made, config)),
         })))
     }
@@ -107,7 +115,7 @@ impl AtAddress {
         if Arc::ptr_eq(&last.0, &made) {
             return last.1.clone();
         }
-        let config = made.config.with_sessions(&bound.sessions, &bound.context);
+        let config = made.config.with_sessions(&bound.sessions, &bound.context).with_alpn(&bound.alpn);
         bound.last.store(Arc::new((made, config.clone())));
         config
     }
@@ -129,7 +137,7 @@ mod tests {
         let of = Arc::new(Replaceable::new(ServerSettings::default(), slots).expect("settings"));
         let sessions =
             Sessions { cache: SessionCache::Off, tickets: None, timeout: Duration::ZERO, figures: Arc::default() };
-        let bound = AtAddress::replaceable(&of, &sessions, &[0; 32]);
+        let bound = AtAddress::replaceable(&of, &sessions, &[0; 32], &[]);
         let first = of.now();
         let short = bound.now().signature_time();
         assert!(Arc::ptr_eq(&first, &of.now()));

@@ -38,14 +38,15 @@ impl Computed {
         self.slots.iter().enumerate().filter(computed).map(|(number, _)| number)
     }
 
-    /// The settings of sessions at an address with this `default` server; `names` are the values that have to be computed, in
-    /// the order of [`Computed::numbers`].
+    /// The settings of sessions at an address with this `default` server, with these protocols above TLS; `names` are the
+    /// values that have to be computed, in the order of [`Computed::numbers`].
     ///
     /// # Errors
     /// The line for the error log; it is empty if the client has gone.
     pub async fn config_at<G: Future<Output = ()>>(
         &self,
         default: &ServerTls,
+        alpn: &[&[u8]],
         names: &[PairNames],
         reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<ServerConfig, String> {
@@ -63,6 +64,6 @@ impl Computed {
         }
         let settings = ServerSettings { keys, ..self.settings.clone() };
         let config = settings.build().map_err(|error| error.to_string())?;
-        Ok(config.with_sessions(&default.sessions, &self.context))
+        Ok(config.with_sessions(&default.sessions, &self.context).with_alpn(alpn))
     }
 }

@@ -91,8 +91,6 @@ pub struct ServerSpec {
     pub ocsp: OcspSpec,
     /// `ssl_key_log`
     pub key_log: Option<KeyLogPath>,
-    /// The protocols above TLS.
-    pub alpn: Vec<Vec<u8>>,
 }
 
 /// What a virtual server has of TLS. It does not change.
@@ -190,7 +188,7 @@ impl ServerTls {
             suites: settled.suites,
             groups,
             prefer_server_order: wanted.prefer_server_order.unwrap_or(spec.prefer_server_ciphers),
-            alpn: spec.alpn.clone(),
+            alpn: Vec::new(),
             fragment: spec.buffer_size,
             tickets: wanted.tickets.unwrap_or(ServerSettings::TICKETS),
             early_data: spec.early_data,
@@ -290,14 +288,14 @@ impl ServerTls {
     }
 
     /// The settings of sessions with this server at an address with this `default` server, whose sessions are resumed: the
-    /// resumption of sessions is a matter of the address. `None` if this server has no certificate, or one whose name has
-    /// variables.
-    pub fn config_at(&self, default: &ServerTls) -> Option<AtAddress> {
+    /// resumption of sessions is a matter of the address. `alpn` are the protocols above TLS, the most preferred first. `None`
+    /// if this server has no certificate, or one whose name has variables.
+    pub fn config_at(&self, default: &ServerTls, alpn: &[&[u8]]) -> Option<AtAddress> {
         let (sessions, context) = (&default.sessions, &self.context);
         if let Some(replaceable) = &self.replaceable {
-            return Some(AtAddress::replaceable(replaceable, sessions, context));
+            return Some(AtAddress::replaceable(replaceable, sessions, context, alpn));
         }
-        self.config.as_ref().map(|config| AtAddress::fixed(config, sessions, context))
+        self.config.as_ref().map(|config| AtAddress::fixed(config, sessions, context, alpn))
     }
 }
 
@@ -394,7 +392,6 @@ mod tests {
                 cache: parse_default("ssl_ocsp_cache", "off", cx).expect("a cache"),
                 resolving: None,
             },
-            alpn: Vec::new(),
         }
     }
 
@@ -406,7 +403,7 @@ mod tests {
         let with = spec(vec![pair.clone()], &mut cx);
         let tls = ServerTls::of(with, &mut cx).expect("a server");
         assert!(tls.has_certificate() && tls.computed().is_none());
-        let session = tls.config_at(&tls).expect("settings");
+        let session = tls.config_at(&tls, &[]).expect("settings");
         let (names, short) = (tls.facts()[0].names.clone(), session.now().signature_time());
         assert_eq!(names, hosts);
         pair.replace(certified("rsa"));

@@ -161,21 +161,20 @@ impl Decoder {
         let BlockLimits { most_string: string, most_total: total, most_fields: fields } = *limits;
         let mut left = Left { total, fields, string };
         if self.required.is_some() || block.first().is_some_and(|first| first & UPDATE_BITS == UPDATE) {
-            self.size_updates(&mut rest)?;
+            rest = self.size_updates(block)?;
         }
         while let Some((&first, further)) = rest.split_first() {
-            rest = further;
-            if first & 0x80 != 0 {
-                let field = self.entry(integer::read(first, 0x7f, &mut rest)?)?;
-                left.count(field.name.len(), field.value.len())?;
-                sink.field(field);
-            } else if first & 0x40 != 0 {
-                self.indexed_literal(first, &mut rest, &mut left, sink)?;
-            } else if first & 0x20 != 0 {
-                return Err(LATE_UPDATE);
-            } else {
-                self.literal(first, &mut rest, &mut left, sink)?;
-            }
+            rest = match first {
+                // Most fields are an index of one byte, so that nothing of the state has to leave the registers for them.
+                0x80..0xff => {
+                    self.indexed((first & 0x7f).into(), &mut left, sink)?;
+                    further
+                }
+                0xff => self.far_indexed(further, &mut left, sink)?,
+                0x40..0x80 => self.indexed_literal(first, further, &mut left, sink)?,
+                0x20..0x40 => return Err(LATE_UPDATE),
+                0x00..0x20 => self.literal(first, further, &mut left, sink)?,
+            };
         }
         self.table.trim();
         Ok(())
@@ -183,41 +182,57 @@ impl Decoder {
 
     /// Reads the size updates at the beginning of a block.
     #[inline(never)]
-    fn size_updates(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
+    fn size_updates<'b>(&mut self, mut rest: &'b [u8]) -> Result<&'b [u8], DecodeError> {
         while let Some((&first, further)) = rest.split_first()
             && first & UPDATE_BITS == UPDATE
         {
-            *rest = further;
-            let size = integer::read(first, !UPDATE_BITS, rest)?;
+            rest = further;
+            let size = integer::read(first, !UPDATE_BITS, &mut rest)?;
             let size = u32::try_from(size).ok().filter(|&size| size <= self.most).ok_or(LARGE_UPDATE)?;
             self.required = self.required.filter(|&required| size > required);
             self.table.set_most(size);
         }
         // A block without fields is no field block, so there may be another one to begin with the update.
-        if self.required.is_some() && !rest.is_empty() { Err(NO_UPDATE) } else { Ok(()) }
+        if self.required.is_some() && !rest.is_empty() { Err(NO_UPDATE) } else { Ok(rest) }
     }
 
-    /// The entry of an index in both tables.
+    /// Hands over the field with an index: RFC 7541 section 6.1.
     #[inline(always)]
-    fn entry(&self, index: u64) -> Result<DecodedField<'_>, DecodeError> {
-        let index = usize::try_from(index).map_err(|_| NO_ENTRY)?;
-        if let Some(entry) = statics::entry(index) {
-            return Ok(*entry);
-        }
-        // An index of 0 wraps around to one that is in no table.
-        self.table.get(index.wrapping_sub(statics::ENTRIES + 1)).ok_or(NO_ENTRY)
+    fn indexed<S: FieldSink>(&self, index: usize, left: &mut Left, sink: &mut S) -> Result<(), DecodeError> {
+        let field = match statics::entry(index) {
+            Some(entry) => *entry,
+            // An index of 0 wraps around to one that is in no table.
+            None => self.table.get(index.wrapping_sub(statics::ENTRIES + 1)).ok_or(NO_ENTRY)?,
+        };
+        left.count(field.name.len(), field.value.len())?;
+        sink.field(field);
+        Ok(())
+    }
+
+    /// Reads an index that takes more than a byte.
+    #[inline(never)]
+    fn far_indexed<'b, S: FieldSink>(
+        &self,
+        mut rest: &'b [u8],
+        left: &mut Left,
+        sink: &mut S,
+    ) -> Result<&'b [u8], DecodeError> {
+        let index = integer::read(0x7f, 0x7f, &mut rest)?;
+        self.indexed(usize::try_from(index).map_err(|_| NO_ENTRY)?, left, sink)?;
+        Ok(rest)
     }
 
     /// Reads a literal field that goes into the table: RFC 7541 section 6.2.1.
-    fn indexed_literal<S: FieldSink>(
+    #[inline(never)]
+    fn indexed_literal<'b, S: FieldSink>(
         &mut self,
         first: u8,
-        rest: &mut &[u8],
+        mut rest: &'b [u8],
         left: &mut Left,
         sink: &mut S,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<&'b [u8], DecodeError> {
         // The strings are put together where the entry will have them.
-        let name = match self.name(first, 0x3f, rest, left)? {
+        let name = match self.name(first, 0x3f, &mut rest, left)? {
             Name::Static(index) => EntryName::Static(index),
             Name::Dynamic(number) => match self.table.name_index(number) {
                 Some(index) => EntryName::Static(index),
@@ -232,7 +247,7 @@ impl Decoder {
                 EntryName::InWork(text.len())
             }
         };
-        if let Text::Plain(text) = self.string(rest, left)? {
+        if let Text::Plain(text) = self.string(&mut rest, left)? {
             self.table.work(text.len(), rest.len()).extend_from_slice(text);
         }
         let worked = self.table.worked();
@@ -247,19 +262,20 @@ impl Decoder {
         let (id, pseudo) = known.unwrap_or_else(|| (HeaderId::of(name_text), Pseudo::of(name_text)));
         sink.field(DecodedField { name: name_text, value, id, pseudo, never_indexed: false });
         self.table.insert(name, id, pseudo);
-        Ok(())
+        Ok(rest)
     }
 
     /// Reads a literal field that does not go into the table: RFC 7541 sections 6.2.2 and 6.2.3.
-    fn literal<S: FieldSink>(
+    #[inline(never)]
+    fn literal<'b, S: FieldSink>(
         &mut self,
         first: u8,
-        rest: &mut &[u8],
+        mut rest: &'b [u8],
         left: &mut Left,
         sink: &mut S,
-    ) -> Result<(), DecodeError> {
-        let name = self.name(first, 0x0f, rest, left)?;
-        let value = self.string(rest, left)?;
+    ) -> Result<&'b [u8], DecodeError> {
+        let name = self.name(first, 0x0f, &mut rest, left)?;
+        let value = self.string(&mut rest, left)?;
         let worked = self.table.worked();
         let (value, before) = match value {
             Text::Plain(text) => (text, worked),
@@ -283,18 +299,12 @@ impl Decoder {
         left.count(name.len(), value.len())?;
         sink.field(DecodedField { name, value, id, pseudo, never_indexed: first & 0x10 != 0 });
         self.table.drop_work();
-        Ok(())
+        Ok(rest)
     }
 
     /// Reads the name of a literal field.
     #[inline]
-    fn name<'b>(
-        &mut self,
-        first: u8,
-        mask: u8,
-        rest: &mut &'b [u8],
-        left: &Left,
-    ) -> Result<Name<'b>, DecodeError> {
+    fn name<'b>(&mut self, first: u8, mask: u8, rest: &mut &'b [u8], left: &Left) -> Result<Name<'b>, DecodeError> {
         match usize::try_from(integer::read(first, mask, rest)?).map_err(|_| NO_ENTRY)? {
             0 => self.string(rest, left).map(Name::New),
             index @ 1..=statics::ENTRIES => Ok(Name::Static(index as u8)),

@@ -1,7 +1,5 @@
 //! The dynamic table of what is received: RFC 7541, section 2.3.2.
 
-use std::collections::VecDeque;
-
 use super::super::FIELD_OVERHEAD;
 use super::super::field::{DecodedField, Pseudo};
 use super::super::statics;
@@ -13,6 +11,9 @@ pub(super) const LARGEST: u32 = 65_535;
 /// How much more memory than its entries take a table may keep, in bytes: enough for the strings of most blocks, which
 /// are decoded behind the entries.
 const SPARE: usize = 160;
+
+/// How many entries there is memory for at first.
+const FIRST_ENTRIES: usize = 4;
 
 /// An entry. Its name, unless the static table has it, and its value behind it are in [`Table::bytes`].
 #[derive(Clone, Copy)]
@@ -58,8 +59,10 @@ pub(super) struct Table {
     end: usize,
     /// The distance of `bytes[0]` from the first byte that was ever in the table.
     base: u32,
-    /// The oldest entry comes first.
-    entries: VecDeque<Entry>,
+    /// Entries that are gone, then the others, the oldest first.
+    entries: Vec<Entry>,
+    /// How many entries are gone.
+    gone: usize,
     /// What the entries count.
     size: usize,
     /// What they may count.
@@ -69,7 +72,16 @@ pub(super) struct Table {
 impl Table {
     pub(super) const fn new(most: u32) -> Table {
         let most = if most < LARGEST { most } else { LARGEST };
-        Table { bytes: Vec::new(), begin: 0, end: 0, base: 0, entries: VecDeque::new(), size: 0, most: most as usize }
+        Table {
+            bytes: Vec::new(),
+            begin: 0,
+            end: 0,
+            base: 0,
+            entries: Vec::new(),
+            gone: 0,
+            size: 0,
+            most: most as usize,
+        }
     }
 
     /// What the entries may count.
@@ -94,19 +106,29 @@ impl Table {
 
     /// The entry with this number; the youngest has number 0.
     #[inline(always)]
+    fn entry(&self, number: usize) -> Option<&Entry> {
+        // Those that are gone are not in the part that is looked at, and a number that is too large wraps around.
+        let entries = self.entries.get(self.gone..)?;
+        entries.get(entries.len().wrapping_sub(number).wrapping_sub(1))
+    }
+
+    /// The field of the entry with this number.
+    #[inline(always)]
     pub(super) fn get(&self, number: usize) -> Option<DecodedField<'_>> {
-        let entry = self.entries.get(self.entries.len().checked_sub(number)?.checked_sub(1)?)?;
-        let bytes = &self.bytes[entry.start.wrapping_sub(self.base) as usize..];
-        let (own_name, bytes) = bytes.split_at(entry.name_len.into());
-        let name = statics::entry(entry.name_index.into()).map_or(own_name, |known| known.name);
-        let value = &bytes[..entry.value_len.into()];
+        let entry = self.entry(number)?;
+        let start = entry.start.wrapping_sub(self.base) as usize;
+        let (name_len, value_len) = (usize::from(entry.name_len), usize::from(entry.value_len));
+        let (own_name, value) = self.bytes.get(start..start + name_len + value_len)?.split_at(name_len);
+        let name = match entry.name_index {
+            0 => own_name,
+            index => statics::entry(index.into())?.name,
+        };
         Some(DecodedField { name, value, id: entry.id, pseudo: entry.pseudo, never_indexed: false })
     }
 
     /// The index in the static table of an entry with the same name as the entry with this number.
     pub(super) fn name_index(&self, number: usize) -> Option<u8> {
-        let entry = self.entries.get(self.entries.len().checked_sub(number)?.checked_sub(1)?)?;
-        Some(entry.name_index).filter(|&index| index != 0)
+        Some(self.entry(number)?.name_index).filter(|&index| index != 0)
     }
 
     /// The work area as a vector's end, with room for `len` more bytes: what is appended to the vector, is in the area.
@@ -129,7 +151,9 @@ impl Table {
         let len = self.get(number).map_or(0, |entry| entry.name.len());
         self.work(len, block);
         // The place is asked for afterwards, since making room moves the entries.
-        let Some(entry) = self.entries.len().checked_sub(number + 1).and_then(|at| self.entries.get(at)) else { return };
+        let Some(entry) = self.entries.len().checked_sub(number + 1).and_then(|at| self.entries.get(at)) else {
+            return;
+        };
         let start = entry.start.wrapping_sub(self.base) as usize;
         self.bytes.extend_from_within(start..start + usize::from(entry.name_len));
     }
@@ -182,17 +206,36 @@ impl Table {
         let start = self.base.wrapping_add(self.end as u32);
         // Both are less than `most`, and that is at most `LARGEST`.
         let (name_len, value_len) = (name_len as u16, value_len as u16);
-        self.entries.push_back(Entry { start, name_len, value_len, name_index, id, pseudo });
+        if self.entries.len() == self.entries.capacity() {
+            self.make_room_for_entry();
+        }
+        self.entries.push(Entry { start, name_len, value_len, name_index, id, pseudo });
         self.size += size;
         self.end = self.bytes.len();
+    }
+
+    #[inline(never)]
+    fn make_room_for_entry(&mut self) {
+        if self.gone * 4 >= self.entries.len() {
+            self.drop_gone_entries();
+        }
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact((self.entries.len() / 2).max(FIRST_ENTRIES));
+        }
+    }
+
+    fn drop_gone_entries(&mut self) {
+        self.entries.drain(..self.gone);
+        self.gone = 0;
     }
 
     /// Lets the oldest entries go until the others count no more than `most`.
     #[inline]
     fn evict(&mut self, most: usize) {
         while self.size > most
-            && let Some(entry) = self.entries.pop_front()
+            && let Some(entry) = self.entries.get(self.gone)
         {
+            self.gone += 1;
             self.size -= entry.size();
             self.begin += usize::from(entry.name_len) + usize::from(entry.value_len);
         }
@@ -212,7 +255,8 @@ impl Table {
     fn give_back(&mut self) {
         self.close_gap();
         self.bytes.shrink_to(self.bytes.len() + SPARE / 4);
-        if self.entries.capacity() > 8 && self.entries.capacity() / 4 > self.entries.len() {
+        if self.entries.capacity() > 8 && self.entries.capacity() / 4 > self.entries.len() - self.gone {
+            self.drop_gone_entries();
             self.entries.shrink_to(self.entries.len() * 2);
         }
     }

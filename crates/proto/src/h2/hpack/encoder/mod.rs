@@ -155,6 +155,10 @@ impl Encoder {
             (Pseudo::Path, _) => names::PATH,
             (Pseudo::Scheme, _) => names::SCHEME,
             (Pseudo::Protocol, _) => names::PROTOCOL,
+            (Pseudo::Status, &[hundreds, tens, ones]) if [hundreds, tens, ones].iter().all(u8::is_ascii_digit) => {
+                let digits = [hundreds, tens, ones].map(|digit| u16::from(digit - b'0'));
+                return self.status(digits[0] * 100 + digits[1] * 10 + digits[2], out);
+            }
             (Pseudo::Status, _) => names::STATUS,
             (Pseudo::Unknown, _) => return,
         };
@@ -162,9 +166,9 @@ impl Encoder {
     }
 
     /// Writes a field with a known name.
-    #[inline]
+    #[inline(always)]
     fn known(&mut self, id: Id, value: &[u8], out: &mut Vec<u8>) {
-        let Some(known) = names::known(id) else { return };
+        let known = names::known(id);
         if id == names::ACCEPT_ENCODING
             && let Some(entry) = statics::entry(known.index.into())
             && entry.value == value
@@ -174,7 +178,7 @@ impl Encoder {
         self.choose(id, known.name.as_bytes(), known.policy, value, out);
     }
 
-    #[inline]
+    #[inline(never)]
     fn choose(&mut self, id: Id, name: &[u8], policy: Policy, value: &[u8], out: &mut Vec<u8>) {
         let indexing = match policy {
             Policy::Secret => Indexing::Never,
@@ -190,13 +194,23 @@ impl Encoder {
 
     /// Writes a field by its index, or in full; then it also goes into the table, if it counts no more than `most` and the
     /// policy says so.
+    #[inline(always)]
     fn indexed(&mut self, sought: &Sought<'_>, policy: Policy, most: usize, out: &mut Vec<u8>) {
+        if let Some(table) = &self.table
+            && sought.size() <= most
+            && let Some(number) = table.find(sought)
+        {
+            return integer::write(0x80, 0x7f, statics::ENTRIES + 1 + number, out);
+        }
+        self.inserted(sought, policy, most, out);
+    }
+
+    /// Writes a field that is not in the table.
+    #[inline(never)]
+    fn inserted(&mut self, sought: &Sought<'_>, policy: Policy, most: usize, out: &mut Vec<u8>) {
         let mut indexing = Indexing::Without;
         if sought.size() <= most {
             let table = self.table.get_or_insert_with(|| Box::new(Table::new()));
-            if let Some(number) = table.find(sought) {
-                return integer::write(0x80, 0x7f, statics::ENTRIES + 1 + number, out);
-            }
             if policy != Policy::Repeated || table.has_seen(sought) {
                 table.insert(sought, policy == Policy::Latest, self.most as usize);
                 indexing = Indexing::Incremental;
@@ -207,13 +221,14 @@ impl Encoder {
 }
 
 /// Writes a field in full.
+#[inline(never)]
 fn literal(indexing: Indexing, id: Id, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let (pattern, mask) = match indexing {
         Indexing::Incremental => (0x40, 0x3f),
         Indexing::Without => (0x00, 0x0f),
         Indexing::Never => (0x10, 0x0f),
     };
-    match names::known(id).map_or(0, |known| known.index) {
+    match names::known(id).index {
         0 => {
             out.push(pattern);
             string::write::<true>(0, 0x7f, name, out);

@@ -27,12 +27,28 @@ pub(super) struct Known {
     /// The index of the first entry of the static table with this name, or 0.
     pub index: u8,
     pub policy: Policy,
+    /// See [`outer`].
+    outer: u64,
+    /// The first eight bytes, and the last eight, if there are that many.
+    ends: [u64; 2],
+}
+
+const fn entry(name: &'static str, index: u8, policy: Policy) -> Known {
+    let bytes = name.as_bytes();
+    let ends = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => [u64::from_le_bytes(*first), u64::from_le_bytes(*last)],
+        _ => [0, 0],
+    };
+    Known { name, index, policy, outer: outer(bytes), ends }
 }
 
 macro_rules! known {
     ($($policy:ident: $($name:literal $index:literal,)*;)*) => {
-        /// The names; the place in this list, plus one, is a name's id.
-        static KNOWN: &[Known] = &[$($(Known { name: $name, index: $index, policy: Policy::$policy },)*)*];
+        /// The names; the place in this list is a name's id. The first one stands for those that are not known.
+        static KNOWN: &[Known] = &[
+            entry("", 0, Policy::Repeated),
+            $($(entry($name, $index, Policy::$policy),)*)*
+        ];
     };
 }
 
@@ -85,81 +101,86 @@ pub(super) const STATUS: Id = id(":status");
 pub(super) const ACCEPT_ENCODING: Id = id("accept-encoding");
 
 const fn id(name: &str) -> Id {
-    SLOTS[bucket(name.as_bytes())]
+    SLOTS[bucket(outer(name.as_bytes()), name.len())]
 }
 
-/// What is known of a name.
+/// What is known of the name with this id.
 #[inline(always)]
-pub(super) fn known(id: Id) -> Option<&'static Known> {
-    KNOWN.get(usize::from(id).wrapping_sub(1))
+pub(super) fn known(id: Id) -> &'static Known {
+    KNOWN.get(usize::from(id)).unwrap_or(&KNOWN[0])
 }
 
+/// The shortest known name.
+const SHORTEST: usize = 2;
 /// The longest known name.
 const LONGEST: usize = 32;
 
-/// The id of a name in any case.
+/// The bit that tells upper case from lower case in each byte. It is set in all that known names are made of, and no name
+/// has control characters, of which one would be taken for `-` with it.
+const LOWER: u64 = 0x2020_2020_2020_2020;
+
+/// The id of a name in any case; 0 if it is not known.
 #[inline]
 pub(super) fn look_up(name: &[u8]) -> Id {
-    if !(2..=LONGEST).contains(&name.len()) {
+    let outer = outer(name);
+    let id = SLOTS[bucket(outer, name.len())];
+    let known = known(id);
+    if known.outer != outer || known.name.len() != name.len() {
         return 0;
     }
-    let id = SLOTS[bucket(name)];
-    if known(id).is_some_and(|known| same(known.name.as_bytes(), name)) { id } else { 0 }
+    // Of a longer name, there are bytes between its first and its last four.
+    if name.len() > 8
+        && let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk())
+    {
+        let ends = [u64::from_le_bytes(*first) | LOWER, u64::from_le_bytes(*last) | LOWER];
+        if ends != known.ends || name.len() > 16 && !known.name.as_bytes().eq_ignore_ascii_case(name) {
+            return 0;
+        }
+    }
+    id
 }
 
-/// Whether a text is a name but for its case. No name has control characters, of which one would be taken for a `-`.
+/// The first and the last four bytes of a name, in lower case; of a shorter one, all of it.
 #[inline(always)]
-fn same(known: &[u8], name: &[u8]) -> bool {
-    if known.len() != name.len() {
-        return false;
-    }
-    // The bit that tells upper case from lower case is set in all that known names are made of.
-    let mut differ = 0;
-    match (known.as_chunks::<8>(), name.as_chunks::<8>()) {
-        ((words, rest), (others, end)) if !words.is_empty() => {
-            for (word, other) in words.iter().zip(others) {
-                differ |= u64::from_ne_bytes(*word) ^ (u64::from_ne_bytes(*other) | 0x2020_2020_2020_2020);
-            }
-            if !rest.is_empty()
-                && !end.is_empty()
-                && let (Some(word), Some(other)) = (known.last_chunk(), name.last_chunk())
-            {
-                differ |= u64::from_ne_bytes(*word) ^ (u64::from_ne_bytes(*other) | 0x2020_2020_2020_2020);
-            }
+const fn outer(name: &[u8]) -> u64 {
+    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            u32::from_le_bytes(*first) as u64 | (u32::from_le_bytes(*last) as u64) << 32 | LOWER
         }
-        _ => known.iter().zip(name).for_each(|(byte, other)| differ |= u64::from(byte ^ (other | 0x20))),
+        _ => short(name),
     }
-    differ == 0
+}
+
+#[inline(never)]
+const fn short(name: &[u8]) -> u64 {
+    match *name {
+        [first, last] => first as u64 | (last as u64) << 8 | LOWER,
+        [first, middle, last] => first as u64 | (middle as u64) << 8 | (last as u64) << 16 | LOWER,
+        _ => 0,
+    }
 }
 
 /// The number of buckets of the table of names.
 const BUCKETS: usize = 256;
 
-/// The bucket of a name of at least two bytes: a product of its length and of its first and last bytes, ignoring case.
-/// The factor is such that each known name has a bucket for itself.
-const fn bucket(name: &[u8]) -> usize {
-    let ends = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
-        (Some(first), Some(last)) => (u32::from_le_bytes(*first) as u64) | (u32::from_le_bytes(*last) as u64) << 32,
-        _ => {
-            let (first, middle, last) = (name[0] as u64, name[name.len() / 2] as u64, name[name.len() - 1] as u64);
-            (first | middle << 8 | last << 16) * 0x1_0000_0001
-        }
-    };
-    let mixed = ((ends | 0x2020_2020_2020_2020) ^ name.len() as u64).wrapping_mul(0x3291_c615_2721_5f09);
-    (mixed >> 56) as usize
+/// The bucket of a name, by what [`outer`] has of it and by its length. The factor is such that each known name has a
+/// bucket for itself.
+#[inline(always)]
+const fn bucket(outer: u64, len: usize) -> usize {
+    ((outer ^ len as u64).wrapping_mul(0x2774_40f4_bdaf_4dd7) >> 56) as usize
 }
 
 /// The table, made at compile time; two names in one bucket fail the build.
 static SLOTS: [Id; BUCKETS] = {
     let mut slots = [0; BUCKETS];
-    let mut at = 0;
-    while at < KNOWN.len() {
-        let name = KNOWN[at].name.as_bytes();
-        assert!(2 <= name.len() && name.len() <= LONGEST);
-        let bucket = bucket(name);
+    let mut id = 1;
+    while id < KNOWN.len() {
+        let len = KNOWN[id].name.len();
+        assert!(SHORTEST <= len && len <= LONGEST);
+        let bucket = bucket(KNOWN[id].outer, len);
         assert!(slots[bucket] == 0, "another factor has to be found");
-        at += 1;
-        slots[bucket] = at as Id;
+        slots[bucket] = id as Id;
+        id += 1;
     }
     slots
 };
@@ -171,8 +192,7 @@ mod tests {
 
     #[test]
     fn every_name_is_found_in_any_case() {
-        for (at, known) in KNOWN.iter().enumerate() {
-            let id = (at + 1) as Id;
+        for (id, known) in (0..).zip(KNOWN).skip(1) {
             assert_eq!(look_up(known.name.as_bytes()), id);
             assert_eq!(look_up(known.name.to_ascii_uppercase().as_bytes()), id);
             assert_eq!(known.name, known.name.to_ascii_lowercase());
@@ -190,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_index_is_the_first_with_its_name() {
-        for known in KNOWN {
+        for known in &KNOWN[1..] {
             let first = (1..=statics::ENTRIES)
                 .find(|&index| statics::entry(index).is_some_and(|entry| entry.name == known.name.as_bytes()));
             assert_eq!(usize::from(known.index), first.unwrap_or(0), "{}", known.name);

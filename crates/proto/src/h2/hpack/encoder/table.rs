@@ -2,6 +2,7 @@
 
 use super::super::FIELD_OVERHEAD;
 use super::names::{self, Id};
+use crate::ascii;
 
 /// The largest table: places and lengths are kept in two bytes.
 pub(super) const LARGEST: u32 = 16_384;
@@ -40,17 +41,24 @@ impl<'a> Sought<'a> {
         self.name.len() + self.value.len() + FIELD_OVERHEAD
     }
 
-    /// By this an entry is found among others. 0 is no tag.
+    /// By this an entry is found among others.
     #[inline(always)]
     fn tag(&self) -> u8 {
-        ((self.print >> 56) as u8).max(1)
+        (self.print >> 56) as u8
     }
 
     /// By this most wrong ones of the entries found are told apart from the right one.
     #[inline(always)]
-    fn check(&self) -> u8 {
-        (self.print >> 48) as u8
+    fn key(&self) -> u32 {
+        key(self.id, self.value.len(), (self.print >> 48) as u8)
     }
+}
+
+/// What of an entry and a field is compared before their texts are.
+#[inline(always)]
+const fn key(id: Id, value_len: usize, check: u8) -> u32 {
+    // A value that is so long that its length is cut off here is not in the table, and its text differs.
+    value_len as u16 as u32 | (id as u32) << 16 | (check as u32) << 24
 }
 
 /// The first and last bytes of a text; a difference elsewhere is left to be found by comparison.
@@ -65,34 +73,55 @@ fn ends(text: &[u8]) -> u64 {
     text.iter().fold(0, |ends, &byte| ends << 8 | u64::from(byte))
 }
 
+/// The id of an entry that is not to be found any more; no name has it.
+const FORGOTTEN: Id = Id::MAX;
+
+/// Whether two texts of one length are equal: without a call for most.
+#[inline(always)]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    match (one.first_chunk::<16>(), other.first_chunk::<16>(), one.last_chunk::<16>(), other.last_chunk::<16>()) {
+        (Some(first), Some(others), Some(last), Some(other_last)) => {
+            first == others && last == other_last && (one.len() <= 32 || one == other)
+        }
+        _ => ascii::same(one, other),
+    }
+}
+
 /// An entry. Its name, if that is not a known one, and its value behind it are in [`Table::bytes`].
 #[derive(Clone, Copy)]
 struct Entry {
     /// Where it begins, as a distance from the first byte that was ever in the table; it wraps around.
     start: u16,
-    /// How long the name is in [`Table::bytes`]; 0 for a known name.
+    /// How long the name is, if it is not a known one.
     name_len: u16,
-    value_len: u16,
-    id: Id,
-    check: u8,
+    /// See [`key`].
+    key: u32,
 }
 
 impl Entry {
+    /// The id of its name, or 0, or [`FORGOTTEN`].
+    fn id(&self) -> Id {
+        (self.key >> 16) as Id
+    }
+
+    fn value_len(&self) -> usize {
+        (self.key & 0xffff) as usize
+    }
+
     fn size(&self) -> usize {
-        let name_len = names::known(self.id).map_or(self.name_len.into(), |known| known.name.len());
-        name_len + usize::from(self.value_len) + FIELD_OVERHEAD
+        // One of the first two is 0.
+        usize::from(self.name_len) + names::known(self.id()).name.len() + self.value_len() + FIELD_OVERHEAD
     }
 }
 
 /// The table. It keeps the texts of its entries, so that no field is ever taken for another one whose fingerprint is the
 /// same.
 pub(super) struct Table {
-    /// A tag for each entry, the oldest first; 0 for one that is not to be found any more. Those that are gone come
-    /// before the oldest one.
-    tags: Vec<u8>,
-    /// The entries, beside their tags.
+    /// A tag for each entry, in the same places, and zeros up to a multiple of eight.
+    tags: Vec<[u8; 8]>,
+    /// Entries that are gone, then the others, the oldest first.
     entries: Vec<Entry>,
-    /// How many tags and entries are gone.
+    /// How many entries are gone.
     gone: usize,
     /// Bytes of entries that are gone, then those of the others, the oldest first.
     bytes: Vec<u8>,
@@ -136,50 +165,47 @@ impl Table {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.tags.capacity() + self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
+        self.tags.capacity() * 8 + self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
     }
 
     /// The number of the entry that is this field; the youngest one has number 0.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, sought: &Sought<'_>) -> Option<usize> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const HIGHS: u64 = 0x8080_8080_8080_8080;
-        let tags = &self.tags[self.gone..];
-        let tag = sought.tag();
-        let (words, rest) = tags.as_chunks::<8>();
-        for (at, word) in words.iter().enumerate() {
-            let differ = u64::from_le_bytes(*word) ^ ONES * u64::from(tag);
+        let tags = ONES * u64::from(sought.tag());
+        for (at, word) in self.tags.iter().enumerate().skip(self.gone / 8) {
+            let differ = u64::from_le_bytes(*word) ^ tags;
             // The highest bit of each byte that is the tag; perhaps also of bytes above the first such one.
             let mut found = differ.wrapping_sub(ONES) & !differ & HIGHS;
             while found != 0 {
                 let place = at * 8 + found.trailing_zeros() as usize / 8;
-                if self.is(place, sought) {
-                    return Some(tags.len() - 1 - place);
+                if place >= self.gone && self.entries.get(place).is_some_and(|entry| self.is(entry, sought)) {
+                    return Some(self.entries.len() - 1 - place);
                 }
                 found &= found - 1;
-            }
-        }
-        for (at, &other) in rest.iter().enumerate() {
-            let place = words.len() * 8 + at;
-            if other == tag && self.is(place, sought) {
-                return Some(tags.len() - 1 - place);
             }
         }
         None
     }
 
-    /// Whether the entry at this place, counted from the oldest one, is the field.
-    #[inline]
-    fn is(&self, place: usize, sought: &Sought<'_>) -> bool {
-        let entry = self.entries[self.gone + place];
-        // A tag may have been found wrongly, and an entry without one has no text any more.
-        if entry.check != sought.check() || entry.id != sought.id || self.tags[self.gone + place] == 0 {
+    /// Whether an entry is the field. Fields that differ may have the same fingerprint, so the texts are compared.
+    #[inline(always)]
+    fn is(&self, entry: &Entry, sought: &Sought<'_>) -> bool {
+        if entry.key != sought.key() {
             return false;
         }
-        let (start, name_len) = (usize::from(entry.start.wrapping_sub(self.base)), usize::from(entry.name_len));
-        let Some(text) = self.bytes.get(start..start + name_len + usize::from(entry.value_len)) else { return false };
-        let (name, value) = text.split_at(name_len);
-        crate::ascii::same(value, sought.value) && (entry.id != 0 || name.eq_ignore_ascii_case(sought.name))
+        let start = usize::from(entry.start.wrapping_sub(self.base)) + usize::from(entry.name_len);
+        let Some(value) = self.bytes.get(start..start + sought.value.len()) else { return false };
+        same(value, sought.value) && (sought.id != 0 || self.has_name(entry, sought.name))
+    }
+
+    /// Whether an entry, whose name is not a known one, has this name.
+    #[inline(never)]
+    fn has_name(&self, entry: &Entry, name: &[u8]) -> bool {
+        let start = usize::from(entry.start.wrapping_sub(self.base));
+        let own = self.bytes.get(start..start + usize::from(entry.name_len));
+        own.is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
     /// Whether a field has come before, as far as that is known; from now on it has.
@@ -202,10 +228,13 @@ impl Table {
         let start = self.base.wrapping_add(self.bytes.len() as u16);
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(sought.value);
-        self.tags.push(sought.tag());
-        // All of these are less than `LARGEST`.
-        let (name_len, value_len) = (name.len() as u16, sought.value.len() as u16);
-        self.entries.push(Entry { start, name_len, value_len, id: sought.id, check: sought.check() });
+        let place = self.entries.len();
+        // There is room for both.
+        if place % 8 == 0 {
+            self.tags.push([0; 8]);
+        }
+        self.tags[place / 8][place % 8] = sought.tag();
+        self.entries.push(Entry { start, name_len: name.len() as u16, key: sought.key() });
         self.size += size;
         if latest {
             self.latest = self.evicted.wrapping_add(self.live() as u32);
@@ -224,25 +253,29 @@ impl Table {
         if self.latest == 0 || place >= self.live() {
             return;
         }
-        let at = self.gone + place;
-        self.tags[at] = 0;
-        if place + 1 == self.live() {
-            self.bytes.truncate(self.entries[at].start.wrapping_sub(self.base).into());
+        let is_last = place + 1 == self.live();
+        let entry = &mut self.entries[self.gone + place];
+        // It counts what it did before.
+        entry.name_len = names::known(entry.id()).name.len() as u16;
+        entry.key = key(FORGOTTEN, entry.value_len(), 0);
+        if is_last {
+            self.bytes.truncate(entry.start.wrapping_sub(self.base).into());
         }
     }
 
     /// Sees to it that there is room for one more entry with a text of this length.
     fn make_room(&mut self, len: usize) {
         if self.entries.len() == self.entries.capacity() {
-            if self.gone * 2 >= self.entries.len() {
-                self.tags.drain(..self.gone);
-                self.entries.drain(..self.gone);
-                self.gone = 0;
-            }
-            if self.entries.len() == self.entries.capacity() {
-                let more = FIRST_ENTRIES.max(self.entries.len() / 2);
-                self.tags.reserve_exact(more);
+            // The tags move by whole groups.
+            let groups = self.gone / 8;
+            if self.gone * 4 >= self.entries.len() && groups > 0 {
+                self.tags.drain(..groups);
+                self.entries.drain(..groups * 8);
+                self.gone -= groups * 8;
+            } else {
+                let more = FIRST_ENTRIES.max(self.entries.len() / 2).next_multiple_of(8);
                 self.entries.reserve_exact(more);
+                self.tags.reserve_exact(more / 8);
             }
         }
         if self.bytes.capacity() - self.bytes.len() < len {

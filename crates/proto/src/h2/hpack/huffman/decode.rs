@@ -169,79 +169,68 @@ pub(crate) fn decode(text: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), 
     len.map(|_| ())
 }
 
-/// Decodes a string into `target`, which has to be longer than the string by [`SPARE`] bytes.
+/// Decodes a string into `target`, which has to be longer than the string by [`SPARE`] bytes. The bytes of the text count
+/// as if ones without end came behind them, which is what padding consists of: no short code begins with eight of them.
 fn decode_into(text: &[u8], target: &mut [u8]) -> Result<usize, HuffmanError> {
-    // The next bits, from the highest on, and how many of them are there. Those below are either 0 or those of the bytes
-    // that come next, so that it does no harm to put them there again.
+    // The next bits, from the highest on, and how many of them are there. Those below are either 0 or those that come
+    // next, so that it does no harm to put them there again.
     let (mut bits, mut there) = (0u64, 0u32);
+    // How many bits of the text are not decoded yet.
+    let mut left = text.len() * 8;
     let mut rest = text;
     let mut len = 0;
-    while let Some(word) = rest.first_chunk() {
-        bits |= u64::from_be_bytes(*word) >> there;
+    loop {
+        let word = rest.first_chunk().map_or_else(|| last_word(text, rest.len()), |word| u64::from_be_bytes(*word));
+        bits |= word >> there;
         let taken = (63 - there) / 8;
-        rest = &rest[taken as usize..];
+        rest = rest.get(taken as usize..).unwrap_or_default();
         there += taken * 8;
         let Some(batch) = target.get_mut(len..).and_then(|target| target.first_chunk_mut::<BATCH>()) else {
             return Err(HuffmanError::TooLong);
         };
+        let before = there;
         let mut done = 0;
-        for place in batch {
+        while done < BATCH {
             let step = SHORT[(bits >> 56) as usize];
             if step.bits == 0 {
                 break;
             }
-            *place = step.symbol;
+            batch[done] = step.symbol;
             bits <<= step.bits;
             there -= u32::from(step.bits);
             done += 1;
         }
+        len += done;
+        // A code of which only the beginning is in the text.
+        left = left.checked_sub((before - there) as usize).ok_or(HuffmanError::Padding)?;
         if done == 0 {
-            let (symbol, length) = longer(bits).ok_or(HuffmanError::Eos)?;
+            if left < 8 {
+                // Eight ones are next, of which some are the padding.
+                return Ok(len);
+            }
+            let (symbol, length) = match longer(bits) {
+                Some(found) => found,
+                None if left >= LONGEST => return Err(HuffmanError::Eos),
+                None => return Err(HuffmanError::Padding),
+            };
+            left = left.checked_sub(length as usize).ok_or(HuffmanError::Padding)?;
             target[len] = symbol;
+            len += 1;
             bits <<= length;
             there -= length;
-            done = 1;
         }
-        len += done;
     }
-    decode_end(bits, there, rest, len, target)
 }
 
-/// Decodes what is left when there are fewer than eight further bytes.
-fn decode_end(
-    mut bits: u64,
-    mut there: u32,
-    mut rest: &[u8],
-    mut len: usize,
-    target: &mut [u8],
-) -> Result<usize, HuffmanError> {
-    loop {
-        while there < 56
-            && let Some((&byte, further)) = rest.split_first()
-        {
-            bits |= u64::from(byte) << (56 - there);
-            there += 8;
-            rest = further;
-        }
-        // What follows the last byte counts as padding, which consists of ones.
-        let padded = bits | u64::MAX >> there;
-        let step = SHORT[(padded >> 56) as usize];
-        let (symbol, length) = match step.bits {
-            // EOS is in the string only if all of it is.
-            0 => match longer(padded) {
-                Some(found) => found,
-                None if there >= LONGEST as u32 => return Err(HuffmanError::Eos),
-                None => (0, LONGEST as u32),
-            },
-            length => (step.symbol, length.into()),
-        };
-        if length > there {
-            // The rest is no whole code, so it is padding, and less than a byte.
-            return if there < 8 && padded == u64::MAX { Ok(len) } else { Err(HuffmanError::Padding) };
-        }
-        *target.get_mut(len).ok_or(HuffmanError::TooLong)? = symbol;
-        len += 1;
-        bits <<= length;
-        there -= length;
+/// The last `len` bytes of a text, fewer than eight, and ones behind them.
+fn last_word(text: &[u8], len: usize) -> u64 {
+    let ones = u64::MAX >> (len * 8);
+    if len == 0 {
+        return ones;
     }
+    let bytes = match text.last_chunk() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => text.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    };
+    bytes << (64 - len * 8) | ones
 }

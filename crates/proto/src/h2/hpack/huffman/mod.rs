@@ -3,6 +3,8 @@
 mod code;
 mod decode;
 mod encode;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use decode::{HuffmanError, SPARE, decode, longest};
 pub(crate) use encode::{encode, encoded_len};
