@@ -15,7 +15,7 @@ pub const MAX_LISTS: usize = 256;
 pub struct KeepAlive {
     /// `keepalive N`: how many connections of one group a loop keeps in the pools; beyond that, the one unused for longest
     /// is closed. A connection that carries one exchange at a time is there while it is idle, one that carries several
-    /// also while it is used. In nginx the number is for one worker process. Here, where all loops share, up to N times
+    /// also while it is used, and then there may be more of them. In nginx the number is for one worker process. Here, where all loops share, up to N times
     /// the number of loops are kept in all.
     pub connections: usize,
     /// The parameter `local`: only the location that made a connection uses it again.

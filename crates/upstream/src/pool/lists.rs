@@ -133,6 +133,8 @@ pub(super) struct Lists {
     branch: Option<Branch>,
     /// How many connections are in the lists of branches.
     in_branches: AtomicUsize,
+    /// How many exchanges a connection carries at a time, as the peer allowed last; 0: that is not known.
+    pub(super) streams: AtomicUsize,
 }
 
 /// What a branch belongs to.
@@ -153,8 +155,9 @@ struct LoopList {
 impl Lists {
     /// Makes a separate list for connections to the same peer that only this loop uses.
     pub(super) fn branch(trunk: &Arc<Lists>, loop_index: usize) -> Lists {
-        let (lists, count, in_branches) = Default::default();
-        Lists { lists, count, branch: Some(Branch { trunk: trunk.clone(), loop_index }), in_branches }
+        let mut lists = Lists::default();
+        lists.branch = Some(Branch { trunk: trunk.clone(), loop_index });
+        lists
     }
 
     fn all(&self) -> &[LoopList] {
@@ -222,6 +225,17 @@ impl Lists {
             over.push(Held::Idle(held));
         }
         for Entry { held, count } in take_out(&mut list.shared, |carrier| carrier.is_over(now)) {
+            self.left(index, count.as_ref());
+            over.push(Held::Shared(held));
+        }
+        // While they are used, there may be more of them than are kept.
+        while let Some((position, _)) = list.unused_share() {
+            let Entry { held, count } = &list.shared[position];
+            let counted = count.as_ref().or_else(|| self.count.get()).and_then(|count| self.counted(index, count));
+            if counted.is_none_or(|counted| counted.load(Relaxed) <= held.most_unused()) {
+                break;
+            }
+            let Some(Entry { held, count }) = list.shared.remove(position) else { break };
             self.left(index, count.as_ref());
             over.push(Held::Shared(held));
         }

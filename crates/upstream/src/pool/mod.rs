@@ -12,7 +12,10 @@
 //! this without a system call as of the loop's last poll; for a request that must not be sent twice the kernel is
 //! asked. A connection that dies or expires in the pool is closed within a second by a task of its loop, which runs
 //! only while there are connections in its lists.
+//!
+//! Requests for connections with several slots that find none wait for one that another request makes ([`joint`]).
 
+pub mod joint;
 pub mod keepalive;
 mod lists;
 pub mod slot;
@@ -114,7 +117,8 @@ impl Pool {
 
     /// Adds a new connection that carries several exchanges at a time and returns its first slot. Other requests of
     /// this scope on this loop find further slots in the pool, as long as the connection has room. It counts as one of
-    /// the group's connections, whether or not it is used.
+    /// the group's connections, whether or not it is used; while it is used it is there even if there are more than are
+    /// kept.
     pub fn share(
         &self,
         connection: impl Multiplexed,
@@ -122,7 +126,7 @@ impl Pool {
         settings: &KeepAlive,
         count: &Arc<Count>,
     ) -> Shared {
-        let (carrier, slot) = Carrier::new(connection, scope, settings);
+        let (carrier, slot) = Carrier::new(connection, self.place(scope), settings);
         if settings.connections > 0 {
             self.park(Held::Shared(carrier), settings, count);
         }
@@ -144,7 +148,8 @@ impl Pool {
         let own = self.0.count.get_or_init(|| count.clone());
         let other = (!Arc::ptr_eq(own, count)).then(|| count.clone());
         let Some(counted) = self.0.counted(index, count) else { return false };
-        if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(me, count) {
+        let is_shared = matches!(held, Held::Shared(_));
+        if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(me, count) && !is_shared {
             counted.fetch_sub(1, Relaxed);
             return false;
         }

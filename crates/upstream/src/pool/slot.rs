@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 
+use super::joint::{self, Place};
 use super::keepalive::{KeepAlive, Scope, nanos};
 
 /// The right to have one exchange on a connection.
@@ -97,13 +98,16 @@ pub trait Multiplexed: Any + Send + Sync {
 /// A shared connection as the pool holds it.
 pub(super) struct Carrier {
     connection: Box<dyn Multiplexed>,
-    scope: Scope,
+    /// Where requests wait that find no slot here.
+    place: Place,
     /// The number of the loop that uses the connection; `None`: it was shared on a thread that is no loop.
     loop_index: Option<usize>,
     /// The time of its end, how long it may be unused, and how many requests it may serve: from [`KeepAlive`].
     end: u64,
     timeout: u64,
     most_requests: u64,
+    /// How many connections of its group the loop keeps while they are unused.
+    most_unused: usize,
     /// How many exchanges the connection carries now.
     used: AtomicUsize,
     /// How many exchanges the connection has carried in all.
@@ -114,15 +118,16 @@ pub(super) struct Carrier {
 
 impl Carrier {
     /// Makes a carrier for a connection, with its first slot.
-    pub(super) fn new(connection: impl Multiplexed, scope: Scope, settings: &KeepAlive) -> (Arc<Carrier>, Shared) {
+    pub(super) fn new(connection: impl Multiplexed, place: Place, settings: &KeepAlive) -> (Arc<Carrier>, Shared) {
         let now = loops::nanos();
         let carrier = Arc::new(Carrier {
             connection: Box::new(connection),
-            scope,
+            place,
             loop_index: loops::index(),
             end: now.saturating_add(nanos(settings.time)),
             timeout: nanos(settings.timeout),
             most_requests: settings.requests,
+            most_unused: settings.connections,
             used: AtomicUsize::new(1),
             requests: AtomicU64::new(1),
             unused_since: AtomicU64::new(now),
@@ -133,7 +138,7 @@ impl Carrier {
 
     /// Whether a request of this scope on this loop would find a slot here, or find that the connection is over.
     pub(super) fn offers(&self, scope: Scope) -> bool {
-        self.scope == scope && self.loop_index == loops::index() && {
+        self.place.scope == scope && self.loop_index == loops::index() && {
             let streams = self.connection.streams();
             streams == 0 || self.used.load(Relaxed) < streams
         }
@@ -152,6 +157,11 @@ impl Carrier {
     /// Whether the connection is used.
     pub(super) fn is_used(&self) -> bool {
         self.used.load(Relaxed) > 0
+    }
+
+    /// How many connections of its group the loop keeps while they are unused.
+    pub(super) fn most_unused(&self) -> usize {
+        self.most_unused
     }
 
     /// When the connection was used last.
@@ -189,5 +199,6 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.0.unused_since.store(loops::nanos(), Relaxed);
         self.0.used.fetch_sub(1, Relaxed);
+        joint::freed(&self.0.place);
     }
 }

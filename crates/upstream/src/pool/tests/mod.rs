@@ -1,3 +1,4 @@
+mod joint;
 mod shared;
 
 use std::io::{IoSlice, Read, Write};

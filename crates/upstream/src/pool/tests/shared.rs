@@ -237,6 +237,30 @@ fn the_sweep_closes_it_when_nobody_has_used_it_for_long() {
 }
 
 #[test]
+fn while_they_are_used_there_may_be_more_than_are_kept() {
+    let mut bench = Bench::new(1);
+    bench.settings.connections = 1;
+    let (connections, servers): (Vec<_>, Vec<_>) = ["a", "b", "c"].map(|name| wide(name, 2)).into_iter().unzip();
+    let mut slots: Vec<_> = connections.into_iter().map(|connection| bench.share(0, connection)).collect();
+    slots.extend((0..3).map(|_| bench.slot(0).unwrap()));
+    assert!(bench.slot(0).is_none());
+    assert_eq!((bench.pool.len(), bench.count.total()), (3, 3));
+    drop(slots);
+    let start = Instant::now();
+    while bench.count.total() > 1 {
+        assert!(start.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    let closed = || servers.iter().filter(|server| server.is_closed()).count();
+    while closed() < 2 {
+        assert!(start.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    assert_eq!((bench.pool.len(), closed()), (1, 2));
+    bench.close();
+}
+
+#[test]
 fn one_in_use_is_not_closed_to_make_room() {
     let mut bench = Bench::new(1);
     bench.settings.connections = 2;

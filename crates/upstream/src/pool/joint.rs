@@ -1,0 +1,259 @@
+//! Requests of a loop that share a connection before there is one.
+//!
+//! A thousand requests that come at once for a server of which nothing is known should not make a thousand connections, if
+//! each of these carries a hundred exchanges at a time. So a request that finds no slot ([`Pool::find`]) waits for a
+//! connection that another one makes, as long as that is expected to have room for it. As many exchanges are expected as the
+//! server allowed on its last connection.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
+
+use super::Pool;
+use super::keepalive::Scope;
+use super::lists::Lists;
+use super::slot::{Shared, Slot};
+
+/// How many exchanges a connection is expected to carry if nothing is known of the server: what RFC 9113 section 6.5.2
+/// recommends as the least that a server allows.
+const EXPECTED: usize = 100;
+
+/// The requests that wait together: those of one scope, for one pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    /// The address of the pool's lists, which are there as long as anything is.
+    lists: usize,
+    pub(super) scope: Scope,
+}
+
+/// What a request finds.
+#[derive(Debug)]
+pub enum Found {
+    /// A slot.
+    Slot(Shared),
+    /// No slot: it has to make a connection, for which others may wait.
+    Make(Making),
+    /// No slot: it waits for a connection that others make.
+    Wait(Waiting),
+}
+
+/// Why a request does not wait any more.
+#[derive(Debug)]
+pub enum Woken {
+    /// It has a slot.
+    Slot(Shared),
+    /// There may be something to be found: it has to look again.
+    Again,
+    /// The connection that it has waited for cannot be made. This is what [`Making::failed`] was told.
+    Failed(Rc<dyn Any>),
+}
+
+/// The requests in one place.
+struct Joint {
+    /// Keeps the address.
+    lists: Arc<Lists>,
+    /// The connections that are being made, by their numbers, and for how many waiting requests each is expected to have
+    /// room.
+    making: Vec<(u64, usize)>,
+    waiting: VecDeque<Rc<Waiter>>,
+    /// How many were told that there is a slot, and have not taken it.
+    promised: usize,
+}
+
+/// A request that waits.
+#[derive(Default)]
+struct Waiter {
+    told: RefCell<Option<Told>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+enum Told {
+    Slot,
+    Again,
+    Failed(Rc<dyn Any>),
+}
+
+thread_local! {
+    /// The places of this loop where anybody waits, or makes a connection.
+    static JOINTS: RefCell<HashMap<Place, Joint>> = RefCell::default();
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Joint {
+    fn is_over(&self) -> bool {
+        self.making.is_empty() && self.waiting.is_empty() && self.promised == 0
+    }
+
+    /// How many requests may wait.
+    fn room(&self) -> usize {
+        self.making.iter().map(|(_, room)| *room).sum()
+    }
+}
+
+/// Uses the joint in this place, and tells those that are taken out of it.
+fn change(place: &Place, change: impl FnOnce(&mut Joint, &mut Vec<(Rc<Waiter>, Told)>)) {
+    let mut told = Vec::new();
+    // At the end of the thread there is nobody.
+    let _ = JOINTS.try_with(|joints| {
+        let mut joints = joints.borrow_mut();
+        let Some(joint) = joints.get_mut(place) else { return };
+        change(joint, &mut told);
+        joint.promised += told.iter().filter(|(_, told)| matches!(told, Told::Slot)).count();
+        if joint.is_over() {
+            joints.remove(place);
+        }
+    });
+    for (waiter, what) in told {
+        *waiter.told.borrow_mut() = Some(what);
+        let waker = waiter.waker.borrow_mut().take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Tells a request that waits in this place that there is a slot.
+pub(super) fn freed(place: &Place) {
+    change(place, |joint, told| {
+        told.extend(joint.waiting.pop_front().map(|waiter| (waiter, Told::Slot)));
+    });
+}
+
+impl Pool {
+    pub(super) fn place(&self, scope: Scope) -> Place {
+        Place { lists: Arc::as_ptr(&self.0).addr(), scope }
+    }
+
+    /// Finds a slot for a request of this scope, or says how to come to one. To be called on a loop, for connections that
+    /// are [shared](Pool::share) and kept.
+    pub fn find(&self, scope: Scope) -> Found {
+        let place = self.place(scope);
+        let nobody_waits = JOINTS.with_borrow(|joints| {
+            joints.get(&place).is_none_or(|joint| joint.waiting.is_empty() && joint.promised == 0)
+        });
+        if nobody_waits && let Some(slot) = self.acquire(scope, false).and_then(Slot::shared) {
+            return Found::Slot(slot);
+        }
+        let known = self.0.streams.load(Relaxed);
+        let expected = if known == 0 { EXPECTED } else { known };
+        JOINTS.with_borrow_mut(|joints| {
+            let lists = self.0.clone();
+            let joint = joints.entry(place).or_insert_with(|| {
+                let (making, waiting, promised) = Default::default();
+                Joint { lists, making, waiting, promised }
+            });
+            if joint.waiting.len() < joint.room() {
+                let waiter = Rc::<Waiter>::default();
+                joint.waiting.push_back(waiter.clone());
+                let pool = Pool(joint.lists.clone());
+                return Found::Wait(Waiting { pool, place, waiter, is_over: false });
+            }
+            let number = NUMBER.replace(NUMBER.get() + 1);
+            joint.making.push((number, expected - 1));
+            Found::Make(Making { place, number })
+        })
+    }
+}
+
+/// A connection that is being made, until it is known how many exchanges it carries. If it is dropped before, those who have
+/// waited for it look again, and one of them makes a connection.
+#[derive(Debug)]
+pub struct Making {
+    place: Place,
+    number: u64,
+}
+
+impl Making {
+    /// Notes that the connection is in the pool and carries so many exchanges at a time, one of which is taken.
+    pub fn ready(self, streams: usize) {
+        change(&self.place, |joint, told| {
+            joint.lists.streams.store(streams.max(1), Relaxed);
+            joint.making.retain(|(number, _)| *number != self.number);
+            let count = streams.saturating_sub(1).min(joint.waiting.len());
+            told.extend(joint.waiting.drain(..count).map(|waiter| (waiter, Told::Slot)));
+            let surplus = joint.waiting.len().saturating_sub(joint.room());
+            told.extend(joint.waiting.drain(..surplus).map(|waiter| (waiter, Told::Again)));
+        });
+    }
+
+    /// Notes that there will be no connection, and why. This is told to those who wait, unless other connections are being
+    /// made that have room for them.
+    pub fn failed(self, why: &Rc<dyn Any>) {
+        self.end(|| Told::Failed(why.clone()));
+    }
+
+    fn end(&self, what: impl Fn() -> Told) {
+        change(&self.place, |joint, told| {
+            joint.making.retain(|(number, _)| *number != self.number);
+            let surplus = joint.waiting.len().saturating_sub(joint.room());
+            told.extend(joint.waiting.drain(..surplus).map(|waiter| (waiter, what())));
+        });
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // If it was ready, or has failed, there is nothing to be ended.
+        self.end(|| Told::Again);
+    }
+}
+
+/// A request that waits for a slot. Dropping it gives that up.
+#[derive(Debug)]
+pub struct Waiting {
+    pool: Pool,
+    place: Place,
+    waiter: Rc<Waiter>,
+    /// It was polled to its end.
+    is_over: bool,
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Waiter")
+    }
+}
+
+impl Future for Waiting {
+    type Output = Woken;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Woken> {
+        let this = self.get_mut();
+        let told = this.waiter.told.take();
+        this.is_over = told.is_some();
+        match told {
+            None => {
+                *this.waiter.waker.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Some(Told::Again) => Poll::Ready(Woken::Again),
+            Some(Told::Failed(why)) => Poll::Ready(Woken::Failed(why)),
+            Some(Told::Slot) => {
+                let slot = this.pool.acquire(this.place.scope, false).and_then(Slot::shared);
+                change(&this.place, |joint, _| joint.promised -= 1);
+                Poll::Ready(slot.map_or(Woken::Again, Woken::Slot))
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let told = self.waiter.told.take();
+        change(&self.place, |joint, tell| match told {
+            None => joint.waiting.retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter)),
+            // The slot is for the next one.
+            Some(Told::Slot) => {
+                joint.promised -= 1;
+                tell.extend(joint.waiting.pop_front().map(|waiter| (waiter, Told::Slot)));
+            }
+            Some(_) => {}
+        });
+    }
+}
