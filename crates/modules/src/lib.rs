@@ -31,6 +31,7 @@ pub static MODULES: &[&Module] = &[
     &precontent::mirror::MODULE,
     &proxy::CACHES,
     &proxy::PROXY,
+    &proxy::GRPC,
     &proxy::FASTCGI,
     &proxy::UWSGI,
     &proxy::SCGI,

@@ -10,6 +10,8 @@ use freerun_proto::Method;
 
 use crate::family::cgi::{self, Cgi, Script};
 use crate::family::fastcgi::{FastCgiScript, FastCgiSettings, script};
+use crate::family::grpc::settings::GrpcSettings;
+use crate::family::grpc::{self, Calls};
 use crate::family::http::settings::HttpSettings;
 use crate::family::http::{self, Http};
 use crate::family::memcached::{MemcachedSettings, Values};
@@ -18,7 +20,7 @@ use crate::family::scgi::{ScgiScript, ScgiSettings};
 use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
 use crate::pass::pass;
 use crate::settings::Prefixed;
-use crate::settings::members::{FastCgi, Memcached, Proxy, Scgi, Uwsgi};
+use crate::settings::members::{FastCgi, Grpc, Memcached, Proxy, Scgi, Uwsgi};
 
 pub use crate::caches::zones::MODULE as CACHES;
 pub use crate::health::MODULE as HEALTH;
@@ -82,6 +84,20 @@ pub static SCGI: Module = Module {
     }],
     content: Some("scgi_pass"),
     settle: Some(cgi::settle::<ScgiScript>),
+    ..Module::EMPTY
+};
+
+/// Requests passed on over gRPC.
+pub static GRPC: Module = Module {
+    name: "grpc",
+    groups: &[group::<Prefixed<Grpc>>(), group::<GrpcSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<GrpcSettings>().grpc_pass.is_some(),
+        run: Run::Later(|request| pass(request, &Calls)),
+    }],
+    content: Some("grpc_pass"),
+    settle: Some(grpc::settle),
     ..Module::EMPTY
 };
 

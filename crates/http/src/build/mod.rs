@@ -30,6 +30,7 @@ use crate::script::condition::Condition;
 use crate::settings::acme::AcmeSettings;
 use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
+use crate::settings::grpc_errors::GrpcErrorSettings;
 use crate::settings::http2::Http2Settings;
 use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
@@ -95,6 +96,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<CoreSettings>(),
         group::<ServerSettings>(),
         group::<Http2Settings>(),
+        group::<GrpcErrorSettings>(),
         group::<ErrorLogSettings>(),
         group::<TransferSettings>(),
         group::<RewriteSettings>(),

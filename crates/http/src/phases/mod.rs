@@ -14,7 +14,7 @@ use freerun_proto::status::sent_code;
 use freerun_proto::uri::{self, EscapeSet};
 
 use crate::body;
-use crate::content::{error_page, msie, path};
+use crate::content::{error_page, grpc_error, msie, path};
 use crate::filters;
 use crate::log_error;
 use crate::message::persistence::CloseReason;
@@ -397,6 +397,10 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         return next;
     }
     let status = response.status;
+    let is_call = grpc_error::applies(request, &response);
+    if is_call {
+        grpc_error::clear(&mut response);
+    }
     leave(request, &mut response);
     // The last filter finds out that a requested range cannot be satisfied.
     if response.special
@@ -404,6 +408,9 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         && let Some(next) = replaced(request, &mut response)
     {
         return next;
+    }
+    if is_call {
+        grpc_error::tell(&mut response);
     }
     Ok(response)
 }

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
+use std::num::NonZeroU16;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -223,7 +224,8 @@ fn send_head(request: &mut Request, stream: &dyn Stream, response: &Response, de
         request.answered.location = None;
     }
     request.sent.bytes += fields.text_len() as u64;
-    let head = ResponseHead { status: request.sent.status, fields };
+    let status = response.told_as.map_or(request.sent.status, NonZeroU16::get);
+    let head = ResponseHead { status, fields };
     stream.send_head(&head, ends);
     SPARE.set(head.fields);
 }

@@ -42,3 +42,16 @@ member! {
         settings.proxy_pass_request_headers = false;
     };
 }
+
+member! {
+    /// Requests passed on over gRPC: the directives that all members of the family have; the others are on [its own
+    /// page](grpc_calls.md).
+    pub struct Grpc: "grpc_", "grpc", lacks &[
+        "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "ignore_client_abort", "limit_rate",
+        "max_temp_file_size", "pass_request_body", "pass_request_headers", "request_buffering", "send_lowat", "store",
+        "store_access", "temp_file_write_size", "temp_path",
+    ], with |settings: &mut FamilySettings| {
+        settings.proxy_buffering = false;
+        settings.proxy_request_buffering = false;
+    };
+}

@@ -79,7 +79,8 @@ const MEMCACHED: &[&str] = &["error", "timeout", "denied", "invalid_response", "
 fn words(directive: &str) -> Vec<&'static str> {
     match directive.split('_').next() {
         Some("memcached") => MEMCACHED.to_vec(),
-        Some("proxy" | "grpc") => [COMMON, HTTP, &[UPDATING, "off"]].concat(),
+        Some("proxy") => [COMMON, HTTP, &[UPDATING, "off"]].concat(),
+        Some("grpc") => [COMMON, HTTP, &["off"]].concat(),
         _ => [COMMON, &[UPDATING, "off"]].concat(),
     }
 }
@@ -131,6 +132,7 @@ mod tests {
         let has = |directive, word| words(directive).contains(&word);
         assert!(has("proxy_next_upstream", "http_502") && !has("proxy_next_upstream", "not_found"));
         assert!(has("scgi_next_upstream", "http_503") && !has("scgi_next_upstream", "http_504"));
+        assert!(has("grpc_next_upstream", "http_502") && !has("grpc_next_upstream", "updating"));
         assert_eq!(
             words("memcached_next_upstream"),
             ["error", "timeout", "denied", "invalid_response", "not_found", "off"]
