@@ -43,6 +43,8 @@ mod subrequests;
 mod timeouts;
 mod tls;
 mod tools;
+mod tunnel_access;
+mod tunnel_pass;
 mod upstream_connections;
 mod upstream_errors;
 mod upstream_ntlm;
