@@ -12,6 +12,7 @@ mod compress;
 mod config_errors;
 mod connections;
 mod corpus;
+mod early_bodies;
 mod files;
 mod geoip2;
 mod headers;

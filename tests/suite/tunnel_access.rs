@@ -7,15 +7,20 @@ const PLAIN: &str = "Proxy-Authorization: Basic cGxhaW46c2VjcmV0\r\n";
 /// `plain:wrong`
 const WRONG: &str = "Proxy-Authorization: Basic cGxhaW46d3Jvbmc=\r\n";
 
-/// A server with these lines. The log has the status and the name of the user.
-fn serving(http: &str, lines: &str) -> Server {
+/// The files of these servers.
+fn site() -> Site {
     let site = Site::new();
     site.file("users", "plain:{PLAIN}secret\n").file("index.html", "index");
+    site
+}
+
+/// A server with these lines. The log has the status and the name of the user.
+fn serving(site: &Site, http: &str, lines: &str) -> Server {
     let http = format!(
         "log_format who '$request_method $status $remote_user'; access_log @DIR@/access.log who; {http}
          server {{ listen 127.0.0.1:@PORT@; root @ROOT@; {lines} }}"
     );
-    Setup::new().root(&site).http(&http).freerun()
+    Setup::new().root(site).http(&http).freerun()
 }
 
 fn connect(target: &str, fields: &str) -> String {
@@ -42,8 +47,10 @@ fn refused(client: &mut Client, upstream: &Upstream, fields: &str) -> Response {
 
 #[test]
 fn a_password_is_asked_for_as_a_proxy_does() {
+    let site = site();
     let upstream = Upstream::new();
     let server = serving(
+        &site,
         "",
         "auth_basic \"closed proxy\"; auth_basic_user_file @ROOT@/users; tunnel_pass;
          location /page { try_files /index.html =404; }",
@@ -73,6 +80,7 @@ fn a_password_is_asked_for_as_a_proxy_does() {
 
 #[test]
 fn addresses_and_passwords_are_put_together() {
+    let site = site();
     let upstream = Upstream::new();
     for (lines, none, right) in [
         ("satisfy any; deny all;", Some(407), None),
@@ -80,9 +88,8 @@ fn addresses_and_passwords_are_put_together() {
         ("satisfy all; deny all;", Some(403), Some(403)),
         ("satisfy all; allow 127.0.0.1; deny all; auth_delay 1ms;", Some(407), None),
     ] {
-        let lines =
-            format!("{lines} auth_basic x; auth_basic_user_file @ROOT@/users; location / {{ tunnel_pass; }}");
-        let server = serving("", &lines);
+        let lines = format!("{lines} auth_basic x; auth_basic_user_file @ROOT@/users; location / {{ tunnel_pass; }}");
+        let server = serving(&site, "", &lines);
         for (fields, expected) in [("", none), (PLAIN, right)] {
             let answer = ask(&mut server.connect(), &upstream, fields);
             assert_eq!(answer.err().map(|response| response.status), expected, "{lines} {fields}");
@@ -93,8 +100,10 @@ fn addresses_and_passwords_are_put_together() {
 /// What stands for the refusal is for the client of a proxy, too.
 #[test]
 fn the_page_of_a_refusal_has_the_challenge() {
+    let site = site();
     let upstream = Upstream::new();
     let server = serving(
+        &site,
         "",
         "auth_basic x; auth_basic_user_file @ROOT@/users; error_page 407 /why; tunnel_pass;
          location = /why { auth_basic off; return 200 \"ask $request_method\"; }",
@@ -106,6 +115,7 @@ fn the_page_of_a_refusal_has_the_challenge() {
 
 #[test]
 fn another_server_may_decide() {
+    let site = site();
     let upstream = Upstream::new();
     let judge = Upstream::answering(|request| match request.header("Proxy-Authorization") {
         Some("Bearer right") => ok("yes"),
@@ -116,7 +126,7 @@ fn another_server_may_decide() {
         "location / {{ auth_request /judge; tunnel_pass; }} location = /judge {{ proxy_pass http://{}; }}",
         judge.address()
     );
-    let server = serving("", &lines);
+    let server = serving(&site, "", &lines);
     let mut client = server.connect();
     let response = refused(&mut client, &upstream, "");
     assert_eq!((response.status, response.header("Proxy-Authenticate")), (407, Some("Bearer")));
@@ -128,16 +138,18 @@ fn another_server_may_decide() {
 
 #[test]
 fn ports_hosts_and_addresses_are_restricted() {
+    let site = site();
     let upstream = Upstream::new();
     let port = upstream.port();
     let server = serving(
+        &site,
         &format!(
             "map $request_port $port_ok {{ {port} 1; }}
              map $host $host_ok {{ hostnames; 127.0.0.1 1; *.example.test 1; 127.0.0.2 1; [::ffff:127.0.0.2] 1; }}
-             geo $upstream_last_addr $inside {{ volatile; default 0; 127.0.0.1/32 1; }}"
+             geo $upstream_last_addr $outside {{ volatile; default 1; 127.0.0.2/31 0; }}"
         ),
         "if ($port_ok = \"\") { return 403; } if ($host_ok = \"\") { return 403; }
-         location / { tunnel_pass; tunnel_allow_upstream $inside; }",
+         location / { tunnel_pass; tunnel_allow_upstream $outside; }",
     );
     ask(&mut server.connect(), &upstream, "").expect("a tunnel");
     for (target, status) in [
@@ -155,11 +167,10 @@ fn ports_hosts_and_addresses_are_restricted() {
 
 #[test]
 fn tunnels_count_as_requests_that_last() {
+    let site = site();
     let upstream = Upstream::new();
-    let server = serving(
-        "limit_conn_zone $binary_remote_addr zone=c:1m;",
-        "location / { limit_conn c 1; tunnel_pass; }",
-    );
+    let server =
+        serving(&site, "limit_conn_zone $binary_remote_addr zone=c:1m;", "location / { limit_conn c 1; tunnel_pass; }");
     let mut first = server.connect();
     ask(&mut first, &upstream, "").expect("a tunnel");
     assert_eq!(refused(&mut server.connect(), &upstream, "").status, 503);
@@ -171,6 +182,7 @@ fn tunnels_count_as_requests_that_last() {
 /// Copies of a request are no requests for a tunnel, and other servers are not asked for one.
 #[test]
 fn a_copy_of_the_request_opens_no_tunnel() {
+    let site = site();
     let (upstream, other) = (Upstream::new(), Upstream::answering(|_| ok("copy")));
     let lines = format!(
         "location / {{ mirror /t; mirror /p; tunnel_pass; }} location /t {{ log_subrequest on; tunnel_pass {}; }}
@@ -178,7 +190,7 @@ fn a_copy_of_the_request_opens_no_tunnel() {
         other.address(),
         other.address()
     );
-    let server = serving("", &lines);
+    let server = serving(&site, "", &lines);
     let mut client = server.connect();
     ask(&mut client, &upstream, "").expect("a tunnel");
     drop(client);

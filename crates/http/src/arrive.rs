@@ -111,10 +111,11 @@ pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
 }
 
 /// Refuses CONNECT with a body, which it cannot have (RFC 9110 section 9.3.6): the bytes behind the head belong to the
-/// tunnel, and nobody is to read them in two ways.
+/// tunnel, and nobody is to read them in two ways. The driver of a multiplexed protocol knows no other meaning of them.
 #[cold]
 fn refuse_content(request: &mut Request) -> Result<(), u16> {
-    if matches!(request.head.parsed.body, BodyFraming::None | BodyFraming::Length(0)) {
+    let is_announced = !matches!(request.head.parsed.body, BodyFraming::None | BodyFraming::Length(0));
+    if request.client.is_multiplexed() || !is_announced {
         return Ok(());
     }
     log_error!(request, Info, "client sent CONNECT request with a body while reading client request headers");

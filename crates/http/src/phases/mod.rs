@@ -23,8 +23,8 @@ use crate::request::core_settings::{CoreSettings, Satisfy};
 use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
 use crate::request::response::{Body, Response};
 use crate::rewrite::{self, Ended};
-use crate::settings::server::ServerSettings;
 use crate::route::Found;
+use crate::settings::server::ServerSettings;
 use crate::values::error_page::Target;
 
 /// The instruction for the connection.
@@ -493,9 +493,9 @@ fn leave(request: &mut Request, response: &mut Response) {
         }
         response.fields.extend(request.answered.carried.fields.drain(..));
     }
-    let challenged = if request.is_connect() { &b"Proxy-Authenticate"[..] } else { b"WWW-Authenticate" };
     for challenge in &request.answered.challenges {
-        response.add(challenged, challenge.clone());
+        let name = if request.is_connect() { &b"Proxy-Authenticate"[..] } else { b"WWW-Authenticate" };
+        response.add(name, challenge.clone());
     }
     if request.place.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
         filters::run(request, response, Slot::Headers..);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use freerun_conf::SettingsSet;
-use freerun_proto::{HeaderId, BodyFraming, Method, Version};
+use freerun_proto::{BodyFraming, HeaderId, Method, Version};
 pub use freerun_serve::Address;
 use freerun_serve::captures::{Captures, Values};
 use freerun_serve::loop_local::LoopLocal;

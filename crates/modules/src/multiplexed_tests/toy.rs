@@ -18,7 +18,7 @@ use freerun_http::message::head::Head;
 use freerun_http::protocol::multiplexed::{Arrived, serve};
 use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
-use freerun_proto::{BodyFraming, HeadRules, parse_request};
+use freerun_proto::{BodyFraming, HeadRules, Method, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
@@ -313,7 +313,8 @@ fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Sh
             let buffer = frame.payload.to_vec();
             let parsed = parse_request(&buffer, &HeadRules::default()).unwrap().unwrap();
             let (has_body, declared) = match parsed.body {
-                BodyFraming::None => (false, None),
+                // The stream of a tunnel goes on.
+                BodyFraming::None => (parsed.method == Method::Connect, None),
                 BodyFraming::Length(length) => (true, Some(length)),
                 BodyFraming::Chunked => (true, None),
             };

@@ -59,7 +59,22 @@ fn connect_targets() {
     assert_eq!((host.name(text.as_bytes()).as_ref(), host.port), ("a.b", Some(443)));
     assert_eq!(head.target.uri(text.as_bytes()), b"/", "there is no path");
     for target in [
-        "a", "a:", "a:x", "a:0", "a:65536", ":1", ":", "u@a:1", "a:1/", "a:1?", "a:1?q", "a:1#", "*", "/x", "http://a:1", "[::1:1",
+        "a",
+        "a:",
+        "a:x",
+        "a:0",
+        "a:65536",
+        ":1",
+        ":",
+        "u@a:1",
+        "a:1/",
+        "a:1?",
+        "a:1?q",
+        "a:1#",
+        "*",
+        "/x",
+        "http://a:1",
+        "[::1:1",
     ] {
         let text = with_line(&format!("CONNECT {target} HTTP/1.1\r\n"));
         assert_eq!(bad(text.as_bytes(), &HeadRules::default()).status(), 400, "{target}");
