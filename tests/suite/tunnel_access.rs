@@ -165,6 +165,38 @@ fn ports_hosts_and_addresses_are_restricted() {
     server.logs("access to upstream denied by \"allow_upstream\" while connecting to upstream");
 }
 
+/// The example of the reference.
+#[test]
+fn nothing_inside_is_reached_where_that_is_shut_out() {
+    let site = site();
+    let server = serving(
+        &site,
+        "geo $upstream_last_addr $outside { volatile; default 1; 0.0.0.0/8 0; 10.0.0.0/8 0; 100.64.0.0/10 0; 127.0.0.0/8 0;
+             169.254.0.0/16 0; 172.16.0.0/12 0; 192.168.0.0/16 0; ::/127 0; 64:ff9b::/96 0; fc00::/7 0; fe80::/10 0; }
+         map $request_port $is_https { 443 1; }",
+        "allow 127.0.0.0/8; deny all; if ($is_https = \"\") { return 403; } tunnel_pass; tunnel_allow_upstream $outside;",
+    );
+    assert_eq!(server.send(connect("127.0.0.1:80", "")).status, 403);
+    let inside = [
+        "127.0.0.1",
+        "0.0.0.0",
+        "10.1.2.3",
+        "169.254.169.254",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:10.0.0.1]",
+        "[fd00::1]",
+        "[fe80::1]",
+        "[64:ff9b::7f00:1]",
+    ];
+    for host in inside {
+        assert_eq!(server.send(connect(&format!("{host}:443"), "")).status, 502, "{host}");
+    }
+    let denied = "access to upstream denied by \"allow_upstream\"";
+    assert_eq!(server.error_log().matches(denied).count(), inside.len(), "{}", server.error_log());
+}
+
 #[test]
 fn tunnels_count_as_requests_that_last() {
     let site = site();

@@ -13,8 +13,8 @@ use crate::family::tunnel::Tunnel;
 use crate::settings::store::Store;
 use crate::store;
 
-/// Passes the request on: the content handler of a location of the family. CONNECT is refused: only a tunnel answers it,
-/// and another server may take it for a request of its own kind.
+/// Passes the request on: the content handler of a location of the family. CONNECT is refused: only a tunnel answers
+/// it, and another server may take it for a request of its own kind.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
     if request.asked.method == Method::Connect {
         return Box::pin(std::future::ready(Outcome::Status(405)));

@@ -205,8 +205,8 @@ impl Refusing {
     }
 }
 
-/// An address of 127.0.0.1 that neither accepts nor refuses connections: its queue is full, so the kernel drops what asks
-/// for one.
+/// An address of 127.0.0.1 that neither accepts nor refuses connections: its queue is full, so the kernel drops what
+/// asks for one.
 #[derive(Debug)]
 pub struct Full {
     listening: Socket,

@@ -263,8 +263,8 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
     collect_in(request, true).await
 }
 
-/// Reads the whole body as [`collect`](collect()) does, before a location is chosen (`client_body_early_read`): the file has no
-/// name in any case.
+/// Reads the whole body as [`collect`](collect()) does, before a location is chosen (`client_body_early_read`): the
+/// file has no name in any case.
 ///
 /// # Errors
 /// See [`collect`](collect()).

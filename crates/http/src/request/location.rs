@@ -140,8 +140,8 @@ pub struct Server {
     pub locations: Locations<Location>,
     /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
     pub entry: Arc<Location>,
-    /// Whether the server has a location that answers CONNECT (`tunnel_pass`). Without one, the method is refused before
-    /// anything else is looked at.
+    /// Whether the server has a location that answers CONNECT (`tunnel_pass`). Without one, the method is refused
+    /// before anything else is looked at.
     pub takes_connect: bool,
     /// What it has of TLS, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,

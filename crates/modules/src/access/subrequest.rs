@@ -21,8 +21,8 @@ settings! {
         /// The URI is used as it is: without variables, arguments or escapes. `off` cancels the value of an outer
         /// level.
         ///
-        /// A client that is refused with 401 gets the `WWW-Authenticate` fields of the subrequest's answer. With CONNECT
-        /// (`tunnel_pass`) it is refused with 407, and gets them as `Proxy-Authenticate`.
+        /// A client that is refused with 401 gets the `WWW-Authenticate` fields of the subrequest's answer. With
+        /// CONNECT (`tunnel_pass`) it is refused with 407, and gets them as `Proxy-Authenticate`.
         auth_request: String = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the refusal of CONNECT has the status that clients of a proxy understand: 407 instead of 401");
         /// Sets a variable to this value after the subrequest. Variables in the value are evaluated in the subrequest.

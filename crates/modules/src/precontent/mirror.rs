@@ -85,10 +85,11 @@ async fn run(request: &mut Request) -> Outcome {
         return Outcome::Declined;
     }
     let with_body = request.settings().get::<MirrorSettings>().mirror_request_body;
-    if with_body && !request.body.is_done() {
-        if let Err(error) = body::collect(request).await {
-            return Outcome::Status(error.status());
-        }
+    if with_body
+        && !request.body.is_done()
+        && let Err(error) = body::collect(request).await
+    {
+        return Outcome::Status(error.status());
     }
     let running = request.client.loop_state.modules.get::<Running>();
     let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();

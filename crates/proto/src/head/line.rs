@@ -133,7 +133,8 @@ fn parse_version(text: &[u8]) -> Result<Version, Error> {
 fn parse_target(text: &[u8], start: u32, method: Method) -> Result<(Target, Option<HostSpan>), Error> {
     let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
     if method == Method::Connect {
-        // It has the authority form and no other (RFC 9112 section 3.2.3), with a port that exists (RFC 9110 section 9.3.6).
+        // It has the authority form and no other (RFC 9112 section 3.2.3), with a port that exists (RFC 9110 section
+        // 9.3.6).
         let is_whole = |parts: &host::HostParts| parts.port.is_some_and(|port| port > 0);
         let parts = host::parse(text).filter(is_whole).ok_or(Error::RequestLine)?;
         let target = Target { form: TargetForm::Authority, uri: span(text.len(), text.len()), scheme: None };

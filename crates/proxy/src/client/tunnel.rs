@@ -1,5 +1,5 @@
-//! A connection that has left HTTP (WebSocket and others, and what CONNECT asks for): bytes go both ways until both ends
-//! have closed, or no bytes come for too long: from the upstream server, or with CONNECT from either side.
+//! A connection that has left HTTP (WebSocket and others, and what CONNECT asks for): bytes go both ways until both
+//! ends have closed, or no bytes come for too long: from the upstream server, or with CONNECT from either side.
 //!
 //! It is written by hand, as polls, to be small: an idle tunnel holds no buffer.
 

@@ -25,16 +25,17 @@ const ASKED_FOR: &str = "$host:$request_port";
 settings! {
     /// Tunnels for CONNECT: the directives that only this member of the family has.
     ///
-    /// A server with `tunnel_pass` is a forward proxy. With nothing else in it, it is an **open proxy**: whoever reaches it
-    /// can reach from it whatever it reaches itself, by its address and in its name. That includes services that listen only
-    /// for this machine (`127.0.0.1`, `::1`), those of the network that it stands in, the metadata service of a cloud
-    /// (`169.254.169.254`), and mail servers. Restrict
+    /// A server with `tunnel_pass` is a forward proxy. With nothing else in it, it is an **open proxy**: whoever
+    /// reaches it can reach from it whatever it reaches itself, by its address and in its name. That includes services
+    /// that listen only for this machine (`127.0.0.1`, `::1`), those of the network that it stands in, the metadata
+    /// service of a cloud (`169.254.169.254`), and mail servers. Restrict
     ///
-    /// - who may ask, by `allow` and `deny`, `auth_basic` (answered with 407) or client certificates (`ssl_verify_client`),
-    ///   and how much at a time, by `limit_conn`;
+    /// - who may ask, by `allow` and `deny`, `auth_basic` (answered with 407) or client certificates
+    ///   (`ssl_verify_client`), and how much at a time, by `limit_conn`;
     /// - which ports, by a `map` of `$request_port` (443, say), and which hosts, by a `map` of `$host`;
-    /// - which addresses, by `tunnel_allow_upstream` with a `geo` of `$upstream_last_addr`. A rule about names is not enough: a
-    ///   name may have any address, and another one for each lookup. This one judges the address that is connected to.
+    /// - which addresses, by `tunnel_allow_upstream` with a `geo` of `$upstream_last_addr`. A rule about names is not
+    ///   enough: a name may have any address, and another one for each lookup. This one judges the address that is
+    ///   connected to.
     ///
     /// ```text
     /// geo $upstream_last_addr $outside {
@@ -48,6 +49,7 @@ settings! {
     ///     172.16.0.0/12   0;
     ///     192.168.0.0/16  0;
     ///     ::/127          0;
+    ///     64:ff9b::/96    0;
     ///     fc00::/7        0;
     ///     fe80::/10       0;
     /// }
@@ -65,23 +67,24 @@ settings! {
     /// ```
     #[module = "tunnel_connections"]
     pub struct TunnelSettings {
-        /// Answers CONNECT with a tunnel to this server: `host:port`, `unix:/path`, or the name of an `upstream` block. Without
-        /// an argument it is the server that the client asks for, `$host:$request_port`, and **anybody may then have a tunnel to
-        /// anywhere**, unless it is restricted: see the beginning of this page.
+        /// Answers CONNECT with a tunnel to this server: `host:port`, `unix:/path`, or the name of an `upstream` block.
+        /// Without an argument it is the server that the client asks for, `$host:$request_port`, and **anybody may then
+        /// have a tunnel to anywhere**, unless it is restricted: see the beginning of this page.
         ///
-        /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on, until both sides
-        /// have ended or nothing has come for `tunnel_read_timeout`. Each side may end before the other. A name that the client
-        /// asks for, or that variables give, is looked up with `resolver`. The client gets 502 if it has no address or no server
-        /// accepts the connection, and 504 if that takes too long. The log line is written at the end, with all bytes.
+        /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on, until
+        /// both sides have ended or nothing has come for `tunnel_read_timeout`. Each side may end before the other. A
+        /// name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if
+        /// it has no address or no server accepts the connection, and 504 if that takes too long. The log line is
+        /// written at the end, with all bytes.
         ///
-        /// The target of CONNECT is `host:port` and has no path: `$uri` and `$request_uri` are `/`, so `location /` answers,
-        /// `$host` is the host, and `$request_port` the port. Other methods are answered with 405, and so is CONNECT in a server
-        /// that has no `tunnel_pass`, in a location that has none, and in HTTP/1.0. At the level of the server it is not inherited
-        /// by the locations.
+        /// The target of CONNECT is `host:port` and has no path: `$uri` and `$request_uri` are `/`, so `location /`
+        /// answers, `$host` is the host, and `$request_port` the port. Other methods are answered with 405, and so is
+        /// CONNECT in a server that has no `tunnel_pass`, in a location that has none, and in HTTP/1.0. At the level of
+        /// the server it is not inherited by the locations.
         tunnel_pass: Option<TunnelPass>, in SERVER | LOCATION | LOCATION_IF, local, since = "1.31.0",
             fidelity = Differs("CONNECT with a body is refused (400); a refused client that has sent bytes behind its request already has its connection closed, since they are not for this server; other handlers of content refuse CONNECT (405)");
-        /// The size of the buffer that bytes are read into, from the server and from the client. A tunnel has one only while it has
-        /// bytes that the other side does not take.
+        /// The size of the buffer that bytes are read into, from the server and from the client. A tunnel has one only
+        /// while it has bytes that the other side does not take.
         tunnel_buffer_size: Size = "16k", in HTTP | SERVER | LOCATION, since = "1.31.0";
         /// The cases in which the next server of the group is asked, before the client has its answer.
         tunnel_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION, since = "1.31.0";
@@ -163,8 +166,8 @@ impl Family for Tunnel {
     }
 }
 
-/// The exchange that opens a tunnel. The connection to the server is all that it needs: nothing is sent, and the server's
-/// first bytes belong to the client.
+/// The exchange that opens a tunnel. The connection to the server is all that it needs: nothing is sent, and the
+/// server's first bytes belong to the client.
 struct Connected;
 
 impl Exchange for Connected {

@@ -245,9 +245,10 @@ async fn take_over(
     }
 }
 
-/// Prepares the answer to a CONNECT that gets no tunnel. A client that did not wait for it has sent bytes that it means for
-/// a server of its own choice, or of somebody else's: they must not be taken for its next request, so the connection ends.
-/// It ends with a success, too, which the client takes for a tunnel; such a head may have no length (RFC 9110 section 9.3.6).
+/// Prepares the answer to a CONNECT that gets no tunnel. A client that did not wait for it has sent bytes that it means
+/// for a server of its own choice, or of somebody else's: they must not be taken for its next request, so the
+/// connection ends. It ends with a success, too, which the client takes for a tunnel; such a head may have no length
+/// (RFC 9110 section 9.3.6).
 #[cold]
 fn without_tunnel(connection: &Connection, request: &mut Request, response: &mut Response) {
     let success = matches!(response.status, 200..300);

@@ -40,8 +40,9 @@ pub fn rules(settings: &ServerSettings) -> HeadRules {
     }
 }
 
-/// Reads a complete head again if the chosen server accepts other field names, or fewer fields, than the address's default
-/// server, by whose rules it was read. In nginx, fields in front of `Host` are still judged by the default server's rules.
+/// Reads a complete head again if the chosen server accepts other field names, or fewer fields, than the address's
+/// default server, by whose rules it was read. In nginx, fields in front of `Host` are still judged by the default
+/// server's rules.
 ///
 /// # Errors
 /// There are more fields than the chosen server allows.
