@@ -392,7 +392,7 @@ fn names_are_looked_up_and_groups_are_asked() {
 
 fn head_status(client: &mut Client) -> u16 {
     let text = client.until(|bytes| bytes.windows(4).any(|four| four == b"\r\n\r\n"));
-    String::from_utf8_lossy(&text[9..12]).parse().unwrap()
+    String::from_utf8_lossy(&text[9..12]).parse().expect("a status")
 }
 
 #[test]
