@@ -38,7 +38,7 @@ pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
 pub use tls::{Agreed, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
-pub use upstream::{Answering, Refusing, Upstream, ok};
+pub use upstream::{Answering, Full, Refusing, Upstream, ok};
 pub use wait::{PATIENCE, eventually, within};
 
 /// Errors of the harness itself.

@@ -46,7 +46,7 @@ use crate::write::pace::Pace;
 pub struct Arrived {
     /// The head, in a buffer that the driver has written.
     pub head: Head,
-    /// Whether a body follows.
+    /// Whether a body follows; of CONNECT, whether the stream goes on.
     pub has_body: bool,
     /// `Content-Length`, which the driver enforces.
     pub declared: Option<u64>,
@@ -85,7 +85,8 @@ pub async fn serve(
     let place = (servers.server.clone(), servers.entry.clone());
     let mut request = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
     request.answered.persistence = Persistence::Kept;
-    if arrived.has_body {
+    // What follows CONNECT is not the request's: a tunnel takes it from the stream, or nobody.
+    if arrived.has_body && !request.is_connect() {
         let expects_continue = request.head.parsed.expect_continue;
         request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
     }

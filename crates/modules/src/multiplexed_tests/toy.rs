@@ -20,7 +20,7 @@ use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
 use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
 use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo};
-use freerun_proto::{BodyFraming, HeadRules, HeaderId, Version, parse_request};
+use freerun_proto::{BodyFraming, HeadRules, HeaderId, Method, Version, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
@@ -336,7 +336,8 @@ fn begin(
     FieldHead { buffer, parsed, fault, .. }: FieldHead,
 ) {
     let (has_body, declared) = match parsed.body {
-        BodyFraming::None => (false, None),
+        // The stream of a tunnel goes on.
+        BodyFraming::None => (parsed.method == Method::Connect, None),
         BodyFraming::Length(length) => (true, Some(length)),
         BodyFraming::Chunked => (true, None),
     };
