@@ -55,7 +55,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("query_string", |r, _| some(r.asked.args.as_deref())),
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_user", remote_user),
-    Variable::named("request", |r, _| some(Some(r.head.request_line()))),
+    Variable::named("request", |r, _| some(Some(r.head.request_line()).filter(|line| !line.is_empty()))),
     // The variable has a value only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),

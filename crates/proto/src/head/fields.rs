@@ -199,7 +199,8 @@ impl FieldHeadBuilder {
             }
             Pseudo::Scheme => {
                 let is_usual = matches!(value, b"https" | b"http");
-                if !is_usual && !(value[0].is_ascii_alphabetic() && value.iter().all(|&b| class(b) & SCHEME != 0)) {
+                let is_scheme = || value[0].is_ascii_alphabetic() && value.iter().all(|&b| class(b) & SCHEME != 0);
+                if !(is_usual || is_scheme()) {
                     return invalid();
                 }
             }

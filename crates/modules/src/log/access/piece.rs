@@ -77,7 +77,11 @@ impl Pieces<Request> for RequestPiece {
             }
             RequestPiece::Connection => line.push_number(request.client.number),
             RequestPiece::ConnectionRequests => line.push_number(request.arrival.serial),
-            RequestPiece::RequestLine => style.push_value(request.head.request_line(), line),
+            RequestPiece::RequestLine => match request.head.request_line() {
+                // The fields of HTTP/2 did not make one.
+                [] => style.push_missing(line),
+                request_line => style.push_value(request_line, line),
+            },
             RequestPiece::Header(id, _) if !request.head.has(*id) => style.push_missing(line),
             RequestPiece::Header(id, reference) => {
                 let mut values = request.head.values(*id);
