@@ -10,15 +10,18 @@ use freerun_proto::Method;
 
 use crate::family::cgi::{self, Cgi, Script};
 use crate::family::fastcgi::{FastCgiScript, FastCgiSettings, script};
+use crate::family::grpc::settings::GrpcSettings;
+use crate::family::grpc::{self, Calls};
 use crate::family::http::settings::HttpSettings;
 use crate::family::http::{self, Http};
 use crate::family::memcached::{MemcachedSettings, Values};
 use crate::family::proxy_pass;
 use crate::family::scgi::{ScgiScript, ScgiSettings};
+use crate::family::tunnel::TunnelSettings;
 use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
-use crate::pass::pass;
+use crate::pass::{open_tunnel, pass};
 use crate::settings::Prefixed;
-use crate::settings::members::{FastCgi, Memcached, Proxy, Scgi, Uwsgi};
+use crate::settings::members::{self, FastCgi, Grpc, Memcached, Proxy, Scgi, Uwsgi};
 
 pub use crate::caches::zones::MODULE as CACHES;
 pub use crate::health::MODULE as HEALTH;
@@ -85,6 +88,20 @@ pub static SCGI: Module = Module {
     ..Module::EMPTY
 };
 
+/// Requests passed on over gRPC.
+pub static GRPC: Module = Module {
+    name: "grpc",
+    groups: &[group::<Prefixed<Grpc>>(), group::<GrpcSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<GrpcSettings>().grpc_pass.is_some(),
+        run: Run::Later(|request| pass(request, &Calls)),
+    }],
+    content: Some("grpc_pass"),
+    settle: Some(grpc::settle),
+    ..Module::EMPTY
+};
+
 /// Responses taken from memcached.
 pub static MEMCACHED: Module = Module {
     name: "memcached",
@@ -95,6 +112,19 @@ pub static MEMCACHED: Module = Module {
         run: Run::Later(pass_to_memcached),
     }],
     content: Some("memcached_pass"),
+    ..Module::EMPTY
+};
+
+/// Tunnels for CONNECT.
+pub static TUNNEL: Module = Module {
+    name: "tunnel",
+    groups: &[group::<Prefixed<members::Tunnel>>(), group::<TunnelSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<TunnelSettings>().tunnel_pass.is_some(),
+        run: Run::Later(open_tunnel),
+    }],
+    content: Some("tunnel_pass"),
     ..Module::EMPTY
 };
 

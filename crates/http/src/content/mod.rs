@@ -4,6 +4,7 @@ pub mod aio;
 pub mod charsets;
 pub mod direct;
 pub mod error_page;
+pub mod grpc_error;
 pub mod msie;
 pub mod open;
 pub mod open_error;

@@ -1,6 +1,7 @@
 //! A response as data: content handlers return it and filters change it. No code but the writer sends bytes.
 
 use std::io;
+use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -186,6 +187,9 @@ pub enum Conditional {
 pub struct Response {
     /// The status code.
     pub status: u16,
+    /// The status in the head, if it is another one, because the client's protocol has errors of its own (gRPC). The log
+    /// and the filters know only `status`.
+    pub told_as: Option<NonZeroU16>,
     /// `Content-Type`; none is sent when empty.
     pub content_type: Bytes,
     /// The `charset=` parameter of the `Content-Type`.
@@ -237,6 +241,7 @@ impl Response {
         let place = Box::new_uninit();
         let response = Response {
             status,
+            told_as: None,
             content_type,
             charset: None,
             location: None,

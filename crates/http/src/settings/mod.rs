@@ -3,6 +3,7 @@
 
 pub mod acme;
 pub mod files;
+pub mod grpc_errors;
 pub mod http2;
 pub mod listen;
 pub mod rate;

@@ -195,7 +195,8 @@ impl Serve {
 
     fn buffer_size(&self) -> usize {
         let servers = self.shared.driver.http.servers(&self.shared.connection);
-        let size = servers.map(|(_, servers, _)| servers.entry.settings.get::<Http2Settings>().http2_recv_buffer_size.0);
+        let size =
+            servers.map(|(_, servers, _)| servers.entry.settings.get::<Http2Settings>().http2_recv_buffer_size.0);
         usize::try_from(size.unwrap_or(0)).unwrap_or(0).max(h2::frame::DEFAULT_FRAME_SIZE as usize)
     }
 
@@ -207,7 +208,8 @@ impl Serve {
         let connection = &self.shared.connection;
         let Some((_, servers, still_listens)) = self.shared.driver.http.servers(connection) else { return };
         let rules = field_rules(&servers.entry.settings);
-        let mut sink = HeadSink::new(&rules);
+        let driver = self.shared.driver.clone();
+        let mut sink = HeadSink::new(&rules, &driver);
         let now = loops::millis();
         loop {
             let event = self.shared.look(|machine| machine.receive(&mut bytes, now, &mut sink));
@@ -250,7 +252,11 @@ impl Serve {
             Event::WrongLength { slot } => stream(slot).into_iter().for_each(|stream| stream.is_wrong()),
             Event::Reset { slot, by_peer, .. } => {
                 let figures = &self.shared.connection.loop_state.shared.http2;
-                if by_peer { figures.reset_by_clients.add() } else { figures.reset_here.add() }
+                if by_peer {
+                    figures.reset_by_clients.add()
+                } else {
+                    figures.reset_here.add()
+                }
                 stream(slot).into_iter().for_each(|stream| stream.leave());
             }
             Event::LastCallAnswered => self.shared.with(|machine| machine.finish(ErrorCode::NO_ERROR)),
@@ -295,7 +301,7 @@ impl Serve {
             arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault },
         };
         connection.loop_state.shared.http2.streams.add();
-        (driver.start)(connection.number, RequestTask::new(driver, stream, Box::new(work)));
+        (driver.start)(connection.number, RequestTask::new(driver, stream, work));
     }
 
     /// Whether the client is asked to begin no stream after this one.
@@ -387,9 +393,9 @@ impl Serve {
         if let Stage::Lingering(until) = self.stage {
             return self.wait_until(until, context);
         }
-        let (is_pending, is_finished, used, is_idle) = self.shared.look(|machine| {
-            (machine.pending() > 0, machine.is_finished(), machine.used_slots(), machine.is_idle())
-        });
+        let (is_pending, is_finished, used, is_idle) = self
+            .shared
+            .look(|machine| (machine.pending() > 0, machine.is_finished(), machine.used_slots(), machine.is_idle()));
         if is_pending {
             let until = self.progress.saturating_add(millis(core.send_timeout));
             if now >= until {
@@ -479,9 +485,8 @@ impl Serve {
     fn log_timeout(&self, doing: &str) {
         let connection = &self.shared.connection;
         let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-        let line = format_args!(
-            "client timed out (110: Connection timed out) {doing}, client: {client}, server: {server}"
-        );
+        let line =
+            format_args!("client timed out (110: Connection timed out) {doing}, client: {client}, server: {server}");
         connection.log(Level::Info, line);
     }
 }

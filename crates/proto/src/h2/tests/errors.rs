@@ -77,7 +77,10 @@ fn only_its_continuation_follows_a_part_of_a_head() {
     let (first, second) = block.split_at(3);
     feed(&mut connection, &frame(kind::HEADERS, flag::END_STREAM, 1, first)).unwrap();
     assert!(connection.is_in_block());
-    assert_eq!(code_of(&mut connection, &frame(kind::CONTINUATION, flag::END_HEADERS, 3, second)), ErrorCode::PROTOCOL_ERROR);
+    assert_eq!(
+        code_of(&mut connection, &frame(kind::CONTINUATION, flag::END_HEADERS, 3, second)),
+        ErrorCode::PROTOCOL_ERROR
+    );
     let (mut connection, _) = server();
     feed(&mut connection, &frame(kind::HEADERS, flag::END_STREAM, 1, first)).unwrap();
     let seen = feed(&mut connection, &frame(kind::CONTINUATION, flag::END_HEADERS, 1, second)).unwrap();

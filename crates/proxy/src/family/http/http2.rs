@@ -7,7 +7,7 @@ use freerun_upstream::http2::head::is_of_connection;
 use freerun_upstream::http2::record::RequestHead;
 
 use crate::exchange::{BodyPlan, Fault, To};
-use crate::family::http::request::{client_fields, lengthless, method, token};
+use crate::family::http::request::{announces_nothing, client_fields, method, token};
 use crate::family::http::settings::HttpSettings;
 use crate::settings::FamilySettings;
 use crate::state::cache_fetch::CacheFetch;
@@ -60,7 +60,7 @@ pub fn write_fields(
     }
     let length = match body {
         BodyPlan::Length(length) => Some(length),
-        BodyPlan::None if lengthless(settings, request) => Some(0),
+        BodyPlan::None if announces_nothing(&settings.proxy_set_header, request) => Some(0),
         BodyPlan::None | BodyPlan::Unknown => None,
     };
     if let Some(length) = length {

@@ -1,0 +1,125 @@
+//! `grpc_pass`: requests passed on over gRPC, which is HTTP/2 with trailers.
+
+pub mod pass;
+pub mod request;
+pub mod settings;
+
+use freerun_conf::{Cx, Problem, SettingsSet};
+use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::Field;
+use freerun_proto::HeaderId;
+use freerun_proto::response::Asked;
+use freerun_serve::tls::upstream::UpstreamTls;
+
+use crate::exchange::family::{Advice, Exchanging, Family, Passed, UpstreamProtocol};
+use crate::exchange::http1::{HttpExchange, WriteHead};
+use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::{Fault, UpstreamHead};
+use crate::family::grpc::settings::GrpcSettings;
+use crate::family::headers;
+use crate::family::headers::AsItIs;
+use crate::family::http::request::is_idempotent;
+use crate::settings::members::Grpc;
+use crate::settings::options::Options;
+use crate::settings::{FamilySettings, Member, Prefixed};
+use crate::state::record::Record;
+use crate::upstream::UpstreamRef;
+
+/// The member's part of [`Module::settle`](freerun_http::module::Module): what the location has of TLS.
+///
+/// # Errors
+/// What is wrong, in nginx's words.
+pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    if let Some(pass) = settings.get::<GrpcSettings>().grpc_pass.as_ref().filter(|pass| pass.may_be_secure()) {
+        // An `if` has the same directives of TLS as the location around it.
+        let _ = pass.tls.set(settings.get::<Prefixed<Grpc>>().upstream_tls(Grpc::PREFIX, true, cx)?);
+    }
+    Ok(())
+}
+
+/// The group that a location passes requests to, if it is named without variables: for modules that send requests of
+/// their own.
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    Some((&Calls, settings.get::<GrpcSettings>().grpc_pass.as_ref()?.fixed_group()?))
+}
+
+fn own(request: &Request) -> &GrpcSettings {
+    request.settings().get::<GrpcSettings>()
+}
+
+fn family(request: &Request) -> &FamilySettings {
+    request.settings().get::<Prefixed<Grpc>>()
+}
+
+/// Passes the trailer fields on, except hidden ones.
+fn trailers(request: &Request, out: &mut Vec<Field>) {
+    if let Some(record) = request.own.find::<Record>() {
+        let passed = |(name, _): &&Field| !Calls.hides(request, HeaderId::of(name), name);
+        record.with_trailers(|trailers| out.extend(trailers.iter().filter(passed).cloned()));
+    }
+}
+
+/// gRPC as a member of the family.
+pub struct Calls;
+
+impl Family for Calls {
+    fn name(&self) -> &'static str {
+        "grpc"
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        let mut options = family(request).options(request);
+        options.pass_trailers = Some(trailers);
+        options
+    }
+
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<Grpc>>()
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+        match &own(request).grpc_pass {
+            Some(pass) => pass.aim(request),
+            // The handler is set only where the directive is.
+            None => TargetLookup::Now(Err(Outcome::Status(500))),
+        }
+    }
+
+    fn tls<'r>(&self, request: &'r Request) -> Option<&'r UpstreamTls> {
+        own(request).grpc_pass.as_ref()?.tls.get().map(|tls| &**tls)
+    }
+
+    fn protocol(&self, _: &Request) -> UpstreamProtocol {
+        UpstreamProtocol::Http2
+    }
+
+    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
+        let write_head: WriteHead =
+            |request, to, body, out| self::request::write_head(own(request), request, to, body, out);
+        let method = crate::family::http::request::own_method(request);
+        Exchanging::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        let location = request.place.location.clone();
+        let family = location.settings.get::<Prefixed<Grpc>>();
+        Ok(match headers::respond(request, family, &headers::HIDDEN, &AsItIs, head) {
+            // As in nginx, a response has no say in how it is buffered, or how fast it is sent.
+            Passed::Response(response, _) => Passed::Response(response, Advice::default()),
+            elsewhere => elsewhere,
+        })
+    }
+
+    fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
+        family(request).hides(id, name, &headers::HIDDEN)
+    }
+
+    fn passes_unknown_length(&self, _: &Request) -> bool {
+        true
+    }
+
+    fn is_idempotent(&self, request: &Request) -> bool {
+        is_idempotent(crate::family::http::request::own_method(request))
+    }
+}

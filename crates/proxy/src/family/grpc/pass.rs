@@ -1,0 +1,155 @@
+//! The argument of `grpc_pass`: a server or a group, named in the configuration or by variables.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::template::Template;
+
+use crate::exchange::target::{Target, TargetLookup, UpstreamTarget};
+use crate::family::cgi::TlsOnce;
+use crate::family::proxy_pass::passes_on;
+use crate::family::uri;
+use crate::family::uri::{Asked, Rule};
+use crate::upstream;
+use crate::upstream::{Upstream, UpstreamRef};
+
+/// The value of `grpc_pass`.
+#[derive(Debug, Clone)]
+pub struct GrpcPass {
+    to: To,
+    /// What the location has of TLS, if servers are or may be spoken to in that way; set when the location's directives
+    /// are known.
+    pub tls: Arc<TlsOnce>,
+}
+
+/// Whom requests are passed to.
+#[derive(Debug, Clone)]
+enum To {
+    /// A server or a group that is known when the configuration is read.
+    Fixed(Arc<Fixed>),
+    /// A text with variables.
+    Computed(Template),
+}
+
+#[derive(Debug)]
+struct Fixed {
+    secure: bool,
+    /// What stands behind the scheme.
+    authority: Bytes,
+    group: UpstreamRef,
+    /// The target of requests, which the first request makes.
+    whom: OnceLock<Arc<UpstreamTarget>>,
+}
+
+/// Takes the scheme off an address. Returns whether it stands for TLS, and the rest.
+fn without_scheme(text: &str) -> (bool, &str) {
+    let after = |scheme: &str| {
+        text.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &text[scheme.len()..])
+    };
+    match (after("grpc://"), after("grpcs://")) {
+        (Some(rest), _) => (false, rest),
+        (None, Some(rest)) => (true, rest),
+        (None, None) => (false, text),
+    }
+}
+
+/// The name of the servers, as requests tell it: host and port as they were written.
+fn authority(address: &str) -> Bytes {
+    match address.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+        true => Bytes::from_static(b"localhost"),
+        false => Bytes::copy_from_slice(address.as_bytes()),
+    }
+}
+
+/// The target of requests to this group.
+fn whom(secure: bool, authority: Bytes, group: Arc<Upstream>) -> Arc<UpstreamTarget> {
+    let scheme = if secure { "grpcs://" } else { "grpc://" };
+    Arc::new(UpstreamTarget { scheme, is_secure: secure, host: authority, port: Bytes::new(), servers: Some(group) })
+}
+
+impl Value for GrpcPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<GrpcPass, Problem> {
+        let word = &directive.args[0];
+        let computed = word.text.contains('$');
+        passes_on(computed, cx);
+        if computed {
+            return Ok(GrpcPass { to: To::Computed(Template::parse(word, cx)?), tls: Arc::default() });
+        }
+        let (secure, address) = without_scheme(&word.text);
+        let group = upstream::refer(address, None, directive, word, cx)?;
+        let to = To::Fixed(Arc::new(Fixed { secure, authority: authority(address), group, whom: OnceLock::new() }));
+        Ok(GrpcPass { to, tls: Arc::default() })
+    }
+}
+
+impl GrpcPass {
+    /// Whether requests may be passed on by TLS.
+    pub fn may_be_secure(&self) -> bool {
+        match &self.to {
+            To::Fixed(fixed) => fixed.secure,
+            To::Computed(_) => true,
+        }
+    }
+
+    /// The group that requests are passed to, if it is named without variables.
+    pub fn fixed_group(&self) -> Option<UpstreamRef> {
+        match &self.to {
+            To::Fixed(fixed) => Some(fixed.group.clone()),
+            To::Computed(_) => None,
+        }
+    }
+
+    /// The target of a request.
+    pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+        match &self.to {
+            To::Fixed(fixed) => {
+                let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
+                let whom = fixed.whom.get_or_init(|| whom(fixed.secure, fixed.authority.clone(), group.clone()));
+                TargetLookup::Now(Ok(Target::new(whom.clone(), uri::kept(Rule::AsAsked, Asked::of(request)))))
+            }
+            To::Computed(template) => TargetLookup::Later(Box::pin(look_up(template, request))),
+        }
+    }
+}
+
+/// Looks up the target that variables give.
+async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
+    let text = template.render(request);
+    let text = String::from_utf8_lossy(&text);
+    let (secure, address) = without_scheme(&text);
+    let group = upstream::find(request, address, None).await.map_err(|why| {
+        log_error!(request, Error, "{why}");
+        Outcome::Status(why.status())
+    })?;
+    let uri = uri::kept(Rule::AsAsked, Asked::of(request));
+    Ok(Target::new(whom(secure, authority(address), group), uri))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_may_stand_before_an_address() {
+        for (text, secure, address, name) in [
+            ("127.0.0.1:80", false, "127.0.0.1:80", "127.0.0.1:80"),
+            ("grpc://back", false, "back", "back"),
+            ("GRPCS://[::1]:443", true, "[::1]:443", "[::1]:443"),
+            ("grpc://unix:/run/x", false, "unix:/run/x", "localhost"),
+            ("Unix:/run/x", false, "Unix:/run/x", "localhost"),
+            ("http://back", false, "http://back", "http://back"),
+            ("grpc:/b", false, "grpc:/b", "grpc:/b"),
+            ("", false, "", ""),
+            ("\u{e4}\u{e4}\u{e4}\u{e4}", false, "\u{e4}\u{e4}\u{e4}\u{e4}", "\u{e4}\u{e4}\u{e4}\u{e4}"),
+        ] {
+            assert_eq!(without_scheme(text), (secure, address), "{text}");
+            assert_eq!(authority(address), name.as_bytes(), "{text}");
+        }
+    }
+}
