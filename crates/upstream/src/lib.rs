@@ -14,7 +14,7 @@
 //! 6. [`peer`]: a server as one configuration describes it;
 //! 7. [`lease`]: a server that was chosen for one attempt;
 //! 8. [`balance`], [`group`] and `waiting`: the choice;
-//! 9. [`place`], [`resolve`], [`connect`]: names, and connections.
+//! 9. [`place`], [`resolve`], [`connect`], [`http2`], [`link`]: names, and connections.
 
 pub mod address;
 mod answers;
@@ -26,7 +26,9 @@ pub mod figures;
 pub mod group;
 pub mod group_state;
 pub mod health;
+pub mod http2;
 pub mod lease;
+pub mod link;
 pub mod live;
 pub mod method;
 pub mod peer;

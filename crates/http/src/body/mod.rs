@@ -211,7 +211,11 @@ fn poll_stream(
     most: usize,
 ) -> Poll<Result<Option<Bytes>, BodyError>> {
     let Some(client) = client.stream() else { return Poll::Ready(Err(nobody())) };
-    let piece = ready!(stream::poll_piece(&**client, context, most)).map_err(BodyError::Broken)?;
+    let piece = ready!(stream::poll_piece(&**client, context, most)).map_err(|error| match error.kind() {
+        // The body is not as long as it was announced.
+        io::ErrorKind::InvalidData => BodyError::Status(400),
+        _ => BodyError::Broken(error),
+    })?;
     body.came_by_stream(piece.as_ref());
     Poll::Ready(Ok(piece))
 }

@@ -28,7 +28,8 @@ pub trait Stream {
     /// open the client's flow-control window again.
     ///
     /// # Errors
-    /// The client has reset the stream, or its connection has ended.
+    /// The client has reset the stream, or its connection has ended; `InvalidData`: the body is longer or shorter than it was
+    /// announced.
     fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>>;
 
     /// Sends an interim response (RFC 9110 section 15.2). The driver leaves it out if it cannot be sent at once.

@@ -95,6 +95,9 @@ const LEAST_OF_STREAM: usize = 16 * 1024;
 /// The largest receive window of a stream: what a reader as fast as its client needs over a long path.
 const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
 
+/// How many bytes all receive windows of a connection may have more than they began with.
+const LARGEST_GROWTH: u32 = 32 * 1024 * 1024;
+
 /// The opaque data of the `PING` that asks for the time when no more streams are on the way.
 const LAST_CALL: [u8; 8] = *b"the last";
 
@@ -104,6 +107,8 @@ pub struct Connection {
     pub(super) peer: PeerSettings,
     pub(super) max_streams: u32,
     pub(super) initial_window: u32,
+    /// How large the receive window of a stream may become by itself.
+    largest_window: u32,
     pub(super) chunk: u32,
     pub(super) limits: BlockLimits,
     pub(super) reader: Reader,
@@ -115,6 +120,8 @@ pub struct Connection {
     pub(super) send_window: i64,
     /// How many bytes of `DATA` were received that were not given back to the window of the connection.
     pub(super) owed: u32,
+    /// How many bytes the receive windows of open streams have more than they began with.
+    pub(super) grown: u32,
     /// How many bytes of `DATA` wait in streams.
     pub(super) queued: usize,
     /// The highest stream that has begun.
@@ -177,6 +184,7 @@ impl Connection {
             peer: PeerSettings::default(),
             max_streams: config.max_streams,
             initial_window: config.initial_window,
+            largest_window: LARGEST_RECEIVE_WINDOW,
             chunk: config.chunk.max(1),
             limits: config.limits,
             reader: Reader::new(config.role),
@@ -186,6 +194,7 @@ impl Connection {
             schedule: Schedule::default(),
             send_window: i64::from(DEFAULT_WINDOW),
             owed: 0,
+            grown: 0,
             queued: 0,
             last_stream: 0,
             next_stream: 1,
@@ -237,6 +246,16 @@ impl Connection {
     /// Whether a block of fields has begun and is not complete: its owner should not wait for the rest for ever.
     pub fn is_in_block(&self) -> bool {
         self.reader.is_in_block()
+    }
+
+    /// Gives up a head that has begun and does not come: its stream is reset, and the rest is of no interest.
+    pub fn give_up_block(&mut self) {
+        let Some(id) = self.reader.block_stream().filter(|id| *id > self.last_stream && !id.is_multiple_of(2)) else {
+            return;
+        };
+        self.last_stream = id;
+        self.write_reset(id, ErrorCode::PROTOCOL_ERROR);
+        self.remember(id, Closed::ResetHere);
     }
 
     /// Whether one side has reset the stream, or the connection has failed.
@@ -440,6 +459,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let (id, is_attached, queued) = (stream.id, stream.is_attached, stream.queued);
         self.queued -= queued;
+        self.grown -= std::mem::take(&mut stream.grown);
         if how != Closed::Complete {
             stream.reset();
             if std::mem::take(&mut stream.is_ready) {
@@ -541,11 +561,14 @@ impl Connection {
             return;
         }
         let mut grown = 0;
+        let may_grow = LARGEST_GROWTH.saturating_sub(self.grown);
         // A window that was used up once, while the reader had nothing left to read, is what holds the peer back.
         if stream.since_grown >= stream.receive_size && stream.unread <= stream.receive_size / 4 {
-            let size = stream.receive_size.saturating_mul(2).min(LARGEST_RECEIVE_WINDOW).max(stream.receive_size);
-            grown = size - stream.receive_size;
-            stream.receive_size = size;
+            let size = stream.receive_size.saturating_mul(2).min(self.largest_window).max(stream.receive_size);
+            grown = (size - stream.receive_size).min(may_grow);
+            stream.receive_size += grown;
+            stream.grown += grown;
+            self.grown += grown;
             stream.since_grown = 0;
         }
         if grown > 0 || stream.owed >= stream.receive_size / 2 {
@@ -559,6 +582,12 @@ impl Connection {
         }
     }
 
+    /// Bounds what the receive windows of streams grow to, in bytes, for readers that keep up: as much may have to be kept
+    /// when one of them stops.
+    pub fn limit_windows(&mut self, most: u32) {
+        self.largest_window = most;
+    }
+
     /// Makes the stream's window at least this large: a reader is there. A server may begin with windows of no size at
     /// all (`http2_body_preread_size 0`).
     pub fn open_window(&mut self, slot: Slot, size: u32) {
@@ -566,8 +595,14 @@ impl Connection {
         if stream.received_end || stream.is_reset || stream.receive_size >= size || self.failure.is_some() {
             return;
         }
-        let more = size - stream.receive_size + std::mem::take(&mut stream.owed);
-        stream.receive_size = size;
+        let grown = (size - stream.receive_size).min(LARGEST_GROWTH.saturating_sub(self.grown));
+        let more = grown + std::mem::take(&mut stream.owed);
+        if more == 0 {
+            return;
+        }
+        stream.receive_size += grown;
+        stream.grown += grown;
+        self.grown += grown;
         stream.receive_window += i64::from(more);
         let id = stream.id;
         self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));

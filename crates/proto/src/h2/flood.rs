@@ -134,7 +134,11 @@ mod tests {
         assert_eq!(account.torn_down(99), Err(Flood::Resets));
         let mut account = Account::new(10, 0);
         for step in 0..10_000 {
-            assert_eq!(account.torn_down(step * RESET_EVERY), Ok(()), "one each time is a client that changes its mind");
+            assert_eq!(
+                account.torn_down(step * RESET_EVERY),
+                Ok(()),
+                "one each time is a client that changes its mind"
+            );
         }
         assert_eq!(Account::new(128, 0).most_resets, 256);
     }

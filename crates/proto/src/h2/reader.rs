@@ -70,6 +70,15 @@ impl Reader {
         self.block.is_some() || in_fields
     }
 
+    /// The stream whose head has begun and is not complete.
+    pub(super) fn block_stream(&self) -> Option<u32> {
+        match (&self.block, self.stage) {
+            (Some(block), _) => Some(block.stream),
+            (None, Stage::Payload(head)) if head.kind == super::frame::kind::HEADERS => Some(head.stream),
+            _ => None,
+        }
+    }
+
     /// Whether a frame has begun and is not complete.
     pub(super) fn is_in_frame(&self) -> bool {
         !matches!(self.stage, Stage::Head(0)) || self.block.is_some()

@@ -36,6 +36,12 @@ pub enum Event<'b> {
         /// The stream.
         slot: Slot,
     },
+    /// The body of a request is longer or shorter than it was announced. No more of it comes; a client resets a response like
+    /// that.
+    WrongLength {
+        /// The stream.
+        slot: Slot,
+    },
     /// A stream is over before it was complete.
     Reset {
         /// The stream.
@@ -230,12 +236,8 @@ impl Connection {
         {
             return Err(wrong("another frame within a block of fields"));
         }
-        if !self.reader.had_settings {
-            if head.kind != kind::SETTINGS || head.has(flag::ACK) {
-                return Err(wrong("the first frame is not SETTINGS"));
-            }
-            self.reader.had_settings = true;
-        }
+        // That the first frame has to be SETTINGS is not enforced, as nginx does not: there are clients without settings.
+        self.reader.had_settings |= head.kind == kind::SETTINGS && !head.has(flag::ACK);
         if head.kind == kind::DATA {
             return self.begin_data(head, now);
         }
@@ -365,13 +367,13 @@ impl Connection {
         self.give_back(None, bytes.len() as u32);
         self.account.earn(bytes.len());
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
-        if stream.is_reset {
+        if stream.is_reset || stream.resets_at_end.is_some() {
             return Ok(None);
         }
         if let Some(expected) = &mut stream.expected {
             match expected.checked_sub(bytes.len() as u64) {
                 Some(left) => *expected = left,
-                None => return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now),
+                None => return self.wrong_length(slot, now),
             }
         }
         stream.unread += bytes.len() as u32;
@@ -384,11 +386,30 @@ impl Connection {
         if stream.is_reset {
             return Ok(None);
         }
+        if stream.resets_at_end.is_some() && stream.expected.is_some() {
+            self.note_end(slot);
+            return Ok(None);
+        }
         if stream.expected.is_some_and(|left| left > 0) {
-            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+            let event = self.wrong_length(slot, now)?;
+            self.note_end(slot);
+            return Ok(event);
         }
         self.note_end(slot);
         Ok(Some(Event::End { slot }))
+    }
+
+    /// A body is not as long as it was announced: nothing more of it is told. A server may still answer; the stream is reset
+    /// then (RFC 9113 section 8.1.1).
+    fn wrong_length<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        if self.role == Role::Client {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.resets_at_end.replace(ErrorCode::PROTOCOL_ERROR).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Event::WrongLength { slot }))
     }
 
     fn note_end(&mut self, slot: Slot) {

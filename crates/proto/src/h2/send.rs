@@ -37,7 +37,8 @@ impl Connection {
             write(encoder, out);
             let len = out.len() - start - FRAME_HEAD;
             if len <= most {
-                let head = FrameHead { len: len as u32, kind: kind::HEADERS, flags: flags | flag::END_HEADERS, stream: id };
+                let head =
+                    FrameHead { len: len as u32, kind: kind::HEADERS, flags: flags | flag::END_HEADERS, stream: id };
                 out[start..start + FRAME_HEAD].copy_from_slice(&head.bytes());
                 return;
             }
@@ -131,7 +132,8 @@ impl Connection {
 
     /// Sends the ends of streams that have nothing else to send.
     fn send_ends(&mut self) {
-        let all: Vec<Slot> = self.streams.iter_mut().filter(|(_, s)| s.is_ready && s.queued == 0).map(|(slot, _)| slot).collect();
+        let all: Vec<Slot> =
+            self.streams.iter_mut().filter(|(_, s)| s.is_ready && s.queued == 0).map(|(slot, _)| slot).collect();
         for slot in all {
             self.schedule.remove(slot);
             if let Some(stream) = self.streams.get_mut(slot) {

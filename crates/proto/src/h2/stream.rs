@@ -35,6 +35,8 @@ pub(super) struct Stream {
     pub(super) unread: u32,
     /// How many bytes were read that the peer has not been told of.
     pub(super) owed: u32,
+    /// How many bytes the receive window has more than it began with.
+    pub(super) grown: u32,
     /// How many bytes were read since the window was made larger.
     pub(super) since_grown: u32,
     /// How many bytes of the body are still to come, by `Content-Length`.
@@ -79,6 +81,7 @@ impl Stream {
             receive_size: receive_window,
             unread: 0,
             owed: 0,
+            grown: 0,
             since_grown: 0,
             expected: None,
             queue: VecDeque::new(),

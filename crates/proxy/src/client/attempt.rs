@@ -1,6 +1,6 @@
 //! One try: a connection, the request on it, and the response's head.
 
-use std::io::{self, IoSlice};
+use std::io;
 
 use bytes::Bytes;
 use freerun_http::log_error;
@@ -11,12 +11,12 @@ use freerun_upstream::{Failure, Lease};
 
 use crate::client::connection::{Kit, UpstreamConnection, receive_error};
 use crate::client::early_hints;
-use crate::client::error::{Stage, UpstreamError};
+use crate::client::error::{Reason, Stage, UpstreamError};
 use crate::client::plan::{Failed, Plan};
 use crate::client::reader::ErrorOutput;
 use crate::client::request_body::{OutgoingBody, Position};
 use crate::client::request_rest::RequestRest;
-use crate::exchange::family::Exchanging;
+use crate::exchange::family::{Exchanging, UpstreamProtocol};
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
 
 /// The room for the first read: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
@@ -86,14 +86,22 @@ impl UpstreamExchange {
         // A request that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
+        let mut was_unprocessed = false;
         self.unsent = None;
         loop {
-            self.connection = if fresh_only { None } else { self.plan.idle(lease, &sharing, surely) };
+            let failed = |(error, stage)| Failed { error, stage, sent: false };
+            self.connection = match self.plan.family.protocol(request) {
+                UpstreamProtocol::Sequential if fresh_only => None,
+                UpstreamProtocol::Sequential => self.plan.idle(lease, &sharing, surely),
+                UpstreamProtocol::Http2 => {
+                    let stream = Box::pin(self.plan.stream(request, lease, &sharing, surely || fresh_only));
+                    Some(stream.await.map_err(failed)?)
+                }
+            };
             let connection = match &mut self.connection {
                 Some(connection) => connection,
                 none => {
                     let connected = Box::pin(self.plan.connect(request, lease, &sharing)).await;
-                    let failed = |(error, stage)| Failed { error, stage, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }
             };
@@ -121,8 +129,14 @@ impl UpstreamExchange {
                         )
                         && (self.plan.idempotent || run.sent == 0)
                         && body.can_be_sent_again();
-                    let sent = run.sent > 0;
+                    let is_unprocessed = error.is_unprocessed();
+                    let sent = run.sent > 0 && !is_unprocessed;
                     self.connection = None;
+                    // Another connection may lead to a process of the server that takes it.
+                    if is_unprocessed && body.can_be_sent_again() && !std::mem::replace(&mut was_unprocessed, true) {
+                        log_error!(request, Info, "{}, the request is sent again", Reason(&error));
+                        continue;
+                    }
                     if !stale {
                         return Err(Failed { error, stage, sent });
                     }
@@ -327,7 +341,7 @@ impl Run<'_> {
         }
         self.exchange.body_end(out);
         // Any error is reported again by the next write.
-        if let Ok(n) = self.connection.slot.transport.try_write(&[IoSlice::new(out)], false) {
+        if let Ok(n) = self.connection.link.try_write(out, &Bytes::new()) {
             self.sent += n as u64;
             if n == out.len() {
                 return Ok(None);
@@ -435,12 +449,12 @@ impl Run<'_> {
             return Ok((body.next(request, position, most, &self.plan.client).await?, false));
         }
         let room = self.room();
-        let UpstreamConnection { slot, kit, .. } = &mut *self.connection;
+        let UpstreamConnection { link, kit, .. } = &mut *self.connection;
         let input = &mut kit.input;
         let received = tokio::select! {
             biased;
             piece = body.next(request, position, most, &self.plan.client) => return Ok((piece?, false)),
-            received = input.read(&slot.transport, room) => received,
+            received = input.read(link, room) => received,
         };
         self.received(received.map_err(receive_error))?;
         Ok((None, true))
@@ -451,15 +465,10 @@ impl Run<'_> {
         let mut done = 0;
         loop {
             let rest = &out[done..];
-            let answer = match (rest.is_empty(), piece.is_empty()) {
-                (true, true) => break,
-                (false, false) => {
-                    self.connection.slot.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false)
-                }
-                (false, true) => self.connection.slot.transport.try_write(&[IoSlice::new(rest)], false),
-                (true, false) => self.connection.slot.transport.try_write(&[IoSlice::new(piece)], false),
-            };
-            match answer {
+            if rest.is_empty() && piece.is_empty() {
+                break;
+            }
+            match self.connection.link.try_write(rest, piece) {
                 Ok(n) => {
                     self.sent += n as u64;
                     let of_out = n.min(rest.len());
@@ -486,13 +495,13 @@ impl Run<'_> {
     async fn wait_for_room(&mut self) -> Result<bool, UpstreamError> {
         let room = self.room();
         let wait = self.plan.options.send_timeout;
-        let UpstreamConnection { slot, kit, .. } = &mut *self.connection;
+        let UpstreamConnection { link, kit, .. } = &mut *self.connection;
         let Kit { input, timer, .. } = &mut **kit;
         let either = async {
             tokio::select! {
                 biased;
-                received = input.read(&slot.transport, room) => Ok(Some(received)),
-                writable = slot.transport.writable_after_full() => writable.map(|()| None),
+                received = input.read(link, room) => Ok(Some(received)),
+                writable = link.writable_after_full() => writable.map(|()| None),
             }
         };
         let received = match timer.within(wait, self.plan.client.unless_gone(either)).await {

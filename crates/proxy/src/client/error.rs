@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::rc::Rc;
 
 use freerun_http::body::BodyError;
 use freerun_http::log::Detached;
@@ -10,11 +11,13 @@ use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_runtime::log::{Errno, Level};
+use freerun_serve::tls::handshake::HandshakeError;
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_upstream::connect::ConnectError;
 use freerun_upstream::{Failure, NoPeer};
 
 use crate::exchange::Fault;
+use crate::exchange::http2::Unprocessed;
 use crate::settings::next::NextUpstream;
 
 /// The stage of a try at which an error happened.
@@ -58,6 +61,10 @@ pub enum UpstreamError {
     Connect(ConnectError),
     /// There is no TLS session with the server.
     Tls(OutgoingError),
+    /// The server with TLS has not agreed to HTTP/2.
+    NoHttp2,
+    /// What other requests have waited for as well: their common connection could not be made.
+    Common(Rc<UpstreamError>),
     /// Sending failed.
     Send(io::Error),
     /// Receiving failed.
@@ -88,9 +95,33 @@ pub enum Side {
 }
 
 impl UpstreamError {
+    /// The error itself, if it is one that several requests share.
+    fn itself(&self) -> &UpstreamError {
+        match self {
+            UpstreamError::Common(error) => error.itself(),
+            error => error,
+        }
+    }
+
+    /// Whether others that have waited for the same connection failed for the same reason.
+    pub fn is_common(&self) -> bool {
+        match self {
+            UpstreamError::Connect(error) => error.is_of_peer(),
+            UpstreamError::Tls(OutgoingError::Handshake(HandshakeError::TimedOut)) => false,
+            UpstreamError::Tls(_) | UpstreamError::NoHttp2 => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the server has said that it has not looked at the request: it may be sent again, whatever it asks for (RFC 9113
+    /// section 8.7).
+    pub fn is_unprocessed(&self) -> bool {
+        matches!(self, UpstreamError::Fault(Fault::Unprocessed(_)))
+    }
+
     /// The side that is to blame.
     pub fn side(&self) -> Side {
-        match self {
+        match self.itself() {
             UpstreamError::ClientGone | UpstreamError::Body(_) => Side::Client,
             UpstreamError::Ours | UpstreamError::Internal(_) | UpstreamError::Fault(Fault::Request(_)) => Side::Us,
             UpstreamError::Connect(error) if !error.is_of_peer() => Side::Us,
@@ -100,7 +131,7 @@ impl UpstreamError {
 
     /// The status of the response to the client.
     pub fn status(&self) -> u16 {
-        match self {
+        match self.itself() {
             UpstreamError::TimedOut => 504,
             UpstreamError::ClientGone => 499,
             UpstreamError::Body(BodyError::Status(status)) => *status,
@@ -130,15 +161,18 @@ impl UpstreamError {
 
     /// The condition of `proxy_next_upstream` under which another server may be asked. `None`: never.
     pub fn next(&self) -> Option<NextUpstream> {
-        match self {
+        match self.itself() {
             UpstreamError::TimedOut => Some(NextUpstream::Timeout),
             UpstreamError::Denied => Some(NextUpstream::Denied),
             UpstreamError::Fault(Fault::Invalid(_) | Fault::TooBig) => Some(NextUpstream::InvalidHeader),
             UpstreamError::Connect(_)
             | UpstreamError::Tls(_)
+            | UpstreamError::NoHttp2
             | UpstreamError::Send(_)
             | UpstreamError::Receive(_)
-            | UpstreamError::Fault(Fault::Cut) => (self.side() == Side::Upstream).then_some(NextUpstream::Error),
+            | UpstreamError::Fault(Fault::Cut | Fault::Reset(_) | Fault::Unprocessed(_)) => {
+                (self.side() == Side::Upstream).then_some(NextUpstream::Error)
+            }
             _ => None,
         }
     }
@@ -154,10 +188,13 @@ impl UpstreamError {
         if self.side() != Side::Upstream {
             return None;
         }
-        Some(match self {
+        Some(match self.itself() {
+            // It is about to be restarted, for example.
+            UpstreamError::Fault(Fault::Unprocessed(Unprocessed::GoneAway(0))) => return None,
+            UpstreamError::Fault(Fault::Reset(_) | Fault::Unprocessed(_)) => Failure::Closed,
             UpstreamError::TimedOut => Failure::Timeout,
             UpstreamError::Denied => Failure::Denied,
-            UpstreamError::Connect(_) | UpstreamError::Tls(_) => Failure::Connect,
+            UpstreamError::Connect(_) | UpstreamError::Tls(_) | UpstreamError::NoHttp2 => Failure::Connect,
             UpstreamError::Fault(Fault::Cut) | UpstreamError::Receive(_) | UpstreamError::Send(_) => Failure::Closed,
             UpstreamError::Fault(_) => Failure::Invalid,
             _ => Failure::Other,
@@ -174,7 +211,7 @@ impl UpstreamError {
             Errno::HOSTDOWN,
             Errno::HOSTUNREACH,
         ];
-        match self {
+        match self.itself() {
             UpstreamError::ClientGone => Level::Info,
             UpstreamError::Connect(ConnectError::Socket(_) | ConnectError::Option(..)) => Level::Alert,
             UpstreamError::Connect(error) => {
@@ -212,16 +249,29 @@ impl UpstreamError {
     }
 }
 
+/// The text for the log, without the stage.
+pub struct Reason<'t>(pub &'t UpstreamError);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.itself() {
+            UpstreamError::Fault(fault) => write!(formatter, "{fault}"),
+            error => write!(formatter, "{error:?}"),
+        }
+    }
+}
+
 struct Words<'t>(&'t UpstreamError, Stage);
 
 impl fmt::Display for Words<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Words(error, stage) = self;
-        match error {
+        match error.itself() {
             UpstreamError::NoPeer(_) => write!(formatter, "no live upstreams while {stage}"),
             UpstreamError::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {stage}"),
             UpstreamError::Connect(error) => write!(formatter, "{error} ({}) while {stage}", Errno(error.io())),
             UpstreamError::Tls(error) => write!(formatter, "{error} while {stage}"),
+            UpstreamError::NoHttp2 => write!(formatter, "upstream does not speak HTTP/2 (ALPN \"h2\") while {stage}"),
             UpstreamError::Send(error) => write!(formatter, "writev() failed ({}) while {stage}", Errno(error)),
             UpstreamError::Receive(error) => write!(formatter, "recv() failed ({}) while {stage}", Errno(error)),
             UpstreamError::TimedOut => {
@@ -234,7 +284,7 @@ impl fmt::Display for Words<'_> {
                  while {stage}"
             ),
             UpstreamError::Internal(what) => write!(formatter, "{what} while {stage}"),
-            UpstreamError::Body(_) | UpstreamError::Ours => Ok(()),
+            UpstreamError::Body(_) | UpstreamError::Ours | UpstreamError::Common(_) => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use freerun_runtime::loops;
-use freerun_transport::Transport;
+use freerun_upstream::link::Link;
 
 /// The initial size of a buffer. With `proxy_buffers` as they usually are, reads after the head go into the same
 /// buffer, which leaves no hole of another size in the allocator's memory.
@@ -41,13 +41,13 @@ impl Input {
     /// stream.
     ///
     /// # Errors
-    /// The errors of [`Transport::poll_read_by`].
-    pub fn poll_read(
-        &mut self,
-        transport: &Transport,
-        context: &mut Context<'_>,
-        most: usize,
-    ) -> Poll<io::Result<usize>> {
+    /// The error that broke the connection.
+    pub fn poll_read(&mut self, link: &Link, context: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
+        let transport = match link {
+            Link::Own(connection) => &connection.transport,
+            // It has a buffer of its own, which is handed over.
+            Link::Stream(stream) => return stream.poll_read(context, &mut self.bytes, most),
+        };
         transport.poll_read_by(context, || {
             let had_none = self.size == 0;
             self.make_room(most);
@@ -64,10 +64,10 @@ impl Input {
     /// Reads as [`Input::poll_read`] does, for a task that waits for nothing else.
     ///
     /// # Errors
-    /// The errors of [`Transport::poll_read_by`].
-    pub async fn read(&mut self, transport: &Transport, most: usize) -> io::Result<usize> {
+    /// The error that broke the connection.
+    pub async fn read(&mut self, link: &Link, most: usize) -> io::Result<usize> {
         loops::consume_budget().await;
-        poll_fn(|context| self.poll_read(transport, context, most)).await
+        poll_fn(|context| self.poll_read(link, context, most)).await
     }
 
     fn make_room(&mut self, room: usize) {
@@ -144,6 +144,9 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
+    use freerun_transport::Transport;
+    use freerun_upstream::pool::{Exclusive, Scope};
+
     use super::*;
 
     /// Makes room for `room` bytes and fills in `text`.
@@ -206,12 +209,13 @@ mod tests {
         loops::block_on(async {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            let (transport, mut input) = (Transport::plain(ours.into()), Input::default());
-            let waits = poll_fn(|context| Poll::Ready(input.poll_read(&transport, context, 100).is_pending())).await;
+            let transport = Transport::plain(ours.into());
+            let (link, mut input) = (Link::Own(Exclusive::new(transport, Scope::SHARED)), Input::default());
+            let waits = poll_fn(|context| Poll::Ready(input.poll_read(&link, context, 100).is_pending())).await;
             assert!(waits);
             assert_eq!((input.size, input.bytes.capacity()), (0, 0));
             theirs.write_all(b"response").unwrap();
-            assert_eq!(input.read(&transport, 100).await.unwrap(), 8);
+            assert_eq!(input.read(&link, 100).await.unwrap(), 8);
             assert_eq!((input.size, &*input.bytes), (FIRST, &b"response"[..]));
         })
         .unwrap();

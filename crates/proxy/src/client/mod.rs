@@ -41,6 +41,7 @@ use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
 use crate::exchange::target::{Pick, Target, TargetLookup};
 use crate::settings::next::NextUpstream;
+use crate::settings::options::Options;
 use crate::state::record::{Record, Took};
 use attempt::UpstreamExchange;
 use client_watch::ClientWatch;
@@ -173,10 +174,9 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                 if let Some(failure) = error.failure() {
                     fail(request, lease, failure, stage);
                 }
-                if !error
-                    .next()
-                    .is_some_and(|cause| options.next_upstream.contains(cause) && tries.allow(plan, cause, sent, &body))
-                {
+                if !error.next().is_some_and(|cause| {
+                    tries.allow(plan, cause, sent, &body) || tries.allow_unprocessed(plan, &error, &body)
+                }) {
                     return Err(Unreached::of(request, &error));
                 }
                 lease = match tries.pick(request, plan).await {
@@ -348,9 +348,22 @@ impl Tries {
     fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
+        options.next_upstream.contains(cause) && again && self.allow_more(options, body)
+    }
+
+    /// Whether there may be another try because a server has not looked at the request: that does no harm, and so only `off`
+    /// prevents it.
+    fn allow_unprocessed(&self, plan: &Plan, error: &UpstreamError, body: &OutgoingBody) -> bool {
+        let options = &plan.options;
+        let is_off = options.next_upstream.contains(NextUpstream::Off);
+        error.is_unprocessed() && !is_off && self.allow_more(options, body)
+    }
+
+    /// Whether the number of tries, the time and the body allow another try.
+    fn allow_more(&self, options: &Options, body: &OutgoingBody) -> bool {
         let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
         let time =
             options.next_upstream_timeout.is_zero() || self.elapsed(loops::nanos()) < options.next_upstream_timeout;
-        options.next_upstream.contains(cause) && again && count && time && body.can_be_sent_again()
+        count && time && body.can_be_sent_again()
     }
 }

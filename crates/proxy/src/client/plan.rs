@@ -1,6 +1,8 @@
 //! The state that all tries of a request share, and the preparation of a try: conditions, the connection.
 
+use std::any::Any;
 use std::future::pending;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,14 +16,18 @@ use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::pool::{Exclusive, Pool, Scope, Slot};
+use freerun_upstream::http2::{Http2Connection, Stream};
+use freerun_upstream::link::Link;
+use freerun_upstream::pool::joint::{Found, Making, Woken};
+use freerun_upstream::pool::{Exclusive, Pool, Scope, Shared, Slot};
 
 use crate::client::client_watch::ClientWatch;
-use crate::client::connection::UpstreamConnection;
+use crate::client::connection::{UpstreamConnection, receive_error};
 use crate::client::error::{Stage, UpstreamError};
 use crate::client::request_body::OutgoingBody;
 use crate::client::tls;
-use crate::exchange::family::Family;
+use crate::exchange::Fault;
+use crate::exchange::family::{Family, UpstreamProtocol};
 use crate::exchange::target::{Servers, Target};
 use crate::settings::options::Options;
 use crate::state::record::Record;
@@ -98,6 +104,7 @@ impl Plan {
         let Some(servers) = self.servers() else { return Sharing { scope: Scope::SHARED, own: None } };
         let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
+        let protocol = self.family.protocol(request);
         let secured = tls::secured(self.family, request, &self.target);
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
@@ -106,7 +113,11 @@ impl Plan {
         let is_local = own.is_none() && (keepalive.local || secured.is_some());
         let local = is_local.then_some(request.place.location.identity);
         let is_ordinary = own.is_none() && local.is_none() && bind.is_none() && family == "proxy";
-        let scope = if is_ordinary { Scope::SHARED } else { Scope::of((family, local, bind, transparent, secured)) };
+        let scope = match protocol {
+            UpstreamProtocol::Sequential if is_ordinary => Scope::SHARED,
+            UpstreamProtocol::Sequential => Scope::of((family, local, bind, transparent, secured)),
+            UpstreamProtocol::Http2 => Scope::of(("h2", family, local, bind, transparent, secured)),
+        };
         Sharing { scope, own }
     }
 
@@ -116,7 +127,7 @@ impl Plan {
         let slot = pool.acquire(sharing.scope, surely).and_then(Slot::exclusive)?;
         lease.connected(true, Duration::ZERO);
         self.record.with(|last| last.connect = Duration::ZERO.into());
-        Some(UpstreamConnection::new(slot, sharing.own.clone(), true))
+        Some(UpstreamConnection::new(Link::Own(slot), sharing.own.clone(), true))
     }
 
     /// Makes a new connection, with a TLS session if the target's scheme asks for one.
@@ -129,6 +140,13 @@ impl Plan {
         lease: &Lease,
         sharing: &Sharing,
     ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
+        let transport = self.transport(request, lease).await?;
+        let link = Link::Own(Exclusive::new(transport, sharing.scope));
+        Ok(UpstreamConnection::new(link, sharing.own.clone(), false))
+    }
+
+    /// Makes a new connection, with a TLS session if the target's scheme asks for one.
+    async fn transport(&self, request: &Request, lease: &Lease) -> Result<Transport, (UpstreamError, Stage)> {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
         let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
@@ -149,7 +167,110 @@ impl Plan {
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
         self.record.with(|last| last.connect = took.into());
-        Ok(UpstreamConnection::new(Exclusive::new(transport, sharing.scope), sharing.own.clone(), false))
+        Ok(transport)
+    }
+
+    // ---- streams of shared connections -----------------------------------------------------------------------------
+
+    /// Has a stream of a connection of HTTP/2 to the chosen server: one that is there, one that another request makes, or a
+    /// new one. With `surely` the kernel is asked whether the server is closing the connection.
+    ///
+    /// # Errors
+    /// There is no connection; the stage tells what was done last.
+    pub async fn stream(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        sharing: &Sharing,
+        surely: bool,
+    ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
+        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, Stage::Connecting)) };
+        let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
+        let is_kept = servers.keepalive().0.connections > 0;
+        let began = loops::now();
+        let mut timer = Timer::default();
+        loop {
+            loops::consume_budget().await;
+            let found = if is_kept { Some(pool.find(sharing.scope)) } else { None };
+            let slot = match found {
+                None => return self.begin_stream(request, lease, sharing, None).await,
+                Some(Found::Make(making)) => return self.begin_stream(request, lease, sharing, Some(making)).await,
+                Some(Found::Slot(slot)) => slot,
+                Some(Found::Wait(waiting)) => {
+                    let waited = loops::now().saturating_duration_since(began);
+                    let left = self.options.connect_timeout.saturating_sub(waited);
+                    match timer.within(left, self.client.unless_gone(waiting)).await {
+                        None => return Err((UpstreamError::TimedOut, Stage::Connecting)),
+                        Some(Err(gone)) => return Err((gone, Stage::Connecting)),
+                        Some(Ok(Woken::Slot(slot))) => slot,
+                        Some(Ok(Woken::Again)) => continue,
+                        Some(Ok(Woken::Failed(why))) => return Err(common(&why)),
+                    }
+                }
+            };
+            if let Some(stream) = self.stream_of(slot, surely).await {
+                let waited = loops::now().saturating_duration_since(began);
+                lease.connected(true, waited);
+                self.record.with(|last| last.connect = waited.into());
+                return Ok(self.carried(stream, sharing, true));
+            }
+        }
+    }
+
+    /// The stream for a slot, unless the connection is ending.
+    async fn stream_of(&self, slot: Shared, surely: bool) -> Option<Stream> {
+        let stream = Stream::of(slot)?;
+        if surely && !stream.is_quiet() {
+            // What has come may be the end.
+            loops::after_events().await;
+        }
+        (!stream.is_over()).then_some(stream)
+    }
+
+    /// Makes a connection for this request, and for those that have waited for it.
+    async fn begin_stream(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        sharing: &Sharing,
+        making: Option<Making>,
+    ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
+        const ENDED: (UpstreamError, Stage) = (UpstreamError::Fault(Fault::Cut), Stage::Connecting);
+        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, Stage::Connecting)) };
+        let transport = match self.transport(request, lease).await {
+            Ok(transport) if self.target.whom().is_secure && !speaks_http2(&transport) => {
+                Err((UpstreamError::NoHttp2, Stage::Handshaking))
+            }
+            made => made,
+        };
+        let transport = match transport {
+            Ok(transport) => transport,
+            Err((error, stage)) if error.is_common() => {
+                let error = Rc::new(error);
+                if let Some(making) = making {
+                    let why: Rc<dyn Any> = Rc::new((error.clone(), stage));
+                    making.failed(&why);
+                }
+                return Err((UpstreamError::Common(error), stage));
+            }
+            Err(failed) => return Err(failed),
+        };
+        let is_kept = making.is_some();
+        let connection = Http2Connection::begin(transport, making);
+        let stream = if is_kept {
+            let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
+            let (settings, count) = servers.keepalive();
+            Stream::of(pool.share(connection, sharing.scope, settings, count))
+        } else {
+            Stream::alone(connection)
+        };
+        Ok(self.carried(stream.ok_or(ENDED)?, sharing, false))
+    }
+
+    fn carried(&self, stream: Stream, sharing: &Sharing, reused: bool) -> UpstreamConnection {
+        let mut connection = UpstreamConnection::new(Link::Stream(stream), sharing.own.clone(), reused);
+        connection.is_kept_by_ping = self.options.kept_by_ping;
+        connection
     }
 
     /// Has a TLS session on a new connection.
@@ -180,4 +301,25 @@ impl Plan {
             Err(error) => Err(UpstreamError::Tls(error)),
         }
     }
+}
+
+/// Whether the server has agreed to HTTP/2.
+pub fn speaks_http2(transport: &Transport) -> bool {
+    let chosen = transport.established().and_then(|tls| tls.with_agreed(|agreed| agreed.alpn == Some(b"h2")));
+    chosen.unwrap_or(false)
+}
+
+/// The error of a connection that this request has waited for.
+fn common(why: &Rc<dyn Any>) -> (UpstreamError, Stage) {
+    if let Some((error, stage)) = why.downcast_ref::<(Rc<UpstreamError>, Stage)>() {
+        return (UpstreamError::Common(error.clone()), *stage);
+    }
+    let error = match why.downcast_ref::<io::Error>() {
+        Some(error) if error.kind() != io::ErrorKind::UnexpectedEof => receive_error(match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => error.kind().into(),
+        }),
+        _ => UpstreamError::Fault(Fault::Cut),
+    };
+    (error, Stage::Connecting)
 }

@@ -11,7 +11,7 @@ use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_transport::Transport;
+use freerun_upstream::link::Link;
 use freerun_upstream::{Lease, Peer, Verdict};
 
 use crate::client::attempt::UpstreamExchange;
@@ -258,8 +258,8 @@ impl Reader {
             return Err(self.lost());
         };
         let log = self.log.as_ref();
-        let send_on = |transport: &Transport, context: &mut Context<'_>| {
-            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
+        let send_on = |link: &Link, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, link, context)
         };
         match connection.receive_while(room, plan.options.read_timeout, &plan.client, send_on).await {
             Ok(0) => match exchange.closed() {
@@ -289,8 +289,8 @@ impl Reader {
         };
         connection.kit.input.be_exact();
         let log = self.log.as_ref();
-        let send_on = |transport: &Transport, context: &mut Context<'_>| {
-            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
+        let send_on = |link: &Link, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, link, context)
         };
         let readable = connection.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
         readable.map_err(|error| self.broken(error))
@@ -315,7 +315,7 @@ impl Reader {
                 return Poll::Ready(Err(UpstreamError::Internal(LOST)));
             };
             let log = self.log.as_ref();
-            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &connection.slot.transport, context);
+            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &connection.link, context);
             match sent {
                 Ok(_) if unsent.is_some() => Poll::Pending,
                 sent => Poll::Ready(sent.map(|_| ())),
@@ -479,12 +479,12 @@ fn send_on(
     (unsent, sent_all): (&mut Option<Box<RequestRest>>, &mut bool),
     (exchange, plan): (&mut dyn Exchange, &Plan),
     log: Option<&Detached>,
-    transport: &Transport,
+    link: &Link,
     context: &mut Context<'_>,
 ) -> Result<bool, UpstreamError> {
     let Some(rest) = unsent else { return Ok(false) };
     let mut sent = 0;
-    let answer = rest.poll(context, transport, (exchange, plan), &mut sent);
+    let answer = rest.poll(context, link, (exchange, plan), &mut sent);
     let is_busy = sent > 0 || rest.waits_for_client();
     plan.record.with(|last| last.sent += sent);
     match answer {

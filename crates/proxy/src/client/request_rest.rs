@@ -2,7 +2,7 @@
 //! read, as with nginx. A server may begin to answer before it has the whole request, and wait for the rest of it
 //! before it goes on or closes.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
@@ -16,7 +16,7 @@ use freerun_http::request::response::{FileRange, LocalBoxFuture};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_transport::Transport;
+use freerun_upstream::link::Link;
 
 use crate::client::error::{Stage, UpstreamError};
 use crate::client::plan::Plan;
@@ -173,7 +173,7 @@ impl RequestRest {
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
-        transport: &Transport,
+        link: &Link,
         (exchange, plan): (&mut dyn Exchange, &Plan),
         sent: &mut u64,
     ) -> Poll<Result<(), Stopped>> {
@@ -196,13 +196,7 @@ impl RequestRest {
                 }
                 continue;
             }
-            let both = [IoSlice::new(&self.out), IoSlice::new(&self.piece)];
-            let parts = match (self.out.is_empty(), self.piece.is_empty()) {
-                (true, _) => &both[1..],
-                (_, true) => &both[..1],
-                _ => &both,
-            };
-            match transport.try_write(parts, false) {
+            match link.try_write(&self.out, &self.piece) {
                 Ok(n) => {
                     *sent += n as u64;
                     (self.waiting, has_waited) = (false, false);
@@ -220,7 +214,7 @@ impl RequestRest {
                     if !std::mem::replace(&mut self.waiting, true) {
                         self.timer.set(plan.options.send_timeout);
                     }
-                    match pin!(transport.writable_after_full()).poll(context) {
+                    match pin!(link.writable_after_full()).poll(context) {
                         Poll::Pending => {
                             let timed_out = || Err(Stopped::Refused(ErrorKind::TimedOut.into()));
                             return self.timer.poll_expired(context).map(|()| timed_out());

@@ -145,7 +145,9 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
         Ok(Passed::Response(mut response, _)) => {
             plan.record.shrink();
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
-            response.takeover = Some(Box::new(Tunnel::new(connection, lease, plan, send_timeout)));
+            // A stream of a shared connection cannot leave HTTP in this way.
+            let Some(upstream) = connection.leave() else { return Outcome::Status(502) };
+            response.takeover = Some(Box::new(Tunnel::new(upstream, lease, plan, send_timeout)));
             Outcome::Response(response)
         }
         Ok(Passed::Elsewhere(outcome)) => outcome,

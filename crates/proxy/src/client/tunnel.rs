@@ -19,7 +19,6 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
-use crate::client::connection::UpstreamConnection;
 use crate::client::error::{Stage, UpstreamError};
 use crate::client::plan::Plan;
 use crate::state::record::Record;
@@ -170,9 +169,10 @@ impl Held {
 
 impl Tunnel {
     /// A tunnel between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
-    pub fn new(connection: UpstreamConnection, lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
+    /// `upstream` is the connection to that one, with the bytes that have come on it.
+    pub fn new(upstream: (Transport, Vec<u8>), lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
         let Plan { record, options, .. } = plan;
-        let (upstream, rest) = connection.leave();
+        let (upstream, rest) = upstream;
         let quiet = u64::try_from(options.read_timeout.as_millis()).unwrap_or(u64::MAX);
         Tunnel {
             upstream,

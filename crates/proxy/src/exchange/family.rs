@@ -84,7 +84,7 @@ pub enum UpstreamProtocol {
     #[default]
     Sequential,
     /// A connection of HTTP/2 carries several exchanges at a time. [`Family::exchange`] makes an
-    /// exchange of `exchange/http2.rs`.
+    /// [`Http2Exchange`](crate::exchange::http2::Http2Exchange).
     Http2,
 }
 

@@ -4,13 +4,14 @@
 //! response, and neither waits nor knows of sockets. Everything else (choosing a server, connections, timeouts,
 //! retries, buffering, logging) is done in `client/`. `family.rs` is the interface of a member (`proxy_pass`,
 //! `fastcgi_pass`, …) to `client/` and `cached/`; `target.rs` is the target of a request. `http1.rs` is the exchange of
-//! HTTP/1, which uwsgi and SCGI use too; `reply.rs` parses the responses of all members that answer in HTTP or CGI over
+//! HTTP/1, which uwsgi and SCGI use too, `http2.rs` that of HTTP/2; `reply.rs` parses the responses of all members that answer in HTTP or CGI over
 //! a plain stream, into `fields.rs`; `gather.rs` puts small pieces of bodies together.
 
 pub mod family;
 pub mod fields;
 pub mod gather;
 pub mod http1;
+pub mod http2;
 pub mod reply;
 pub mod target;
 
@@ -22,6 +23,7 @@ use freerun_http::request::response::Field;
 use freerun_runtime::log::Level;
 
 use crate::exchange::fields::HeadFields;
+use crate::exchange::http2::Unprocessed;
 use crate::exchange::target::Target;
 
 /// The text of the log line for a body that is longer than its `Content-Length`.
@@ -91,6 +93,12 @@ pub enum Fault {
     /// The connection ended too early.
     #[error("upstream prematurely closed connection")]
     Cut,
+    /// The server has reset the stream of the exchange, with this code of HTTP/2.
+    #[error("upstream rejected request with error {0}")]
+    Reset(u32),
+    /// The server has said that it has not looked at the request, which may be sent again in any case.
+    #[error("{0}")]
+    Unprocessed(Unprocessed),
     /// The request cannot be expressed in this protocol (a parameter is too long); nothing was sent. The text is
     /// logged, the answer is 500 and no other peer is tried.
     #[error("{0}")]

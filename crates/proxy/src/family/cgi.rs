@@ -90,7 +90,7 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
     family.check_cache(S::Member::PREFIX, false, cx)?;
     family.check_sizes(S::Member::PREFIX)?;
     if let Some(tls) = S::tls(settings) {
-        let _ = tls.set(family.upstream_tls(S::Member::PREFIX, cx)?);
+        let _ = tls.set(family.upstream_tls(S::Member::PREFIX, false, cx)?);
     }
     if S::pass(settings).is_some() {
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);

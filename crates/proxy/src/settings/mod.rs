@@ -348,7 +348,7 @@ impl FamilySettings {
     ///
     /// # Errors
     /// The directives contradict each other, or a file cannot be used, in nginx's words.
-    pub fn upstream_tls(&self, prefix: &'static str, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
+    pub fn upstream_tls(&self, prefix: &'static str, http2: bool, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
         let spec = UpstreamSpec {
             prefix,
             certificate: self.proxy_ssl_certificate.as_ref().map(|file| file.name.clone()),
@@ -365,6 +365,7 @@ impl FamilySettings {
             server_name: self.proxy_ssl_server_name,
             session_reuse: self.proxy_ssl_session_reuse,
             key_log: self.proxy_ssl_key_log.clone(),
+            http2,
         };
         UpstreamTls::of(spec, cx)
     }

@@ -47,6 +47,9 @@ pub struct Options {
     pub limit_rate: u64,
     /// The function that passes trailers on, if `proxy_pass_trailers` is on.
     pub pass_trailers: Option<MakeTrailers>,
+    /// Whether a server that is silent for longer than `read_timeout` is not given up, as long as it answers when it is asked
+    /// whether it is there: with HTTP/2, for streams that may be silent for long.
+    pub kept_by_ping: bool,
     /// The value of `proxy_force_ranges`.
     pub force_ranges: bool,
     /// Whether there is a `proxy_allow_upstream`.
@@ -66,7 +69,7 @@ fn bytes(size: u64) -> usize {
 }
 
 impl FamilySettings {
-    /// The settings for this request. The settings that only `proxy` has (`pass_trailers`) are left out.
+    /// The settings for this request. The settings that only `proxy` has (`pass_trailers`, `kept_by_ping`) are left out.
     #[inline]
     pub fn options(&self, request: &Request) -> Options {
         let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);
@@ -87,6 +90,7 @@ impl FamilySettings {
             ignore_client_abort: self.proxy_ignore_client_abort,
             limit_rate: self.proxy_limit_rate.of(request),
             pass_trailers: None,
+            kept_by_ping: false,
             force_ranges: self.proxy_force_ranges,
             conditional: !self.proxy_allow_upstream.is_empty(),
             request_dynamic: self.proxy_request_dynamic,

@@ -8,9 +8,6 @@ use freerun_runtime::{buffers, loops};
 
 use crate::request::Connection;
 
-/// How much of the preface tells HTTP/2 from a request of HTTP/1: its first line.
-const TELLING: usize = 16;
-
 /// What the first bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -24,11 +21,11 @@ pub enum Seen {
 pub async fn read(connection: &Connection, timer: &mut Timer, timeout: Duration, buffer: &mut Vec<u8>) -> Seen {
     let start = loops::now();
     loop {
-        let len = buffer.len().min(TELLING);
+        let len = buffer.len().min(PREFACE.len());
         if buffer[..len] != PREFACE[..len] {
             return Seen::Other;
         }
-        if len == TELLING {
+        if len == PREFACE.len() {
             return Seen::Http2;
         }
         if buffer.capacity() == 0 {

@@ -37,6 +37,13 @@ const AHEAD_OF_SLOW: usize = 16 * 1024;
 /// How many parts are written at once.
 const PARTS: usize = 64;
 
+/// What a field counts besides its name and its value (RFC 9113 section 6.5.2): so many bytes of
+/// `large_client_header_buffers` allow one field.
+const FIELD: usize = 32;
+
+/// How many fields a head may have, however small the buffers are.
+const LEAST_FIELDS: usize = 128;
+
 /// How long a client has to answer that it begins no further streams.
 const LAST_CALL: u64 = 1000;
 
@@ -49,6 +56,8 @@ pub struct Serve {
     progress: u64,
     /// When the present head began, in milliseconds.
     head_began: Option<u64>,
+    /// The present head came too late already once.
+    gave_head_up: bool,
     /// Since when the end is announced, in milliseconds.
     announced: Option<u64>,
     /// The client has not taken everything that was written last.
@@ -91,7 +100,7 @@ impl Serve {
             limits: BlockLimits {
                 most_string: size,
                 most_total: size.saturating_mul(large.count as usize),
-                most_fields: usize::MAX,
+                most_fields: (size.saturating_mul(large.count as usize) / FIELD).max(LEAST_FIELDS),
             },
             now: loops::millis(),
         });
@@ -114,6 +123,7 @@ impl Serve {
             deadline: Deadline::default(),
             progress: now,
             head_began: None,
+            gave_head_up: false,
             announced: None,
             is_slow: false,
         });
@@ -220,7 +230,10 @@ impl Serve {
         }
         self.head_began = match self.shared.look(|machine| machine.is_in_block()) {
             true => Some(self.head_began.unwrap_or(now)),
-            false => None,
+            false => {
+                self.gave_head_up = false;
+                None
+            }
         };
         self.shared.wake_streams();
     }
@@ -235,6 +248,7 @@ impl Serve {
                 sink.clear();
                 stream(slot).into_iter().for_each(|stream| stream.ended());
             }
+            Event::WrongLength { slot } => stream(slot).into_iter().for_each(|stream| stream.is_wrong()),
             Event::Reset { slot, by_peer, .. } => {
                 let figures = &self.shared.connection.loop_state.shared.http2;
                 if by_peer {
@@ -401,9 +415,16 @@ impl Serve {
         if let Some(began) = self.head_began {
             let until = began.saturating_add(millis(settings.client_header_timeout));
             if now >= until {
+                if std::mem::replace(&mut self.gave_head_up, true) {
+                    return Step::Over;
+                }
                 self.log_timeout("while reading client request headers");
-                self.shared.with(|machine| machine.finish(ErrorCode::PROTOCOL_ERROR));
-                return Step::Over;
+                // The connection goes on if the rest comes in the same time.
+                self.shared.look(h2::Connection::give_up_block);
+                // It has that time twice more.
+                self.head_began = Some(now.saturating_add(millis(settings.client_header_timeout)));
+                context.waker().wake_by_ref();
+                return Step::Wait;
             }
             return self.wait_until(until, context);
         }

@@ -14,7 +14,7 @@ use crate::request::Connection;
 use crate::request::response::Field;
 
 /// The window that a reader of a body has at least, in bytes, whatever the connection begins with.
-const READER_WINDOW: u32 = 64 * 1024;
+const READER_WINDOW: u32 = 256 * 1024;
 
 /// The stream of one request.
 pub(super) struct H2Stream {
@@ -29,6 +29,8 @@ pub(super) struct H2Stream {
     /// The request has ended: the slot belongs to another stream by now.
     released: Cell<bool>,
     was_read: Cell<bool>,
+    has_wrong_length: Cell<bool>,
+    sent_head: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
     /// Futures that wait for the client's leaving.
@@ -63,6 +65,8 @@ impl H2Stream {
             gone: Cell::new(false),
             released: Cell::new(false),
             was_read: Cell::new(false),
+            has_wrong_length: Cell::new(false),
+            sent_head: Cell::new(false),
             reader: RefCell::default(),
             writer: RefCell::default(),
             watchers: RefCell::default(),
@@ -84,6 +88,12 @@ impl H2Stream {
     /// The whole body has come.
     pub(super) fn ended(&self) {
         self.body_ended.set(true);
+        wake(&self.reader);
+    }
+
+    /// The body is not as long as it was announced.
+    pub(super) fn is_wrong(&self) {
+        self.has_wrong_length.set(true);
         wake(&self.reader);
     }
 
@@ -138,6 +148,9 @@ impl Stream for H2Stream {
             self.shared.with(|machine| machine.consumed(self.slot, piece.len()));
             return Poll::Ready(Ok(Some(piece)));
         }
+        if self.has_wrong_length.get() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         if self.body_ended.get() {
             return Poll::Ready(Ok(None));
         }
@@ -161,6 +174,7 @@ impl Stream for H2Stream {
         if self.is_over() {
             return;
         }
+        self.sent_head.set(true);
         self.shared.with(|machine| {
             machine.head(self.slot, ends, |encoder, out| {
                 encoder.status(head.status, out);
@@ -209,7 +223,10 @@ impl Stream for H2Stream {
 
     fn reset(&self) {
         if !self.is_over() {
-            self.shared.reset(self.slot, ErrorCode::INTERNAL_ERROR);
+            // Without a response, the rest of the body did not come in time, or in a wrong form.
+            let is_theirs = !self.sent_head.get() && !self.body_ended.get();
+            let code = if is_theirs { ErrorCode::PROTOCOL_ERROR } else { ErrorCode::INTERNAL_ERROR };
+            self.shared.reset(self.slot, code);
         }
     }
 

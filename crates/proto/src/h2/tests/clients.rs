@@ -66,3 +66,24 @@ fn responses_to_requests_that_were_given_up_may_come_late() {
     assert_eq!(feed(&mut client, &late), Ok(vec![]));
     assert!(written(&mut client).is_empty());
 }
+
+#[test]
+fn windows_grow_no_further_than_they_may() {
+    let (mut client, mut encoder) = client();
+    client.limit_windows(100_000);
+    let slot = ask(&mut client);
+    feed(&mut client, &response(&mut encoder, 1, false)).unwrap();
+    let (mut granted, mut read) = (65_535, 0);
+    for _ in 0..50 {
+        feed(&mut client, &frame(kind::DATA, 0, 1, &[0; 16_000])).unwrap();
+        client.consumed(slot, 16_000);
+        read += 16_000;
+        for (head, payload) in frames(&written(&mut client)) {
+            if head.kind == kind::WINDOW_UPDATE && head.stream == 1 {
+                granted += u32::from_be_bytes(payload.try_into().unwrap()) as i64;
+            }
+        }
+        assert!(granted - read <= 100_000, "{granted} {read}");
+    }
+    assert!(granted - read > 65_535, "it has grown");
+}

@@ -55,11 +55,19 @@ fn wrong_frames_end_the_connection() {
 fn the_first_bytes_have_to_be_right() {
     let mut server = Connection::new(&config(Role::Server));
     assert_eq!(code_of(&mut server, b"GET / HTTP/1.1\r\n"), ErrorCode::PROTOCOL_ERROR);
-    for first in [frame(kind::PING, 0, 0, &[0; 8]), frame(kind::SETTINGS, flag::ACK, 0, &[])] {
-        let mut server = Connection::new(&config(Role::Server));
-        let bytes = [&frame::PREFACE[..], &first[..]].concat();
-        assert_eq!(code_of(&mut server, &bytes), ErrorCode::PROTOCOL_ERROR);
-    }
+}
+
+#[test]
+fn a_head_that_does_not_come_costs_its_stream_alone() {
+    let (mut server, mut encoder) = server();
+    let bytes = request(&mut encoder, 1, true);
+    let (first, second) = bytes.split_at(12);
+    feed(&mut server, first).unwrap();
+    server.give_up_block();
+    server.give_up_block();
+    assert_eq!(shape(&written(&mut server)), [(kind::RST_STREAM, 1, 4, false)]);
+    assert_eq!(feed(&mut server, second), Ok(vec![]));
+    begin(&mut server, &mut encoder, 3, true);
 }
 
 #[test]
@@ -69,7 +77,10 @@ fn only_its_continuation_follows_a_part_of_a_head() {
     let (first, second) = block.split_at(3);
     feed(&mut connection, &frame(kind::HEADERS, flag::END_STREAM, 1, first)).unwrap();
     assert!(connection.is_in_block());
-    assert_eq!(code_of(&mut connection, &frame(kind::CONTINUATION, flag::END_HEADERS, 3, second)), ErrorCode::PROTOCOL_ERROR);
+    assert_eq!(
+        code_of(&mut connection, &frame(kind::CONTINUATION, flag::END_HEADERS, 3, second)),
+        ErrorCode::PROTOCOL_ERROR
+    );
     let (mut connection, _) = server();
     feed(&mut connection, &frame(kind::HEADERS, flag::END_STREAM, 1, first)).unwrap();
     let seen = feed(&mut connection, &frame(kind::CONTINUATION, flag::END_HEADERS, 1, second)).unwrap();
@@ -107,7 +118,11 @@ fn a_body_has_the_length_that_was_announced() {
         let slot = begin(&mut server, &mut encoder, 1, false);
         server.expect(slot, 5);
         let seen = feed(&mut server, &frame(kind::DATA, u8::from(ends), 1, body)).unwrap();
-        assert_eq!(seen.last(), Some(&Seen::Reset(slot, ErrorCode::PROTOCOL_ERROR, false)), "{ends}");
+        assert_eq!(seen.last(), Some(&Seen::WrongLength(slot)), "{ends}");
+        assert_eq!(feed(&mut server, &frame(kind::PING, 0, 0, &[0; 8])), Ok(vec![]));
+        written(&mut server);
+        answer(&mut server, slot, b"400");
+        assert_eq!(shape(&written(&mut server)).last().unwrap().0, kind::RST_STREAM);
     }
 }
 

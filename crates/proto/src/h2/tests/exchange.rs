@@ -148,7 +148,18 @@ fn urgent_streams_overtake_and_incremental_ones_take_turns() {
     }
     let order: Vec<_> = shape(&written(&mut server)).iter().map(|(_, stream, len, _)| (*stream, *len)).collect();
     let expected = [
-        (7, 100), (7, 100), (7, 50), (3, 100), (5, 100), (3, 100), (5, 100), (3, 50), (5, 50), (1, 100), (1, 100), (1, 50),
+        (7, 100),
+        (7, 100),
+        (7, 50),
+        (3, 100),
+        (5, 100),
+        (3, 100),
+        (5, 100),
+        (3, 50),
+        (5, 50),
+        (1, 100),
+        (1, 100),
+        (1, 50),
     ];
     assert_eq!(order, expected);
 }
@@ -158,9 +169,8 @@ fn a_priority_may_come_before_its_stream_and_change() {
     let mut config = config(Role::Server);
     config.chunk = 100;
     let (mut server, mut encoder) = server_with(&config);
-    let update = |id: u32, text: &str| {
-        frame(kind::PRIORITY_UPDATE, 0, 0, &[&id.to_be_bytes()[..], text.as_bytes()].concat())
-    };
+    let update =
+        |id: u32, text: &str| frame(kind::PRIORITY_UPDATE, 0, 0, &[&id.to_be_bytes()[..], text.as_bytes()].concat());
     feed(&mut server, &update(3, "u=0")).unwrap();
     let slots = [1, 3].map(|id| begin(&mut server, &mut encoder, id, true));
     for slot in slots {
@@ -173,7 +183,8 @@ fn a_priority_may_come_before_its_stream_and_change() {
     server.fill(1);
     feed(&mut server, &update(1, "u=0")).unwrap();
     feed(&mut server, &update(3, "u=6")).unwrap();
-    let data: Vec<_> = shape(&written(&mut server)).iter().filter(|frame| frame.0 == kind::DATA).map(|frame| frame.1).collect();
+    let data: Vec<_> =
+        shape(&written(&mut server)).iter().filter(|frame| frame.0 == kind::DATA).map(|frame| frame.1).collect();
     assert_eq!(data, [3, 1, 1, 3]);
 }
 

@@ -1,5 +1,6 @@
 //! `proxy_pass`: requests passed on over HTTP.
 
+pub mod http2;
 pub mod request;
 pub mod settings;
 
@@ -15,6 +16,7 @@ use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody, UpstreamProtocol};
 use crate::exchange::http1::{HttpExchange, WriteHead};
+use crate::exchange::http2::{Http2Exchange, WriteFields};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::cookies;
@@ -36,10 +38,12 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let family = settings.get::<Prefixed<Proxy>>();
     family.check_cache(Proxy::PREFIX, true, cx)?;
     family.check_sizes(Proxy::PREFIX)?;
-    if let Some(pass) = &settings.get::<HttpSettings>().proxy_pass {
+    let own = settings.get::<HttpSettings>();
+    if let Some(pass) = &own.proxy_pass {
         if pass.may_be_secure() {
             // An `if` has the same directives of TLS as the location around it.
-            let _ = pass.tls.set(family.upstream_tls(Proxy::PREFIX, cx)?);
+            let http2 = own.proxy_http_version == HttpVersion::Http2;
+            let _ = pass.tls.set(family.upstream_tls(Proxy::PREFIX, http2, cx)?);
         }
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
     }
@@ -157,6 +161,11 @@ impl Family for Http {
 
     fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
         let method = self::request::known_method(own(request), request);
+        if self.protocol(request) == UpstreamProtocol::Http2 {
+            let write_fields: WriteFields =
+                |request, to, body, head| http2::write_fields(own(request), family(request), request, to, body, head);
+            return Exchanging::Boxed(Box::new(Http2Exchange::new(Asked::by(method), write_fields)));
+        }
         let write_head: WriteHead =
             |request, to, body, out| self::request::write_head(own(request), family(request), request, to, body, out);
         Exchanging::Http(HttpExchange::new(Asked::by(method), max_head, write_head))

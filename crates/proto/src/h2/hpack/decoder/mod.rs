@@ -8,7 +8,7 @@ use self::table::{EntryName, Table};
 use super::field::{DecodedField, FieldSink, Pseudo};
 use super::huffman::{self, HuffmanError};
 use super::integer::{self, IntegerError};
-use super::{FIELD_OVERHEAD, statics};
+use super::statics;
 use crate::HeaderId;
 
 /// What a block may hold. Everything is checked before memory is taken for it.
@@ -16,10 +16,10 @@ use crate::HeaderId;
 pub struct BlockLimits {
     /// The length of a name or of a value, decoded, in bytes.
     pub most_string: usize,
-    /// The sum of all fields in bytes, each counting its name, its value and 32 bytes (RFC 9113 section 6.5.2), no matter
-    /// how it is written: a byte of a block may stand for a whole field.
+    /// The sum of all names and values in bytes, no matter how they are written: a byte of a block may stand for a whole
+    /// field.
     pub most_total: usize,
-    /// The number of fields.
+    /// The number of fields, each of which takes memory besides its text (32 bytes by RFC 9113 section 6.5.2).
     pub most_fields: usize,
 }
 
@@ -77,7 +77,7 @@ impl Left {
     /// Counts a field before it is handed over.
     #[inline(always)]
     fn count(&mut self, name: usize, value: usize) -> Result<(), DecodeError> {
-        let size = name + value + FIELD_OVERHEAD;
+        let size = name + value;
         if self.fields == 0 || size > self.total {
             return Err(DecodeError::TooLarge);
         }

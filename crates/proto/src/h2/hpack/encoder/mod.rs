@@ -25,9 +25,6 @@ pub enum Indexing {
     Never,
 }
 
-/// A cookie that is shorter than this could be guessed.
-const SHORT_COOKIE: usize = 20;
-
 /// The sending half of HPACK on a connection.
 pub struct Encoder {
     /// What there is once a field was to go into it.
@@ -181,9 +178,7 @@ impl Encoder {
     #[inline(never)]
     fn choose(&mut self, id: Id, name: &[u8], policy: Policy, value: &[u8], out: &mut Vec<u8>) {
         let indexing = match policy {
-            Policy::Secret => Indexing::Never,
-            Policy::Cookie if value.len() < SHORT_COOKIE => Indexing::Never,
-            Policy::Cookie | Policy::Passing => Indexing::Without,
+            Policy::Secret | Policy::Passing => Indexing::Without,
             Policy::Common | Policy::Latest | Policy::Repeated => {
                 let sought = Sought::new(id, name, value);
                 return self.indexed(&sought, policy, self.most as usize / 4, out);

@@ -12,12 +12,9 @@ pub(super) enum Policy {
     Repeated,
     /// It hardly comes again, or is so short that it is not worth the room.
     Passing,
-    /// It is secret: it goes into no table, here and wherever it is passed on, so that nobody finds out by guesses whether
-    /// it is in one (RFC 7541 section 7.1.3).
+    /// It is secret: it goes into no table, so that nobody finds out by guesses whether it is in one (RFC 7541 section 7.1). It is
+    /// not marked as one that others may not index either: nginx marks none, and there are peers that do not know the mark.
     Secret,
-    /// It is secret if it is so short that it could be guessed; otherwise it does not go into the table either, since
-    /// a connection to an upstream server has requests of many clients.
-    Cookie,
 }
 
 /// A name that the encoder knows.
@@ -82,10 +79,7 @@ known! {
         "retry-after" 53, "transfer-encoding" 57,
     ;
     Secret:
-        "authorization" 23, "proxy-authorization" 49, "set-cookie" 55,
-    ;
-    Cookie:
-        "cookie" 32,
+        "authorization" 23, "cookie" 32, "proxy-authorization" 49, "set-cookie" 55,
     ;
 }
 

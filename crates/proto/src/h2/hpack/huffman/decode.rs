@@ -211,6 +211,9 @@ fn decode_into(text: &[u8], target: &mut [u8]) -> Result<usize, HuffmanError> {
             let (symbol, length) = match longer(bits) {
                 Some(found) => found,
                 None if left >= LONGEST => return Err(HuffmanError::Eos),
+                // A whole byte of padding is one bit more than RFC 7541 section 5.2 allows. There are encoders that append it
+                // to a string that ends with a byte, and nginx lets them.
+                None if left == 8 => return Ok(len),
                 None => return Err(HuffmanError::Padding),
             };
             left = left.checked_sub(length as usize).ok_or(HuffmanError::Padding)?;

@@ -42,7 +42,7 @@ fn decoded_slowly(code: &[u8]) -> Result<Vec<u8>, HuffmanError> {
             }
         }
     }
-    if count < 8 && bits == (1 << count) - 1 { Ok(out) } else { Err(HuffmanError::Padding) }
+    if count <= 8 && bits == (1 << count) - 1 { Ok(out) } else { Err(HuffmanError::Padding) }
 }
 
 #[test]

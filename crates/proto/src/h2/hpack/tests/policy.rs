@@ -48,12 +48,10 @@ fn what_hardly_comes_again_stays_out() {
 }
 
 #[test]
-fn secrets_are_never_indexed() {
+fn secrets_are_not_indexed() {
     for name in ["Set-Cookie", "Authorization", "Proxy-Authorization", "Cookie"] {
-        assert_eq!(ways_of(name, &["a=b", "a=b", "a=b"]), "!!!", "{name}");
+        assert_eq!(ways_of(name, &["a=b", "a=b", "a=b"]), "---", "{name}");
     }
-    let long = "session=0123456789abcdef0123456789abcdef";
-    assert_eq!(ways_of("cookie", &[long, long, &long[..19], &long[..20]]), "--!-");
 }
 
 #[test]

@@ -1,0 +1,239 @@
+//! What the task of a connection and the owners of its streams share.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Waker};
+
+use freerun_proto::h2::frame::{DEFAULT_FRAME_SIZE, LARGEST_WINDOW};
+use freerun_proto::h2::hpack::BlockLimits;
+use freerun_proto::h2::{self, Config, ErrorCode, Role, Slot};
+use freerun_runtime::loops;
+use freerun_transport::Transport;
+
+use super::record::Broken;
+use super::stream::State;
+
+/// How many streams a connection carries at a time at most, whatever the server allows.
+pub(super) const MOST_STREAMS: usize = 100;
+
+/// The window that each stream begins with, in bytes: so much of a response comes before anybody has read of it.
+const WINDOW: u32 = 64 * 1024 - 1;
+
+/// The largest window of a stream whose reader keeps up, in bytes. As much has to be kept when the reader stops.
+const LARGEST_STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// The limits of a block of fields. What a response may have is decided for each of them (`proxy_buffer_size`); a server
+/// that exceeds these bounds loses the connection with all its streams.
+const LIMITS: BlockLimits = BlockLimits { most_string: 256 * 1024, most_total: 1024 * 1024, most_fields: 8192 };
+
+/// How long a server may be silent while it has requests before it is asked whether it is there, and how long it then has to
+/// answer; in milliseconds.
+const PATIENCE: (u64, u64) = (30_000, 15_000);
+
+/// Why a connection carries nothing any more.
+#[derive(Debug, Clone)]
+pub(super) enum Lost {
+    /// The server has closed it.
+    Closed,
+    /// The system call failed with this error.
+    Error(io::ErrorKind, Option<i32>),
+    /// The server has broken the rules; the text for the log says how.
+    Invalid(String),
+}
+
+impl From<&io::Error> for Lost {
+    fn from(error: &io::Error) -> Lost {
+        Lost::Error(error.kind(), error.raw_os_error())
+    }
+}
+
+impl Lost {
+    /// The error of the system call.
+    pub(super) fn error(&self) -> Option<io::Error> {
+        match self {
+            Lost::Error(_, Some(code)) => Some(io::Error::from_raw_os_error(*code)),
+            Lost::Error(kind, None) => Some((*kind).into()),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a connection on all threads.
+#[derive(Debug)]
+pub(super) struct Status {
+    /// How many streams it carries at a time; 0: it takes no further ones.
+    pub(super) streams: AtomicUsize,
+    /// Nobody will begin a stream any more.
+    pub(super) is_left: AtomicBool,
+    /// The connection's task.
+    pub(super) task: OnceLock<Waker>,
+}
+
+/// A connection.
+pub(super) struct Inner {
+    pub(super) transport: Transport,
+    machine: RefCell<h2::Connection>,
+    /// The streams that have begun and whose owners have not left them, by their slots.
+    streams: RefCell<Vec<Option<Rc<State>>>>,
+    pub(super) status: Arc<Status>,
+    /// The task is being polled, and looks itself at what is to be written.
+    pub(super) is_polled: Cell<bool>,
+    is_woken: Cell<bool>,
+    /// When bytes came from the server the last time, in milliseconds.
+    pub(super) heard: Cell<u64>,
+    /// How long the server may be silent, and how long it has to answer; in milliseconds.
+    pub(super) patience: Cell<(u64, u64)>,
+    /// How many streams the server has turned out to take, if it refuses more.
+    taken: Cell<usize>,
+    lost: RefCell<Option<Lost>>,
+}
+
+impl Inner {
+    pub(super) fn new(transport: Transport) -> Inner {
+        let mut machine = h2::Connection::new(&Config {
+            role: Role::Client,
+            max_streams: MOST_STREAMS as u32,
+            initial_window: WINDOW,
+            chunk: DEFAULT_FRAME_SIZE,
+            connect_protocol: false,
+            limits: LIMITS,
+            now: loops::millis(),
+        });
+        machine.limit_windows(LARGEST_STREAM_WINDOW);
+        // Nothing beyond the first request is sent before the server's settings have come.
+        let (streams, is_left, task) = (AtomicUsize::new(1), AtomicBool::new(false), OnceLock::new());
+        Inner {
+            transport,
+            machine: RefCell::new(machine),
+            streams: RefCell::default(),
+            status: Arc::new(Status { streams, is_left, task }),
+            is_polled: Cell::new(false),
+            is_woken: Cell::new(false),
+            heard: Cell::new(loops::millis()),
+            patience: Cell::new(PATIENCE),
+            taken: Cell::new(MOST_STREAMS),
+            lost: RefCell::new(None),
+        }
+    }
+
+    /// Uses the machine, and has the task write what comes of it.
+    pub(super) fn with<T>(&self, with: impl FnOnce(&mut h2::Connection) -> T) -> T {
+        let result = with(&mut self.machine.borrow_mut());
+        self.wake();
+        result
+    }
+
+    /// Uses the machine in a way that gives nothing to write.
+    pub(super) fn look<T>(&self, with: impl FnOnce(&mut h2::Connection) -> T) -> T {
+        with(&mut self.machine.borrow_mut())
+    }
+
+    fn wake(&self) {
+        if !self.is_polled.get()
+            && !self.is_woken.replace(true)
+            && let Some(task) = self.status.task.get()
+        {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Notes which task is that of the connection, and that it looks at everything now.
+    pub(super) fn task_looks(&self, context: &Context<'_>) {
+        self.is_woken.set(false);
+        let task = self.status.task.get_or_init(|| context.waker().clone());
+        debug_assert!(task.will_wake(context.waker()), "a task keeps its place");
+    }
+
+    /// Why it carries nothing any more.
+    pub(super) fn lost(&self) -> Option<Lost> {
+        self.lost.borrow().clone()
+    }
+
+    // ---- streams -------------------------------------------------------------------------------------------------------
+
+    /// Begins a stream. `None`: the server takes none.
+    pub(super) fn open(&self, state: &Rc<State>) -> Option<Slot> {
+        let slot = self.look(h2::Connection::open)?;
+        let mut streams = self.streams.borrow_mut();
+        if streams.len() <= slot.index() {
+            streams.resize_with(slot.index() + 1, || None);
+        }
+        streams[slot.index()] = Some(state.clone());
+        Some(slot)
+    }
+
+    /// The stream in this slot, if its owner has not left it.
+    pub(super) fn stream(&self, slot: Slot) -> Option<Rc<State>> {
+        self.streams.borrow().get(slot.index())?.clone()
+    }
+
+    /// Notes that the owner of a stream does not use it any more. What is not complete is given up.
+    pub(super) fn leave(&self, slot: Slot) {
+        let stream = self.streams.borrow_mut().get_mut(slot.index()).and_then(Option::take);
+        drop(stream);
+        self.with(|machine| {
+            // A client may reset as many as it likes.
+            let _ = machine.reset(slot, ErrorCode::CANCEL, loops::millis());
+            machine.release(slot);
+        });
+    }
+
+    /// Wakes the owners of streams that have room again, or have ended.
+    pub(super) fn wake_streams(&self) {
+        while let Some(slot) = self.look(h2::Connection::take_woken) {
+            self.stream(slot).into_iter().for_each(|state| state.wake_writer());
+        }
+    }
+
+    /// Breaks the streams off at which the server has not looked, and says so to their owners.
+    pub(super) fn break_unprocessed(&self, code: ErrorCode) {
+        while let Some(slot) = self.look(h2::Connection::take_unprocessed) {
+            self.stream(slot).into_iter().for_each(|state| state.broken(&Broken::GoneAway(code.0)));
+        }
+    }
+
+    /// Notes that the server has refused a stream: it takes no more than those that it has. If there are none, this
+    /// connection is of no use any more.
+    pub(super) fn refused(&self) {
+        let open = self.look(|machine| machine.open_streams());
+        self.taken.set(open.min(self.taken.get()));
+        self.tell_streams();
+    }
+
+    /// Resets a stream on which the server has sent something wrong.
+    pub(super) fn reset(&self, slot: Slot, how: String) {
+        // A client may reset as many as it likes.
+        let _ = self.look(|machine| machine.reset(slot, ErrorCode::PROTOCOL_ERROR, loops::millis()));
+        self.stream(slot).into_iter().for_each(|state| state.broken(&Broken::Invalid(how.clone())));
+    }
+
+    /// Publishes how many streams it carries at a time.
+    pub(super) fn tell_streams(&self) -> usize {
+        let streams = self.look(|machine| {
+            let is_over =
+                self.lost.borrow().is_some() || machine.is_ending() || machine.last_stream() >= LARGEST_WINDOW - 2;
+            match (is_over, machine.knows_peer()) {
+                (true, _) => 0,
+                (false, false) => 1,
+                (false, true) => {
+                    let allowed = machine.peer_settings().max_concurrent_streams;
+                    usize::try_from(allowed).unwrap_or(usize::MAX).min(self.taken.get())
+                }
+            }
+        });
+        self.status.streams.store(streams, Relaxed);
+        streams
+    }
+
+    /// Notes that the connection carries nothing any more, and says so to the owners of its streams.
+    pub(super) fn lose(&self, why: Lost) {
+        self.status.streams.store(0, Relaxed);
+        self.lost.borrow_mut().get_or_insert_with(|| why.clone());
+        let streams: Vec<_> = self.streams.borrow().iter().flatten().cloned().collect();
+        streams.iter().for_each(|state| state.lost(&why));
+    }
+}

@@ -1,0 +1,188 @@
+//! The fields of responses on their way from the decoder into records, and what is wrong with them (RFC 9113 sections 8.2 and
+//! 8.3).
+
+use freerun_proto::HeaderId;
+use freerun_proto::ascii::{TOKEN, class};
+use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
+
+use super::record;
+
+/// The most fields of a head or of trailers.
+const MOST_FIELDS: usize = 1000;
+
+/// The most bytes of a field that a message for the log shows.
+const SHOWN: usize = 128;
+
+/// The receiver of the fields of a block.
+#[derive(Default)]
+pub(super) struct HeadSink {
+    fields: Vec<u8>,
+    count: usize,
+    status: Option<u16>,
+    /// What is wrong, as the text for the log.
+    fault: Option<String>,
+    /// What would be wrong if this is a head: its status did not come first.
+    is_late: bool,
+}
+
+/// A field as the log shows it.
+fn shown(name: &[u8], value: &[u8]) -> String {
+    let text = |bytes: &[u8]| -> String {
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).into_owned();
+        text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    };
+    format!("{}: {}", text(name), text(value))
+}
+
+/// Whether a field says something about a connection, and so has no place in HTTP/2 (RFC 9113 section 8.2.2).
+pub fn is_of_connection(id: HeaderId, name: &[u8]) -> bool {
+    match id {
+        HeaderId::Connection | HeaderId::KeepAlive | HeaderId::TransferEncoding | HeaderId::Upgrade => true,
+        _ => name.eq_ignore_ascii_case(b"proxy-connection"),
+    }
+}
+
+impl HeadSink {
+    /// Forgets the fields.
+    pub(super) fn clear(&mut self) {
+        self.fields.clear();
+        (self.count, self.status, self.fault, self.is_late) = (0, None, None, false);
+    }
+
+    /// The status and the fields of a head.
+    ///
+    /// # Errors
+    /// It is malformed; the text for the log says how.
+    pub(super) fn head(&mut self) -> Result<(u16, &[u8]), String> {
+        match (self.fault.take(), self.status) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(status)) if !self.is_late => Ok((status, &self.fields)),
+            _ => Err("upstream sent no :status header".to_owned()),
+        }
+    }
+
+    /// The fields of trailers.
+    ///
+    /// # Errors
+    /// They are malformed; the text for the log says how.
+    pub(super) fn trailers(&mut self) -> Result<&[u8], String> {
+        match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(&self.fields),
+        }
+    }
+
+    #[cold]
+    fn wrong(&mut self, what: String) {
+        self.fault.get_or_insert(what);
+    }
+
+    fn pseudo(&mut self, pseudo: Pseudo, name: &[u8], value: &[u8]) {
+        if pseudo != Pseudo::Status {
+            return self.wrong(format!("upstream sent invalid header \"{}\"", shown(name, value)));
+        }
+        if self.status.is_some() {
+            return self.wrong("upstream sent duplicate :status header".to_owned());
+        }
+        let digit = |byte: u8| byte.is_ascii_digit().then(|| u16::from(byte - b'0'));
+        let status = match value {
+            [a, b, c] => digit(*a).zip(digit(*b)).zip(digit(*c)).map(|((a, b), c)| a * 100 + b * 10 + c),
+            _ => None,
+        };
+        match status.filter(|status| *status >= 100) {
+            Some(status) => self.status = Some(status),
+            None => self
+                .wrong(format!("upstream sent invalid :status \"{}\"", shown(value, b"").trim_end_matches([':', ' ']))),
+        }
+    }
+}
+
+impl FieldSink for HeadSink {
+    fn field(&mut self, field: DecodedField<'_>) {
+        let DecodedField { name, value, id, pseudo, .. } = field;
+        self.count += 1;
+        if self.fault.is_some() {
+            return;
+        }
+        if let Some(pseudo) = pseudo {
+            return self.pseudo(pseudo, name, value);
+        }
+        self.is_late |= self.status.is_none();
+        if name.is_empty() {
+            return self.wrong("upstream sent zero http2 header name length".to_owned());
+        }
+        let is_wrong_name = || name.iter().any(|byte| class(*byte) & TOKEN == 0 || byte.is_ascii_uppercase());
+        let is_wrong_value = || value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'));
+        if is_wrong_name() || is_wrong_value() || is_of_connection(id, name) {
+            return self.wrong(format!("upstream sent invalid header: \"{}\"", shown(name, value)));
+        }
+        if self.count > MOST_FIELDS {
+            return self.wrong("upstream sent too many header lines".to_owned());
+        }
+        record::push_field(&mut self.fields, name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(fields: &[(&str, &str)]) -> Result<u16, String> {
+        let mut sink = HeadSink::default();
+        put(&mut sink, fields);
+        sink.head().map(|(status, _)| status)
+    }
+
+    fn put(sink: &mut HeadSink, fields: &[(&str, &str)]) {
+        for (name, value) in fields {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            let (id, pseudo) = (HeaderId::of(name), Pseudo::of(name));
+            sink.field(DecodedField { name, value, id, pseudo, never_indexed: false });
+        }
+    }
+
+    #[test]
+    fn a_head_has_one_status_and_it_comes_first() {
+        let ok = (":status", "200");
+        for (fields, expected) in [
+            (&[ok, ("server", "x"), ("a_b.c", "")][..], Ok(200)),
+            (&[(":status", "103")], Ok(103)),
+            (&[("a", "b")], Err("upstream sent no :status header")),
+            (&[], Err("upstream sent no :status header")),
+            (&[("a", "b"), ok], Err("upstream sent no :status header")),
+            (&[ok, ok], Err("upstream sent duplicate :status header")),
+            (&[(":status", "20")], Err("upstream sent invalid :status \"20\"")),
+            (&[(":status", "2x0")], Err("upstream sent invalid :status \"2x0\"")),
+            (&[(":status", "099")], Err("upstream sent invalid :status \"099\"")),
+            (&[ok, (":path", "/")], Err("upstream sent invalid header \":path: /\"")),
+            (&[ok, (":foo", "/")], Err("upstream sent invalid header \":foo: /\"")),
+            (&[ok, ("Abc", "b")], Err("upstream sent invalid header: \"Abc: b\"")),
+            (&[ok, ("a b", "x")], Err("upstream sent invalid header: \"a b: x\"")),
+            (&[ok, ("a", "x\r\ny")], Err("upstream sent invalid header: \"a: x  y\"")),
+            (&[ok, ("a", "x\0y")], Err("upstream sent invalid header: \"a: x y\"")),
+            (&[ok, ("", "x")], Err("upstream sent zero http2 header name length")),
+            (&[ok, ("connection", "close")], Err("upstream sent invalid header: \"connection: close\"")),
+            (
+                &[ok, ("transfer-encoding", "chunked")],
+                Err("upstream sent invalid header: \"transfer-encoding: chunked\""),
+            ),
+            (&[ok, ("proxy-connection", "x")], Err("upstream sent invalid header: \"proxy-connection: x\"")),
+        ] {
+            assert_eq!(head(fields), expected.map_err(str::to_owned), "{fields:?}");
+        }
+        let many: Vec<_> = std::iter::once(ok).chain((0..MOST_FIELDS).map(|_| ("a", "b"))).collect();
+        assert_eq!(head(&many), Err("upstream sent too many header lines".to_owned()));
+    }
+
+    #[test]
+    fn trailers_have_no_status_and_a_cleared_sink_is_as_new() {
+        let mut sink = HeadSink::default();
+        put(&mut sink, &[("grpc-status", "0")]);
+        assert!(!sink.trailers().unwrap().is_empty());
+        put(&mut sink, &[("Bad", "0")]);
+        assert!(sink.trailers().is_err());
+        sink.clear();
+        assert_eq!(sink.trailers(), Ok(&b""[..]));
+        assert!(sink.head().is_err());
+    }
+}
