@@ -40,9 +40,11 @@ impl Places {
         Places(places)
     }
 
-    /// An unused list.
+    /// An unused list, which is empty.
     pub fn spare() -> Vec<ResponseField> {
-        SPARES.with_borrow_mut(Vec::pop).unwrap_or_default()
+        let mut places = SPARES.with_borrow_mut(Vec::pop).unwrap_or_default();
+        places.clear();
+        places
     }
 }
 
@@ -203,6 +205,15 @@ impl HeadFields {
 mod tests {
     use super::*;
     use freerun_proto::response::{HeadKind, ResponseParser};
+
+    #[test]
+    fn a_list_that_is_used_again_has_nothing_of_before() {
+        let text = Bytes::from_static(b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\n\r\n");
+        let head = ResponseParser::new(HeadKind::Http, 4096).advance(&text).unwrap().unwrap();
+        drop(Places::new(head.fields));
+        let spare = Places::spare();
+        assert!(spare.is_empty() && spare.capacity() > 0);
+    }
 
     #[test]
     fn parsed_and_made_fields_are_the_same() {

@@ -1,7 +1,6 @@
 //! `grpc_pass`: requests passed on over gRPC, which is HTTP/2 with trailers.
 
 pub mod pass;
-pub mod request;
 pub mod settings;
 
 use freerun_conf::{Cx, Problem, SettingsSet};
@@ -13,13 +12,14 @@ use freerun_proto::response::Asked;
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Advice, Exchanging, Family, Passed, UpstreamProtocol};
-use crate::exchange::http1::{HttpExchange, WriteHead};
+use crate::exchange::http2::{Http2Exchange, WriteFields};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::grpc::settings::GrpcSettings;
 use crate::family::headers;
 use crate::family::headers::AsItIs;
-use crate::family::http::request::is_idempotent;
+use crate::family::http::http2;
+use crate::family::http::request::{is_idempotent, own_method, own_method_text};
 use crate::settings::members::Grpc;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Member, Prefixed};
@@ -94,11 +94,15 @@ impl Family for Calls {
         UpstreamProtocol::Http2
     }
 
-    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
-        let write_head: WriteHead =
-            |request, to, body, out| self::request::write_head(own(request), request, to, body, out);
-        let method = crate::family::http::request::own_method(request);
-        Exchanging::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
+    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
+        let write_fields: WriteFields = |request, to, body, head| {
+            let set = &own(request).grpc_set_header;
+            http2::write_start(own_method_text(request), to, set, request, || None, head);
+            http2::write_length(body, set, request, head);
+            http2::write_client_fields(set, family(request), request, head);
+            Ok(())
+        };
+        Exchanging::Boxed(Box::new(Http2Exchange::new(Asked::by(own_method(request)), write_fields)))
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
@@ -120,6 +124,6 @@ impl Family for Calls {
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {
-        is_idempotent(crate::family::http::request::own_method(request))
+        is_idempotent(own_method(request))
     }
 }
