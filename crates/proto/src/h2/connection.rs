@@ -279,7 +279,6 @@ impl Connection {
         self.schedule.rest();
         self.out.rest();
         self.reader.rest();
-        self.encoder.forget();
         self.with_room = Vec::new();
         self.early = Vec::new();
         self.closed.shrink_to_fit();

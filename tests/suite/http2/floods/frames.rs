@@ -123,7 +123,7 @@ fn wake_ups_for_nothing() {
         return;
     }
     let attacked = Attacked::new(&Site::new(), "");
-    attacked.ends("a PING at a time", |http2, most| one_at_a_time(http2, most));
+    attacked.ends("a PING at a time", one_at_a_time);
 }
 
 fn one_at_a_time(http2: &mut Http2, most: usize) -> Flooded {

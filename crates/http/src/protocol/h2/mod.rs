@@ -38,6 +38,7 @@ pub struct Driver {
     /// The unused runners.
     runners: RunnerPool,
     /// The memory for heads of requests.
+    #[expect(clippy::vec_box, reason = "each is handed over in its box")]
     heads: RefCell<Vec<Box<RequestHead>>>,
     /// The buffer that all connections read into.
     read: RefCell<Vec<u8>>,
