@@ -97,7 +97,8 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
         }
         tee.give_up();
     }
-    if length.is_none() {
+    // HTTP/1 has no trailers behind a body of known length.
+    if reader.may_have_trailers() && (length.is_none() || request.client.is_multiplexed()) {
         response.late_trailers.passed = pass_trailers;
     }
     if is_bodiless(request, status) {

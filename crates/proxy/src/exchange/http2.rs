@@ -252,6 +252,10 @@ where
         RECORD_HEAD
     }
 
+    fn may_have_trailers(&self) -> bool {
+        !self.done
+    }
+
     fn take_trailers(&mut self) -> Vec<Field> {
         std::mem::take(&mut self.trailers)
     }
