@@ -140,6 +140,7 @@ fn what_contradicts_itself_is_refused() {
         (other, vec![head(false, 200, &[length]), data(b"abc"), data(b"def"), end()], long),
         (Asked::Head, vec![head(false, 200, &[length]), data(b"abcde"), end()], long),
         (other, vec![head(false, 304, &[length]), data(b"a"), end()], long),
+        (other, vec![head(true, 103, &[("link", "a")])], short),
         (other, vec![head(true, 101, &[])], "upstream sent unexpected :status \"101\""),
         (
             other,
