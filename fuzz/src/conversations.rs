@@ -56,7 +56,12 @@ fn made(version: Version) -> Option<Settings> {
     };
     let server = servers.build().ok()?;
     let timeout = Duration::from_secs(300);
-    let store = Sessions { cache: SessionCache::Kept(SessionStore::new(1 << 20)), tickets: None, timeout, figures: Default::default() };
+    let store = Sessions {
+        cache: SessionCache::Kept(SessionStore::new(1 << 20)),
+        tickets: None,
+        timeout,
+        figures: Default::default(),
+    };
     let keys = TicketKeys::random(timeout, NOW).ok()?;
     let tickets = Sessions { cache: SessionCache::Off, tickets: Some(keys), timeout, figures: Default::default() };
     let servers = [store, tickets].map(|sessions| server.with_sessions(&sessions, b"context"));

@@ -4,7 +4,8 @@ use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo, apply
 use freerun_proto::{HeadRules, HeaderId, RequestHead, Version, parse_request, uri};
 
 use crate::choice;
-use crate::targets::{Target, owned};
+use crate::target::Target;
+use crate::targets::owned;
 
 /// What is between two fields, and between a name and its value.
 const BETWEEN: [u8; 2] = [0xfe, 0xfd];

@@ -1,61 +1,7 @@
 //! The list of targets: the body of each, the inputs to begin with, and the words that its inputs are made of.
 
-use std::path::Path;
-use std::{fs, io};
-
-use crate::{acme_state, caches, certificates, conversations, field_heads, hellos, sessions, tls, upstreams};
-
-/// A fuzz target.
-pub struct Target {
-    /// The name of its binary.
-    pub name: &'static str,
-    /// What must hold for every input; it panics where that does not.
-    pub body: fn(&[u8]),
-    /// Inputs to begin with.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-    /// What inputs of this kind are made of.
-    pub words: &'static [&'static [u8]],
-}
-
-impl Target {
-    /// Writes the seeds and the words for libFuzzer, if the environment's `FUZZ_CORPUS` names a folder: a file for each seed
-    /// in the folder `NAME`, and the dictionary `NAME.dict`.
-    ///
-    /// # Panics
-    /// Where they cannot be written: the fuzzer would begin with nothing.
-    pub fn write_corpus(&self) {
-        if let Some(folder) = std::env::var_os("FUZZ_CORPUS") {
-            let written = self.write_corpus_to(Path::new(&folder));
-            assert!(written.is_ok(), "{}: {written:?}", folder.display());
-        }
-    }
-
-    fn write_corpus_to(&self, folder: &Path) -> io::Result<()> {
-        let own = folder.join(self.name);
-        fs::create_dir_all(&own)?;
-        for (number, seed) in (self.seeds)().iter().enumerate() {
-            fs::write(own.join(format!("seed-{number}")), seed)?;
-        }
-        fs::write(folder.join(format!("{}.dict", self.name)), self.dictionary())
-    }
-
-    /// The words in the form of libFuzzer's dictionaries: one in quotes on each line, unusual bytes as `\xNN`.
-    fn dictionary(&self) -> String {
-        let mut text = String::new();
-        for word in self.words {
-            text.push('"');
-            for &byte in *word {
-                match byte {
-                    b'"' | b'\\' => text.extend(['\\', byte.into()]),
-                    b' '..=b'~' => text.push(byte.into()),
-                    _ => text.push_str(&format!("\\x{byte:02x}")),
-                }
-            }
-            text.push_str("\"\n");
-        }
-        text
-    }
-}
+use crate::target::Target;
+use crate::{acme_state, caches, certificates, conversations, field_heads, hellos, hpack, sessions, tls, upstreams};
 
 /// Seeds that are written as they are.
 pub(crate) fn owned(seeds: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -561,6 +507,43 @@ fn certificates_and_the_like() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Runs [`hpack::blocks`]. Each block of an input begins with a byte that says how long it is; the first examples are those
+/// of RFC 7541, appendix C.
+pub static HPACK: Target = Target {
+    name: "hpack",
+    body: hpack::blocks,
+    seeds: || {
+        owned(&[
+            b"\x47\x11\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\x0c\x82\x86\x84\xbe\x58\x86\xa8\xeb\
+              \x10\x64\x9c\xbf\x18\x82\x87\x85\xbf\x40\x88\x25\xa8\x49\xe9\x5b\xa9\x7d\x7f\x89\x25\xa8\x49\xe9\x5b\xb8\xe8\xb4\
+              \xbf",
+            b"\x44\x36\x48\x82\x64\x02\x58\x85\xae\xc3\x77\x1a\x4b\x61\x96\xd0\x7a\xbe\x94\x10\x54\xd4\x44\xa8\x20\x05\x95\x04\
+              \x0b\x81\x66\xe0\x82\xa6\x2d\x1b\xff\x6e\x91\x9d\x29\xad\x17\x18\x63\xc7\x8f\x0b\x97\xc8\xe9\xae\x82\xae\x43\xd3\x08\
+              \x48\x83\x64\x0e\xff\xc1\xc0\xbf",
+            b"\xa2\x14\x3f\x45\x40\x01a\x01b\x10\x08password\x06secret\x09\x20\x3f\x09\x04\x0c/sample/path\xbe",
+            // A long value, and one byte for each time that it comes again.
+            b"\xff\x70\x44\x7f\x2100000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+              00000000000000000000000000000000000000000000000000\x10\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe",
+        ])
+    },
+    words: &[
+        b"\x82",
+        b"\xbe",
+        b"\xbf\xbe",
+        b"\xff\x00",
+        b"\x20",
+        b"\x3f\xe1\x1f",
+        b"\x3f\x45",
+        b"\x40\x01a\x01b",
+        b"\x44\x83\x60\x7f\xff",
+        b"\x0f\x10\x02de",
+        b"\x7e\x01c",
+        b"\x8a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        b"\x7f\x80\x80\x80\x00",
+    ],
+};
+
 /// Every target.
 pub static ALL: [&Target; 21] = [
     &field_heads::FIELD_HEAD,
@@ -584,4 +567,5 @@ pub static ALL: [&Target; 21] = [
     &CERTIFICATES,
     &ACME_STATE,
     &CONVERSATION,
+    &HPACK,
 ];

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use freerun_fuzz::targets::{ALL, Target};
+use freerun_fuzz::target::Target;
+use freerun_fuzz::targets::ALL;
 
 /// Inputs for each target when nothing else is asked for: a few seconds without optimisation.
 const ROUNDS: u64 = 20_000;
@@ -131,6 +132,7 @@ test_each!(
     certificates,
     acme_state,
     conversation,
+    hpack,
 );
 
 /// A target that is in no list would never be run.

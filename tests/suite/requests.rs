@@ -1,6 +1,6 @@
 //! HTTP/1: keep-alive, pipelining, bodies, framing that is refused.
 
-use freerun_testkit::{Ending, Response, Server, Setup, Site, eventually, require};
+use freerun_testkit::{Client, Ending, Response, Server, Setup, Site, eventually, require};
 
 fn site() -> Site {
     let site = Site::new();
@@ -257,6 +257,35 @@ fn a_head_may_take_all_its_buffers() {
     let fields: String = (0..3).map(|n| format!("X{n}: {}\r\n", "v".repeat(7000))).collect();
     let response = server.get_with("/", &format!("{fields}Last: seen\r\n"));
     assert_eq!((response.status, response.text().as_str()), (200, "seen"));
+}
+
+/// The limit is that of the default server, and then that of the server that is asked.
+#[test]
+fn a_head_may_have_so_many_fields() {
+    let http = "max_headers 6;
+        server { listen 127.0.0.1:@PORT@; return 200 default; error_page 400 /error; }
+        server { listen 127.0.0.1:@PORT@; server_name few; max_headers 4; return 200 few; }
+        server { listen 127.0.0.1:@PORT@; server_name many; max_headers 100; return 200 many; }
+        server { listen 127.0.0.1:@PORT2@; max_headers 0; return 200 all; }
+        server { listen 127.0.0.1:@PORT3@; max_headers 2000; return 200 most; }";
+    let server = Setup::new().http(http).freerun();
+    // Those that are ignored count, too.
+    let ask = |host: &str, fields: usize| {
+        let others: String = (1..fields).map(|n| if n % 2 == 0 { "X-Y: z\r\n" } else { "X_Y: z\r\n" }).collect();
+        format!("GET / HTTP/1.1\r\nHost: {host}\r\n{others}\r\n")
+    };
+    for (host, fields, status) in
+        [("x", 6, 200), ("x", 7, 400), ("few", 4, 200), ("few", 5, 400), ("many", 6, 200), ("many", 7, 400)]
+    {
+        let response = server.send(ask(host, fields));
+        assert_eq!((response.status, response.says_close()), (status, status == 400), "{host} {fields}");
+    }
+    server
+        .logs("client sent too many header lines while reading client request headers, client: 127.0.0.1, server: few");
+    for (number, fields, status) in [(2, 1500, 200), (3, 2000, 200), (3, 2001, 400)] {
+        let mut client = Client::connect(server.address_number(number));
+        assert_eq!(client.send(ask("x", fields)).response().status, status, "{number} {fields}");
+    }
 }
 
 fn answers(server: &Server) -> Response {

@@ -7,6 +7,31 @@ use freerun_testkit::{Kind, require};
 /// How long certbot may take, in seconds.
 const SECONDS: &str = "240";
 
+/// How long h2spec may take, in seconds, with building it.
+const H2SPEC_SECONDS: &str = "900";
+
+/// Runs a script of `tests/tools` with the server under test, and returns what it has said.
+#[track_caller]
+fn script(name: &str, seconds: &str) -> String {
+    let script = format!("{}/tools/{name}", env!("CARGO_MANIFEST_DIR"));
+    let server = Kind::under_test().program().expect("a binary");
+    let mut command = Command::new("timeout");
+    command.args([seconds, &script]).arg(server).stdin(Stdio::null());
+    let output = command.output().expect("the command timeout");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    said.into_owned()
+}
+
+#[test]
+fn h2spec_finds_nothing_that_is_not_expected() {
+    let said = script("h2spec", H2SPEC_SECONDS);
+    match said.lines().find(|line| line.starts_with("skipped: ")) {
+        Some(why) => eprintln!("{why}"),
+        None => assert!(said.contains("== done"), "{said}"),
+    }
+}
+
 #[test]
 fn certbot_gets_installs_and_renews_a_certificate() {
     if !require::freerun() || !require::root() {
@@ -17,12 +42,6 @@ fn certbot_gets_installs_and_renews_a_certificate() {
             return;
         }
     }
-    let script = format!("{}/tools/certbot", env!("CARGO_MANIFEST_DIR"));
-    let server = Kind::Freerun.program().expect("a binary");
-    let mut command = Command::new("timeout");
-    command.args([SECONDS, &script]).arg(server).stdin(Stdio::null());
-    let output = command.output().expect("the command timeout");
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = script("certbot", SECONDS);
     assert!(said.contains("== done"), "{said}");
 }

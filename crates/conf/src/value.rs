@@ -112,7 +112,12 @@ impl<T: Value> Setting for Many<T> {
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let mut items = previous.unwrap_or_default();
         let item = T::parse(directive, cx)?;
-        Arc::make_mut(&mut items.0).push(item);
+        let list = Arc::make_mut(&mut items.0);
+        if list.is_empty() {
+            // Most directives are written once, and there may be thousands of servers: no room is taken for further items.
+            list.reserve_exact(1);
+        }
+        list.push(item);
         Ok(items)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use freerun_proto::{Method, Version, uri};
+use freerun_proto::{BodyFraming, Method, Version, uri};
 
 use crate::log_error;
 use crate::message::persistence::CloseReason;
@@ -115,14 +115,31 @@ pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
     }
 }
 
-/// Refuses the methods that are never routed.
+/// Refuses the methods that are never routed: TRACE, and CONNECT where the server has nothing that answers it, or in a
+/// version of HTTP before 1.1.
 pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
     let name = match request.asked.method {
         Method::Trace => "TRACE",
+        Method::Connect if request.place.server.takes_connect && request.head.version() >= Version::Http11 => {
+            return refuse_content(request);
+        }
         Method::Connect => "CONNECT",
         _ => return Ok(()),
     };
     log_error!(request, Info, "client sent {name} method while reading client request headers");
     request.answered.persistence.close(CloseReason::RefusedMethod);
     Err(405)
+}
+
+/// Refuses CONNECT with a body, which it cannot have (RFC 9110 section 9.3.6): the bytes behind the head belong to the
+/// tunnel, and nobody is to read them in two ways. The driver of a multiplexed protocol knows no other meaning of them.
+#[cold]
+fn refuse_content(request: &mut Request) -> Result<(), u16> {
+    let is_announced = !matches!(request.head.parsed.body, BodyFraming::None | BodyFraming::Length(0));
+    if request.client.is_multiplexed() || !is_announced {
+        return Ok(());
+    }
+    log_error!(request, Info, "client sent CONNECT request with a body while reading client request headers");
+    request.answered.persistence.close(CloseReason::RefusedMethod);
+    Err(400)
 }

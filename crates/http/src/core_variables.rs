@@ -290,9 +290,9 @@ fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str
     found.map(Cow::Owned)
 }
 
-/// The user name of `Authorization: Basic`, which may be unchecked.
+/// The user name of `Authorization: Basic` (or of `Proxy-Authorization`), which may be unchecked.
 fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
-    let value = request.head.value(HeaderId::Authorization)?;
+    let value = request.head.value(request.authorization())?;
     owned(Credentials::parse(value)?.user().to_vec())
 }
 

@@ -36,6 +36,7 @@ pub static MODULES: &[&Module] = &[
     &proxy::UWSGI,
     &proxy::SCGI,
     &proxy::MEMCACHED,
+    &proxy::TUNNEL,
     &content::status::MODULE,
     &content::dav::MODULE,
     &content::mp4::MODULE,

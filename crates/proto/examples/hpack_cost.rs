@@ -104,9 +104,11 @@ fn response(encoder: &mut Encoder, fields: &[(&str, &str)], out: &mut Vec<u8>) {
     }
 }
 
-/// The cases that are measured: a name, how many bytes a block has, and what is done each time.
-fn cases() -> Vec<(String, usize, Box<dyn FnMut()>)> {
-    let mut cases: Vec<(String, usize, Box<dyn FnMut()>)> = Vec::new();
+/// What is measured: its name, how many bytes a block has, and what is done each time.
+type Case = (String, usize, Box<dyn FnMut()>);
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
     for (name, fields, path) in [
         ("curl", CURL, Indexing::Without),
         ("chrome", CHROME, Indexing::Without),

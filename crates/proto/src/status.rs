@@ -22,6 +22,7 @@ pub const fn status_text(code: u16) -> Option<&'static str> {
         404 => "404 Not Found",
         405 => "405 Not Allowed",
         406 => "406 Not Acceptable",
+        407 => "407 Proxy Authentication Required",
         408 => "408 Request Time-out",
         409 => "409 Conflict",
         410 => "410 Gone",
@@ -143,7 +144,7 @@ mod tests {
             assert_eq!(page(code).unwrap().html("nginx/1.22.1").len(), length, "{code}");
         }
         assert_eq!(MSIE_PADDING.len() + 153, 555);
-        for code in [200, 204, 206, 304, 407, 418, 431, 511] {
+        for code in [200, 204, 206, 304, 418, 431, 511] {
             assert_eq!(page(code), None);
         }
         assert_eq!(sent_code(494), 400);

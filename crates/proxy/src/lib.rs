@@ -10,7 +10,7 @@
 //! | `cached/` | the path of a request through a cache |
 //! | `store.rs` | responses kept as files (`proxy_store`) |
 //! | `client/` | has a request answered by a server: tries, connections, bodies both ways, tunnels. Of caches it knows only a tee of the body |
-//! | `family/` | the members (HTTP, gRPC, FastCGI, uwsgi, SCGI, memcached): their directives, what they send, how they read answers |
+//! | `family/` | the members (HTTP, gRPC, FastCGI, uwsgi, SCGI, memcached, CONNECT): directives, what they send, how they read answers |
 //! | `upstream/` | `upstream` blocks: groups of servers, and the choice of a server for a request |
 //! | `state/` | the state of a request while it is passed on, and the variables that show it |
 //! | `exchange/` | the interface between members and `client/`: one request and its response as bytes |

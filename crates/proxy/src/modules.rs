@@ -17,10 +17,11 @@ use crate::family::http::{self, Http};
 use crate::family::memcached::{MemcachedSettings, Values};
 use crate::family::proxy_pass;
 use crate::family::scgi::{ScgiScript, ScgiSettings};
+use crate::family::tunnel::TunnelSettings;
 use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
-use crate::pass::pass;
+use crate::pass::{open_tunnel, pass};
 use crate::settings::Prefixed;
-use crate::settings::members::{FastCgi, Grpc, Memcached, Proxy, Scgi, Uwsgi};
+use crate::settings::members::{self, FastCgi, Grpc, Memcached, Proxy, Scgi, Uwsgi};
 
 pub use crate::caches::zones::MODULE as CACHES;
 pub use crate::health::MODULE as HEALTH;
@@ -111,6 +112,19 @@ pub static MEMCACHED: Module = Module {
         run: Run::Later(pass_to_memcached),
     }],
     content: Some("memcached_pass"),
+    ..Module::EMPTY
+};
+
+/// Tunnels for CONNECT.
+pub static TUNNEL: Module = Module {
+    name: "tunnel",
+    groups: &[group::<Prefixed<members::Tunnel>>(), group::<TunnelSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<TunnelSettings>().tunnel_pass.is_some(),
+        run: Run::Later(open_tunnel),
+    }],
+    content: Some("tunnel_pass"),
     ..Module::EMPTY
 };
 

@@ -3,16 +3,22 @@
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::LocalBoxFuture;
+use freerun_proto::Method;
 
 use crate::cached::lookup;
 use crate::cached::lookup::Quick;
 use crate::client::{Terms, reach};
 use crate::exchange::family::Family;
+use crate::family::tunnel::Tunnel;
 use crate::settings::store::Store;
 use crate::store;
 
-/// Passes the request on: the content handler of a location of the family.
+/// Passes the request on: the content handler of a location of the family. CONNECT is refused: only a tunnel answers
+/// it, and another server may take it for a request of its own kind.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
+    if request.asked.method == Method::Connect {
+        return Box::pin(std::future::ready(Outcome::Status(405)));
+    }
     match lookup::quick(request, family) {
         Quick::Answered(outcome) => Box::pin(std::future::ready(outcome)),
         Quick::Uncached => made_at_hand(|| uncached(request, family)),
@@ -25,6 +31,14 @@ pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalB
             }
         }),
     }
+}
+
+/// Opens a tunnel: the content handler for `tunnel_pass`.
+pub fn open_tunnel(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    if request.asked.method != Method::Connect || request.is_subrequest() {
+        return Box::pin(std::future::ready(Outcome::Status(405)));
+    }
+    Box::pin(uncached(request, &Tunnel))
 }
 
 /// The size in bytes of the largest allocation that glibc's malloc keeps for the thread when it is freed. A larger one

@@ -218,7 +218,9 @@ pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<Lis
     };
     let (first, last) = port_range(ports)?;
     let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
-    Ok(every.map(|address| ListenSpec::new(service, Some(address), address.to_string())).collect())
+    let specs = every.map(|address| ListenSpec::new(service, Some(address), address.to_string()));
+    // A box has no room for more of them, which each of many servers would have.
+    Ok(specs.collect::<Box<[_]>>().into_vec())
 }
 
 fn port_range(ports: &str) -> Result<(u16, u16), &'static str> {

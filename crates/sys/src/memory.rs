@@ -1,4 +1,4 @@
-//! Large tables whose memory is allocated only when it is touched.
+//! Large tables whose memory is allocated only when it is touched; and memory that is not needed any more.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::sync::atomic::AtomicU64;
@@ -18,6 +18,20 @@ pub fn zeroed_atomics(len: usize) -> Option<Box<[AtomicU64]>> {
     }
 }
 
+/// Gives memory that was freed back to the system (`malloc_trim(3)`).
+///
+/// The C library keeps what was freed for the next allocations, and a page goes back by itself only at the end of its heap.
+/// After work that has allocated much and kept little, all over the heap, that is a large part of a process. Other threads
+/// that allocate or free meanwhile may wait for this, which takes milliseconds, so it is for processes or times without loops.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the function has no preconditions; the number is how many bytes may stay at the end of the heap.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+// What `give_back` does is tested in `tests/memory.rs`, in a process without other tests, which would take memory meanwhile.
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;

@@ -15,27 +15,37 @@ pub fn voluntary() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::mpsc::channel;
+
+    /// What the kernel tells others of a thread: the same number, in proc_pid_status(5).
+    fn told(thread: i32) -> u64 {
+        let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        count.trim().parse().unwrap()
+    }
 
     #[test]
     fn a_thread_that_waits_is_counted() {
-        let (ask, asked) = channel::<()>();
-        let (answer, answered) = channel();
+        let (begun, begin) = channel();
+        let (go, wait) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let mut counts = vec![super::voluntary()];
-            while asked.recv().is_ok() {
-                counts.push(super::voluntary());
-                answer.send(()).unwrap();
-            }
-            counts
+            let id = rustix::thread::gettid().as_raw_nonzero().get();
+            begun.send((id, super::voluntary())).unwrap();
+            wait.recv().unwrap();
+            super::voluntary()
         });
-        for _ in 0..100 {
-            ask.send(()).unwrap();
-            answered.recv().unwrap();
-        }
-        drop(ask);
-        let counts = thread.join().unwrap();
-        assert!(counts.is_sorted());
-        assert!(counts.last() > counts.first(), "a hundred times it waited to be asked, and it was never seen");
+        let (id, before) = begin.recv().unwrap();
+        // The thread goes on only when the kernel says that it has waited, however long it takes until it begins to.
+        let waited = loop {
+            let waited = told(id);
+            if waited > before {
+                break waited;
+            }
+            std::thread::yield_now();
+        };
+        go.send(()).unwrap();
+        let after = thread.join().unwrap();
+        assert!(after >= waited, "{before} before it waited, {after} after it, and others saw {waited}");
     }
 }

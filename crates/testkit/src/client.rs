@@ -3,6 +3,7 @@
 use crate::response::{Parsed, Response};
 use crate::tls::{Agreed, Session, Tls, TlsFailure};
 use crate::wait::SLICE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -167,8 +168,8 @@ impl Client {
         self.session().notified
     }
 
-    /// The lengths of the records that are marked as application data and were received. With TLS 1.3 that is all that is
-    /// encrypted, so that messages of the handshake and tickets are among them (RFC 8446 section 5.2).
+    /// The lengths of the records that are marked as application data and were received. With TLS 1.3 that is all that
+    /// is encrypted, so that messages of the handshake and tickets are among them (RFC 8446 section 5.2).
     #[track_caller]
     pub fn records(&self) -> &[usize] {
         &self.session().records
@@ -407,6 +408,32 @@ impl Client {
     pub fn rest(&mut self) -> (Vec<u8>, Ending) {
         let ending = self.read_to_end();
         (std::mem::take(&mut self.received), ending)
+    }
+
+    /// Whether there is TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Waits for bytes, and moves them behind those in `to`.
+    pub(crate) fn more(&mut self, to: &mut Vec<u8>) -> Result<(), Ending> {
+        if self.received.is_empty() {
+            self.read()?;
+        }
+        to.append(&mut self.received);
+        Ok(())
+    }
+
+    /// Moves the bytes that are there behind those in `to`, and does not wait. Tells whether the server has sent
+    /// anything.
+    pub(crate) fn more_at_once(&mut self, to: &mut Vec<u8>) -> Result<bool, Ending> {
+        let mut descriptors = [PollFd::new(&self.socket, PollFlags::IN)];
+        let came = poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if came {
+            self.receive()?;
+        }
+        to.append(&mut self.received);
+        Ok(came)
     }
 
     /// How the connection ends, if it does so within the timeout; bytes that come before are dropped.

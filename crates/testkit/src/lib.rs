@@ -1,9 +1,10 @@
 //! Harness for end-to-end, differential and fault tests.
 //!
 //! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] sends it exact bytes and
-//! [`Response`] is its answer; with [`Tls`] both go through a session. [`fuse`] is a disk that is slow, hangs or fails on demand. Functions panic with the
-//! error, as tests need it; those named `try_…` return it. [`Upstream`] is a server behind the server under test,
-//! [`Application`] a real one.
+//! [`Response`] is its answer; with [`Tls`] both go through a session. [`http2`] speaks HTTP/2, on both sides of the
+//! server under test. [`fuse`] is a disk that is slow, hangs or fails on demand. Functions panic with the error, as tests
+//! need it; those named `try_…` return it. [`Upstream`] is a server behind the server under test, [`Application`] a real
+//! one; [`relay`] is a network between two of them.
 
 mod application;
 pub mod binary;
@@ -12,10 +13,12 @@ mod client;
 mod dir;
 mod dns;
 pub mod fuse;
+pub mod http2;
 pub mod mmdb;
 mod movie;
 mod peer;
 pub mod ports;
+pub mod relay;
 pub mod require;
 mod response;
 mod server;
@@ -35,7 +38,7 @@ pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
 pub use tls::{Agreed, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
-pub use upstream::{Answering, Refusing, Upstream, ok};
+pub use upstream::{Answering, Full, Refusing, Upstream, ok};
 pub use wait::{PATIENCE, eventually, within};
 
 /// Errors of the harness itself.

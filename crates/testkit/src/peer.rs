@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::Ending;
 use crate::tls::{Connection, TlsServer, Visitor};
 
 /// How long a peer waits for bytes.
@@ -139,6 +140,23 @@ impl Peer {
         };
         self.received.extend_from_slice(&piece[..n]);
         Ok(n)
+    }
+
+    /// Sets how long to wait for bytes from now on.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.stream.socket().set_read_timeout(Some(timeout)).expect("a timeout");
+    }
+
+    /// Waits for bytes, and moves them behind those in `to`.
+    pub(crate) fn more(&mut self, to: &mut Vec<u8>) -> Result<(), Ending> {
+        let come = if self.received.is_empty() { self.fill() } else { Ok(self.received.len()) };
+        to.append(&mut self.received);
+        match come {
+            Ok(0) => Err(Ending::Closed),
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(Ending::Silent),
+            Err(_) => Err(Ending::Reset),
+        }
     }
 
     /// The head of the next request, and none of its body.

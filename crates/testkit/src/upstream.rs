@@ -5,7 +5,7 @@
 //! ([`Upstream::answering`]).
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -202,6 +202,43 @@ impl Refusing {
     /// The address in the form of a `server` directive.
     pub fn address(&self) -> String {
         self.bound.local_addr().ok().and_then(|address| address.as_socket()).expect("an address").to_string()
+    }
+}
+
+/// An address of 127.0.0.1 that neither accepts nor refuses connections: its queue is full, so the kernel drops what
+/// asks for one.
+#[derive(Debug)]
+pub struct Full {
+    listening: Socket,
+    _held: Vec<TcpStream>,
+}
+
+impl Full {
+    /// Fills the queue of a listening socket.
+    ///
+    /// # Panics
+    /// Listening fails.
+    #[track_caller]
+    pub fn new() -> Full {
+        let listening = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        listening.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+        listening.listen(0).expect("a listener");
+        let address = listening.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+        // The first one that has to wait shows that there is no room left.
+        let wait = Duration::from_millis(300);
+        let held = std::iter::from_fn(|| TcpStream::connect_timeout(&address, wait).ok()).take(16).collect();
+        Full { listening, _held: held }
+    }
+
+    /// The address in the form of a `server` directive.
+    pub fn address(&self) -> String {
+        self.listening.local_addr().ok().and_then(|address| address.as_socket()).expect("an address").to_string()
+    }
+}
+
+impl Default for Full {
+    fn default() -> Full {
+        Full::new()
     }
 }
 

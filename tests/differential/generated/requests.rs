@@ -49,8 +49,9 @@ fn request(random: &mut Random, last: bool) -> Request {
         "GET", "GET", "GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "POST", "PUT", "DELETE",
         "OPTIONS", "PATCH",
     ]);
+    // nginx 1.22 does not know the only target that CONNECT has had since 1.29.3.
     let method =
-        if random.chance(2) { random.pick(&["TRACE", "get", "MKCOL", "G-T", "CONNECT", "PROPFIND"]) } else { method };
+        if random.chance(2) { random.pick(&["TRACE", "get", "MKCOL", "G-T", "TRACE", "PROPFIND"]) } else { method };
     let version = match random.below(40) {
         0..4 => "1.0",
         4 => *random.pick(&["1.2", "2.0", "0.9", "1.10", ""]),

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
 use freerun_serve::tls::files::ReadFile;
+use freerun_sys::memory;
 
 use crate::bundle::{FromWorker, Input, ToWorker};
 use crate::error::Error;
@@ -164,9 +165,18 @@ impl Master {
             Serving::Process(process) => {
                 process.send_bundle(&self.current.bundle, &self.current.descriptors())?;
                 self.log_started();
+                self.give_memory_back();
                 Ok(())
             }
             Serving::Nobody(_) => Ok(()),
+        }
+    }
+
+    /// To read a configuration and to send it takes much memory, of which the master keeps little.
+    fn give_memory_back(&self) {
+        // A worker in this process has loops, which would wait for this.
+        if !matches!(self.serving, Serving::Here(_)) {
+            memory::give_back();
         }
     }
 
@@ -366,6 +376,8 @@ impl Master {
         if let Err(error) = result {
             self.log(Level::Emerg, format_args!("the new configuration is not used: {error}"));
             state.listeners.unlink(Some(&self.current.listeners), &self.current.log);
+            drop(state);
+            self.give_memory_back();
             return;
         }
         self.watch = Watch::of(&state, self.secrets.clone());
@@ -373,6 +385,8 @@ impl Master {
         // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
         // already.
         old.listeners.unlink(Some(&self.current.listeners), &self.current.log);
+        drop(old);
+        self.give_memory_back();
         if let Err(error) = self.update_pid_file() {
             self.log(Level::Emerg, format_args!("{error}"));
         }
@@ -521,6 +535,7 @@ impl Master {
             Ok(process) => {
                 self.serving = Serving::Process(Box::new(process));
                 self.log_started();
+                self.give_memory_back();
             }
             Err(error) => {
                 self.log(Level::Alert, format_args!("{error}"));

@@ -1,6 +1,7 @@
 //! The master's state of a configuration: everything that a worker is given, kept so that it can be given again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
@@ -24,7 +25,7 @@ pub struct State {
     /// The bundle for the worker.
     pub bundle: Bundle,
     /// The certificates with their keys that are made of the bundle's files.
-    pub pairs: Vec<FilePair>,
+    pub pairs: Arc<[FilePair]>,
     /// The sockets of [`Bundle::listeners`], in the same order.
     pub listeners: Listeners,
     /// The files of [`Bundle::logs`].
@@ -37,7 +38,7 @@ pub struct State {
     pub pid_path: Option<String>,
     /// The worker's environment.
     pub environment: Vec<(String, String)>,
-    /// The same as objects, for the next configuration.
+    /// The same as objects, for the next configuration: they are small beside the files.
     pub inherited: InheritedPairs,
 }
 
@@ -102,7 +103,8 @@ impl Draft {
     pub fn open(self, opening: Opening<'_>) -> Result<State, ()> {
         let Opening { number, input, before, adopted, loops, writer, log } = opening;
         let told = |error: &dyn std::fmt::Display| log.write(Level::Emerg, None, format_args!("{error}"));
-        let configuration = self.configuration;
+        let mut configuration = self.configuration;
+        let pairs = std::mem::take(&mut configuration.pairs).into();
         let main = configuration.main();
         console::tell_warnings(log, &configuration.warnings, &configuration.sources);
         let none = Logs::new();
@@ -132,7 +134,7 @@ impl Draft {
         };
         Ok(State {
             bundle,
-            pairs: configuration.pairs.clone(),
+            pairs,
             log_name: configuration.error_log_names().into_iter().next(),
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),

@@ -27,8 +27,8 @@ const FOLDER: i32 = 21;
 pub struct Watch {
     files: BTreeMap<String, Watched>,
     /// All pairs of the configuration that are made of files.
-    pairs: Vec<FilePair>,
-    /// Which of them have a file.
+    pairs: Arc<[FilePair]>,
+    /// Which of them have a file; nothing if none of them is looked at.
     by_path: HashMap<String, Vec<usize>>,
     read: ReadFile,
 }
@@ -68,7 +68,7 @@ impl Watch {
             }
         }
         let mut by_path: HashMap<String, Vec<usize>> = HashMap::new();
-        for (number, pair) in pairs.iter().enumerate() {
+        for (number, pair) in pairs.iter().enumerate().filter(|_| !files.is_empty()) {
             by_path.entry(pair.certificate.clone()).or_default().push(number);
             by_path.entry(pair.key.clone()).or_default().push(number);
         }

@@ -14,6 +14,7 @@ use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
 use freerun_serve::tls::inherited::InheritedPairs;
+use freerun_sys::memory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
@@ -87,6 +88,8 @@ impl Worker {
         }
         let mut denied = Vec::new();
         if self.running.is_none() {
+            // Reading has freed much more than it has kept. There are no loops yet that would wait for this.
+            memory::give_back();
             if self.own_process {
                 denied = privileges::settle(&configuration, bundle.loops, bundle.identity.as_ref())?;
             } else {

@@ -28,7 +28,7 @@ mod lent;
 
 pub use lent::{Lent, lend, take_back};
 
-/// Why a body could not be read.
+/// Why a body could not be read. See [`BodyError::status`].
 #[derive(Debug)]
 pub enum BodyError {
     /// The request is answered with this status.
@@ -37,6 +37,17 @@ pub enum BodyError {
     Broken(io::Error),
     /// No byte came within the timeout.
     TimedOut,
+}
+
+impl BodyError {
+    /// The status that the request is answered with, or has in the log.
+    pub fn status(&self) -> u16 {
+        match self {
+            BodyError::Status(status) => *status,
+            BodyError::TimedOut => 408,
+            BodyError::Broken(_) => 400,
+        }
+    }
 }
 
 impl From<Error> for BodyError {
@@ -253,6 +264,20 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
 /// pool is). The status is 500, too, if another reader had a part of the body and did not keep it: the rest is not the
 /// whole body.
 pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+    collect_in(request, true).await
+}
+
+/// Reads the whole body as [`collect`](collect()) does, before a location is chosen (`client_body_early_read`): the
+/// file has no name in any case.
+///
+/// # Errors
+/// See [`collect`](collect()).
+pub async fn collect_early(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+    collect_in(request, false).await
+}
+
+/// Reads the whole body. `named`: into a file with a name where `client_body_in_file_only` asks for it.
+async fn collect_in(request: &mut Request, named: bool) -> Result<Rc<Collected>, BodyError> {
     let kept = request.shared().get::<KeptBody>();
     if let Some(body) = &*kept.0.borrow() {
         return Ok(body.clone());
@@ -261,7 +286,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
         crate::log_error!(request, Error, "a request body that was passed on in part cannot be read again");
         return Err(BodyError::Status(500));
     }
-    let body = match read_all(request).await {
+    let body = match read_all(request, named).await {
         Ok(body) => Rc::new(body),
         Err(error) => {
             request.body.give_up();
@@ -274,7 +299,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
     Ok(body)
 }
 
-async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
+async fn read_all(request: &mut Request, named: bool) -> Result<Collected, BodyError> {
     take_back(request);
     send_continue(request);
     let location = request.place.location.clone();
@@ -284,7 +309,7 @@ async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     let spool = Spool {
         directory: CString::new(folder.path.as_str()).map_err(|_| BodyError::Status(500))?,
         levels: folder.levels.clone(),
-        file_only: core.client_body_in_file_only != InFileOnly::Off,
+        file_only: named && core.client_body_in_file_only != InFileOnly::Off,
         keep: core.client_body_in_file_only == InFileOnly::On,
     };
     let in_memory = usize::try_from(core.client_body_buffer_size.0).unwrap_or(usize::MAX);

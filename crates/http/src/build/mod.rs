@@ -23,7 +23,7 @@ use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::generation::HttpConfiguration;
 use crate::request::handler::{Filter, Handler};
-use crate::request::location::{Alias, Location, Server, Within};
+use crate::request::location::{Alias, Location, Server, TakesConnect, Within};
 use crate::rewrite::RewriteSettings;
 use crate::route::Locations;
 use crate::script::condition::Condition;
@@ -257,6 +257,7 @@ impl Builder<'_> {
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
         cx.extensions.insert(Within::default());
+        cx.extensions.insert(TakesConnect::default());
         cx.extensions.get_or_default::<Identities>().enter(node);
         let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
         let mut locations = Locations::default();
@@ -283,7 +284,8 @@ impl Builder<'_> {
             }
         };
         let http2 = settings.get::<Http2Settings>().http2;
-        let server = Arc::new(Server { name, locations, entry, tls, http2 });
+        let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
+        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, http2 });
         let written = Written { place: node.name.place, end: node.end, order: node.order };
         Ok(Planned { server, settings, written })
     }

@@ -24,6 +24,7 @@ use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
 use crate::request::response::{Body, Response};
 use crate::rewrite::{self, Ended};
 use crate::route::Found;
+use crate::settings::server::ServerSettings;
 use crate::values::error_page::Target;
 
 /// The instruction for the connection.
@@ -52,10 +53,30 @@ enum Step {
 pub async fn respond(request: &mut Request) -> Answer {
     let page = request.generation.http.challenges.as_ref().and_then(|challenges| challenges.page(&request.asked.path));
     let first = match page {
+        None if reads_early(request) => Box::pin(read_early(request)).await.unwrap_or(Step::Route),
         None => Step::Route,
         Some(page) => challenge(request, page),
     };
     walk(request, first).await
+}
+
+/// Whether the body is read before anything else is done: `client_body_early_read`.
+#[inline]
+fn reads_early(request: &Request) -> bool {
+    if request.body.is_done() || request.is_subrequest() {
+        return false;
+    }
+    let conditions = &request.place.server.entry.settings.get::<ServerSettings>().client_body_early_read;
+    !conditions.is_empty() && conditions.hold(request)
+}
+
+/// Reads the body by the settings of the server. `None`: the request goes on.
+async fn read_early(request: &mut Request) -> Option<Step> {
+    if let Some(refused) = judge_length(request) {
+        return Some(refused);
+    }
+    let error = body::collect_early(request).await.err()?;
+    Some(follow(request, Outcome::Status(error.status())))
 }
 
 /// Answers a CA that looks at a challenge (RFC 8555, section 8.3), whatever the server's directives do with other requests.
@@ -173,6 +194,11 @@ fn choose(request: &mut Request) -> Step {
         }
     }
     keepalive::in_location(request);
+    judge_length(request).unwrap_or(Step::Location)
+}
+
+/// Refuses a body whose declared length is beyond `client_max_body_size`. `None`: it is not.
+fn judge_length(request: &mut Request) -> Option<Step> {
     let limit = request.core().client_max_body_size.0;
     let declared = match request.is_subrequest() {
         // A subrequest has no body, but it is refused for the length of the client's, as in nginx.
@@ -180,15 +206,13 @@ fn choose(request: &mut Request) -> Step {
         false => request.body.declared_length(),
     };
     let judged = declared.filter(|_| !request.place.body_judged);
-    if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
-        request.body.refuse();
-        request.body.give_up();
-        request.place.body_judged = true;
-        log_error!(request, Error, "client intended to send too large body: {length} bytes");
-        request.answered.persistence.close(CloseReason::BadBody);
-        return follow(request, Outcome::Status(413));
-    }
-    Step::Location
+    let length = judged.filter(|length| limit > 0 && *length > limit)?;
+    request.body.refuse();
+    request.body.give_up();
+    request.place.body_judged = true;
+    log_error!(request, Error, "client intended to send too large body: {length} bytes");
+    request.answered.persistence.close(CloseReason::BadBody);
+    Some(follow(request, Outcome::Status(413)))
 }
 
 async fn content(request: &mut Request) -> Step {
@@ -249,7 +273,7 @@ async fn content(request: &mut Request) -> Step {
 /// Runs the handlers of the access phase, from the one at `index` on. `None` if the request may pass.
 async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
     let refusal = judge(request, index).await;
-    if let Some(Outcome::Status(401)) = refusal {
+    if let Some(Outcome::Status(401 | 407)) = refusal {
         let delay = request.settings().get::<CoreSettings>().auth_delay;
         if !delay.is_zero() {
             tokio::select! {
@@ -276,9 +300,9 @@ async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
                 return None;
             }
             Outcome::Allowed => {}
-            // 401 tells the client how to get access, so it is the better response of the two.
-            Outcome::Status(status @ (401 | 403)) if any => {
-                if refusal != Some(401) {
+            // 401 (or 407) tells the client how to get access, so it is the better response of the two.
+            Outcome::Status(status @ (401 | 403 | 407)) if any => {
+                if refusal.is_none_or(|earlier| earlier == 403) {
                     refusal = Some(status);
                 }
             }
@@ -477,7 +501,8 @@ fn leave(request: &mut Request, response: &mut Response) {
         response.fields.extend(request.answered.carried.fields.drain(..));
     }
     for challenge in &request.answered.challenges {
-        response.add(&b"WWW-Authenticate"[..], challenge.clone());
+        let name = if request.is_connect() { &b"Proxy-Authenticate"[..] } else { b"WWW-Authenticate" };
+        response.add(name, challenge.clone());
     }
     if request.place.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
         filters::run(request, response, Slot::Headers..);

@@ -46,7 +46,7 @@ use crate::write::pace::Pace;
 pub struct Arrived {
     /// The head, in a buffer that the driver has written.
     pub head: Head,
-    /// Whether a body follows.
+    /// Whether a body follows; of CONNECT, whether the stream goes on.
     pub has_body: bool,
     /// `Content-Length`, which the driver enforces.
     pub declared: Option<u64>,
@@ -70,7 +70,13 @@ pub fn field_rules(settings: &SettingsSet) -> FieldRules {
 /// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
 /// requests. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
 /// gone.
-pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: Arrived) {
+pub async fn serve(
+    http: Rc<HttpLoop>,
+    connection: Rc<Connection>,
+    stream: Rc<dyn Stream>,
+    arrived: Arrived,
+    scratch: &mut RequestScratch,
+) {
     let Some((generation, servers, _)) = http.servers(&connection) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
     connection.loop_state.stats.requests.add_alone();
@@ -79,17 +85,17 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     let place = (servers.server.clone(), servers.entry.clone());
     let mut request = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
     request.answered.persistence = Persistence::Kept;
-    if arrived.has_body {
+    // What follows CONNECT is not the request's: a tunnel takes it from the stream, or nobody.
+    if arrived.has_body && !request.is_connect() {
         let expects_continue = request.head.parsed.expect_continue;
         request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
     }
     let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
     loops::note(connection.number, "answering");
-    let mut scratch = RequestScratch::default();
     let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
     let mut routed = Ok(());
     if request.head.is_understood() {
-        routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, &mut scratch);
+        routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
     }
     let routed = match (routed, &arrived.fault) {
         (Ok(()), Some(fault)) => {
@@ -135,6 +141,8 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     }
     drop(response_end);
     finish::finish(&mut request);
+    // Only these parts are passed on: passing the whole request would move it.
+    scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
 }
 
 /// Chooses the fields of a head by the rules for names of the server that the request is for, if they are others than those of

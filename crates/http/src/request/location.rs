@@ -44,6 +44,11 @@ pub struct Within {
     pub with_variables: bool,
 }
 
+/// Whether a directive of the server that is being read answers CONNECT. It lives in the configuration's context: the
+/// directive sets it, and the server takes it when its block ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TakesConnect(pub bool);
+
 /// A location: its settings, and the code that runs for its requests.
 pub struct Location {
     /// The name as written, without modifier; that of a named location has its `@`.
@@ -135,6 +140,9 @@ pub struct Server {
     pub locations: Locations<Location>,
     /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
     pub entry: Arc<Location>,
+    /// Whether the server has a location that answers CONNECT (`tunnel_pass`). Without one, the method is refused
+    /// before anything else is looked at.
+    pub takes_connect: bool,
     /// What it has of TLS, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,
     /// Whether it speaks HTTP/2 (`http2`) at addresses that do not speak it for all servers (`listen … http2`).

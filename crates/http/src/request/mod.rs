@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use freerun_conf::SettingsSet;
-use freerun_proto::{BodyFraming, Method, Version};
+use freerun_proto::{BodyFraming, HeaderId, Method, Version};
 pub use freerun_serve::Address;
 use freerun_serve::captures::{Captures, Values};
 use freerun_serve::loop_local::LoopLocal;
@@ -180,6 +180,22 @@ impl Request {
     /// Whether only the head of the response is wanted.
     pub fn is_head(&self) -> bool {
         self.head.parsed.method == Method::Head
+    }
+
+    /// Whether the client asks this server as its proxy for a tunnel (CONNECT): it shows who it is in
+    /// `Proxy-Authorization` then (RFC 9110 section 11.7).
+    pub fn is_connect(&self) -> bool {
+        self.head.parsed.method == Method::Connect
+    }
+
+    /// The field with the client's credentials: `Authorization`, or `Proxy-Authorization` of CONNECT.
+    pub fn authorization(&self) -> HeaderId {
+        if self.is_connect() { HeaderId::ProxyAuthorization } else { HeaderId::Authorization }
+    }
+
+    /// The status that asks the client for its credentials: 401, or 407 for CONNECT.
+    pub fn unauthorized(&self) -> u16 {
+        if self.is_connect() { 407 } else { 401 }
     }
 
     /// Whether the client speaks HTTP/1.1 or a later version.

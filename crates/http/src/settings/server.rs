@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use freerun_conf::{Buffers, Many, Size, settings};
 
+use crate::request::Request;
 use crate::settings::listen::ListenSetting;
 use crate::settings::server_names::ServerNames;
+use crate::values::conditions::Conditions;
 
 settings! {
     /// The HTTP core: sockets, names and request heads.
@@ -17,11 +19,25 @@ settings! {
         server_name: ServerNames, in SERVER, local;
         /// Longest time for a request head to arrive in.
         client_header_timeout: Duration = "60s", in HTTP | SERVER;
+        /// Conditions under which the body of a request is read before anything else is done with the request: any
+        /// value that is not empty and not `0`. Its variables are then known to all that follows: `$request_body` in
+        /// `map`, `if`, `return` and the log, in every location.
+        ///
+        /// The location is not chosen yet, so `client_max_body_size`, `client_body_buffer_size`, `client_body_timeout`
+        /// and `client_body_temp_path` are those of the server, and `client_body_in_file_only` has no effect. A body
+        /// that is larger than the buffer goes to a file and `$request_body` is empty: give both sizes the same value
+        /// to have it in any case. Nothing of a body that is read early is passed on before it is complete, whatever
+        /// `proxy_request_buffering` says: name only the requests that need it, by `$http_content_type`, say.
+        client_body_early_read: Conditions<Request>, in HTTP | SERVER, since = "1.31.5";
         /// The first buffer for a request head.
         client_header_buffer_size: Size = "1k", in HTTP | SERVER;
         /// How many further buffers a large head may use, and their size: the request line and each field must fit one.
         large_client_header_buffers: Buffers = "4 8k", in HTTP | SERVER;
-        /// The most fields a request head may have.
+        /// The most fields a request head may have, ignored ones included; one with more is answered with 400. 0 is no
+        /// limit.
+        ///
+        /// A head is read by the limit of the address's default server, and then judged by that of the server that is
+        /// chosen.
         max_headers: u32 = "1000", in HTTP | SERVER, since = "1.29.8";
         /// Whether fields with invalid names are ignored; otherwise they are kept.
         ///

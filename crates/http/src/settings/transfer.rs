@@ -1,8 +1,9 @@
 //! Settings of the core about how bytes are moved, most of which have no effect here.
 
-use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
+use freerun_conf::{Cx, Node, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
 
-use crate::template::Template;
+use crate::request::Request;
+use crate::values::conditions::Conditions;
 
 settings! {
     /// The HTTP core: how bytes are moved, and old browsers.
@@ -40,7 +41,7 @@ settings! {
         msie_refresh: bool = "off", in HTTP | SERVER | LOCATION;
         /// Conditions under which `103 Early Hints` of an upstream server is passed on: any value that is not empty and
         /// not `0`.
-        early_hints: Many<EarlyHints>, in HTTP | SERVER | LOCATION, since = "1.29.0";
+        early_hints: Conditions<Request>, in HTTP | SERVER | LOCATION, since = "1.29.0";
     }
 }
 
@@ -74,18 +75,6 @@ impl Value for LowWater {
             cx.warn(Problem::warning("\"send_lowat\" is not supported, ignored").at_node(directive));
         }
         Ok(LowWater(size))
-    }
-}
-
-/// The value of `early_hints`.
-#[derive(Debug, Clone)]
-pub struct EarlyHints(pub Vec<Template>);
-
-impl Value for EarlyHints {
-    const SHAPE: Shape = Shape::at_least(1, "string …");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<EarlyHints, Problem> {
-        directive.args.iter().map(|word| Template::parse(word, cx)).collect::<Result<_, _>>().map(EarlyHints)
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod aio;
+pub mod conditions;
 pub mod error_page;
 pub mod folder;
 pub mod keepalive;

@@ -27,7 +27,7 @@ pub enum Framing {
 pub struct Decided {
     /// How the client learns where the body ends.
     pub framing: Framing,
-    /// Whether HTTP ends on the connection with this head (101).
+    /// Whether HTTP ends on the connection with this head (101, or a success of CONNECT).
     pub upgrades: bool,
     /// Whether the connection is kept for another request.
     pub persistence: Persistence,

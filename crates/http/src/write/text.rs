@@ -52,8 +52,10 @@ impl HeadSink for TextHead<'_> {
         if decided.is_chunked() {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
-        if decided.upgrades || response.status == 101 {
+        if response.status == 101 {
             out.extend_from_slice(b"Connection: upgrade\r\n");
+        } else if decided.upgrades {
+            // The tunnel of CONNECT: what becomes of the connection is not HTTP's business any more.
         } else if decided.persistence.is_kept() {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
             if let Some(seconds) = core.keepalive_timeout.header.filter(|seconds| *seconds > 0) {

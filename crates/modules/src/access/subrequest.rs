@@ -20,7 +20,11 @@ settings! {
         ///
         /// The URI is used as it is: without variables, arguments or escapes. `off` cancels the value of an outer
         /// level.
-        auth_request: String = "off", in HTTP | SERVER | LOCATION;
+        ///
+        /// A client that is refused with 401 gets the `WWW-Authenticate` fields of the subrequest's answer. With
+        /// CONNECT (`tunnel_pass`) it is refused with 407, and gets them as `Proxy-Authenticate`.
+        auth_request: String = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the refusal of CONNECT has the status that clients of a proxy understand: 407 instead of 401");
         /// Sets a variable to this value after the subrequest. Variables in the value are evaluated in the subrequest.
         auth_request_set: Many<Assignment>, in HTTP | SERVER | LOCATION;
     }
@@ -85,7 +89,8 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         answer.finish();
         match status {
             200..300 => Outcome::Allowed,
-            401 | 403 => Outcome::Status(status),
+            401 => Outcome::Status(request.unauthorized()),
+            403 => Outcome::Status(status),
             status => {
                 log_error!(request, Error, "auth request unexpected status: {status}");
                 Outcome::Status(500)

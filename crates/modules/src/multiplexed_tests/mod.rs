@@ -262,3 +262,54 @@ fn a_stream_becomes_a_tunnel_and_others_go_on() {
     assert_eq!(client.answer(3).ended, Ended::Reset);
     server.stop();
 }
+
+#[test]
+fn connect_opens_a_tunnel_on_a_stream() {
+    let folder = Folder::new("connect", &[("users", b"plain:{PLAIN}secret\n")]);
+    let (port, origin) = origin();
+    let (server, mut logs) = Server::start(&format!(
+        "log_format f '$request_method $host:$request_port $status $body_bytes_sent $remote_user'; access_log all f;
+         server {{ listen 8080; auth_basic closed; auth_basic_user_file {}/users; add_header X-Via here; tunnel_pass; }}",
+        folder.path()
+    ));
+    let mut client = Client::connect(&server, WIDE);
+    let head = |fields: &str| format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    client.ask(1, &head(""));
+    let refused = client.answer(1);
+    assert_eq!((refused.status, refused.field("proxy-authenticate")), (407, Some("Basic realm=\"closed\"")));
+    assert_eq!(logs[0].line(), format!("CONNECT 127.0.0.1:{port} 407 {} -", refused.body.len()));
+
+    let allowed = head("Proxy-Authorization: Basic cGxhaW46c2VjcmV0\r\n");
+    client.ask(2, &allowed);
+    // It need not wait for the answer.
+    client.send(2, b"early, ");
+    let mut upstream = origin.recv().unwrap();
+    upstream.write_all(b"hello").unwrap();
+    client.wait_for(2, b"hello");
+    client.send(2, b"question");
+    read_until(&mut upstream, b"early, question");
+    client.end(2);
+    assert_eq!(upstream.read(&mut [0; 16]).unwrap(), 0, "the end is passed on");
+    upstream.write_all(b", answer").unwrap();
+    drop(upstream);
+    let tunnel = client.answer(2);
+    assert_eq!((tunnel.status, &tunnel.body[..], tunnel.ended), (200, &b"hello, answer"[..], Ended::Whole));
+    assert_eq!((tunnel.field("x-via"), tunnel.field("content-length")), (Some("here"), None));
+    assert_eq!(logs[0].line(), format!("CONNECT 127.0.0.1:{port} 200 13 plain"));
+
+    // A server that breaks off has the stream reset, and a client that resets it ends the connection to the server.
+    client.ask(3, &allowed);
+    let mut upstream = origin.recv().unwrap();
+    upstream.write_all(b"hello").unwrap();
+    client.wait_for(3, b"hello");
+    rustix::net::sockopt::set_socket_linger(&upstream, Some(std::time::Duration::ZERO)).unwrap();
+    drop(upstream);
+    assert_eq!(client.answer(3).ended, Ended::Reset);
+    client.ask(4, &allowed);
+    let mut upstream = origin.recv().unwrap();
+    upstream.write_all(b"hello").unwrap();
+    client.wait_for(4, b"hello");
+    client.reset(4);
+    assert_eq!(upstream.read(&mut [0; 16]).unwrap(), 0);
+    server.stop();
+}

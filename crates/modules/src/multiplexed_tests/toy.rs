@@ -15,11 +15,12 @@ use bytes::{Bytes, BytesMut};
 use freerun_http::connection::stream::{ResponseHead, Stream};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::message::head::Head;
+use freerun_http::message::scratch::RequestScratch;
 use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
 use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
 use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo};
-use freerun_proto::{BodyFraming, HeadRules, HeaderId, Version, parse_request};
+use freerun_proto::{BodyFraming, HeadRules, HeaderId, Method, Version, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
@@ -335,7 +336,8 @@ fn begin(
     FieldHead { buffer, parsed, fault, .. }: FieldHead,
 ) {
     let (has_body, declared) = match parsed.body {
-        BodyFraming::None => (false, None),
+        // The stream of a tunnel goes on.
+        BodyFraming::None => (parsed.method == Method::Connect, None),
         BodyFraming::Length(length) => (true, Some(length)),
         BodyFraming::Chunked => (true, None),
     };
@@ -343,7 +345,11 @@ fn begin(
     shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
     let stream = Rc::new(ToyStream { shared: shared.clone(), number });
     let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault };
-    loops::spawn(connection.number, "a stream", serve(http.clone(), connection.clone(), stream, arrived));
+    let (http, number) = (http.clone(), connection.number);
+    let connection = connection.clone();
+    loops::spawn(number, "a stream", async move {
+        serve(http, connection, stream, arrived, &mut RequestScratch::default()).await;
+    });
 }
 
 fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
-use freerun_http::body::{self, BodyError};
+use freerun_http::body;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::phases::subrequest::background;
@@ -85,17 +85,11 @@ async fn run(request: &mut Request) -> Outcome {
         return Outcome::Declined;
     }
     let with_body = request.settings().get::<MirrorSettings>().mirror_request_body;
-    if with_body && !request.body.is_done() {
-        match body::collect(request).await {
-            Ok(_) => {}
-            Err(error) => {
-                return Outcome::Status(match error {
-                    BodyError::Status(status) => status,
-                    BodyError::TimedOut => 408,
-                    BodyError::Broken(_) => 400,
-                });
-            }
-        }
+    if with_body
+        && !request.body.is_done()
+        && let Err(error) = body::collect(request).await
+    {
+        return Outcome::Status(error.status());
     }
     let running = request.client.loop_state.modules.get::<Running>();
     let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();

@@ -10,7 +10,9 @@ pub mod hpack;
 pub mod priority;
 pub mod settings;
 
+mod blocks;
 mod connection;
+mod data;
 mod out;
 mod reader;
 mod receive;
@@ -19,6 +21,7 @@ mod send;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub use connection::{Config, Connection, Failure, Role};
 pub use frame::ErrorCode;

@@ -1,13 +1,12 @@
 //! Received frames: what each of them does to the connection, and what its owner is told.
 
-use super::connection::{Closed, Connection, Ending, Failure, Role};
-use super::flood::Flood;
+use super::connection::{Closed, Connection, Failure, Role};
 use super::frame::{DEFAULT_FRAME_SIZE, ErrorCode, FrameHead, LARGEST_WINDOW, flag, kind};
-use super::hpack::{DecodeError, DecodedField, FieldSink, Pseudo};
+use super::hpack::FieldSink;
 use super::priority::Priority;
-use super::reader::{Block, Stage, Taken};
+use super::reader::{Stage, Taken};
 use super::settings::SETTING;
-use super::stream::{Slot, Stream};
+use super::stream::Slot;
 
 /// What has happened on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,53 +66,22 @@ pub enum Event<'b> {
 }
 
 /// A failure of the protocol.
-const fn wrong(what: &'static str) -> Failure {
+pub(super) const fn wrong(what: &'static str) -> Failure {
     Failure { code: ErrorCode::PROTOCOL_ERROR, what, flood: None }
 }
 
 /// A frame of a wrong size.
-const fn size(what: &'static str) -> Failure {
+pub(super) const fn size(what: &'static str) -> Failure {
     Failure { code: ErrorCode::FRAME_SIZE_ERROR, what, flood: None }
 }
 
 /// A failure with this code.
-const fn failure(code: ErrorCode, what: &'static str) -> Failure {
+pub(super) const fn failure(code: ErrorCode, what: &'static str) -> Failure {
     Failure { code, what, flood: None }
 }
 
-/// How many frames a block of fields may have, besides one for each [`BYTES_PER_FRAME`].
-const FRAMES_OF_BLOCK: u32 = 16;
-
-/// The size that `CONTINUATION` frames should have at least, on the average.
-const BYTES_PER_FRAME: usize = 256;
-
 /// How many priorities of streams that have not begun are kept.
 const EARLY: usize = 32;
-
-/// Fields that nobody wants; they are decoded for the sake of the table.
-struct Unwanted;
-
-impl FieldSink for Unwanted {
-    fn field(&mut self, _: DecodedField<'_>) {}
-}
-
-/// A sink that sees the fields on their way to another one.
-struct Watched<'s, S> {
-    sink: &'s mut S,
-    has_pseudo: bool,
-    is_interim: bool,
-}
-
-impl<S: FieldSink> FieldSink for Watched<'_, S> {
-    #[inline]
-    fn field(&mut self, field: DecodedField<'_>) {
-        if let Some(pseudo) = field.pseudo {
-            self.has_pseudo = true;
-            self.is_interim |= pseudo == Pseudo::Status && field.value.len() == 3 && field.value[0] == b'1';
-        }
-        self.sink.field(field);
-    }
-}
 
 impl Connection {
     /// Takes received bytes, up to what the owner has to be told; it calls again with the rest, until there is neither. The
@@ -137,7 +105,7 @@ impl Connection {
         }
     }
 
-    fn advance<'b, S: FieldSink>(
+    pub(super) fn advance<'b, S: FieldSink>(
         &mut self,
         bytes: &mut &'b [u8],
         now: u64,
@@ -227,7 +195,7 @@ impl Connection {
 
     // ---- the heads of frames ---------------------------------------------------------------------------------------
 
-    fn begin_frame<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn begin_frame<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
         if head.len > DEFAULT_FRAME_SIZE {
             return Err(size("too large frame"));
         }
@@ -278,41 +246,13 @@ impl Connection {
         Ok(None)
     }
 
-    fn begin_data<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
-        let len = head.len;
-        if head.stream == 0 {
-            return Err(wrong("DATA without a stream"));
-        }
-        if self.is_not_begun(head.stream) {
-            return Err(wrong("DATA on a stream that has not begun"));
-        }
-        let ends = head.has(flag::END_STREAM);
-        if len == 0 && !ends {
-            self.account.pay(0, now)?;
-        }
-        let slot = self.streams.find(head.stream);
-        let (slot, event) = match slot {
-            None => (None, self.late_frame(head.stream, true, now)?),
-            Some(slot) => match self.may_receive(slot, len, now)? {
-                None => (Some(slot), None),
-                Some(event) => (None, Some(event)),
-            },
-        };
-        self.reader.stage = match head.has(flag::PADDED) {
-            true if len == 0 => return Err(size("padding without its length")),
-            true => Stage::PadLength { slot, len, ends },
-            false => Stage::Data { slot, left: len, padding: 0, ends },
-        };
-        Ok(event)
-    }
-
     /// Whether the stream has not begun; one that the other side would have begun is meant, too.
-    fn is_not_begun(&self, id: u32) -> bool {
+    pub(super) fn is_not_begun(&self, id: u32) -> bool {
         id > self.last_stream || id.is_multiple_of(2)
     }
 
     /// A frame for a stream that is closed. `DATA` may be on its way when a stream is reset here.
-    fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
         match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
             Some((_, Closed::ResetHere)) => Ok(None),
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
@@ -331,88 +271,7 @@ impl Connection {
         }
     }
 
-    /// Whether so many bytes of `DATA` may come now; otherwise the stream is reset.
-    fn may_receive<'b>(&mut self, slot: Slot, len: u32, now: u64) -> Result<Option<Event<'b>>, Failure> {
-        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
-        if stream.received_end {
-            return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
-        }
-        if self.role == Role::Client && !stream.received_head {
-            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
-        }
-        stream.receive_window -= i64::from(len);
-        if stream.receive_window < 0 {
-            return self.break_stream(slot, ErrorCode::FLOW_CONTROL_ERROR, now);
-        }
-        Ok(None)
-    }
-
-    /// Gives bytes that nobody reads back to the windows.
-    fn give_back(&mut self, slot: Option<Slot>, count: u32) {
-        self.owed += count;
-        if self.owed >= LARGEST_WINDOW / 2 {
-            let more = std::mem::take(&mut self.owed);
-            self.out.with(|out| super::frame::write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes(), out));
-        }
-        if let Some(slot) = slot
-            && let Some(stream) = self.streams.get_mut(slot)
-        {
-            stream.unread += count;
-            self.consumed(slot, count as usize);
-        }
-    }
-
-    /// Bytes of a body.
-    fn body<'b>(&mut self, slot: Slot, bytes: &'b [u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
-        self.give_back(None, bytes.len() as u32);
-        self.account.earn(bytes.len());
-        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
-        if stream.is_reset || stream.resets_at_end.is_some() {
-            return Ok(None);
-        }
-        if let Some(expected) = &mut stream.expected {
-            match expected.checked_sub(bytes.len() as u64) {
-                Some(left) => *expected = left,
-                None => return self.wrong_length(slot, now),
-            }
-        }
-        stream.unread += bytes.len() as u32;
-        Ok(Some(Event::Data { slot, bytes }))
-    }
-
-    /// The peer has sent everything on a stream.
-    fn message_ends<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
-        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
-        if stream.is_reset {
-            return Ok(None);
-        }
-        if stream.resets_at_end.is_some() && stream.expected.is_some() {
-            self.note_end(slot);
-            return Ok(None);
-        }
-        if stream.expected.is_some_and(|left| left > 0) {
-            let event = self.wrong_length(slot, now)?;
-            self.note_end(slot);
-            return Ok(event);
-        }
-        self.note_end(slot);
-        Ok(Some(Event::End { slot }))
-    }
-
-    /// A body is not as long as it was announced: nothing more of it is told. A server may still answer; the stream is reset
-    /// then (RFC 9113 section 8.1.1).
-    fn wrong_length<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
-        if self.role == Role::Client {
-            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
-        }
-        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
-        if stream.resets_at_end.replace(ErrorCode::PROTOCOL_ERROR).is_some() {
-            return Ok(None);
-        }
-        Ok(Some(Event::WrongLength { slot }))
-    }
-
-    fn note_end(&mut self, slot: Slot) {
+    pub(super) fn note_end(&mut self, slot: Slot) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         stream.received_end = true;
         if stream.is_closed() {
@@ -421,14 +280,19 @@ impl Connection {
     }
 
     /// Resets a stream because the peer has broken a rule on it.
-    fn break_stream<'b>(&mut self, slot: Slot, code: ErrorCode, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn break_stream<'b>(
+        &mut self,
+        slot: Slot,
+        code: ErrorCode,
+        now: u64,
+    ) -> Result<Option<Event<'b>>, Failure> {
         self.reset(slot, code, now)?;
         Ok(Some(Event::Reset { slot, code, by_peer: false }))
     }
 
     // ---- whole frames ----------------------------------------------------------------------------------------------
 
-    fn frame<'b, S: FieldSink>(
+    pub(super) fn frame<'b, S: FieldSink>(
         &mut self,
         head: FrameHead,
         payload: &[u8],
@@ -480,161 +344,7 @@ impl Connection {
         }
     }
 
-    fn headers<'b, S: FieldSink>(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        now: u64,
-        sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
-        let mut fragment = payload;
-        if head.has(flag::PADDED) {
-            let (padding, rest) = fragment.split_first().ok_or(size("padding without its length"))?;
-            let len = rest.len().checked_sub(usize::from(*padding)).ok_or(wrong("invalid length of padding"))?;
-            fragment = &rest[..len];
-        }
-        let mut is_self_dependent = false;
-        if head.has(flag::PRIORITY) {
-            let (priority, rest) = fragment.split_at_checked(5).ok_or(size("a priority is missing"))?;
-            is_self_dependent = dependency(priority) == Some(head.stream);
-            fragment = rest;
-        }
-        let ends = head.has(flag::END_STREAM);
-        if head.has(flag::END_HEADERS) {
-            return self.block(head.stream, ends, is_self_dependent, fragment, now, sink);
-        }
-        if fragment.len() > self.limits.most_total {
-            return Err(Flood::Fields.into());
-        }
-        let fragment = fragment.to_vec();
-        let block = Block { stream: head.stream, ends, frames: 1, fragment, is_self_dependent };
-        self.reader.block = Some(Box::new(block));
-        Ok(None)
-    }
-
-    fn continuation<'b, S: FieldSink>(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        now: u64,
-        sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
-        let most = self.limits.most_total;
-        let Some(block) = &mut self.reader.block else { return Ok(None) };
-        block.frames += 1;
-        // The fields are never shorter than the fragments that they come in, but for updates of the table's size.
-        let is_too_large = block.fragment.len() + payload.len() > most;
-        let frames = FRAMES_OF_BLOCK + u32::try_from(block.fragment.len() / BYTES_PER_FRAME).unwrap_or(u32::MAX);
-        if is_too_large || block.frames > frames || payload.is_empty() && !head.has(flag::END_HEADERS) {
-            return Err(Flood::Fields.into());
-        }
-        block.fragment.extend_from_slice(payload);
-        if !head.has(flag::END_HEADERS) {
-            return Ok(None);
-        }
-        let Some(block) = self.reader.block.take() else { return Ok(None) };
-        self.block(block.stream, block.ends, block.is_self_dependent, &block.fragment, now, sink)
-    }
-
-    /// Decodes a block of fields.
-    fn decode<S: FieldSink>(&mut self, fragment: &[u8], sink: &mut S) -> Result<(), Failure> {
-        self.decoder.decode(fragment, &self.limits, sink).map_err(|error| match error {
-            DecodeError::Compression(what) => failure(ErrorCode::COMPRESSION_ERROR, what),
-            DecodeError::TooLarge => Flood::Fields.into(),
-        })
-    }
-
-    fn block<'b, S: FieldSink>(
-        &mut self,
-        id: u32,
-        ends: bool,
-        is_self_dependent: bool,
-        fragment: &[u8],
-        now: u64,
-        sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
-        if let Some(slot) = self.streams.find(id) {
-            return self.later_block(slot, ends, fragment, now, sink);
-        }
-        if id.is_multiple_of(2) || self.role == Role::Client && id > self.last_stream {
-            return Err(wrong("a stream with a wrong number"));
-        }
-        if id <= self.last_stream {
-            self.decode(fragment, &mut Unwanted)?;
-            return self.late_frame(id, false, now);
-        }
-        if let Ending::Last(last) = self.ending
-            && id > last
-        {
-            // The client learns from GOAWAY that nothing was done for it.
-            self.account.pay(fragment.len() as u32, now)?;
-            self.decode(fragment, &mut Unwanted)?;
-            return Ok(None);
-        }
-        self.last_stream = id;
-        let most = self.max_streams as usize;
-        // Streams that were reset, and whose requests have not ended, count like open ones, but twice as many may be there.
-        if self.streams.open() >= most || self.streams.used() >= most.saturating_mul(2) {
-            self.decode(fragment, &mut Unwanted)?;
-            self.write_reset(id, ErrorCode::REFUSED_STREAM);
-            self.account.torn_down(now)?;
-            self.remember(id, Closed::ResetHere);
-            return Ok(None);
-        }
-        self.decode(fragment, sink)?;
-        let priority = self.early_priority(id);
-        let mut stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);
-        stream.received_end = ends;
-        stream.priority = priority.unwrap_or(stream.priority);
-        let slot = self.streams.insert(stream);
-        if is_self_dependent {
-            // Nobody was told of the stream, so nobody is told of its end.
-            self.reset(slot, ErrorCode::PROTOCOL_ERROR, now)?;
-            self.release(slot);
-            return Ok(None);
-        }
-        Ok(Some(Event::Head { slot, ends }))
-    }
-
-    /// A block of fields on a stream that has begun: trailers, or heads of responses.
-    fn later_block<'b, S: FieldSink>(
-        &mut self,
-        slot: Slot,
-        ends: bool,
-        fragment: &[u8],
-        now: u64,
-        sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
-        let (is_closed, is_head) = match self.streams.get(slot) {
-            Some(stream) => (stream.received_end, self.role == Role::Client && !stream.received_head),
-            None => (true, false),
-        };
-        if is_closed {
-            self.decode(fragment, &mut Unwanted)?;
-            return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
-        }
-        let mut watched = Watched { sink, has_pseudo: false, is_interim: false };
-        self.decode(fragment, &mut watched)?;
-        let Watched { has_pseudo, is_interim, .. } = watched;
-        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
-        if is_head {
-            stream.received_head = !is_interim;
-            if is_interim && ends {
-                return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
-            }
-            if ends {
-                self.note_end(slot);
-            }
-            return Ok(Some(Event::Head { slot, ends }));
-        }
-        if !ends || has_pseudo || stream.expected.is_some_and(|left| left > 0) {
-            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
-        }
-        self.note_end(slot);
-        Ok(Some(Event::Trailers { slot }))
-    }
-
-    fn peer_resets<'b>(&mut self, id: u32, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn peer_resets<'b>(&mut self, id: u32, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
         if self.is_not_begun(id) {
             return Err(wrong("a stream is reset that has not begun"));
         }
@@ -649,7 +359,12 @@ impl Connection {
         Ok(Some(Event::Reset { slot, code: ErrorCode(number(payload).unwrap_or(0)), by_peer: true }))
     }
 
-    fn settings<'b>(&mut self, head: FrameHead, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn settings<'b>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<Option<Event<'b>>, Failure> {
         if head.has(flag::ACK) {
             if std::mem::replace(&mut self.settings_acknowledged, true) {
                 self.account.pay(0, now)?;
@@ -681,7 +396,12 @@ impl Connection {
         Ok(Some(Event::Settings))
     }
 
-    fn window_update<'b>(&mut self, id: u32, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn window_update<'b>(
+        &mut self,
+        id: u32,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<Option<Event<'b>>, Failure> {
         self.account.pay(payload.len() as u32, now)?;
         let more = i64::from(number(payload).unwrap_or(0) & LARGEST_WINDOW);
         if id == 0 {
@@ -714,7 +434,7 @@ impl Connection {
         Ok(None)
     }
 
-    fn priority_update<'b>(&mut self, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn priority_update<'b>(&mut self, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
         self.account.pay(payload.len() as u32, now)?;
         let id = number(payload).unwrap_or(0) & LARGEST_WINDOW;
         if self.role == Role::Client || id == 0 || id.is_multiple_of(2) {
@@ -737,11 +457,11 @@ impl Connection {
 const PEER_TABLE: u32 = 4096;
 
 /// The first four bytes as a number.
-fn number(bytes: &[u8]) -> Option<u32> {
+pub(super) fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 /// The stream that a priority of RFC 7540 depends on.
-fn dependency(priority: &[u8]) -> Option<u32> {
+pub(super) fn dependency(priority: &[u8]) -> Option<u32> {
     number(priority).map(|stream| stream & LARGEST_WINDOW)
 }

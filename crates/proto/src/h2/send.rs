@@ -9,6 +9,9 @@ use super::frame::{ErrorCode, FRAME_HEAD, FrameHead, flag, kind};
 use super::hpack::Encoder;
 use super::stream::{Field, Slot};
 
+/// How many bytes may be ready to be written for another frame to be put behind them at once, whatever comes later.
+const DIRECT: usize = 32 * 1024;
+
 impl Connection {
     /// Sends a head, whose fields `write` encodes; `ends` says that nothing follows. A server may send heads of interim
     /// responses before the final one.
@@ -64,12 +67,39 @@ impl Connection {
             return;
         }
         stream.ends = ends;
+        // Nearly always nothing waits, and everything fits.
+        let window =
+            stream.send_window.min(self.send_window).min(i64::from(stream.chunk.min(self.peer.max_frame_size)));
+        if self.schedule.is_empty()
+            && stream.queued == 0
+            && bytes.len() as i64 <= window
+            && self.out.pending() < DIRECT
+            && (ends || !bytes.is_empty())
+        {
+            return self.send_directly(slot, bytes, ends);
+        }
         if !bytes.is_empty() {
             self.queued += bytes.len();
             stream.queued += bytes.len();
             stream.queue.push_back(bytes);
         }
         self.make_ready(slot);
+    }
+
+    /// Writes a frame for which nothing has to wait.
+    fn send_directly(&mut self, slot: Slot, bytes: Bytes, ends: bool) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let len = bytes.len();
+        stream.send_window -= len as i64;
+        self.send_window -= len as i64;
+        let flags = if ends { flag::END_STREAM } else { 0 };
+        let head = FrameHead { len: len as u32, kind: kind::DATA, flags, stream: stream.id };
+        self.out.with(|out| out.extend_from_slice(&head.bytes()));
+        self.out.payload(bytes);
+        self.account.earn(len);
+        if ends {
+            self.sent_everything(slot);
+        }
     }
 
     /// Sends trailers behind the body, which end the stream. The names are in lower case, and none is a pseudo-field.

@@ -132,6 +132,14 @@ fn parse_version(text: &[u8]) -> Result<Version, Error> {
 /// Parses the request target, which starts at `start` of the buffer.
 fn parse_target(text: &[u8], start: u32, method: Method) -> Result<(Target, Option<HostSpan>), Error> {
     let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
+    if method == Method::Connect {
+        // It has the authority form and no other (RFC 9112 section 3.2.3), with a port that exists (RFC 9110 section
+        // 9.3.6).
+        let is_whole = |parts: &host::HostParts| parts.port.is_some_and(|port| port > 0);
+        let parts = host::parse(text).filter(is_whole).ok_or(Error::RequestLine)?;
+        let target = Target { form: TargetForm::Authority, uri: span(text.len(), text.len()), scheme: None };
+        return Ok((target, Some(HostSpan::at(start, parts))));
+    }
     match text.first() {
         Some(b'/') => {
             return Ok((Target { form: TargetForm::Origin, uri: span(0, text.len()), scheme: None }, None));
@@ -151,11 +159,6 @@ fn parse_target(text: &[u8], start: u32, method: Method) -> Result<(Target, Opti
             scheme: Some(span(0, scheme_end)),
         };
         return Ok((target, Some(HostSpan::at(start + host_start as u32, parts))));
-    }
-    if method == Method::Connect {
-        let parts = host::parse(text).filter(|parts| parts.port.is_some()).ok_or(Error::RequestLine)?;
-        let target = Target { form: TargetForm::Authority, uri: span(text.len(), text.len()), scheme: None };
-        return Ok((target, Some(HostSpan::at(start, parts))));
     }
     Err(Error::RequestLine)
 }

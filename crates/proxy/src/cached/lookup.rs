@@ -11,8 +11,8 @@ use freerun_cache::key::Key;
 use freerun_cache::object::Object;
 use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::reuse::{Use, reuse};
+use freerun_http::body;
 use freerun_http::body::collect::KeptBody;
-use freerun_http::body::{self, BodyError};
 use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -186,11 +186,7 @@ fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Resul
 pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
     match body::collect(request).await {
         Ok(_) => look(request, family, true),
-        Err(error) => Quick::Answered(Outcome::Status(match error {
-            BodyError::Status(status) => status,
-            BodyError::TimedOut => 408,
-            BodyError::Broken(_) => 400,
-        })),
+        Err(error) => Quick::Answered(Outcome::Status(error.status())),
     }
 }
 

@@ -140,40 +140,4 @@ impl Methods {
 
 /// The conditions of `cache_bypass`, `no_cache` and `cache_purge`, of which one has to hold, and of `allow_upstream`,
 /// which all have to.
-#[derive(Debug, Clone, Default)]
-pub struct Conditions(Arc<Vec<Template>>);
-
-impl Setting for Conditions {
-    const SHAPE: Shape = Shape::at_least(1, "string …");
-
-    fn set(previous: Option<Conditions>, directive: &Node, cx: &mut Cx) -> Result<Conditions, Problem> {
-        let mut conditions = previous.unwrap_or_default();
-        for word in &directive.args {
-            let template = Template::parse(word, cx)?;
-            Arc::make_mut(&mut conditions.0).push(template);
-        }
-        Ok(conditions)
-    }
-}
-
-impl Conditions {
-    /// Whether there are no conditions.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether the value of one of them is neither empty nor `0`.
-    pub fn hold(&self, request: &Request) -> bool {
-        self.0.iter().any(|condition| is_met(condition, request))
-    }
-
-    /// Whether the values of all of them are neither empty nor `0`.
-    pub fn all_hold(&self, request: &Request) -> bool {
-        self.0.iter().all(|condition| is_met(condition, request))
-    }
-}
-
-fn is_met(condition: &Template, request: &Request) -> bool {
-    let value = condition.render(request);
-    !value.is_empty() && *value != *b"0"
-}
+pub type Conditions = freerun_http::values::conditions::Conditions<Request>;

@@ -18,6 +18,7 @@ use crate::client::request_body::{OutgoingBody, Position};
 use crate::client::request_rest::RequestRest;
 use crate::exchange::family::{Exchanging, UpstreamProtocol};
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
+use crate::settings::options::Options;
 
 /// The room for the first read: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
 /// where that is more.
@@ -267,8 +268,9 @@ impl Run<'_> {
 
     /// Takes the next head, if it has come completely.
     fn head(&mut self, request: &mut Request) -> Result<Seen, UpstreamError> {
-        let limit = self.plan.options.buffer_size;
-        if self.connection.kit.input.bytes.is_empty() {
+        let Options { buffer_size: limit, tunnel, .. } = self.plan.options;
+        // A tunnel needs no answer of the server.
+        if self.connection.kit.input.bytes.is_empty() && tunnel.is_none() {
             return Ok(Seen::Nothing);
         }
         let found = self.exchange.head(&mut self.connection.kit.input.bytes).map_err(UpstreamError::Fault);

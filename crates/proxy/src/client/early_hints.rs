@@ -6,6 +6,7 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::settings::transfer::TransferSettings;
 use freerun_http::write::interim;
+use freerun_proto::Version;
 
 use crate::client::error::UpstreamError;
 use crate::exchange::UpstreamHead;
@@ -18,7 +19,8 @@ const OURS: [&[u8]; 5] = [b"Connection", b"Keep-Alive", b"Transfer-Encoding", b"
 /// Passes an interim response on, if it is 103 and `early_hints` allows it; all others are for this server alone.
 /// Hidden fields are left out, as in the final response.
 pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &UpstreamHead) -> Result<(), UpstreamError> {
-    if head.status != 103 || request.is_subrequest() || !request.is_http11() || !is_wanted(request) {
+    let knows_them = request.head.version() >= Version::Http11;
+    if head.status != 103 || request.is_subrequest() || !knows_them || !is_wanted(request) {
         return Ok(());
     }
     let hides = |one: &HeadField<'_>| family.hides(request, one.id, one.name());
@@ -30,11 +32,7 @@ pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &Upstream
     interim::send(request, &early, wait).await.map_err(|_| UpstreamError::ClientGone)
 }
 
-/// Whether `early_hints` has a value that is neither empty nor `0`.
+/// Whether one of the conditions of `early_hints` holds.
 fn is_wanted(request: &Request) -> bool {
-    let conditions = request.settings().get::<TransferSettings>().early_hints.as_slice();
-    conditions.iter().flat_map(|hints| &hints.0).any(|condition| {
-        let value = condition.render(request);
-        !value.is_empty() && *value != *b"0"
-    })
+    request.settings().get::<TransferSettings>().early_hints.hold(request)
 }

@@ -238,7 +238,7 @@ impl Plan {
         const ENDED: (UpstreamError, Stage) = (UpstreamError::Fault(Fault::Cut), Stage::Connecting);
         let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, Stage::Connecting)) };
         let transport = match self.transport(request, lease).await {
-            Ok(transport) if self.target.whom().is_secure && !speaks_http2(&transport) => {
+            Ok(transport) if self.target.whom().is_secure && !tls::speaks_http2(&transport) => {
                 Err((UpstreamError::NoHttp2, Stage::Handshaking))
             }
             made => made,
@@ -301,12 +301,6 @@ impl Plan {
             Err(error) => Err(UpstreamError::Tls(error)),
         }
     }
-}
-
-/// Whether the server has agreed to HTTP/2.
-pub fn speaks_http2(transport: &Transport) -> bool {
-    let chosen = transport.established().and_then(|tls| tls.with_agreed(|agreed| agreed.alpn == Some(b"h2")));
-    chosen.unwrap_or(false)
 }
 
 /// The error of a connection that this request has waited for.

@@ -38,7 +38,7 @@ const TAKEN_AT_ONCE: usize = 16;
 pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T>) -> Outcome {
     let Reached { upstream, lease, began } = reached;
     let status = upstream.head.status;
-    if status == 101 {
+    if status == 101 || upstream.plan.options.tunnel.is_some() {
         return upgrade(request, upstream, lease);
     }
     let mut reader = Reader::new(upstream, lease, began);
@@ -122,7 +122,7 @@ pub fn dismiss(request: &Request, reached: Reached) {
     finish_quickly(request, Reader::new(upstream, lease, began), false);
 }
 
-/// Passes `101 Switching Protocols` on, after which bytes go both ways.
+/// Passes `101 Switching Protocols` on, or answers CONNECT: bytes go both ways after it.
 fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease) -> Outcome {
     let UpstreamExchange { plan, connection: Some(connection), head, sent_all, .. } = *upstream else {
         return Outcome::Status(500);

@@ -6,6 +6,7 @@ use freerun_http::request::Request;
 use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::outgoing::Outgoing;
 use freerun_serve::tls::upstream::UpstreamTls;
+use freerun_transport::Transport;
 
 use crate::exchange::family::Family;
 use crate::exchange::target::Target;
@@ -42,4 +43,10 @@ pub async fn outgoing<G: Future<Output = ()>>(
     };
     let names = family.tls_certificate(request);
     tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reader).await
+}
+
+/// Whether the server has agreed to HTTP/2.
+pub fn speaks_http2(transport: &Transport) -> bool {
+    let chosen = transport.established().and_then(|tls| tls.with_agreed(|agreed| agreed.alpn == Some(b"h2")));
+    chosen.unwrap_or(false)
 }

@@ -1,5 +1,5 @@
-//! A connection that has left HTTP (WebSocket and others): bytes go both ways until both ends have closed, or no bytes
-//! come from the upstream server for too long.
+//! A connection that has left HTTP (WebSocket and others, and what CONNECT asks for): bytes go both ways until both
+//! ends have closed, or no bytes come for too long: from the upstream server, or with CONNECT from either side.
 //!
 //! It is written by hand, as polls, to be small: an idle tunnel holds no buffer.
 
@@ -23,8 +23,11 @@ use crate::client::error::{Stage, UpstreamError};
 use crate::client::plan::Plan;
 use crate::state::record::Record;
 
-/// The most bytes that are read at a time.
+/// The most bytes that are read at a time behind `101 Switching Protocols`.
 const PIECE: usize = 16 * 1024;
+
+/// The most bytes that are read at a time, whatever `tunnel_buffer_size` says.
+const LARGEST_PIECE: usize = 1024 * 1024;
 
 /// The number of pieces that go one way before the task yields.
 const TURN: usize = 16;
@@ -45,6 +48,10 @@ pub struct Tunnel {
     down: Way,
     /// The direction from the client to the upstream server.
     up: Way,
+    /// The most bytes that are read at a time.
+    piece: u32,
+    /// Whether bytes of the client count as news, too.
+    hears_client: bool,
     /// The value of `proxy_read_timeout`.
     quiet: u64,
     /// The time at which it has been quiet for too long.
@@ -106,7 +113,7 @@ impl Way {
         &mut self,
         from: TunnelEnd<'_>,
         to: TunnelEnd<'_>,
-        buffer: &mut Vec<u8>,
+        (buffer, piece): (&mut Vec<u8>, usize),
         context: &mut Context<'_>,
     ) -> Result<Went, Broke> {
         let mut moved = false;
@@ -126,7 +133,7 @@ impl Way {
                         }
                     }
                 }
-                if held.bytes.capacity() == PIECE {
+                if held.bytes.capacity() == piece {
                     *buffer = take(&mut held.bytes);
                 }
                 self.held = None;
@@ -134,8 +141,13 @@ impl Way {
             if self.over {
                 return Ok(Went::Far(moved));
             }
-            buffer.clear();
-            match from.poll_read(context, buffer, PIECE) {
+            if buffer.capacity() == piece {
+                buffer.clear();
+            } else {
+                // Another tunnel of the thread has larger or smaller ones.
+                *buffer = Vec::new();
+            }
+            match from.poll_read(context, buffer, piece) {
                 Poll::Ready(Ok(0)) => {
                     self.over = true;
                     to.shutdown_write();
@@ -168,18 +180,22 @@ impl Held {
 }
 
 impl Tunnel {
-    /// A tunnel between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
-    /// `upstream` is the connection to that one, with the bytes that have come on it.
+    /// A tunnel between the client and the server that has sent 101, or that the client has asked for by CONNECT.
+    /// `send_timeout` is that of the client's connection. `upstream` is the connection to the server, with the bytes that
+    /// have come on it.
     pub fn new(upstream: (Transport, Vec<u8>), lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
         let Plan { record, options, .. } = plan;
         let (upstream, rest) = upstream;
         let quiet = u64::try_from(options.read_timeout.as_millis()).unwrap_or(u64::MAX);
+        let piece = options.tunnel.map_or(PIECE, |tunnel| tunnel.piece.clamp(1, LARGEST_PIECE)) as u32;
         Tunnel {
             upstream,
             lease: Some(lease),
             record,
             down: Way::new(rest, send_timeout),
             up: Way::new(Vec::new(), options.send_timeout),
+            piece,
+            hears_client: options.tunnel.is_some(),
             quiet,
             until: loops::millis().saturating_add(quiet),
             deadline: Deadline::default(),
@@ -190,9 +206,10 @@ impl Tunnel {
     fn poll_both(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Result<bool, UpstreamError> {
         let mut buffer = BUFFER.take();
         let upstream = TunnelEnd::Transport(&self.upstream);
-        let down = self.down.poll(upstream, client, &mut buffer, context);
+        let piece = self.piece as usize;
+        let down = self.down.poll(upstream, client, (&mut buffer, piece), context);
         let up = match down {
-            Ok(_) => self.up.poll(client, upstream, &mut buffer, context),
+            Ok(_) => self.up.poll(client, upstream, (&mut buffer, piece), context),
             Err(_) => Ok(Went::Far(false)),
         };
         BUFFER.set(buffer);
@@ -205,7 +222,7 @@ impl Tunnel {
             Broke::To(error) => UpstreamError::Send(error),
         })?;
         let heard = match (&down, &up) {
-            (Went::Far(down), Went::Far(up)) => *down || self.down.over && *up,
+            (Went::Far(down), Went::Far(up)) => *down || (self.down.over || self.hears_client) && *up,
             (Went::Turn, _) | (_, Went::Turn) => {
                 context.waker().wake_by_ref();
                 true

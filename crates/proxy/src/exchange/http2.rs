@@ -85,6 +85,7 @@ where
     fn head_of(&mut self, ends: bool, status: u16, fields: ResponseFields) -> Result<UpstreamHead, Fault> {
         let text = fields.text.clone();
         let mut places = Places::spare();
+        places.clear();
         let mut announced: Option<ResponseField> = None;
         for (name, value) in fields.iter() {
             let span = |range: std::ops::Range<usize>| {

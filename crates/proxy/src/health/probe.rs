@@ -3,11 +3,12 @@
 use std::cell::OnceCell;
 use std::future::pending;
 use std::io;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::request::location::Location;
 use freerun_http::request::{Address, Head, Request};
@@ -21,10 +22,13 @@ use freerun_serve::loop_state::LoopState;
 use freerun_serve::tls::handshake::Helpers;
 use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
+use freerun_upstream::http2::{Http2Connection, Stream};
+use freerun_upstream::link::Link;
+use freerun_upstream::pool::{Exclusive, Multiplexed, Scope};
 use freerun_upstream::{Peer, UpstreamAddress};
 
 use crate::client::tls;
-use crate::exchange::family::Exchanging;
+use crate::exchange::family::{Exchanging, UpstreamProtocol};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
 use crate::health::Check;
@@ -65,10 +69,59 @@ struct Silence {
 /// A connection that further checks may use.
 #[derive(Debug)]
 pub struct Kept {
-    transport: Transport,
+    connection: Connection,
     since: Instant,
     /// A digest of what its session was made with; `None`: it has no TLS.
     secured: Option<[u8; 32]>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+enum Connection {
+    /// One that carries one exchange at a time.
+    Own(Link),
+    /// One of HTTP/2, for checks alone.
+    Http2(Arc<Http2Connection>),
+}
+
+impl Connection {
+    /// Whether another check may use it.
+    fn is_live(&self, protocol: UpstreamProtocol) -> bool {
+        match (self, protocol) {
+            (Connection::Own(link), UpstreamProtocol::Sequential) => {
+                link.transport().is_some_and(|transport| transport.is_quiet(true))
+            }
+            (Connection::Http2(connection), UpstreamProtocol::Http2) => connection.streams() > 0,
+            _ => false,
+        }
+    }
+}
+
+/// What one check goes over.
+enum Lane<'c> {
+    Own(&'c Link),
+    Stream(Link),
+}
+
+impl Deref for Lane<'_> {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        match self {
+            Lane::Own(link) => link,
+            Lane::Stream(link) => link,
+        }
+    }
+}
+
+impl Connection {
+    /// What a check goes over. `None`: the connection has ended.
+    fn lane(&self) -> Option<Lane<'_>> {
+        Some(match self {
+            Connection::Own(link) => Lane::Own(link),
+            Connection::Http2(connection) => Lane::Stream(Link::Stream(Stream::alone(connection.clone())?)),
+        })
+    }
 }
 
 /// The connection facts that requests of checks use instead of those of a client: one for each loop.
@@ -168,68 +221,76 @@ impl One<'_> {
     async fn run(&self, kept: &mut Option<Kept>) -> Result<(), Failed> {
         let keeps = self.check.rules.keepalive_time;
         let secured = tls::secured(self.check.family, self.request, self.target);
+        let protocol = self.check.family.protocol(self.request);
         // The check may be that of a configuration that was read since.
         let old = kept.take().filter(|kept| {
             keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
                 && kept.secured == secured
-                && kept.transport.is_quiet(true)
+                && kept.connection.is_live(protocol)
         });
-        if let Some(old) = old {
-            match self.begin(&old.transport).await {
-                Ok(begun) => return self.judge(old, begun, kept).await,
+        if let Some(old) = old
+            && let Some(lane) = old.connection.lane()
+        {
+            match self.begin(&lane).await {
+                Ok(begun) => {
+                    let (verdict, again) = self.judge(&lane, begun).await?;
+                    drop(lane);
+                    *kept = again.then_some(old);
+                    return verdict;
+                }
                 // The server closed the connection just then, which says nothing about the server.
                 Err(Silence { ended: true, .. }) => {}
                 Err(Silence { what, .. }) => return Err(what),
             }
         }
-        let new = self.connect(secured).await?;
-        let begun = self.begin(&new.transport).await.map_err(|silence| silence.what)?;
-        self.judge(new, begun, kept).await
+        let new = self.connect(secured, protocol).await?;
+        let lane = new.connection.lane().ok_or(READING_HEAD)?;
+        let begun = self.begin(&lane).await.map_err(|silence| silence.what)?;
+        let (verdict, again) = self.judge(&lane, begun).await?;
+        drop(lane);
+        *kept = again.then_some(new);
+        verdict
     }
 
     /// Sends the request, and waits until bytes have come.
-    async fn begin(&self, transport: &Transport) -> Result<Begun, Silence> {
+    async fn begin(&self, link: &Link) -> Result<Begun, Silence> {
         let at = loops::nanos();
         let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
-        self.send(transport, &mut *exchange).await?;
+        self.send(link, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
-        match freerun_runtime::timer::timeout(self.options.read_timeout, transport.read_bytes(&mut input, usize::MAX))
-            .await
-        {
+        match freerun_runtime::timer::timeout(self.options.read_timeout, link.read(&mut input, usize::MAX)).await {
             Ok(Ok(1..)) => Ok(Begun { exchange, input, at }),
             Ok(_) => Err(Silence { what: READING_HEAD, ended: true }),
             Err(_) => Err(Silence { what: READING_HEAD, ended: false }),
         }
     }
 
-    /// Judges the answer that has begun. The connection may be kept for the next check.
-    async fn judge(&self, connection: Kept, begun: Begun, kept: &mut Option<Kept>) -> Result<(), Failed> {
+    /// Judges the answer that has begun. Also returns whether the connection may be kept for the next check.
+    async fn judge(&self, link: &Link, begun: Begun) -> Result<(Result<(), Failed>, bool), Failed> {
         let keeps = self.check.rules.keepalive_time;
         let Begun { mut exchange, mut input, at } = begun;
         let record = self.request.own.get::<Record>();
         record.aim(self.target);
         record.begin(Arc::clone(self.peer), at, Took::default());
-        let head = self.head(&connection.transport, &mut *exchange, &mut input).await?;
+        let head = self.head(link, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
         let mut body = Vec::new();
         let needs_body = matching.is_some_and(|matching| matching.needs_body());
         let mut ended = false;
         if needs_body || keeps.is_some() {
-            ended = self.body(&connection.transport, &mut *exchange, &mut input, &mut body).await?;
+            ended = self.body(link, &mut *exchange, &mut input, &mut body).await?;
         }
         let answer = Answer { status: head.status, fields: &head.fields.to_list(), body: &body };
         let refused = match matching {
             Some(matching) => matching.refuses(&answer, self.request),
             None => (!(200..400).contains(&head.status)).then_some("checking status code"),
         };
-        if keeps.is_some() && ended && exchange.reusable() && input.is_empty() {
-            *kept = Some(connection);
-        }
-        refused.map_or(Ok(()), Err)
+        let again = keeps.is_some() && ended && exchange.reusable() && input.is_empty();
+        Ok((refused.map_or(Ok(()), Err), again))
     }
 
-    async fn connect(&self, secured: Option<[u8; 32]>) -> Result<Kept, Failed> {
+    async fn connect(&self, secured: Option<[u8; 32]>, protocol: UpstreamProtocol) -> Result<Kept, Failed> {
         let address = match (&self.peer.address, self.check.rules.port) {
             (UpstreamAddress::Ip(address), Some(port)) => {
                 let mut address = *address;
@@ -242,7 +303,14 @@ impl One<'_> {
         let connecting = connect(&address, &options);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
         let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
-        Ok(Kept { transport, since: loops::now(), secured })
+        let connection = match protocol {
+            UpstreamProtocol::Sequential => Connection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),
+            UpstreamProtocol::Http2 if secured.is_some() && !tls::speaks_http2(&transport) => {
+                return Err("SSL handshaking to upstream");
+            }
+            UpstreamProtocol::Http2 => Connection::Http2(Arc::new(Http2Connection::begin(transport, None))),
+        };
+        Ok(Kept { connection, since: loops::now(), secured })
     }
 
     /// Has a TLS session on a new connection, as requests have it.
@@ -261,7 +329,7 @@ impl One<'_> {
         Ok(transport)
     }
 
-    async fn send(&self, transport: &Transport, exchange: &mut dyn Exchange) -> Result<(), Silence> {
+    async fn send(&self, link: &Link, exchange: &mut dyn Exchange) -> Result<(), Silence> {
         const WHAT: Failed = "sending request to upstream";
         let mut out = Vec::new();
         let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
@@ -270,10 +338,10 @@ impl One<'_> {
         exchange.body_end(&mut out);
         let mut rest = &out[..];
         while !rest.is_empty() {
-            match transport.try_write(&[io::IoSlice::new(rest)], false) {
+            match link.try_write(rest, &Bytes::new()) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let room = transport.writable_after_full();
+                    let room = link.writable_after_full();
                     match freerun_runtime::timer::timeout(self.options.send_timeout, room).await {
                         Ok(Ok(())) => {}
                         Ok(Err(_)) => return Err(Silence { what: WHAT, ended: true }),
@@ -288,14 +356,14 @@ impl One<'_> {
     }
 
     /// Reads more bytes. Returns whether there were any.
-    async fn more(&self, transport: &Transport, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
+    async fn more(&self, link: &Link, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
         input.reserve(READ);
-        Ok(within(self.options.read_timeout, what, transport.read_bytes(input, usize::MAX)).await? > 0)
+        Ok(within(self.options.read_timeout, what, link.read(input, usize::MAX)).await? > 0)
     }
 
     async fn head(
         &self,
-        transport: &Transport,
+        link: &Link,
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
     ) -> Result<UpstreamHead, Failed> {
@@ -304,7 +372,7 @@ impl One<'_> {
             match exchange.head(input).map_err(|_| WHAT)? {
                 Some(head) if head.status >= 200 || head.status == 101 => return Ok(head),
                 Some(_) => {}
-                None if self.more(transport, input, WHAT).await? => {}
+                None if self.more(link, input, WHAT).await? => {}
                 None => return Err(WHAT),
             }
         }
@@ -313,7 +381,7 @@ impl One<'_> {
     /// Reads the body, or as much of it as tests look at. Returns whether it has ended.
     async fn body(
         &self,
-        transport: &Transport,
+        link: &Link,
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
         body: &mut Vec<u8>,
@@ -328,7 +396,7 @@ impl One<'_> {
                     }
                 }
                 BodyStep::End => return Ok(true),
-                BodyStep::More if self.more(transport, input, WHAT).await? => {}
+                BodyStep::More if self.more(link, input, WHAT).await? => {}
                 BodyStep::More => {
                     exchange.closed().map_err(|_| WHAT)?;
                     return Ok(false);

@@ -29,6 +29,20 @@ member! {
 }
 
 member! {
+    /// Tunnels for CONNECT: the directives that all members of the family have; the others, and what has to be
+    /// restricted, are on [the next page](tunnel_connections.md).
+    pub struct Tunnel: "tunnel_", "tunnel", lacks &[
+        "buffer_size", "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "hide_header",
+        "ignore_client_abort", "ignore_headers", "intercept_errors", "limit_rate", "max_temp_file_size", "next_upstream",
+        "pass_header", "pass_request_body", "pass_request_headers", "read_timeout", "request_buffering",
+        "request_dynamic", "ssl_*", "store", "store_access", "temp_file_write_size", "temp_path",
+    ], with |settings: &mut FamilySettings| {
+        settings.proxy_pass_request_body = false;
+        settings.proxy_pass_request_headers = false;
+    };
+}
+
+member! {
     /// Responses from memcached: the directives that all members of the family have; the others are on [its own
     /// page](memcached_values.md).
     pub struct Memcached: "memcached_", "memcached", lacks &[

@@ -73,12 +73,14 @@ const COMMON: &[&str] = &[
 const HTTP: &[&str] = &["http_502", "http_504"];
 /// nginx accepts it here, too, but it has a meaning only for caching.
 const UPDATING: &str = "updating";
+const TUNNEL: &[&str] = &["error", "timeout", "denied", "off"];
 const MEMCACHED: &[&str] = &["error", "timeout", "denied", "invalid_response", "not_found", "off"];
 
 /// The words that a member accepts, derived from the directive's name.
 fn words(directive: &str) -> Vec<&'static str> {
     match directive.split('_').next() {
         Some("memcached") => MEMCACHED.to_vec(),
+        Some("tunnel") => TUNNEL.to_vec(),
         Some("proxy") => [COMMON, HTTP, &[UPDATING, "off"]].concat(),
         Some("grpc") => [COMMON, HTTP, &["off"]].concat(),
         _ => [COMMON, &[UPDATING, "off"]].concat(),
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_word_has_a_meaning() {
-        for word in ["proxy_", "uwsgi_", "memcached_"].iter().flat_map(|prefix| words(prefix)) {
+        for word in ["proxy_", "uwsgi_", "memcached_", "tunnel_"].iter().flat_map(|prefix| words(prefix)) {
             assert!(meaning(word).is_some(), "{word}");
         }
     }

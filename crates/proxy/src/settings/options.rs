@@ -52,6 +52,8 @@ pub struct Options {
     pub kept_by_ping: bool,
     /// The value of `proxy_force_ranges`.
     pub force_ranges: bool,
+    /// The request asks for a tunnel to the server and for nothing else (CONNECT).
+    pub tunnel: Option<TunnelOptions>,
     /// Whether there is a `proxy_allow_upstream`.
     pub conditional: bool,
     /// The value of `proxy_request_dynamic`.
@@ -63,13 +65,21 @@ pub struct Options {
     pub connect: Option<Box<ConnectOptions>>,
 }
 
+/// The settings of a tunnel that CONNECT has opened.
+#[derive(Debug, Clone, Copy)]
+pub struct TunnelOptions {
+    /// The value of `tunnel_buffer_size`: the most bytes that are read at a time.
+    pub piece: usize,
+}
+
 /// A number of bytes as a length in memory.
 fn bytes(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 impl FamilySettings {
-    /// The settings for this request. The settings that only `proxy` has (`pass_trailers`, `kept_by_ping`) are left out.
+    /// The settings for this request. The settings that only one member has (`pass_trailers`, `kept_by_ping`, `tunnel`) are
+    /// left out.
     #[inline]
     pub fn options(&self, request: &Request) -> Options {
         let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);
@@ -92,6 +102,7 @@ impl FamilySettings {
             pass_trailers: None,
             kept_by_ping: false,
             force_ranges: self.proxy_force_ranges,
+            tunnel: None,
             conditional: !self.proxy_allow_upstream.is_empty(),
             request_dynamic: self.proxy_request_dynamic,
             bind_dynamic: self.proxy_bind_dynamic,

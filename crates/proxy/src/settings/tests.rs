@@ -3,7 +3,7 @@ use freerun_proto::HeaderId;
 
 use super::*;
 use crate::settings::lists::{Hidden, Known};
-use crate::settings::members::{Memcached, Proxy};
+use crate::settings::members::{self, Memcached, Proxy};
 
 member! {
     /// A member for tests.
@@ -139,6 +139,27 @@ fn memcached_has_few_of_them() {
             "memcached_socket_keepalive",
             "memcached_socket_rcvbuf",
             "memcached_socket_sndbuf",
+        ]
+    );
+}
+
+#[test]
+fn tunnels_have_what_is_about_connections() {
+    let names: Vec<&str> = Prefixed::<members::Tunnel>::directives().iter().map(|directive| directive.name).collect();
+    assert_eq!(
+        names,
+        [
+            "tunnel_allow_upstream",
+            "tunnel_bind",
+            "tunnel_bind_dynamic",
+            "tunnel_connect_timeout",
+            "tunnel_next_upstream_timeout",
+            "tunnel_next_upstream_tries",
+            "tunnel_send_lowat",
+            "tunnel_send_timeout",
+            "tunnel_socket_keepalive",
+            "tunnel_socket_rcvbuf",
+            "tunnel_socket_sndbuf",
         ]
     );
 }

@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 
 use super::files::{Secret, read_wiping};
 use super::objects::{key_path, make};
+use super::prepared::Prepared;
 use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
 use crate::parts::Paths;
 use crate::zones::ZoneTable;
@@ -73,6 +74,30 @@ struct Known {
     read: u64,
     /// When it was last used.
     used: AtomicU64,
+    /// The settings that were made with it, while it is kept.
+    prepared: Prepared,
+}
+
+impl Known {
+    fn new(made: Result<CertifiedKey, String>, now: u64) -> Known {
+        Known { made, read: now, used: AtomicU64::new(now), prepared: Prepared::default() }
+    }
+}
+
+/// A pair that can be used.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    /// The pair.
+    pub(super) key: CertifiedKey,
+    /// The same as it is known in the cache, if there is one.
+    kept: Option<Arc<Known>>,
+}
+
+impl Loaded {
+    /// The settings that were made with it, if it is kept.
+    pub(super) fn prepared(&self) -> Option<&Prepared> {
+        self.kept.as_ref().map(|known| &known.prepared)
+    }
 }
 
 type Table = Cache<PairPaths, Arc<Known>>;
@@ -105,7 +130,7 @@ impl Kept {
         Kept { pairs, inactive: cache.inactive, valid: cache.valid }
     }
 
-    fn get(&self, paths: &PairPaths, now: u64) -> Option<CertifiedKey> {
+    fn get(&self, paths: &PairPaths, now: u64) -> Option<Loaded> {
         let known = self.pairs.get(paths)?;
         let is_good =
             since(known.used.load(Ordering::Relaxed), now) < self.inactive && since(known.read, now) < self.valid;
@@ -114,7 +139,8 @@ impl Kept {
             return None;
         }
         known.used.store(now, Ordering::Relaxed);
-        known.made.clone().ok()
+        let key = known.made.clone().ok()?;
+        Some(Loaded { key, kept: Some(known) })
     }
 }
 
@@ -130,36 +156,38 @@ impl KnownPairs {
     }
 
     /// What is known of a pair, or what `read` finds out. `None` if that was not done.
-    async fn get<F>(&self, paths: &PairPaths, read: impl FnOnce() -> F) -> Option<Result<CertifiedKey, String>>
+    async fn get<F>(&self, paths: &PairPaths, read: impl FnOnce() -> F) -> Option<Result<Loaded, String>>
     where
         F: Future<Output = Option<Result<CertifiedKey, String>>>,
     {
         let asked = loops::nanos();
-        if let Some(made) = self.kept.as_ref().and_then(|kept| kept.get(paths, asked)) {
-            return Some(Ok(made));
+        if let Some(loaded) = self.kept.as_ref().and_then(|kept| kept.get(paths, asked)) {
+            return Some(Ok(loaded));
         }
+        let loaded = |known: &Arc<Known>| {
+            let kept = self.kept.is_some().then(|| known.clone());
+            known.made.clone().map(|key| Loaded { key, kept })
+        };
         loop {
             match self.recent.get_value_or_guard_async(paths).await {
                 Ok(known) => {
                     // It was read while this connection has waited for it, or it cannot be used.
                     if known.read >= asked || known.made.is_err() && since(known.read, loops::nanos()) < FAILED {
-                        return Some(known.made.clone());
+                        return Some(loaded(&known));
                     }
                     self.recent.remove_if(paths, |other| Arc::ptr_eq(other, &known));
                 }
                 Err(guard) => {
-                    let made = read().await?;
-                    let now = loops::nanos();
-                    let known = Arc::new(Known { made: made.clone(), read: now, used: AtomicU64::new(now) });
-                    if let (Ok(_), Some(kept)) = (&made, &self.kept) {
+                    let known = Arc::new(Known::new(read().await?, loops::nanos()));
+                    if let (Ok(_), Some(kept)) = (&known.made, &self.kept) {
                         kept.pairs.insert(paths.clone(), known.clone());
                     }
                     // Those who wait for it get it from the guard. A pair that can be used does not stay there: private keys
                     // are kept where the configuration says so, and nowhere else.
-                    if guard.insert(known.clone()).is_ok() && made.is_ok() {
+                    if guard.insert(known.clone()).is_ok() && known.made.is_ok() {
                         self.recent.remove_if(paths, |other| Arc::ptr_eq(other, &known));
                     }
-                    return Some(made);
+                    return Some(loaded(&known));
                 }
             }
         }
@@ -174,7 +202,7 @@ impl KnownPairs {
         names: &PairNames,
         passwords: Option<&PasswordFile>,
         reader: &PairReader<'_, impl Fn() -> G>,
-    ) -> Result<CertifiedKey, String> {
+    ) -> Result<Loaded, String> {
         let full = |name: &str| match inline(name.as_bytes()) {
             Some(_) => name.to_owned(),
             None => String::from_utf8_lossy(&reader.paths.beside_configuration(name.as_bytes())).into_owned(),
@@ -208,8 +236,11 @@ impl KnownPairs {
         };
         // Contents are not files: they are not kept.
         let is_inline = inline(paths.0.as_bytes()).or(inline(paths.1.as_bytes())).is_some();
-        let made = if is_inline { read().await } else { self.get(&paths, read).await };
-        made.unwrap_or_else(|| Err(unread.take()))
+        let loaded = match is_inline {
+            true => read().await.map(|made| made.map(|key| Loaded { key, kept: None })),
+            false => self.get(&paths, read).await,
+        };
+        loaded.unwrap_or_else(|| Err(unread.take()))
     }
 }
 
@@ -265,7 +296,7 @@ mod tests {
                 CertificateCache { max: 2, inactive: Duration::from_secs(3600), valid: Duration::from_secs(3600) };
             let known = KnownPairs::new(Some(cache));
             let good = known.get(&paths("good"), async || Some(Ok(certified("ec")))).await;
-            assert!(matches!(good, Some(Ok(_))));
+            assert!(matches!(&good, Some(Ok(_))));
             for number in 0..100 {
                 let name = paths(&number.to_string());
                 let failed = known.get(&name, async || Some(Err("no".to_owned()))).await;
@@ -273,8 +304,10 @@ mod tests {
                 let again = known.get(&name, async || unreachable!("it was just found out")).await;
                 assert_eq!(again.map(|made| made.map(|_| ())), Some(Err("no".to_owned())));
             }
-            let kept = known.get(&paths("good"), async || unreachable!("it is kept")).await;
-            assert!(matches!(kept, Some(Ok(_))));
+            let (read, kept) = (good.unwrap().unwrap(), async || unreachable!("it is kept"));
+            let kept = known.get(&paths("good"), kept).await.unwrap().unwrap();
+            let prepared = [read, kept].map(|loaded| loaded.prepared().map(std::ptr::from_ref));
+            assert!(prepared[0].is_some() && prepared[0] == prepared[1], "settings stay with what is kept");
         })
         .unwrap();
     }
@@ -284,7 +317,8 @@ mod tests {
         loops::block_on(async {
             let known = KnownPairs::new(None);
             assert!(known.get(&paths("a"), async || None).await.is_none());
-            assert!(matches!(known.get(&paths("a"), async || Some(Ok(certified("ec")))).await, Some(Ok(_))));
+            let read = known.get(&paths("a"), async || Some(Ok(certified("ec")))).await;
+            assert!(read.is_some_and(|read| read.is_ok_and(|loaded| loaded.prepared().is_none())), "nothing is kept");
         })
         .unwrap();
     }
@@ -294,7 +328,7 @@ mod tests {
         let second = 1_000_000_000;
         let cache = CertificateCache { max: 2, inactive: Duration::from_secs(10), valid: Duration::from_secs(25) };
         let kept = Kept::new(cache);
-        let known = |at| Arc::new(Known { made: Ok(certified("ec")), read: at, used: AtomicU64::new(at) });
+        let known = |at| Arc::new(Known::new(Ok(certified("ec")), at));
         kept.pairs.insert(paths("a"), known(0));
         for (at, is_there) in [(9, true), (18, true), (24, true), (25, false), (26, false)] {
             assert_eq!(kept.get(&paths("a"), at * second).is_some(), is_there, "{at}");

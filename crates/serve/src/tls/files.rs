@@ -284,20 +284,28 @@ impl ConfigurationFiles {
 const PIECE: usize = 4096;
 
 /// Reads to the end, to an error, or until it is clear that the file is too large. Memory that becomes too small for the
-/// contents is overwritten before it is given back.
+/// contents is overwritten before it is given back. What is returned takes no more memory than it needs: the contents are
+/// kept as long as the configuration, and there may be thousands of small ones.
 pub fn read_wiping(mut from: impl io::Read, expected: usize) -> (Zeroizing<Vec<u8>>, Option<io::Error>) {
-    let mut contents = Zeroizing::new(Vec::with_capacity(expected.clamp(PIECE, MAX_FILE + 1)));
+    let mut contents = Zeroizing::new(Vec::with_capacity(expected.min(MAX_FILE + 1)));
     let mut piece = Zeroizing::new([0; PIECE]);
+    let mut broken = None;
     while contents.len() <= MAX_FILE {
         let count = match from.read(&mut piece[..]) {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return (contents, Some(error)),
+            Err(error) => {
+                broken = Some(error);
+                break;
+            }
         };
         append_wiping(&mut contents, &piece[..count]);
     }
-    (contents, None)
+    if contents.capacity() > contents.len() {
+        contents = Zeroizing::new(contents.to_vec());
+    }
+    (contents, broken)
 }
 
 /// Appends bytes. Memory that is too small for that is overwritten before it is given back.
@@ -387,6 +395,7 @@ mod tests {
         for expected in [0, 1, contents.len(), usize::MAX] {
             let (read, broken) = read_wiping(&contents[..], expected);
             assert!(*read == contents && broken.is_none(), "{expected}");
+            assert_eq!(read.capacity(), contents.len(), "{expected}");
         }
     }
 

@@ -16,6 +16,7 @@ pub mod live;
 mod objects;
 pub mod ocsp;
 pub mod outgoing;
+mod prepared;
 pub mod server;
 mod share;
 pub mod upstream;

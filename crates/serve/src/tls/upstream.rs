@@ -178,7 +178,7 @@ impl UpstreamTls {
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
                 let certificate = computed.known.load(names, computed.passwords.as_ref(), reader).await?;
-                self.config.with_certificate(Some(&certificate))
+                self.config.with_certificate(Some(&certificate.key))
             }
             _ => self.config.clone(),
         };

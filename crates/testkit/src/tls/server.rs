@@ -47,6 +47,14 @@ impl TlsServer {
         TlsServer { config: Arc::new(config) }
     }
 
+    /// A server that has these protocols (ALPN, RFC 7301).
+    #[must_use]
+    pub fn alpn(self, names: &[&str]) -> TlsServer {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        TlsServer { config: Arc::new(config) }
+    }
+
     /// A server that takes no session up again.
     #[must_use]
     pub fn forgetful(self) -> TlsServer {

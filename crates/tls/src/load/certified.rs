@@ -79,6 +79,11 @@ impl CertifiedKey {
         Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature, own })))
     }
 
+    /// Whether both are one value, of which one may be a clone. Others are not the same, even if their chains and keys are equal.
+    pub fn is_same(&self, other: &CertifiedKey) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whose the first certificate is, in the form of RFC 2253.
     pub fn subject(&self) -> &str {
         &self.0.own.subject

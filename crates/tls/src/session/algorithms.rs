@@ -6,11 +6,12 @@ use crate::openssl::ciphers::SUITES;
 use crate::openssl::ciphersuites::Ciphersuite;
 use crate::openssl::groups;
 use crate::openssl::protocols::Protocols;
+use arc_swap::ArcSwap;
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Weak};
 use thiserror::Error;
 
 /// All groups that there are.
@@ -83,8 +84,42 @@ impl Algorithms {
         if versions.is_empty() {
             return Err(SettingsError::NoVersion);
         }
-        let provider = CryptoProvider { cipher_suites: suites, kx_groups, ..default_provider() };
-        Ok(Self { provider: Arc::new(provider), versions })
+        Ok(Self { provider: SHARED.get(suites, kx_groups), versions })
+    }
+}
+
+/// So many providers are known at most.
+const MOST_SHARED: usize = 16;
+
+/// The providers that were asked for last and are in use: thousands of servers with the same suites and groups share one.
+#[derive(Default)]
+struct SharedProviders(ArcSwap<Vec<Weak<CryptoProvider>>>);
+
+/// Those of all settings.
+static SHARED: LazyLock<SharedProviders> = LazyLock::new(SharedProviders::default);
+
+impl SharedProviders {
+    /// The provider with these suites and groups.
+    fn get(
+        &self,
+        suites: Vec<SupportedCipherSuite>,
+        groups: Vec<&'static dyn SupportedKxGroup>,
+    ) -> Arc<CryptoProvider> {
+        let name = |group: &&dyn SupportedKxGroup| group.name();
+        let is_it = |provider: &Arc<CryptoProvider>| {
+            provider.cipher_suites == suites && provider.kx_groups.iter().map(name).eq(groups.iter().map(name))
+        };
+        if let Some(provider) = self.0.load().iter().filter_map(Weak::upgrade).find(is_it) {
+            return provider;
+        }
+        let provider = Arc::new(CryptoProvider { cipher_suites: suites, kx_groups: groups, ..default_provider() });
+        let new = Arc::downgrade(&provider);
+        // If two threads add one at the same time, both stay: that costs only memory.
+        self.0.rcu(|known| {
+            let used = known.iter().filter(|known| known.strong_count() > 0).take(MOST_SHARED - 1);
+            std::iter::once(&new).chain(used).cloned().collect::<Vec<_>>()
+        });
+        provider
     }
 }
 
@@ -124,4 +159,38 @@ fn named_groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
         return groups::parse(groups::AUTO).into_iter().flatten().filter_map(|group| known(group.id)).collect();
     }
     named.iter().copied().filter_map(known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X25519: u16 = 29;
+    const P256: u16 = 23;
+
+    #[test]
+    fn equal_settings_share_a_provider_as_long_as_it_is_in_use() {
+        let shared = SharedProviders::default();
+        let with = |suites: &[u16], groups: &[u16]| shared.get(named_suites(suites), named_groups(groups));
+        let (aes, chacha) = (0x1301, 0x1303);
+        let all = [
+            with(&[aes], &[X25519, P256]),
+            with(&[aes], &[P256, X25519]),
+            with(&[aes, chacha], &[X25519, P256]),
+            with(&[chacha, aes], &[X25519, P256]),
+        ];
+        for (number, one) in all.iter().enumerate() {
+            let equal = shared.get(one.cipher_suites.clone(), one.kx_groups.clone());
+            let same: Vec<_> = all.iter().map(|other| Arc::ptr_eq(&equal, other)).collect();
+            assert!(same.iter().enumerate().all(|(other, same)| *same == (other == number)), "{number}: {same:?}");
+        }
+        drop(all);
+        for number in 0..2 * MOST_SHARED {
+            let unused = Arc::downgrade(&with(&[aes], &vec![P256; number + 1]));
+            assert!(unused.upgrade().is_none(), "settings that are not used any more are not kept");
+        }
+        let kept: Vec<_> = (0..2 * MOST_SHARED).map(|number| with(&[aes], &vec![P256; number + 1])).collect();
+        assert_eq!(shared.0.load().len(), MOST_SHARED);
+        assert!(Arc::ptr_eq(kept.last().expect("one"), &with(&[aes], &vec![P256; kept.len()])));
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Schemes, step};
 use crate::load::{CertifiedKey, KeyKind};
+use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::{CipherSuite, NamedGroup, SignatureScheme, SupportedCipherSuite};
 use std::sync::Arc;
@@ -29,27 +30,29 @@ pub(super) struct Certificates {
     keys: Vec<CertifiedKey>,
     /// What the keys sign by.
     schemes: Schemes,
-    /// The suites of TLS 1.2 in the order of preference, with the schemes that their certificates sign by.
-    tls12: Vec<(CipherSuite, &'static [SignatureScheme])>,
-    tls13: Vec<CipherSuite>,
+    /// The suites in the order of preference, as all servers with equal settings share them.
+    provider: Arc<CryptoProvider>,
     /// Whether the server's order of suites counts, not the client's.
     server_order: bool,
 }
 
 impl Certificates {
-    /// The suites are those of the versions that are enabled.
+    /// The provider has the suites of the versions that are enabled.
     pub(super) fn new(
         keys: Vec<CertifiedKey>,
         schemes: Schemes,
-        suites: &[SupportedCipherSuite],
+        provider: Arc<CryptoProvider>,
         server_order: bool,
     ) -> Self {
-        let tls12 = suites.iter().filter_map(|suite| match suite {
+        Self { keys, schemes, provider, server_order }
+    }
+
+    /// The suites of TLS 1.2 in the order of preference, with the schemes that their certificates sign by.
+    fn tls12(&self) -> impl Iterator<Item = (CipherSuite, &'static [SignatureScheme])> {
+        self.provider.cipher_suites.iter().filter_map(|suite| match suite {
             SupportedCipherSuite::Tls12(tls12) => Some((suite.suite(), tls12.sign)),
             SupportedCipherSuite::Tls13(_) => None,
-        });
-        let tls13 = suites.iter().filter(|suite| suite.tls13().is_some()).map(SupportedCipherSuite::suite);
-        Self { tls12: tls12.collect(), tls13: tls13.collect(), keys, schemes, server_order }
+        })
     }
 
     fn signs(&self, key: &CertifiedKey, scheme: SignatureScheme) -> bool {
@@ -71,10 +74,10 @@ impl Certificates {
                 .find(|key| knows_curve(hello, key.kind()) && common().any(|scheme| self.signs(key, *scheme)))
         };
         if self.server_order {
-            let mut common = self.tls12.iter().filter(|(suite, _)| offered.contains(suite));
+            let mut common = self.tls12().filter(|(suite, _)| offered.contains(suite));
             return common.find_map(|(_, schemes)| of_suite(schemes));
         }
-        let known = |suite: &CipherSuite| self.tls12.iter().find(|(own, _)| own == suite);
+        let known = |suite: &CipherSuite| self.tls12().find(|(own, _)| own == suite);
         offered.iter().filter_map(known).find_map(|(_, schemes)| of_suite(schemes))
     }
 }
@@ -85,7 +88,8 @@ impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
         step::asked_for(hello.server_name());
         // The versions that the client offers are not told here, but nobody offers suites of TLS 1.3 without that version.
-        let is_tls13 = self.tls13.iter().any(|suite| hello.cipher_suites().contains(suite));
+        let tls13 = self.provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some());
+        let is_tls13 = tls13.map(SupportedCipherSuite::suite).any(|suite| hello.cipher_suites().contains(&suite));
         let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
         let key = fits.or(self.keys.first())?;
         step::signs_with(key.kind());

@@ -161,8 +161,7 @@ impl ServerSettings {
             Some(_) => return Err(SettingsError::TooManyAuthorities),
         };
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
-        let resolver =
-            Certificates::new(keys, self.schemes, &algorithms.provider.cipher_suites, self.prefer_server_order);
+        let resolver = Certificates::new(keys, self.schemes, algorithms.provider.clone(), self.prefer_server_order);
         let mut config = rustls::ServerConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)
             .map_err(|_| SettingsError::NoVersion)?

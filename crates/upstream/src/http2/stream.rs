@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
@@ -170,7 +171,7 @@ enum Hold {
     /// A slot of a connection that others use, too.
     Slot(Shared),
     /// The connection itself.
-    Alone(Http2Connection),
+    Alone(Arc<Http2Connection>),
 }
 
 /// Where the records that are written have come to.
@@ -211,8 +212,9 @@ impl Stream {
         Some(Stream::on(inner, Hold::Slot(slot)))
     }
 
-    /// The only stream of a connection, which ends with it. `None`: the connection has just ended.
-    pub fn alone(connection: Http2Connection) -> Option<Stream> {
+    /// A stream of a connection that is in no pool. `None`: the connection has just ended.
+    pub fn alone(connection: impl Into<Arc<Http2Connection>>) -> Option<Stream> {
+        let connection = connection.into();
         let inner = connection.inner()?;
         Some(Stream::on(inner, Hold::Alone(connection)))
     }

@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 use super::Pool;
+use freerun_runtime::loops;
+
 use super::keepalive::Scope;
 use super::lists::Lists;
 use super::slot::{Shared, Slot};
@@ -127,14 +129,23 @@ impl Pool {
         Place { lists: Arc::as_ptr(&self.0).addr(), scope }
     }
 
+    /// How many slots there are on this loop.
+    fn free(&self, scope: Scope) -> usize {
+        let list = self.0.try_lock(self.0.of(loops::index().unwrap_or(0)));
+        list.map_or(0, |list| list.free(scope))
+    }
+
     /// Finds a slot for a request of this scope, or says how to come to one. To be called on a loop, for connections that
     /// are [shared](Pool::share) and kept.
     pub fn find(&self, scope: Scope) -> Found {
         let place = self.place(scope);
-        let nobody_waits = JOINTS.with_borrow(|joints| {
-            joints.get(&place).is_none_or(|joint| joint.waiting.is_empty() && joint.promised == 0)
-        });
-        if nobody_waits && let Some(slot) = self.acquire(scope, false).and_then(Slot::shared) {
+        // Those who wait come first.
+        let (waiting, promised) = JOINTS
+            .with_borrow(|joints| joints.get(&place).map_or((0, 0), |joint| (joint.waiting.len(), joint.promised)));
+        if waiting == 0
+            && (promised == 0 || self.free(scope) > promised)
+            && let Some(slot) = self.acquire(scope, false).and_then(Slot::shared)
+        {
             return Found::Slot(slot);
         }
         let known = self.0.streams.load(Relaxed);

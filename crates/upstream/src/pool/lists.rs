@@ -88,6 +88,11 @@ impl List {
         }
     }
 
+    /// How many slots of shared connections there are for requests of this scope.
+    pub(super) fn free(&self, scope: Scope) -> usize {
+        self.shared.iter().map(|entry| entry.held.free(scope)).sum()
+    }
+
     /// The time since when the longest unused connection is unused; `None`: all connections are in use.
     pub(super) fn unused_since(&self) -> Option<u64> {
         let idle = self.idle.front().map(|entry| entry.held.since);

@@ -144,6 +144,14 @@ impl Carrier {
         }
     }
 
+    /// How many slots a request of this scope on this loop would find here.
+    pub(super) fn free(&self, scope: Scope) -> usize {
+        match self.offers(scope) {
+            true => self.connection.streams().saturating_sub(self.used.load(Relaxed)),
+            false => 0,
+        }
+    }
+
     /// Acquires a slot, if one is free.
     pub(super) fn acquire(self: &Arc<Carrier>, now: u64) -> Option<Shared> {
         if self.is_over(now) || self.used.load(Relaxed) >= self.connection.streams() {

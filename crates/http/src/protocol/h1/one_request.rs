@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use freerun_proto::head::HeadRules;
 use freerun_proto::{BodyFraming, Version};
 use freerun_runtime::log::Errno;
 use freerun_runtime::timer::Timer;
@@ -116,10 +117,10 @@ pub(super) async fn one_request(
         None => {
             keepalive::asked(&mut request, still_listens);
             let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
-            if routed.is_ok() && !request.place.server.is_same(&servers.server) {
-                let chosen = request.place.server.entry.settings.get::<ServerSettings>();
-                read::apply_names_rules(&mut request.head, &rules, chosen);
-            }
+            let routed = match routed {
+                Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(&mut request, &rules),
+                routed => routed,
+            };
             let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
             if routed.is_ok() && tls::verify_anew(connection, &request, &servers).await.is_none() {
                 finish::finish(&mut request);
@@ -135,6 +136,17 @@ pub(super) async fn one_request(
     // Only these parts are passed on: passing the whole request would move it.
     scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
     after
+}
+
+/// Judges the head by the rules of the chosen server.
+#[inline(never)]
+fn apply_rules(request: &mut Request, read_by: &HeadRules) -> Result<(), u16> {
+    let chosen = request.place.server.entry.settings.get::<ServerSettings>();
+    read::apply_rules_of_chosen(&mut request.head, read_by, chosen).map_err(|error| {
+        log_error!(request, Info, "{}", words::bad(&request.head, request.arrival.pipelined, error));
+        request.answered.persistence.close(CloseReason::BadHead);
+        error.status()
+    })
 }
 
 /// Why a request does not reach the phases.
@@ -155,6 +167,9 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
                 return take_over(connection, request, response, takeover).await;
             }
             body::look_at_rest(request);
+            if request.is_connect() {
+                without_tunnel(connection, request, &mut response);
+            }
             keepalive::before_response(connection, request);
             // The first response on a connection is not held back if it is sent in one piece, so it needs no
             // `TCP_NODELAY`.
@@ -227,6 +242,20 @@ async fn take_over(
             finish::finish(request);
             After::Close
         }
+    }
+}
+
+/// Prepares the answer to a CONNECT that gets no tunnel. A client that did not wait for it has sent bytes that it means
+/// for a server of its own choice, or of somebody else's: they must not be taken for its next request, so the
+/// connection ends. It ends with a success, too, which the client takes for a tunnel; such a head may have no length
+/// (RFC 9110 section 9.3.6).
+#[cold]
+fn without_tunnel(connection: &Connection, request: &mut Request, response: &mut Response) {
+    let success = matches!(response.status, 200..300);
+    response.no_length |= success;
+    let early = request.head.buffer.len() > request.body.used();
+    if success || early || !connection.transport.is_quiet(true) {
+        request.answered.persistence.close(CloseReason::RefusedMethod);
     }
 }
 

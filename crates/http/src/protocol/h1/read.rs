@@ -40,19 +40,28 @@ pub fn rules(settings: &ServerSettings) -> HeadRules {
     }
 }
 
-/// Reads a complete head again if the chosen server accepts other field names than the address's default server, by
-/// whose rules it was read. In nginx, fields in front of `Host` are still judged by the default server's rules.
-pub fn apply_names_rules(head: &mut Head, read_by: &HeadRules, chosen: &ServerSettings) {
+/// Reads a complete head again if the chosen server accepts other field names, or fewer fields, than the address's
+/// default server, by whose rules it was read. In nginx, fields in front of `Host` are still judged by the default
+/// server's rules.
+///
+/// # Errors
+/// There are more fields than the chosen server allows.
+pub fn apply_rules_of_chosen(head: &mut Head, read_by: &HeadRules, chosen: &ServerSettings) -> Result<(), Error> {
     let rules = HeadRules {
+        max_headers: chosen.max_headers as usize,
         ignore_invalid_headers: chosen.ignore_invalid_headers,
         underscores_in_headers: chosen.underscores_in_headers,
         ..*read_by
     };
-    if rules != *read_by
-        && let Ok(Some(parsed)) = parse_request(&head.buffer, &rules)
-    {
-        head.parsed = parsed;
+    if rules == *read_by {
+        return Ok(());
     }
+    match parse_request(&head.buffer, &rules) {
+        Ok(Some(parsed)) => head.parsed = parsed,
+        Err(Error::TooManyHeaders) => return Err(Error::TooManyHeaders),
+        Ok(None) | Err(_) => {}
+    }
+    Ok(())
 }
 
 fn to_usize(size: u64) -> usize {

@@ -15,6 +15,8 @@ mod stream;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
+use freerun_proto::RequestHead;
+
 use crate::http_loop::HttpLoop;
 use crate::protocol::h2::runner::RunnerPool;
 use crate::protocol::h2::shared::Shared;
@@ -22,6 +24,9 @@ use crate::protocol::h2::shared::Shared;
 pub use preface::{Seen, read as read_preface};
 pub use request::RequestTask;
 pub use serve::Serve;
+
+/// How many heads of requests a loop keeps the memory of.
+const KEPT_HEADS: usize = 128;
 
 /// Starts the task of a request; it is polled at once, as a part of the current poll.
 pub type Start = Rc<dyn Fn(u64, RequestTask)>;
@@ -32,6 +37,8 @@ pub struct Driver {
     start: Start,
     /// The unused runners.
     runners: RunnerPool,
+    /// The memory for heads of requests.
+    heads: RefCell<Vec<Box<RequestHead>>>,
     /// The buffer that all connections read into.
     read: RefCell<Vec<u8>>,
     /// The connections.
@@ -41,14 +48,27 @@ pub struct Driver {
 impl Driver {
     /// The driver of one loop. `start` starts the tasks of requests.
     pub fn new(http: Rc<HttpLoop>, start: Start) -> Rc<Driver> {
-        let (runners, read, connections) = Default::default();
-        Rc::new(Driver { http, start, runners, read, connections })
+        let (runners, heads, read, connections) = Default::default();
+        Rc::new(Driver { http, start, runners, heads, read, connections })
     }
 
     /// Asks the clients of all connections to begin no further streams, because the worker is shutting down.
     pub fn drain(&self) {
         let connections: Vec<_> = self.connections.borrow().iter().filter_map(Weak::upgrade).collect();
         connections.iter().for_each(|shared| shared.announce_end());
+    }
+
+    /// Memory for the head of a request, if there is any.
+    fn spare_head(&self) -> Option<Box<RequestHead>> {
+        self.heads.borrow_mut().pop()
+    }
+
+    /// Keeps the memory of a head for a later request.
+    fn keep_head(&self, head: Option<Box<RequestHead>>) {
+        let mut heads = self.heads.borrow_mut();
+        if heads.len() < KEPT_HEADS {
+            heads.extend(head);
+        }
     }
 
     /// Adds a connection to those that are asked.

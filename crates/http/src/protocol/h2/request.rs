@@ -20,7 +20,7 @@ pub struct RequestTask {
 }
 
 impl RequestTask {
-    pub(super) fn new(driver: &Rc<Driver>, stream: Rc<H2Stream>, work: Box<Work>) -> RequestTask {
+    pub(super) fn new(driver: &Rc<Driver>, stream: Rc<H2Stream>, work: Work) -> RequestTask {
         let runner = Some(driver.runners.take(work));
         RequestTask { driver: driver.clone(), stream, runner }
     }
@@ -34,6 +34,7 @@ impl Future for RequestTask {
         // A panic ends the request alone.
         match std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context))) {
             Ok(_) if runner.post.is_done.get() => {
+                self.driver.keep_head(runner.post.spare.take());
                 self.driver.runners.give_back(runner);
                 Poll::Ready(())
             }

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use crate::connection::stream::Stream;
+use freerun_proto::RequestHead;
+
 use crate::http_loop::HttpLoop;
+use crate::message::scratch::RequestScratch;
 use crate::protocol::multiplexed::{self, Arrived};
 use crate::request::Connection;
 
@@ -22,7 +25,9 @@ pub(super) struct Work {
 /// The place where a [`RequestRunner`] gets its work, and says that it is done.
 #[derive(Default)]
 pub(super) struct Post {
-    work: Cell<Option<Box<Work>>>,
+    work: Cell<Option<Work>>,
+    /// The memory of the head of the last request.
+    pub(super) spare: Cell<Option<Box<RequestHead>>>,
     pub(super) is_done: Cell<bool>,
 }
 
@@ -41,7 +46,7 @@ pub(super) struct RunnerPool(RefCell<Vec<RequestRunner>>);
 
 impl RunnerPool {
     /// A runner that begins with this request when it is polled.
-    pub(super) fn take(&self, work: Box<Work>) -> RequestRunner {
+    pub(super) fn take(&self, work: Work) -> RequestRunner {
         let runner = self.0.borrow_mut().pop().unwrap_or_else(|| {
             let post = Rc::new(Post::default());
             let future = Box::pin(serve(post.clone()));
@@ -64,13 +69,15 @@ impl RunnerPool {
 
 /// Serves one request after the other.
 async fn serve(post: Rc<Post>) {
+    let mut scratch = RequestScratch::default();
     loop {
         let work = poll_fn(|_| match post.work.take() {
             Some(work) => Poll::Ready(work),
             None => Poll::Pending,
         });
-        let Work { http, connection, stream, arrived } = *work.await;
-        multiplexed::serve(http, connection, stream, arrived).await;
+        let Work { http, connection, stream, arrived } = work.await;
+        multiplexed::serve(http, connection, stream, arrived, &mut scratch).await;
+        post.spare.set(scratch.head());
         post.is_done.set(true);
     }
 }

@@ -208,7 +208,8 @@ impl Serve {
         let connection = &self.shared.connection;
         let Some((_, servers, still_listens)) = self.shared.driver.http.servers(connection) else { return };
         let rules = field_rules(&servers.entry.settings);
-        let mut sink = HeadSink::new(&rules);
+        let driver = self.shared.driver.clone();
+        let mut sink = HeadSink::new(&rules, &driver);
         let now = loops::millis();
         loop {
             let event = self.shared.look(|machine| machine.receive(&mut bytes, now, &mut sink));
@@ -300,7 +301,7 @@ impl Serve {
             arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault },
         };
         connection.loop_state.shared.http2.streams.add();
-        (driver.start)(connection.number, RequestTask::new(driver, stream, Box::new(work)));
+        (driver.start)(connection.number, RequestTask::new(driver, stream, work));
     }
 
     /// Whether the client is asked to begin no stream after this one.

@@ -37,6 +37,9 @@ pub(super) struct H2Stream {
     watchers: RefCell<Vec<Waker>>,
 }
 
+/// The fields of a response of HTTP/1 to `Upgrade`, of a WebSocket too.
+const OF_UPGRADE: [&[u8]; 3] = [b"connection", b"upgrade", b"sec-websocket-accept"];
+
 /// The error of a stream that was reset, or whose connection has ended.
 fn reset() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
@@ -122,6 +125,19 @@ impl H2Stream {
         }
     }
 
+    /// Sends the head that answers an extended CONNECT: what is 101 in HTTP/1 is 200 here, without the fields that belong to
+    /// `Upgrade` (RFC 8441 section 5).
+    fn send_upgrade(&self, head: &ResponseHead) {
+        let belongs = |name: &[u8]| OF_UPGRADE.iter().any(|of| name.eq_ignore_ascii_case(of));
+        self.shared.with(|machine| {
+            machine.head(self.slot, false, |encoder, out| {
+                encoder.status(200, out);
+                let fields = head.fields.iter().filter(|(name, _)| !belongs(name));
+                fields.for_each(|(name, value)| encoder.field(name, value, out));
+            });
+        });
+    }
+
     /// Whether nothing can be sent or received any more.
     fn is_over(&self) -> bool {
         self.gone.get() || self.released.get()
@@ -175,6 +191,9 @@ impl Stream for H2Stream {
             return;
         }
         self.sent_head.set(true);
+        if head.status == 101 {
+            return self.send_upgrade(head);
+        }
         self.shared.with(|machine| {
             machine.head(self.slot, ends, |encoder, out| {
                 encoder.status(head.status, out);

@@ -13,7 +13,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
-use freerun_proto::{Credentials, HeaderId};
+use freerun_proto::Credentials;
 use freerun_runtime::files::Gone;
 use freerun_runtime::pool::{PoolError, Tag};
 
@@ -26,6 +26,10 @@ settings! {
     pub struct BasicSettings {
         /// Asks for a user name and a password; the text is the realm that is sent to the client, and may have
         /// variables. `off` asks for nothing, whatever an outer level says.
+        ///
+        /// A client without the right ones is answered with 401 and `WWW-Authenticate`, and sends them in
+        /// `Authorization`. With CONNECT (`tunnel_pass`) it is 407 with `Proxy-Authenticate`, and the client sends them
+        /// in `Proxy-Authorization`.
         auth_basic: Option<Realm>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
         /// The file of user names and passwords: `name:password` lines, with `#` before comments. The path is relative
         /// to the folder of the configuration, and may have variables.
@@ -87,7 +91,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if realm == b"off" {
             return Outcome::Declined;
         }
-        let credentials = request.head.value(HeaderId::Authorization).and_then(Credentials::parse);
+        let credentials = request.head.value(request.authorization()).and_then(Credentials::parse);
         let Some(credentials) = credentials else {
             log_error!(request, Info, "no user/password was provided for basic authentication");
             return challenge(request, &realm);
@@ -164,5 +168,5 @@ fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {
 
 fn challenge(request: &mut Request, realm: &[u8]) -> Outcome {
     request.answered.challenges = vec![Bytes::from([b"Basic realm=\"", realm, b"\""].concat())];
-    Outcome::Status(401)
+    Outcome::Status(request.unauthorized())
 }

@@ -61,7 +61,7 @@ impl Pieces<Request> for RequestPiece {
     #[inline(always)]
     fn push(&self, request: &Request, style: &Style, line: &mut Line<'_>) {
         match self {
-            RequestPiece::RemoteUser(reference) => match request.head.has(HeaderId::Authorization) {
+            RequestPiece::RemoteUser(reference) => match request.head.has(request.authorization()) {
                 true => style.push_variable(reference, request, line),
                 false => style.push_missing(line),
             },

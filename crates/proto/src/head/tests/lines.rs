@@ -17,7 +17,6 @@ fn accepted() {
         ("GET /x#frag HTTP/1.1\r\n", Method::Get, Version::Http11, "/x#frag"),
         ("GET /x?a#frag HTTP/1.1\r\n", Method::Get, Version::Http11, "/x?a#frag"),
         ("GET /x\u{e9} HTTP/1.1\r\n", Method::Get, Version::Http11, "/x\u{e9}"),
-        ("CONNECT /x HTTP/1.1\r\n", Method::Connect, Version::Http11, "/x"),
     ] {
         let text = with_line(line);
         let head = good(&text);
@@ -58,7 +57,25 @@ fn connect_targets() {
     let host = head.host.unwrap();
     assert_eq!(head.target.form, TargetForm::Authority);
     assert_eq!((host.name(text.as_bytes()).as_ref(), host.port), ("a.b", Some(443)));
-    for target in ["a", "a:", "a:x", "u@a:1", "a:1/", "*"] {
+    assert_eq!(head.target.uri(text.as_bytes()), b"/", "there is no path");
+    for target in [
+        "a",
+        "a:",
+        "a:x",
+        "a:0",
+        "a:65536",
+        ":1",
+        ":",
+        "u@a:1",
+        "a:1/",
+        "a:1?",
+        "a:1?q",
+        "a:1#",
+        "*",
+        "/x",
+        "http://a:1",
+        "[::1:1",
+    ] {
         let text = with_line(&format!("CONNECT {target} HTTP/1.1\r\n"));
         assert_eq!(bad(text.as_bytes(), &HeadRules::default()).status(), 400, "{target}");
     }

@@ -7,12 +7,15 @@ use freerun_tls::session::{ServerConfig, ServerSettings};
 
 use super::ServerTls;
 use super::slot::Slot;
-use crate::tls::computed::{KnownPairs, PairNames, PairReader};
+use crate::tls::computed::{KnownPairs, Loaded, PairNames, PairReader};
+use crate::tls::prepared::Purpose;
 use crate::tls::values::PasswordFile;
 
 /// What the settings of sessions are made of where the names of some certificates have variables.
 #[derive(Debug)]
 pub struct Computed {
+    /// The number of the server.
+    server: u64,
     settings: ServerSettings,
     /// The certificates in their order.
     slots: Vec<Slot>,
@@ -23,13 +26,14 @@ pub struct Computed {
 
 impl Computed {
     pub(super) fn new(
+        server: u64,
         settings: ServerSettings,
         slots: Vec<Slot>,
         passwords: Option<PasswordFile>,
         known: Arc<KnownPairs>,
         context: [u8; 32],
     ) -> Computed {
-        Computed { settings, slots, passwords, known, context }
+        Computed { server, settings, slots, passwords, known, context }
     }
 
     /// Which of the values of `ssl_certificate` and `ssl_certificate_key`, counted from 0, have to be computed.
@@ -51,19 +55,25 @@ impl Computed {
         reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<ServerConfig, String> {
         let mut names = names.iter();
-        let mut keys = Vec::new();
+        let (mut keys, mut loaded) = (Vec::new(), Vec::new());
         for slot in &self.slots {
-            let loaded = match slot.now() {
-                Some(now) => Some(now.key),
-                None => match names.next() {
-                    Some(names) => Some(self.known.load(names, self.passwords.as_ref(), reader).await?),
-                    None => None,
-                },
-            };
-            keys.extend(loaded);
+            if let Some(now) = slot.now() {
+                keys.push(now.key);
+            } else if let Some(names) = names.next() {
+                let pair = self.known.load(names, self.passwords.as_ref(), reader).await?;
+                keys.push(pair.key.clone());
+                loaded.push(pair);
+            }
         }
-        let settings = ServerSettings { keys, ..self.settings.clone() };
-        let config = settings.build().map_err(|error| error.to_string())?;
-        Ok(config.with_sessions(&default.sessions, &self.context).with_alpn(alpn))
+        let make = |keys| {
+            let config = ServerSettings { keys, ..self.settings.clone() }.build().map_err(|error| error.to_string())?;
+            Ok(config.with_sessions(&default.sessions, &self.context).with_alpn(alpn))
+        };
+        let purpose = Purpose { server: self.server, default: default.number, protocols: alpn.len() };
+        // If one of the certificates is read anew each time, so are the settings.
+        match loaded.iter().map(Loaded::prepared).collect::<Option<Vec<_>>>().as_deref() {
+            Some([prepared, ..]) => prepared.get(purpose, keys, make),
+            _ => make(keys),
+        }
     }
 }

@@ -8,6 +8,7 @@ mod slot;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use freerun_conf::{Cx, Problem};
@@ -101,7 +102,7 @@ pub struct ServerTls {
     /// How clients are asked for certificates, if they are.
     pub verification: Option<ClientVerification>,
     /// What its certificates say that are not replaced.
-    facts: Vec<CertificateFacts>,
+    facts: Box<[CertificateFacts]>,
     /// Its certificates.
     slots: Vec<Slot>,
     /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`), but for those that may be replaced.
@@ -117,6 +118,14 @@ pub struct ServerTls {
     store_name: String,
     /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
     context: [u8; 32],
+    /// A number that no other server has, whichever configuration it is of.
+    number: u64,
+}
+
+/// See [`ServerTls::number`].
+fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What was made for this configuration already: servers with equal directives share it.
@@ -200,9 +209,10 @@ impl ServerTls {
             client_certificates: authorities.map(|authorities| ClientCertificates { authorities }),
         };
         let (mut config, mut replaceable, mut computed) = (None, None, None);
+        let number = next_number();
         if slots.iter().any(|slot| matches!(slot, Slot::Computed)) {
             let known = KnownPairs::of(spec.certificate_cache, cx);
-            computed = Some(Computed::new(settings, slots.clone(), spec.passwords.clone(), known, context));
+            computed = Some(Computed::new(number, settings, slots.clone(), spec.passwords.clone(), known, context));
         } else if slots.iter().any(|slot| matches!(slot, Slot::Live(_))) {
             replaceable = Some(Arc::new(Replaceable::new(settings, slots.clone()).map_err(problem)?));
         } else if !slots.is_empty() {
@@ -223,6 +233,7 @@ impl ServerTls {
             sessions,
             store_name,
             context,
+            number,
         })
     }
 
@@ -242,7 +253,7 @@ impl ServerTls {
         ServerTls {
             rejects: false,
             verification,
-            facts: Vec::new(),
+            facts: Box::default(),
             slots: Vec::new(),
             staplings: Vec::new(),
             config: None,
@@ -251,6 +262,7 @@ impl ServerTls {
             sessions,
             store_name: spec.cache.to_string(),
             context: [0; 32],
+            number: next_number(),
         }
     }
 

@@ -87,6 +87,20 @@ fn those_who_wait_get_the_slots_of_the_connection_and_the_next_one_makes_another
 }
 
 #[test]
+fn slots_that_nobody_was_promised_are_free_for_others() {
+    let requests = Requests::default();
+    let making = requests.make();
+    let mut waiting = requests.wait();
+    let first = requests.share(3);
+    making.ready(3);
+    let Found::Slot(third) = requests.pool.find(scope()) else { panic!() };
+    assert!(matches!(requests.pool.find(scope()), Found::Make(_)), "the other one is promised");
+    let Some(Woken::Slot(second)) = poll(&mut waiting) else { panic!() };
+    drop((first, second, third));
+    assert!(matches!(requests.pool.find(scope()), Found::Slot(_)));
+}
+
+#[test]
 fn as_many_are_expected_as_the_server_allowed_before() {
     let requests = Requests::default();
     let making = requests.make();

@@ -120,14 +120,14 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder whose table has `table_size` bytes at most, as RFC 7541 section 4.1 counts them: what
     /// SETTINGS_HEADER_TABLE_SIZE is at the beginning of a connection ([`super::INITIAL_TABLE_SIZE`]). No more than
-    /// 65,535 are possible; who announces more than that must not expect a peer that uses it to be understood.
+    /// 65,535 are possible; a peer that uses more, because more was announced, makes an error.
     pub const fn new(table_size: u32) -> Decoder {
         let table = Table::new(table_size);
-        Decoder { table, most: table_size, required: None }
+        Decoder { most: table.most(), table, required: None }
     }
 
     /// Takes over what SETTINGS_HEADER_TABLE_SIZE was announced to be, once the peer has acknowledged it. If the table
-    /// is larger now, the next block has to begin with a size update (RFC 9113 section 4.3.1).
+    /// may be larger now, the next block has to begin with a size update (RFC 9113 section 4.3.1).
     pub fn set_table_size(&mut self, most: u32) {
         let most = most.min(table::LARGEST);
         self.most = most;

@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// What the entries may count.
-    pub(super) fn most(&self) -> u32 {
+    pub(super) const fn most(&self) -> u32 {
         self.most as u32
     }
 

@@ -230,7 +230,7 @@ impl Table {
         self.bytes.extend_from_slice(sought.value);
         let place = self.entries.len();
         // There is room for both.
-        if place % 8 == 0 {
+        if place.is_multiple_of(8) {
             self.tags.push([0; 8]);
         }
         self.tags[place / 8][place % 8] = sought.tag();

@@ -1,0 +1,118 @@
+//! Received `DATA`: bodies, the windows that bound them, and their announced lengths.
+
+use super::connection::{Connection, Failure, Role};
+use super::frame::{ErrorCode, FrameHead, LARGEST_WINDOW, flag, kind};
+use super::reader::Stage;
+use super::receive::{Event, size, wrong};
+use super::stream::Slot;
+
+impl Connection {
+    pub(super) fn begin_data<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        let len = head.len;
+        if head.stream == 0 {
+            return Err(wrong("DATA without a stream"));
+        }
+        if self.is_not_begun(head.stream) {
+            return Err(wrong("DATA on a stream that has not begun"));
+        }
+        let ends = head.has(flag::END_STREAM);
+        if len == 0 && !ends {
+            self.account.pay(0, now)?;
+        }
+        let slot = self.streams.find(head.stream);
+        let (slot, event) = match slot {
+            None => (None, self.late_frame(head.stream, true, now)?),
+            Some(slot) => match self.may_receive(slot, len, now)? {
+                None => (Some(slot), None),
+                Some(event) => (None, Some(event)),
+            },
+        };
+        self.reader.stage = match head.has(flag::PADDED) {
+            true if len == 0 => return Err(size("padding without its length")),
+            true => Stage::PadLength { slot, len, ends },
+            false => Stage::Data { slot, left: len, padding: 0, ends },
+        };
+        Ok(event)
+    }
+
+    /// Whether so many bytes of `DATA` may come now; otherwise the stream is reset.
+    pub(super) fn may_receive<'b>(&mut self, slot: Slot, len: u32, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.received_end {
+            return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
+        }
+        if self.role == Role::Client && !stream.received_head {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        stream.receive_window -= i64::from(len);
+        if stream.receive_window < 0 {
+            return self.break_stream(slot, ErrorCode::FLOW_CONTROL_ERROR, now);
+        }
+        Ok(None)
+    }
+
+    /// Gives bytes that nobody reads back to the windows.
+    pub(super) fn give_back(&mut self, slot: Option<Slot>, count: u32) {
+        self.owed += count;
+        if self.owed >= LARGEST_WINDOW / 2 {
+            let more = std::mem::take(&mut self.owed);
+            self.out.with(|out| super::frame::write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes(), out));
+        }
+        if let Some(slot) = slot
+            && let Some(stream) = self.streams.get_mut(slot)
+        {
+            stream.unread += count;
+            self.consumed(slot, count as usize);
+        }
+    }
+
+    /// Bytes of a body.
+    pub(super) fn body<'b>(&mut self, slot: Slot, bytes: &'b [u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+        self.give_back(None, bytes.len() as u32);
+        self.account.earn(bytes.len());
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.is_reset || stream.resets_at_end.is_some() {
+            return Ok(None);
+        }
+        if let Some(expected) = &mut stream.expected {
+            match expected.checked_sub(bytes.len() as u64) {
+                Some(left) => *expected = left,
+                None => return self.wrong_length(slot, now),
+            }
+        }
+        stream.unread += bytes.len() as u32;
+        Ok(Some(Event::Data { slot, bytes }))
+    }
+
+    /// The peer has sent everything on a stream.
+    pub(super) fn message_ends<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.is_reset {
+            return Ok(None);
+        }
+        if stream.resets_at_end.is_some() && stream.expected.is_some() {
+            self.note_end(slot);
+            return Ok(None);
+        }
+        if stream.expected.is_some_and(|left| left > 0) {
+            let event = self.wrong_length(slot, now)?;
+            self.note_end(slot);
+            return Ok(event);
+        }
+        self.note_end(slot);
+        Ok(Some(Event::End { slot }))
+    }
+
+    /// A body is not as long as it was announced: nothing more of it is told. A server may still answer; the stream is reset
+    /// then (RFC 9113 section 8.1.1).
+    pub(super) fn wrong_length<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
+        if self.role == Role::Client {
+            return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
+        }
+        let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if stream.resets_at_end.replace(ErrorCode::PROTOCOL_ERROR).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Event::WrongLength { slot }))
+    }
+}

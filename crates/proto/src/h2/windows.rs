@@ -1,0 +1,106 @@
+//! Flow control (RFC 9113 section 5.2): how much a stream may queue, and how much the peer may send.
+
+use super::connection::Connection;
+use super::frame::{self, kind};
+use super::stream::Slot;
+
+/// How many bytes of responses wait in a connection before a further stream gets room.
+const MOST_QUEUED: usize = 256 * 1024;
+
+/// How many bytes wait in one stream.
+const MOST_OF_STREAM: usize = 64 * 1024;
+
+/// How many bytes a stream without any may always queue.
+const LEAST_OF_STREAM: usize = 16 * 1024;
+
+/// How many bytes all receive windows of a connection may have more than they began with.
+const LARGEST_GROWTH: u32 = 32 * 1024 * 1024;
+
+impl Connection {
+    /// How many bytes may be queued for the stream now; if it is none, the stream is among [`Connection::take_woken`] when there
+    /// may be some.
+    pub fn room(&mut self, slot: Slot) -> usize {
+        let Some(stream) = self.streams.get_mut(slot) else { return 0 };
+        if stream.is_reset || stream.ends {
+            return 0;
+        }
+        let most = match self.queued < MOST_QUEUED {
+            true => MOST_OF_STREAM,
+            false => LEAST_OF_STREAM,
+        };
+        let by_stream = stream.send_window - stream.queued as i64;
+        let by_connection = self.send_window - self.queued as i64;
+        let window = usize::try_from(by_stream.min(by_connection)).unwrap_or(0);
+        let room = window.min(most.saturating_sub(stream.queued));
+        stream.wants_room |= room == 0;
+        room
+    }
+
+    /// Wakes the streams that wait for room, in no particular order.
+    pub(super) fn wake_waiting(&mut self) {
+        for (slot, stream) in self.streams.iter_mut() {
+            if std::mem::take(&mut stream.wants_room) {
+                self.with_room.push(slot);
+            }
+        }
+    }
+
+    /// Notes that the owner has read so many bytes of the stream's body: the peer may send more. The window grows for a reader
+    /// that keeps up, as far as the path needs it.
+    pub fn consumed(&mut self, slot: Slot, count: usize) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let count = (count as u64).min(u64::from(stream.unread)) as u32;
+        stream.unread -= count;
+        stream.owed += count;
+        stream.since_grown = stream.since_grown.saturating_add(count);
+        if stream.received_end || stream.is_reset || self.failure.is_some() {
+            return;
+        }
+        let mut grown = 0;
+        let may_grow = LARGEST_GROWTH.saturating_sub(self.grown);
+        // A window that was used up once, while the reader had nothing left to read, is what holds the peer back.
+        if stream.since_grown >= stream.receive_size && stream.unread <= stream.receive_size / 4 {
+            let size = stream.receive_size.saturating_mul(2).min(self.largest_window).max(stream.receive_size);
+            grown = (size - stream.receive_size).min(may_grow);
+            stream.receive_size += grown;
+            stream.grown += grown;
+            self.grown += grown;
+            stream.since_grown = 0;
+        }
+        if grown > 0 || stream.owed >= stream.receive_size / 2 {
+            let more = stream.owed + grown;
+            if more > 0 {
+                stream.owed = 0;
+                stream.receive_window += i64::from(more);
+                let id = stream.id;
+                self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
+            }
+        }
+    }
+
+    /// Bounds what the receive windows of streams grow to, in bytes, for readers that keep up: as much may have to be kept
+    /// when one of them stops.
+    pub fn limit_windows(&mut self, most: u32) {
+        self.largest_window = most;
+    }
+
+    /// Makes the stream's window at least this large: a reader is there. A server may begin with windows of no size at
+    /// all (`http2_body_preread_size 0`).
+    pub fn open_window(&mut self, slot: Slot, size: u32) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        if stream.received_end || stream.is_reset || stream.receive_size >= size || self.failure.is_some() {
+            return;
+        }
+        let grown = (size - stream.receive_size).min(LARGEST_GROWTH.saturating_sub(self.grown));
+        let more = grown + std::mem::take(&mut stream.owed);
+        if more == 0 {
+            return;
+        }
+        stream.receive_size += grown;
+        stream.grown += grown;
+        self.grown += grown;
+        stream.receive_window += i64::from(more);
+        let id = stream.id;
+        self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
+    }
+}

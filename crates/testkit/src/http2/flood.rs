@@ -1,0 +1,58 @@
+//! Attacks: many frames, until the server has had enough.
+
+use super::client::Http2;
+use super::frame::Frame;
+use super::message::Away;
+use crate::Ending;
+
+/// What became of an attack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flooded {
+    /// How many frames were sent when the end was seen: up to one batch more than the server has read.
+    pub sent: usize,
+    /// The GOAWAY with which the server has answered.
+    pub away: Option<Away>,
+    /// How the connection ended; `None` if it lasts.
+    pub ending: Option<Ending>,
+}
+
+impl Flooded {
+    /// Whether the server has ended the attack, by GOAWAY or by ending the connection.
+    pub fn is_ended(&self) -> bool {
+        self.away.is_some() || matches!(self.ending, Some(Ending::Closed | Ending::Reset))
+    }
+
+    /// The error code of GOAWAY.
+    pub fn code(&self) -> Option<u32> {
+        self.away.as_ref().map(|away| away.code)
+    }
+}
+
+impl Http2 {
+    /// Sends batches of frames until there is a GOAWAY with an error, or the connection ends, or about `most` frames
+    /// were sent. `batch` gets the connection, for new streams, and the number of the batch. What comes is read
+    /// meanwhile.
+    #[track_caller]
+    pub fn flood(&mut self, most: usize, mut batch: impl FnMut(&mut Http2, usize) -> Vec<Frame>) -> Flooded {
+        let mut sent = 0;
+        let mut ending = None;
+        for number in 0.. {
+            if sent >= most || self.away().iter().any(|away| away.code != 0) {
+                break;
+            }
+            let frames = batch(self, number);
+            sent += frames.len();
+            let gone = self.try_send(&frames).is_err();
+            if let Err(how) = self.poll() {
+                ending = Some(how);
+                break;
+            }
+            if gone {
+                // What came before the end is still to be read.
+                ending = Some(self.ending());
+                break;
+            }
+        }
+        Flooded { sent, away: self.away().last().cloned(), ending }
+    }
+}

@@ -1,0 +1,239 @@
+//! A path through a network: a relay of TCP connections that delivers bytes later, and only so many in a second. It
+//! needs no permissions, unlike the kernel's own (tc-netem(8)), and no packets are lost.
+
+use socket2::{Domain, Socket, Type};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a path is like, in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// How much later bytes arrive: half a round trip.
+    pub delay: Duration,
+    /// The most bytes a second; `None` is as many as come.
+    pub rate: Option<u64>,
+    /// How long bytes may wait in front of the narrowest place before the relay stops reading; it counts only with a
+    /// rate. The buffers of the kernel between the sender and the relay hold 64 KiB more.
+    pub queue: Duration,
+}
+
+impl Path {
+    /// A path with this round trip, and no other limit.
+    pub fn round_trip(time: Duration) -> Path {
+        Path { delay: time / 2, rate: None, queue: Duration::ZERO }
+    }
+
+    /// A path with this round trip for so many bytes a second, and a queue of 10 ms.
+    pub fn narrow(time: Duration, rate: u64) -> Path {
+        Path { delay: time / 2, rate: Some(rate), queue: Duration::from_millis(10) }
+    }
+}
+
+/// The most bytes that are under way on a path without a rate, in one direction of one connection.
+const UNDER_WAY: usize = 256 << 20;
+/// The receive buffers with a rate, in bytes. The kernel doubles the number, for its own needs.
+const NARROW: usize = 32 << 10;
+/// The largest piece that is passed on at once, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// A listening socket whose connections lead to a server over a path. When it is dropped, it ends.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    to: SocketAddr,
+    path: Path,
+    ended: AtomicBool,
+    /// How many bytes were delivered to the server, and to clients.
+    delivered: [AtomicU64; 2],
+    sockets: Mutex<Vec<TcpStream>>,
+}
+
+impl Relay {
+    /// Listens on a free port of 127.0.0.1.
+    ///
+    /// # Panics
+    /// Listening fails.
+    #[track_caller]
+    pub fn new(to: SocketAddr, path: Path) -> Relay {
+        let listener = listen(&path).unwrap_or_else(|error| panic!("a relay: {error}"));
+        let address = listener.local_addr().expect("an address");
+        let (delivered, sockets) = ([AtomicU64::new(0), AtomicU64::new(0)], Mutex::default());
+        let shared = Arc::new(Shared { to, path, ended: AtomicBool::new(false), delivered, sockets });
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            while let Ok((client, _)) = listener.accept() {
+                if accepting.ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                // Without a server behind it, the client's connection ends at once.
+                if let Ok(server) = connect(accepting.to, &accepting.path) {
+                    let _ = carry(&accepting, client, server);
+                }
+            }
+        });
+        Relay { address, shared }
+    }
+
+    /// Where to connect instead of to the server.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many bytes were delivered to the server so far.
+    pub fn up(&self) -> u64 {
+        self.shared.delivered[0].load(Ordering::SeqCst)
+    }
+
+    /// How many bytes were delivered to clients so far.
+    pub fn down(&self) -> u64 {
+        self.shared.delivered[1].load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        for socket in self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        // Whoever waits for a connection sees that it is over.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn listen(path: &Path) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    if path.rate.is_some() {
+        // Connections that are accepted have it from here.
+        socket.set_recv_buffer_size(NARROW)?;
+    }
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+fn connect(to: SocketAddr, path: &Path) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    if path.rate.is_some() {
+        socket.set_recv_buffer_size(NARROW)?;
+    }
+    socket.connect(&to.into())?;
+    Ok(socket.into())
+}
+
+/// Carries a connection in both directions, on threads of their own.
+fn carry(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) -> std::io::Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    {
+        let mut sockets = shared.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.extend([client.try_clone()?, server.try_clone()?]);
+    }
+    let ways = [(client.try_clone()?, server.try_clone()?), (server, client)];
+    for (way, (from, to)) in ways.into_iter().enumerate() {
+        let (pieces, come) = channel();
+        let waiting = Arc::new(AtomicU64::new(0));
+        let (path, counted) = (shared.path, waiting.clone());
+        thread::spawn(move || take(from, &path, &pieces, &counted));
+        let shared = shared.clone();
+        thread::spawn(move || deliver(to, &come, &waiting, &shared.delivered[way]));
+    }
+    Ok(())
+}
+
+/// Bytes, and when they arrive; without bytes, the end.
+type Piece = (Instant, Vec<u8>);
+
+fn take(mut from: TcpStream, path: &Path, pieces: &Sender<Piece>, waiting: &AtomicU64) {
+    // A millisecond's worth, so that bytes arrive as evenly as on a real path.
+    let most = path.rate.map_or(PIECE, |rate| usize::try_from(rate / 1000).unwrap_or(PIECE).clamp(1460, PIECE));
+    let mut buffer = vec![0; most];
+    // When the narrowest place has passed on all that has come.
+    let mut free = Instant::now();
+    loop {
+        match path.rate {
+            Some(_) => thread::sleep(free.saturating_duration_since(Instant::now() + path.queue)),
+            None => {
+                while waiting.load(Ordering::SeqCst) > UNDER_WAY as u64 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        let count = match from.read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => 0,
+        };
+        free = free.max(Instant::now());
+        if let Some(rate) = path.rate {
+            free += Duration::from_secs_f64(count as f64 / rate as f64);
+        }
+        waiting.fetch_add(count as u64, Ordering::SeqCst);
+        if pieces.send((free + path.delay, buffer[..count].to_vec())).is_err() || count == 0 {
+            // Who does not take any more is not to be sent more.
+            let _ = from.shutdown(Shutdown::Read);
+            return;
+        }
+    }
+}
+
+fn deliver(mut to: TcpStream, pieces: &Receiver<Piece>, waiting: &AtomicU64, delivered: &AtomicU64) {
+    while let Ok((due, bytes)) = pieces.recv() {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if bytes.is_empty() || to.write_all(&bytes).is_err() {
+            let _ = to.shutdown(Shutdown::Write);
+            return;
+        }
+        waiting.fetch_sub(bytes.len() as u64, Ordering::SeqCst);
+        delivered.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, Ending, Upstream, ok};
+
+    #[test]
+    fn bytes_arrive_whole_and_not_before_their_time() {
+        let content: Vec<u8> = (0..3_000_000_u32).map(|place| (place * 31 + place / 253) as u8).collect();
+        let body = content.clone();
+        let upstream =
+            Upstream::answering(move |request| if request.target() == "/end" { Vec::new() } else { ok(&body) });
+        let to = upstream.address().parse().expect("an address");
+        let delay = Duration::from_millis(40);
+        for rate in [None, Some(30_000_000)] {
+            let relay = Relay::new(to, Path { delay, rate, queue: Duration::from_millis(5) });
+            let begun = Instant::now();
+            let mut client = Client::connect(relay.address());
+            assert!(client.get("/").body == content);
+            let least = 2 * delay + rate.map_or(Duration::ZERO, |_| Duration::from_millis(90));
+            assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
+            crate::eventually("what was delivered is counted", || relay.down() > 3_000_000 && relay.up() > 30);
+            client.send("GET /end HTTP/1.1\r\n\r\n");
+            assert_eq!(client.ending(), Ending::Closed);
+        }
+    }
+
+    #[test]
+    fn connections_end_with_the_relay() {
+        let upstream = Upstream::answering(|_| ok("hello"));
+        let relay = Relay::new(upstream.address().parse().expect("an address"), Path::round_trip(Duration::ZERO));
+        let mut client = Client::connect(relay.address());
+        assert_eq!(client.get("/").text(), "hello");
+        let address = relay.address();
+        drop(relay);
+        assert_ne!(client.ending(), Ending::Silent);
+        assert!(crate::within(crate::PATIENCE, || TcpStream::connect(address).is_err()));
+    }
+}
