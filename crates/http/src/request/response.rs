@@ -26,14 +26,17 @@ pub type MakeTrailers = fn(&Request, &mut Vec<Field>);
 pub struct LateTrailers {
     /// Passes on the trailers of another server.
     pub passed: Option<MakeTrailers>,
+    /// Whether they are passed on only if the response has other trailers: its length is known, and the client's protocol
+    /// would have to give that up for them (HTTP/1).
+    pub passed_beside_others: bool,
     /// Adds the trailers of the configuration.
     pub added: Option<MakeTrailers>,
 }
 
 impl LateTrailers {
-    /// Whether there is any function.
+    /// Whether the response has trailers because of them.
     pub fn is_some(&self) -> bool {
-        self.passed.is_some() || self.added.is_some()
+        self.added.is_some() || self.passed.is_some() && !self.passed_beside_others
     }
 }
 

@@ -157,6 +157,11 @@ impl Reader {
         self.left
     }
 
+    /// Whether trailers may come behind the body.
+    pub fn may_have_trailers(&self) -> bool {
+        self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.may_have_trailers())
+    }
+
     /// How much to read, at most about `most` bytes: no more than is still to come, plus the bytes that end the
     /// response after the last bytes of the body.
     pub fn room(&self, most: usize) -> usize {

@@ -97,8 +97,9 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
         }
         tee.give_up();
     }
-    if length.is_none() {
+    if reader.may_have_trailers() {
         response.late_trailers.passed = pass_trailers;
+        response.late_trailers.passed_beside_others = length.is_some() && !request.client.is_multiplexed();
     }
     if is_bodiless(request, status) {
         finish_quickly(request, reader, !request.is_head());

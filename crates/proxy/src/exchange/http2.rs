@@ -118,7 +118,8 @@ where
             bytes,
         };
         if status < 200 {
-            return Ok(head(Some(0)));
+            // Nothing follows, and this is no response.
+            return if ends { Err(Fault::invalid(TOO_SHORT)) } else { Ok(head(Some(0))) };
         }
         let is_bodiless = self.asked == Asked::Head || matches!(status, 204 | 304);
         if ends && !is_bodiless && length.is_some_and(|length| length > 0) {
@@ -251,6 +252,10 @@ where
 
     fn framing(&self) -> usize {
         RECORD_HEAD
+    }
+
+    fn may_have_trailers(&self) -> bool {
+        !self.done
     }
 
     fn take_trailers(&mut self) -> Vec<Field> {

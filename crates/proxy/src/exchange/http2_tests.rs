@@ -118,6 +118,17 @@ fn trailers_come_behind_the_body_without_those_that_frame_it() {
 }
 
 #[test]
+fn trailers_may_come_until_the_response_has_ended() {
+    for (ends, fields, want) in
+        [(false, &[][..], true), (false, &[("content-length", "5")], true), (true, &[("grpc-status", "0")], false)]
+    {
+        let mut exchange = exchange(Asked::Other);
+        exchange.head(&mut BytesMut::from(&head(ends, 200, fields)[..])).unwrap().unwrap();
+        assert_eq!(exchange.may_have_trailers(), want, "{fields:?}");
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let other = Asked::Other;
     let (length, long) = (("content-length", "5"), "upstream sent response body larger than indicated content length");
@@ -129,6 +140,7 @@ fn what_contradicts_itself_is_refused() {
         (other, vec![head(false, 200, &[length]), data(b"abc"), data(b"def"), end()], long),
         (Asked::Head, vec![head(false, 200, &[length]), data(b"abcde"), end()], long),
         (other, vec![head(false, 304, &[length]), data(b"a"), end()], long),
+        (other, vec![head(true, 103, &[("link", "a")])], short),
         (other, vec![head(true, 101, &[])], "upstream sent unexpected :status \"101\""),
         (
             other,

@@ -189,6 +189,11 @@ pub trait Exchange {
         0
     }
 
+    /// Whether trailer fields may come behind the body: after the head.
+    fn may_have_trailers(&self) -> bool {
+        self.remaining().is_none()
+    }
+
     /// Takes the trailer fields.
     fn take_trailers(&mut self) -> Vec<Field> {
         Vec::new()

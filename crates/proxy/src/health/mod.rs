@@ -1,9 +1,10 @@
 //! Health checks: requests that find out whether servers are healthy.
 //!
-//! `settings.rs` reads `health_check` and `match`, `matching.rs` decides whether a response passes, `probe.rs` sends
-//! one check, `watcher.rs` runs the checks on the loops. The consequence of a series of results is decided in
+//! `settings.rs` reads `health_check` and `match`, `matching.rs` decides whether a response passes, `grpc.rs` has the question
+//! and the answer of a check by gRPC, `probe.rs` sends one check, `watcher.rs` runs the checks on the loops. The consequence of a series of results is decided in
 //! `freerun_upstream::health`.
 
+mod grpc;
 mod matching;
 mod probe;
 mod settings;
@@ -23,7 +24,8 @@ use freerun_serve::zones::ZoneTable;
 use freerun_upstream::health::Watch;
 
 use crate::exchange::family::Family;
-use crate::family::{fastcgi, http, scgi, uwsgi};
+use crate::family::http::settings::{HttpSettings, HttpVersion};
+use crate::family::{fastcgi, grpc as grpc_family, http, scgi, uwsgi};
 use crate::health::settings::{Declared, HealthCheck, HealthSettings};
 use crate::health::watcher::{Key, Watcher};
 use crate::upstream::{Upstream, UpstreamRef, Upstreams};
@@ -83,7 +85,9 @@ struct Gathered(Vec<Check>);
 
 /// The group that the location's requests are passed to.
 fn passed_to(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
-    [http::fixed_group, fastcgi::fixed_group, uwsgi::fixed_group, scgi::fixed_group].iter().find_map(|of| of(settings))
+    let all =
+        [http::fixed_group, grpc_family::fixed_group, fastcgi::fixed_group, uwsgi::fixed_group, scgi::fixed_group];
+    all.iter().find_map(|of| of(settings))
 }
 
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
@@ -95,6 +99,17 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
             problem.hint("the location has to pass requests on, to a server or group that is named without variables")
         );
     };
+    let is_http2 = match family.name() {
+        "grpc" => true,
+        "proxy" => settings.get::<HttpSettings>().proxy_http_version == HttpVersion::Http2,
+        _ => false,
+    };
+    if rules.grpc.is_some() && !is_http2 {
+        let problem = Problem::new("\"health_check type=grpc\" needs HTTP/2").at(rules.place);
+        return Err(
+            problem.hint("the location has to have \"grpc_pass\", or \"proxy_pass\" with \"proxy_http_version 2\"")
+        );
+    }
     let check = Check { key: "".into(), name: "".into(), rules, settings: settings.clone(), family, group };
     cx.extensions.get_or_default::<Gathered>().0.push(check);
     Ok(())

@@ -32,6 +32,7 @@ use crate::exchange::family::{Exchanging, UpstreamProtocol};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
 use crate::health::Check;
+use crate::health::grpc::GrpcCheck;
 use crate::health::matching::Answer;
 use crate::settings::options::Options;
 use crate::state::record::{Record, Took};
@@ -145,7 +146,11 @@ fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnecti
     let client = no_connection.client(loop_state, &generation)?;
     let server = generation.server(&generation.http.listens.first()?.servers.default);
     let uri = &check.rules.uri;
-    let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
+    let (method, fields) = match check.rules.grpc {
+        Some(_) => ("POST", "Content-Type: application/grpc\r\nTE: trailers\r\n"),
+        None => ("GET", ""),
+    };
+    let buffer = format!("{method} {uri} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", check.name).into_bytes();
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
     let head = Head::new(buffer, parsed);
@@ -275,16 +280,23 @@ impl One<'_> {
         let head = self.head(link, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
+        let grpc = self.check.rules.grpc.as_ref();
         let mut body = Vec::new();
-        let needs_body = matching.is_some_and(|matching| matching.needs_body());
+        let needs_body = grpc.is_some() || matching.is_some_and(|matching| matching.needs_body());
         let mut ended = false;
         if needs_body || keeps.is_some() {
             ended = self.body(link, &mut *exchange, &mut input, &mut body).await?;
         }
-        let answer = Answer { status: head.status, fields: &head.fields.to_list(), body: &body };
-        let refused = match matching {
-            Some(matching) => matching.refuses(&answer, self.request),
-            None => (!(200..400).contains(&head.status)).then_some("checking status code"),
+        let mut fields = head.fields.to_list();
+        let refused = match (grpc, matching) {
+            (Some(grpc), _) => {
+                fields.extend(exchange.take_trailers());
+                grpc.refuses(head.status, &fields, &body)
+            }
+            (None, Some(matching)) => {
+                matching.refuses(&Answer { status: head.status, fields: &fields, body: &body }, self.request)
+            }
+            (None, None) => (!(200..400).contains(&head.status)).then_some("checking status code"),
         };
         let again = keeps.is_some() && ended && exchange.reusable() && input.is_empty();
         Ok((refused.map_or(Ok(()), Err), again))
@@ -333,8 +345,15 @@ impl One<'_> {
         const WHAT: Failed = "sending request to upstream";
         let mut out = Vec::new();
         let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
-        let began = exchange.begin(self.request, &to, BodyPlan::None, &mut out);
+        let question = self.check.rules.grpc.as_ref().map(GrpcCheck::question);
+        let plan = question.as_ref().map_or(BodyPlan::None, |question| BodyPlan::Length(question.len() as u64));
+        let began = exchange.begin(self.request, &to, plan, &mut out);
         began.map_err(|_| Silence { what: "making the request", ended: false })?;
+        if let Some(question) = question {
+            exchange.before_piece(question.len(), &mut out);
+            out.extend_from_slice(&question);
+            exchange.after_piece(&mut out);
+        }
         exchange.body_end(&mut out);
         let mut rest = &out[..];
         while !rest.is_empty() {

@@ -7,14 +7,16 @@ use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, Word, parse_
 use freerun_serve::upstream::number;
 use freerun_upstream::health::CheckRules;
 
+use crate::health::grpc;
+use crate::health::grpc::GrpcCheck;
 use crate::health::matching::Match;
 
 settings! {
     /// Requests that check all the time whether servers are healthy.
     #[module = "health_check"]
     pub struct HealthSettings {
-        /// Sends requests to each server of the group that the location's `proxy_pass`, `fastcgi_pass`, `uwsgi_pass` or
-        /// `scgi_pass` names, and does not use servers whose responses fail the tests.
+        /// Sends requests to each server of the group that the location's `proxy_pass`, `grpc_pass`, `fastcgi_pass`,
+        /// `uwsgi_pass` or `scgi_pass` names, and does not use servers whose responses fail the tests.
         ///
         /// | parameter | |
         /// |---|---|
@@ -27,6 +29,9 @@ settings! {
         /// | `mandatory` | no request is sent to a server before its first check has passed |
         /// | `persistent` | accepted after `mandatory`: the results of checks are kept over a reload in any case, as long as the checks stay the same |
         /// | `keepalive_time=T` | checks use one connection for that long |
+        /// | `type=grpc` | each check is a call of gRPC's health service, which has to answer `SERVING`; instead of `uri` and `match` |
+        /// | `grpc_service=name` | with `type=grpc`: the service that is asked about, by default the whole server |
+        /// | `grpc_status=N` | with `type=grpc`: the check passes if the call ends with this status, such as `12` of servers without the health service |
         ///
         /// The request has the fields of `proxy_set_header` (the parameters of `fastcgi_param`); variables about the
         /// client are empty. The timeouts are the location's. One process sends each check once, whatever the number of
@@ -110,6 +115,8 @@ pub struct HealthCheck {
     pub matching: Option<MatchRef>,
     /// How long a connection is used.
     pub keepalive_time: Option<Duration>,
+    /// What is asked of gRPC's health service, instead of the URI.
+    pub grpc: Option<GrpcCheck>,
     /// The text of the directive, to recognise it after a reload.
     pub text: String,
     /// The place of the directive.
@@ -129,12 +136,14 @@ impl Value for HealthCheck {
             port: None,
             matching: None,
             keepalive_time: None,
+            grpc: None,
             text: words.join(" "),
             place: directive.name.place,
         };
         for (index, word) in directive.args.iter().enumerate() {
             check.parameter(directive, index, word, cx)?;
         }
+        check.settle_type(directive)?;
         Ok(check)
     }
 }
@@ -159,13 +168,34 @@ impl HealthCheck {
                 self.matching = Some(cx.extensions.get_or_default::<Declared>().refer(name, word.place));
             }
             ("keepalive_time", value) => self.keepalive_time = Some(parse_time(value).ok_or_else(invalid)?),
-            ("type", "grpc") => {
-                return Err(invalid().hint("freerun does not speak gRPC yet"));
+            ("type", "grpc") => drop(self.grpc.get_or_insert_default()),
+            ("grpc_service", name) => self.grpc.get_or_insert_default().service = name.to_owned(),
+            ("grpc_status", value) => {
+                let status = number(value).and_then(|status| u32::try_from(status).ok()).ok_or_else(invalid)?;
+                self.grpc.get_or_insert_default().status = status;
             }
             _ if word.text == "mandatory" => self.rules.mandatory = true,
             _ if word.text == "persistent" && index > 0 && directive.args[index - 1].text == "mandatory" => {}
             _ => return Err(invalid()),
         }
+        Ok(())
+    }
+
+    /// Checks that the parameters are of one type of check.
+    fn settle_type(&mut self, directive: &Node) -> Result<(), Problem> {
+        if self.grpc.is_none() {
+            return Ok(());
+        }
+        let of = |start: &'static str| directive.args.iter().find(move |word| word.text.starts_with(start));
+        if let Some(word) = of("grpc_").filter(|_| of("type=").is_none()) {
+            let problem = Problem::new(format!("\"{}\" stands without \"type=grpc\"", word.text));
+            return Err(problem.at(word.place));
+        }
+        if let Some(word) = of("uri=").or_else(|| of("match=")) {
+            let problem = Problem::new(format!("\"{}\" cannot stand beside \"type=grpc\"", word.text));
+            return Err(problem.at(word.place));
+        }
+        grpc::PATH.clone_into(&mut self.uri);
         Ok(())
     }
 }

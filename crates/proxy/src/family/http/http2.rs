@@ -15,7 +15,7 @@ use crate::family::http::settings::{HttpSettings, SetHeaders};
 use crate::settings::FamilySettings;
 use crate::state::cache_fetch::CacheFetch;
 
-/// Whether a field that is set may be sent. What says something about a connection has no meaning in HTTP/2, `Host` has become
+/// Whether a field may be sent. What says something about a connection has no meaning in HTTP/2, `Host` has become
 /// `:authority`, and only this server frames the body. `TE` may have one value (RFC 9113 section 8.2.2). A name that is none
 /// cannot stand in a block of fields; least of all one that looks like a pseudo-field.
 pub fn may_be_sent(id: HeaderId, name: &[u8], value: &[u8]) -> bool {
@@ -23,7 +23,7 @@ pub fn may_be_sent(id: HeaderId, name: &[u8], value: &[u8]) -> bool {
         HeaderId::Host | HeaderId::ContentLength => false,
         HeaderId::Te => value.trim_ascii().eq_ignore_ascii_case(b"trailers"),
         HeaderId::Other if name.is_empty() || name.iter().any(|byte| class(*byte) & TOKEN == 0) => false,
-        id => !value.is_empty() && !is_of_connection(id, name),
+        id => !is_of_connection(id, name),
     }
 }
 
@@ -53,7 +53,7 @@ pub fn write_start<'r>(
     head.field(b":path", if to.target.uri.is_empty() { b"/" } else { &to.target.uri });
     for item in set.iter() {
         let (id, value) = (HeaderId::of(&item.name), item.value.render(request));
-        if may_be_sent(id, &item.name, &value) {
+        if !value.is_empty() && may_be_sent(id, &item.name, &value) {
             head.field(&item.name, &value);
         }
     }
@@ -130,7 +130,7 @@ mod tests {
             ("X-A", "b", true),
             ("x_a.b", "b", true),
             ("Cookie", "a=b", true),
-            ("X-A", "", false),
+            ("X-A", "", true),
             ("", "b", false),
             (":path", "/other", false),
             ("a:b", "c", false),
