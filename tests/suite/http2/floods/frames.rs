@@ -10,7 +10,7 @@ fn ends(what: &str, nginx: Nginx, frames: impl Fn(usize) -> Frame) {
     if !can_be_tried(nginx) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     attacked.ends(what, |http2, most| {
         http2.flood(most, |_, batch| (0..100).map(|number| frames(batch * 100 + number)).collect())
     });
@@ -29,7 +29,7 @@ fn ends_within_a_request(what: &str, nginx: Nginx, frame: impl Fn(u32) -> Frame)
                          proxy_pass http://{}; }}",
         upstream.address()
     );
-    let attacked = Attacked::new(&Site::new(), &lines);
+    let attacked = Attacked::new(Site::new(), &lines);
     attacked.ends(what, |http2, most| {
         let stream = http2.begin(http2.block("POST", "/up"));
         http2.flood(most, |_, _| vec![frame(stream); 100])
@@ -64,7 +64,7 @@ fn settings_that_change_the_windows_of_many_streams() {
     }
     let site = Site::new();
     site.file("file", vec![b'x'; 100_000]);
-    let attacked = Attacked::new(&site, "location /file { }");
+    let attacked = Attacked::new(site, "location /file { }");
     attacked.ends("SETTINGS with many streams", |http2, most| {
         http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)]));
         for _ in 0..100 {
@@ -122,7 +122,7 @@ fn wake_ups_for_nothing() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     attacked.ends("a PING at a time", one_at_a_time);
 }
 
@@ -140,11 +140,11 @@ fn one_at_a_time(http2: &mut Http2, most: usize) -> Flooded {
 #[test]
 fn answers_that_nobody_reads() {
     for (what, frame) in [("PING", Frame::ping([0; 8])), ("SETTINGS", Frame::settings(&[]))] {
-        let attacked = Attacked::new(&Site::new(), "");
+        let attacked = Attacked::new(Site::new(), "");
         let flooded = attacked.by(|http2| {
-            let bytes = frame.bytes().repeat(1000);
+            let frames = vec![frame.clone(); 1000];
             // Neither what the client's kernel takes nor what the server may have in its queue is more than this.
-            let sent = (0..3000).take_while(|_| http2.try_send_bytes(&bytes).is_ok()).count() * 1000;
+            let sent = (0..3000).take_while(|_| http2.try_send(&frames).is_ok()).count() * 1000;
             http2.silent();
             Flooded { sent, away: None, ending: None }
         });
@@ -162,7 +162,7 @@ fn an_upload_in_small_pieces_is_no_attack() {
                              proxy_pass http://{}; }}",
             upstream.address()
         );
-        let attacked = Attacked::new(&Site::new(), &lines);
+        let attacked = Attacked::new(Site::new(), &lines);
         let mut http2 = attacked.connect();
         let stream = http2.begin(http2.block("POST", "/up"));
         let piece = vec![b'x'; 1000];
@@ -178,7 +178,7 @@ fn an_upload_in_small_pieces_is_no_attack() {
 fn busy_clients_are_no_attackers() {
     let site = Site::new();
     site.file("file", vec![b'x'; 2_000_000]);
-    let attacked = Attacked::new(&site, "location /file { }");
+    let attacked = Attacked::new(site, "location /file { }");
     let mut http2 = attacked.connect();
     for _ in 0..3000 {
         assert_eq!(http2.get("/").text(), "ok");

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// CVE-2024-27316 and its family: fields without end.
 #[test]
 fn continuations() {
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     attacked.ends("CONTINUATION", |http2, most| {
         let stream = http2.next_stream();
         http2.expect(stream);
@@ -25,7 +25,7 @@ fn empty_continuations() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     attacked.ends("empty CONTINUATION", |http2, most| {
         let stream = http2.next_stream();
         http2.expect(stream);
@@ -40,7 +40,7 @@ fn continuations_of_one_byte() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "large_client_header_buffers 4 64k;");
+    let attacked = Attacked::new(Site::new(), "large_client_header_buffers 4 64k;");
     attacked.ends("CONTINUATION of a byte", |http2, most| {
         let stream = http2.next_stream();
         http2.expect(stream);
@@ -56,7 +56,7 @@ fn slow_continuations() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "client_header_timeout 1s;");
+    let attacked = Attacked::new(Site::new(), "client_header_timeout 1s;");
     let flooded = attacked.by(|http2| {
         let stream = http2.next_stream();
         http2.expect(stream);
@@ -95,7 +95,7 @@ fn send_head(http2: &mut Http2, block: &Block) -> u32 {
 /// CVE-2016-6581.
 #[test]
 fn hpack_bomb() {
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     for references in [20, 16_000, 1_000_000] {
         let mut http2 = attacked.connect();
         let stream = send_head(&mut http2, &bomb(references));
@@ -116,10 +116,10 @@ fn one_byte_references_held_by_a_zero_window() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let site = Site::new();
-    site.file("file", vec![b'x'; 100_000]);
     for (name, value) in [("a", ""), ("cookie", ""), ("cookie", "a")] {
-        let attacked = Attacked::new(&site, "location /file { }");
+        let site = Site::new();
+        site.file("file", vec![b'x'; 100_000]);
+        let attacked = Attacked::new(site, "location /file { }");
         let mut http2 = attacked.connect();
         http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)])).round_trip();
         let first = Block::get("/file").kept(name, value);
@@ -152,7 +152,7 @@ fn one_byte_references_held_by_a_zero_window() {
 fn the_largest_heads_on_all_streams_have_a_bound() {
     let site = Site::new();
     site.file("file", vec![b'x'; 100_000]);
-    let attacked = Attacked::new(&site, "location /file { }");
+    let attacked = Attacked::new(site, "location /file { }");
     let mut http2 = attacked.connect();
     http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)])).round_trip();
     let block = (0..7).fold(Block::get("/file"), |block, number| block.field(format!("x-{number}"), "x".repeat(4000)));
@@ -168,7 +168,7 @@ fn the_largest_heads_on_all_streams_have_a_bound() {
 /// Tables that are filled anew with every request.
 #[test]
 fn entries_that_push_each_other_out() {
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     let mut http2 = attacked.connect();
     for number in 0..500 {
         let block =
@@ -185,7 +185,7 @@ fn entries_that_push_each_other_out() {
 /// A size update is a byte, too: many of them are no head.
 #[test]
 fn size_updates_without_end() {
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     let flooded = attacked.by(|http2| {
         let stream = http2.next_stream();
         http2.expect(stream);
@@ -205,7 +205,7 @@ fn malformed_heads_without_end() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     let flooded: Flooded = attacked.by(|http2| {
         http2.flood(super::MOST, |http2, _| {
             (0..20)

@@ -34,6 +34,8 @@ enum Nginx {
 /// A server that is attacked, with its other clients.
 struct Attacked {
     server: Server,
+    /// What it serves is there as long as it runs.
+    _site: Site,
     memory: u64,
     lines: usize,
     counted: u64,
@@ -52,17 +54,13 @@ fn setup(site: &Site, lines: &str) -> Setup {
 }
 
 impl Attacked {
-    fn new(site: &Site, lines: &str) -> Attacked {
-        Attacked::with(setup(site, lines))
-    }
-
-    fn with(setup: Setup) -> Attacked {
-        let server = setup.run();
+    fn new(site: Site, lines: &str) -> Attacked {
+        let server = setup(&site, lines).run();
         // What the first requests need is there from now on.
         for _ in 0..3 {
             assert_eq!(connect(&server).get("/").text(), "ok");
         }
-        let mut attacked = Attacked { server, memory: 0, lines: 0, counted: 0 };
+        let mut attacked = Attacked { server, _site: site, memory: 0, lines: 0, counted: 0 };
         (attacked.memory, attacked.lines, attacked.counted) = (attacked.memory(), attacked.lines(), attacked.counted());
         attacked
     }

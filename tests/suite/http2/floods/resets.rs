@@ -16,7 +16,7 @@ fn rapid_reset() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     for size in [1, 20, 1000] {
         attacked.by_many(&format!("{size} at a time"), |http2, most| {
             http2.flood(most, |http2, _| (0..size).flat_map(|_| given_up(http2, "/")).collect())
@@ -33,7 +33,7 @@ fn rapid_reset_of_requests_to_an_upstream() {
     }
     let upstream = Upstream::new();
     let lines = format!("location /up {{ proxy_pass http://{}; }}", upstream.address());
-    let attacked = Attacked::new(&Site::new(), &lines);
+    let attacked = Attacked::new(Site::new(), &lines);
     let accepting = std::thread::spawn(move || {
         let mut peers = Vec::new();
         while let Some(peer) = upstream.try_accept(std::time::Duration::from_secs(3)) {
@@ -86,7 +86,7 @@ fn made_you_reset() {
     ];
     for path in ["/", "/up"] {
         for (what, way) in ways {
-            let attacked = Attacked::new(&Site::new(), &lines);
+            let attacked = Attacked::new(Site::new(), &lines);
             let most = super::MOST;
             let flooded = attacked.by(|http2| {
                 http2.flood(most, |http2, _| {
@@ -115,7 +115,7 @@ fn streams_that_are_refused() {
     let upstream = Upstream::new();
     let lines =
         format!("http2_max_concurrent_streams 10; location /up {{ proxy_pass http://{}; }}", upstream.address());
-    let attacked = Attacked::new(&Site::new(), &lines);
+    let attacked = Attacked::new(Site::new(), &lines);
     attacked.ends("streams that are refused", |http2, most| {
         http2.flood(most, |http2, _| {
             (0..20).map(|_| Frame::headers(http2.next_stream(), http2.block("GET", "/up")).end()).collect()
@@ -129,7 +129,7 @@ fn resets_of_streams_that_have_ended() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let attacked = Attacked::new(&Site::new(), "");
+    let attacked = Attacked::new(Site::new(), "");
     attacked.ends("RST_STREAM", |http2, most| {
         let stream = http2.ask_for("/");
         http2.answer(stream);
@@ -142,7 +142,7 @@ fn resets_of_streams_that_have_ended() {
 fn a_page_that_is_left_is_no_attack() {
     let site = Site::new();
     site.file("file", vec![b'x'; 100_000]);
-    let attacked = Attacked::new(&site, "location /file { }");
+    let attacked = Attacked::new(site, "location /file { }");
     let mut http2 = attacked.connect();
     for _ in 0..3 {
         let streams: Vec<u32> = (0..100).map(|_| http2.ask_for("/file")).collect();
