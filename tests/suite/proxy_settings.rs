@@ -1,6 +1,11 @@
 //! What single directives do to a request that is passed on.
 
-use freerun_testkit::{Setup, Site, TempDir, Upstream, ok};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use freerun_testkit::{Setup, Site, TempDir, Upstream, ok, require};
+use rustix::net::{getsockname, sockopt};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\n\r\n";
 
@@ -101,4 +106,40 @@ fn a_named_location_may_be_where_a_response_sends_the_request() {
     let (addresses, statuses) = line.split_once('|').expect("two parts");
     assert!(addresses.starts_with(&format!("{0} : {0}", upstream.address())), "{line}");
     assert!(statuses.starts_with("200 : 200"), "{line}");
+}
+
+/// `…_socket_sndbuf` and `…_socket_rcvbuf` of every member, as the kernel has them.
+#[test]
+fn buffers_of_sockets_have_the_sizes_that_are_written() {
+    if !require::root() || !require::freerun() {
+        return;
+    }
+    for member in ["proxy", "fastcgi", "uwsgi", "scgi", "memcached", "tunnel"] {
+        let upstream = Upstream::new();
+        let scheme = if member == "proxy" { "http://" } else { "" };
+        let lines = format!(
+            "set $memcached_key k; location / {{ {member}_socket_sndbuf 20k; {member}_socket_rcvbuf 30k;
+                 {member}_pass {scheme}{}; }}",
+            upstream.address()
+        );
+        let server = Setup::server(&Site::new(), &lines).freerun();
+        let mut client = server.connect();
+        client.send(if member == "tunnel" { "CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n" } else { GET });
+        let peer = upstream.accept();
+        let ours = socket_of(server.worker(), peer.remote().expect("an address"));
+        let sizes = (sockopt::socket_send_buffer_size(&ours), sockopt::socket_recv_buffer_size(&ours));
+        // The kernel takes twice of what is asked for.
+        assert_eq!(sizes, (Ok(40 * 1024), Ok(60 * 1024)), "{member}");
+    }
+}
+
+/// The socket of a process that has this local address.
+fn socket_of(process: u32, local: SocketAddr) -> OwnedFd {
+    let pid = Pid::from_raw(process.try_into().expect("a process")).expect("a process");
+    let process = pidfd_open(pid, PidfdFlags::empty()).expect("a process");
+    let has_it = |fd: &OwnedFd| getsockname(fd).is_ok_and(|name| SocketAddr::try_from(name) == Ok(local));
+    (0..4096)
+        .filter_map(|fd| pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()).ok())
+        .find(has_it)
+        .expect("the socket to the upstream")
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use freerun_testkit::{
-    Client, Dns, Ending, Full, Peer, Refusing, Reply, Server, Setup, Site, TempDir, Tls, Upstream, eventually,
+    Client, Dns, Ending, Full, Kind, Peer, Refusing, Reply, Server, Setup, Site, TempDir, Tls, Upstream, check,
+    eventually,
 };
 use rustix::process::Signal;
 
@@ -477,4 +478,27 @@ fn nobody_connects_for_a_client_that_has_gone() {
     eventually("the attempt", || server.status()["upstreams"][0]["servers"][0]["active"] == 1);
     client.reset();
     assert!(server.access_lines(1)[0].contains("|499|"), "{}", server.access_log());
+}
+
+#[test]
+fn what_is_wrong_in_a_configuration_is_told() {
+    for (lines, message) in [
+        ("tunnel_pass a:1 b:1;", "invalid number of arguments in \"tunnel_pass\" directive"),
+        ("tunnel_pass localhost;", "no port in upstream \"localhost\""),
+        ("tunnel_pass http://localhost:80;", "invalid host in upstream \"http://localhost:80\""),
+        ("tunnel_pass; tunnel_pass;", "\"tunnel_pass\" directive is duplicate"),
+        ("tunnel_next_upstream http_502;", "invalid value \"http_502\""),
+        ("tunnel_buffer_size x;", "\"tunnel_buffer_size\" directive invalid value"),
+        ("location / { limit_except GET { tunnel_pass; } }", "\"tunnel_pass\" directive is not allowed here"),
+    ] {
+        let text = format!("events {{ }}\nhttp {{ server {{ listen 127.0.0.1:1;\n{lines} }} }}\n");
+        let checked = check(Kind::Freerun, &text).expect("an answer");
+        assert!(checked.stderr.contains(message), "{lines}: {}", checked.stderr);
+        assert_eq!(checked.code, Some(1), "{lines}");
+    }
+    let lines = "tunnel_bind $remote_addr; tunnel_bind_dynamic on; tunnel_next_upstream error timeout denied;
+        tunnel_next_upstream_timeout 1s; tunnel_next_upstream_tries 2; tunnel_send_timeout 5s; tunnel_send_lowat 0;
+        tunnel_allow_upstream 1; server { listen 127.0.0.1:1; location / { if ($arg_x) { tunnel_pass 127.0.0.1:1; } } }";
+    let checked = check(Kind::Freerun, &format!("events {{ }}\nhttp {{ {lines} }}\n")).expect("an answer");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
 }
