@@ -56,7 +56,7 @@ pub(super) struct Stream {
     pub(super) received_head: bool,
     /// Nothing is appended to the queue any more.
     pub(super) ends: bool,
-    /// Everything was handed to [`Out`](super::Out).
+    /// Everything is among the bytes to write, or was written.
     pub(super) sent_end: bool,
     /// One side has reset it.
     pub(super) is_reset: bool,

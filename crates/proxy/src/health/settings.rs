@@ -171,7 +171,7 @@ impl HealthCheck {
             ("type", "grpc") => drop(self.grpc.get_or_insert_default()),
             ("grpc_service", name) => self.grpc.get_or_insert_default().service = name.to_owned(),
             ("grpc_status", value) => {
-                let status = number(value).and_then(|status| u32::try_from(status).ok()).ok_or_else(invalid)?;
+                let status = number(value).ok_or_else(invalid)?;
                 self.grpc.get_or_insert_default().status = status;
             }
             _ if word.text == "mandatory" => self.rules.mandatory = true,

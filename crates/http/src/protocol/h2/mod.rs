@@ -25,6 +25,13 @@ pub use preface::{Seen, read as read_preface};
 pub use request::RequestTask;
 pub use serve::Serve;
 
+/// The connections of a loop; empty places are used again.
+#[derive(Default)]
+struct Places {
+    places: Vec<Weak<Shared>>,
+    free: Vec<usize>,
+}
+
 /// How many heads of requests a loop keeps the memory of.
 const KEPT_HEADS: usize = 128;
 
@@ -42,8 +49,8 @@ pub struct Driver {
     heads: RefCell<Vec<Box<RequestHead>>>,
     /// The buffer that all connections read into.
     read: RefCell<Vec<u8>>,
-    /// The connections.
-    connections: RefCell<Vec<Weak<Shared>>>,
+    /// The connections, each in a place of its own.
+    connections: RefCell<Places>,
 }
 
 impl Driver {
@@ -55,7 +62,7 @@ impl Driver {
 
     /// Asks the clients of all connections to begin no further streams, because the worker is shutting down.
     pub fn drain(&self) {
-        let connections: Vec<_> = self.connections.borrow().iter().filter_map(Weak::upgrade).collect();
+        let connections: Vec<_> = self.connections.borrow().places.iter().filter_map(Weak::upgrade).collect();
         connections.iter().for_each(|shared| shared.announce_end());
     }
 
@@ -72,13 +79,26 @@ impl Driver {
         }
     }
 
-    /// Adds a connection to those that are asked.
-    fn enter(&self, shared: &Rc<Shared>) {
-        let mut connections = self.connections.borrow_mut();
-        // Connections that are gone are forgotten from time to time, so that each costs little.
-        if connections.len() == connections.capacity() {
-            connections.retain(|connection| connection.strong_count() > 0);
+    /// Adds a connection to those that are asked, and returns its place.
+    fn enter(&self, shared: &Rc<Shared>) -> usize {
+        let Places { places, free } = &mut *self.connections.borrow_mut();
+        let connection = Rc::downgrade(shared);
+        match free.pop() {
+            Some(place) => {
+                places[place] = connection;
+                place
+            }
+            None => {
+                places.push(connection);
+                places.len() - 1
+            }
         }
-        connections.push(Rc::downgrade(shared));
+    }
+
+    /// Forgets the connection in this place, whose memory is held until then.
+    fn leave(&self, place: usize) {
+        let Places { places, free } = &mut *self.connections.borrow_mut();
+        places[place] = Weak::new();
+        free.push(place);
     }
 }

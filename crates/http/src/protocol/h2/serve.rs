@@ -51,6 +51,8 @@ const LAST_CALL: u64 = 1000;
 pub struct Serve {
     shared: Rc<Shared>,
     stage: Stage,
+    /// Where the driver knows the connection.
+    place: usize,
     deadline: Deadline,
     /// When the client took bytes the last time, or began to have any to take, in milliseconds.
     progress: u64,
@@ -106,7 +108,7 @@ impl Serve {
         });
         connection.set_nodelay();
         let shared = Shared::new(driver, connection, machine);
-        driver.enter(&shared);
+        let place = driver.enter(&shared);
         let figures = &shared.connection.loop_state.shared.http2;
         figures.connections.add();
         figures.open.add();
@@ -120,6 +122,7 @@ impl Serve {
         let mut serve = Box::new(Serve {
             shared,
             stage: Stage::Open,
+            place,
             deadline: Deadline::default(),
             progress: now,
             head_began: None,
@@ -497,6 +500,7 @@ impl Drop for Serve {
             self.shared.driver.http.idle.leave(key);
         }
         self.shared.leave();
+        self.shared.driver.leave(self.place);
         self.shared.connection.loop_state.shared.http2.open.sub();
     }
 }
