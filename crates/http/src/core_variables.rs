@@ -55,7 +55,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("query_string", |r, _| some(r.asked.args.as_deref())),
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_user", remote_user),
-    Variable::named("request", |r, _| some(Some(r.head.request_line()).filter(|line| !line.is_empty()))),
+    Variable::named("request", |r, _| some(request_line(r))),
     // The variable has a value only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
@@ -192,6 +192,11 @@ fn ends(request: &Request) -> Option<&Ends> {
 
 fn seconds<'r>(time: std::time::Duration) -> Value<'r> {
     owned(format!("{}.{:03}", time.as_secs(), time.subsec_millis()).into_bytes())
+}
+
+/// `$request`: that of HTTP/1 is there even if nothing of it has come, while the fields of HTTP/2 may not make one.
+fn request_line(request: &Request) -> Option<&[u8]> {
+    Some(request.head.request_line()).filter(|line| !line.is_empty() || request.head.version() < Version::Http2)
 }
 
 /// `$http2`: `h2` over TLS, `h2c` without it.

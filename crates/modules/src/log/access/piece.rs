@@ -2,7 +2,7 @@
 
 use freerun_http::request::Request;
 use freerun_http::variables::Reference;
-use freerun_proto::HeaderId;
+use freerun_proto::{HeaderId, Version};
 use freerun_serve::access_log::{Line, Pieces, Style, push_millis};
 
 /// nginx's predefined format.
@@ -78,8 +78,8 @@ impl Pieces<Request> for RequestPiece {
             RequestPiece::Connection => line.push_number(request.client.number),
             RequestPiece::ConnectionRequests => line.push_number(request.arrival.serial),
             RequestPiece::RequestLine => match request.head.request_line() {
-                // The fields of HTTP/2 did not make one.
-                [] => style.push_missing(line),
+                // The fields of HTTP/2 did not make one; that of HTTP/1 is there, but nothing has come of it.
+                [] if request.head.version() >= Version::Http2 => style.push_missing(line),
                 request_line => style.push_value(request_line, line),
             },
             RequestPiece::Header(id, _) if !request.head.has(*id) => style.push_missing(line),
