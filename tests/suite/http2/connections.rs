@@ -106,12 +106,8 @@ fn a_wrong_preface() {
     // Something else than SETTINGS behind it.
     let mut http2 = Http2::bare(server.connect().tls(&Tls::new().alpn(&["h2"])));
     http2.send_bytes(PREFACE).send(Frame::ping([0; 8]));
-    let (code, ending) = http2.end();
-    match server.kind() {
-        // nginx does not mind.
-        Kind::Nginx => {}
-        Kind::Freerun => assert_eq!((code, ending), (Some(code::PROTOCOL_ERROR), Ending::Closed)),
-    }
+    // Neither server minds: there are clients without settings.
+    assert!(http2.get("/").status == 200);
 }
 
 #[test]

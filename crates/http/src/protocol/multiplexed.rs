@@ -384,6 +384,8 @@ impl Sender<'_> {
 
 fn log_failure(request: &Request, error: &WriteError) {
     match error {
+        // The connection has failed, and a line says so for all its streams.
+        WriteError::Client(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
         WriteError::Client(error) => {
             let shown = freerun_runtime::log::Errno(error);
             log_error!(request, Info, "send() failed ({shown}) while sending response to client");

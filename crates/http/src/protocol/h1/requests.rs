@@ -106,9 +106,17 @@ async fn requests(
         let (_, servers, _) = http.servers(connection)?;
         if servers.accepts_preface() {
             let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
-            if h2::read_preface(connection, &mut timer, timeout, &mut buffer).await == h2::Seen::Http2 {
-                post.http2.set(h2::Serve::new(&driver.h2, connection.clone(), buffer));
-                return None;
+            match h2::read_preface(connection, &mut timer, timeout, &mut buffer).await {
+                h2::Seen::Http2 => {
+                    post.http2.set(h2::Serve::new(&driver.h2, connection.clone(), buffer));
+                    return None;
+                }
+                h2::Seen::Nothing(end) => {
+                    buffers::give_back(buffer);
+                    unanswered::log(http, connection, Awaited::First, &end);
+                    return None;
+                }
+                h2::Seen::Other => {}
             }
         }
     }

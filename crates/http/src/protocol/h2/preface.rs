@@ -6,15 +6,17 @@ use freerun_proto::h2::frame::PREFACE;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
+use crate::protocol::unanswered::End;
 use crate::request::Connection;
 
 /// What the first bytes are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// The beginning of HTTP/2.
     Http2,
-    /// Something else, or nothing yet.
+    /// Something else.
     Other,
+    /// Nothing, or less than it takes to tell: the client has gone, or is silent.
+    Nothing(End),
 }
 
 /// Reads until it is clear which protocol the client speaks, as long as `timeout`. All bytes stay in the buffer.
@@ -32,10 +34,11 @@ pub async fn read(connection: &Connection, timer: &mut Timer, timeout: Duration,
             *buffer = buffers::take();
         }
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
-        // The end, an error or silence is left to the code that reads a request: it has the words for it.
         match timer.within(left, connection.transport.read(buffer)).await {
             Some(Ok(1..)) => {}
-            _ => return Seen::Other,
+            Some(Ok(0)) => return Seen::Nothing(End::Closed),
+            Some(Err(error)) => return Seen::Nothing(End::Broken(error)),
+            None => return Seen::Nothing(End::TimedOut),
         }
     }
 }

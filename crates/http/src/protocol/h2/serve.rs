@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use freerun_proto::h2::hpack::BlockLimits;
+use freerun_proto::h2::flood::Flood;
 use freerun_proto::h2::priority::Priority;
 use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
 use freerun_proto::head::FieldRules;
@@ -227,7 +228,8 @@ impl Serve {
                 Ok(None) => break,
                 Err(failure) => {
                     self.log_failure(&failure);
-                    self.shared.leave();
+                    // That line says it for all its streams.
+                    self.shared.fail();
                     break;
                 }
             }
@@ -322,6 +324,12 @@ impl Serve {
         connection.loop_state.shared.http2.failed(failure.flood);
         let (client, server) = (Peer(&connection.peer), &connection.listen.name);
         let (what, code) = (failure.what, failure.code.name());
+        if failure.flood == Some(Flood::Fields) {
+            let line = format_args!(
+                "client sent too large header while processing HTTP/2 connection, client: {client}, server: {server}"
+            );
+            return connection.log(Level::Info, line);
+        }
         let line = format_args!(
             "client broke the rules of HTTP/2: {what} ({code}) while processing HTTP/2 connection, client: {client}, \
              server: {server}"
@@ -410,6 +418,11 @@ impl Serve {
             }
             return self.wait_until(until, context);
         }
+        let makes_room = self.shared.connection.is_closing() && !self.shared.connection.loop_state.is_draining();
+        if is_finished && used == 0 && makes_room {
+            // The client was told; others wait for the connection's place.
+            return Step::Over;
+        }
         if is_finished && used == 0 {
             self.shared.connection.transport.shutdown_write();
             let until = now.saturating_add(millis(core.lingering_timeout));
@@ -438,6 +451,11 @@ impl Serve {
         let connection = &self.shared.connection;
         let is_fresh = connection.requests.get() == 0;
         let must_end = connection.is_closing() || connection.loop_state.is_draining() && !is_fresh;
+        if must_end && makes_room {
+            self.shared.look(|machine| machine.finish(ErrorCode::NO_ERROR));
+            context.waker().wake_by_ref();
+            return Step::Wait;
+        }
         if must_end && self.announced.is_none() {
             self.shared.look(h2::Connection::announce_end);
         }

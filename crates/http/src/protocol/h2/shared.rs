@@ -119,6 +119,12 @@ impl Shared {
         streams.iter().for_each(|stream| stream.leave());
     }
 
+    /// Tells all streams that the connection has failed, which is logged.
+    pub(super) fn fail(&self) {
+        let streams: Vec<_> = self.streams.borrow().iter().flatten().cloned().collect();
+        streams.iter().for_each(|stream| stream.fail());
+    }
+
     /// Gives back memory that is not needed while there is no stream.
     pub(super) fn rest(&self) {
         self.machine.borrow_mut().rest();

@@ -28,6 +28,8 @@ pub(super) struct H2Stream {
     gone: Cell<bool>,
     /// The request has ended: the slot belongs to another stream by now.
     released: Cell<bool>,
+    /// The connection has failed, which is logged.
+    failed: Cell<bool>,
     was_read: Cell<bool>,
     has_wrong_length: Cell<bool>,
     sent_head: Cell<bool>,
@@ -40,10 +42,6 @@ pub(super) struct H2Stream {
 /// The fields of a response of HTTP/1 to `Upgrade`, of a WebSocket too.
 const OF_UPGRADE: [&[u8]; 3] = [b"connection", b"upgrade", b"sec-websocket-accept"];
 
-/// The error of a stream that was reset, or whose connection has ended.
-fn reset() -> io::Error {
-    io::ErrorKind::ConnectionReset.into()
-}
 
 fn keep(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
     let mut place = place.borrow_mut();
@@ -67,6 +65,7 @@ impl H2Stream {
             body_ended: Cell::new(body_ended),
             gone: Cell::new(false),
             released: Cell::new(false),
+            failed: Cell::new(false),
             was_read: Cell::new(false),
             has_wrong_length: Cell::new(false),
             sent_head: Cell::new(false),
@@ -117,6 +116,12 @@ impl H2Stream {
         watchers.into_iter().for_each(Waker::wake);
     }
 
+    /// The connection has failed.
+    pub(super) fn fail(&self) {
+        self.failed.set(true);
+        self.leave();
+    }
+
     /// The request has ended: it uses the stream no more.
     pub(super) fn release(&self) {
         if !self.released.replace(true) {
@@ -138,6 +143,14 @@ impl H2Stream {
         });
     }
 
+    /// The error of a stream that was reset, or whose connection has ended.
+    fn over(&self) -> io::Error {
+        match self.failed.get() {
+            true => io::ErrorKind::ConnectionAborted.into(),
+            false => io::ErrorKind::ConnectionReset.into(),
+        }
+    }
+
     /// Whether nothing can be sent or received any more.
     fn is_over(&self) -> bool {
         self.gone.get() || self.released.get()
@@ -147,7 +160,7 @@ impl H2Stream {
 impl Stream for H2Stream {
     fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
         if self.is_over() {
-            return Poll::Ready(Err(reset()));
+            return Poll::Ready(Err(self.over()));
         }
         if !self.was_read.replace(true) {
             self.shared.with(|machine| machine.open_window(self.slot, READER_WINDOW));
@@ -204,7 +217,7 @@ impl Stream for H2Stream {
 
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.is_over() {
-            return Poll::Ready(Err(reset()));
+            return Poll::Ready(Err(self.over()));
         }
         match self.shared.look(|machine| machine.room(self.slot)) {
             0 => {
