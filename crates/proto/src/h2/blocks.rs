@@ -9,7 +9,7 @@ use super::receive::{Event, dependency, failure, size, wrong};
 use super::stream::{Slot, Stream};
 
 /// How many frames a block of fields may have, besides one for each [`BYTES_PER_FRAME`].
-const FRAMES_OF_BLOCK: u32 = 16;
+const FRAMES_OF_BLOCK: u32 = 128;
 
 /// The size that `CONTINUATION` frames should have at least, on the average.
 const BYTES_PER_FRAME: usize = 256;

@@ -57,27 +57,6 @@ fn settings() {
     });
 }
 
-#[test]
-fn settings_that_change_the_windows_of_many_streams() {
-    if !can_be_tried(Nginx::Ends) {
-        return;
-    }
-    let site = Site::new();
-    site.file("file", vec![b'x'; 100_000]);
-    let attacked = Attacked::new(site, "location /file { }");
-    attacked.ends("SETTINGS with many streams", |http2, most| {
-        http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)]));
-        for _ in 0..100 {
-            http2.ask_for("/file");
-        }
-        http2.flood(most, |_, _| {
-            // Half of them end at zero again.
-            let change = |number: u32| Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, number % 2)]);
-            (0..100).map(change).collect()
-        })
-    });
-}
-
 /// CVE-2019-9513.
 #[test]
 fn priorities() {
@@ -134,22 +113,6 @@ fn one_at_a_time(http2: &mut Http2, most: usize) -> Flooded {
         answers += 1;
         vec![Frame::ping([0; 8])]
     })
-}
-
-/// The attacker reads none of the answers.
-#[test]
-fn answers_that_nobody_reads() {
-    for (what, frame) in [("PING", Frame::ping([0; 8])), ("SETTINGS", Frame::settings(&[]))] {
-        let attacked = Attacked::new(Site::new(), "");
-        let flooded = attacked.by(|http2| {
-            let frames = vec![frame.clone(); 1000];
-            // Neither what the client's kernel takes nor what the server may have in its queue is more than this.
-            let sent = (0..3000).take_while(|_| http2.try_send(&frames).is_ok()).count() * 1000;
-            http2.silent();
-            Flooded { sent, away: None, ending: None }
-        });
-        assert!(flooded.sent < 3_000_000 && flooded.is_ended(), "{what}: {flooded:?}");
-    }
 }
 
 /// Small pieces of a body cost the server more than they are worth; but an upload in small pieces is none.

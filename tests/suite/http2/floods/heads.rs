@@ -100,7 +100,8 @@ fn hpack_bomb() {
         let mut http2 = attacked.connect();
         let stream = send_head(&mut http2, &bomb(references));
         let answer = http2.answer(stream);
-        assert_eq!(answer.end, End::Gone(Ending::Closed, Some(code::ENHANCE_YOUR_CALM)), "{references} references");
+        let told = [End::Away(code::ENHANCE_YOUR_CALM), End::Gone(Ending::Closed, Some(code::ENHANCE_YOUR_CALM))];
+        assert!(told.contains(&answer.end), "{references} references: {:?}", answer.end);
         attacked.serves_others();
         attacked.has_not_grown();
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::flood::Flood;
+use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
 use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
 use freerun_proto::head::FieldRules;

@@ -42,7 +42,6 @@ pub(super) struct H2Stream {
 /// The fields of a response of HTTP/1 to `Upgrade`, of a WebSocket too.
 const OF_UPGRADE: [&[u8]; 3] = [b"connection", b"upgrade", b"sec-websocket-accept"];
 
-
 fn keep(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
     let mut place = place.borrow_mut();
     match &mut *place {
