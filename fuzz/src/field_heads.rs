@@ -1,7 +1,7 @@
 //! Heads of HTTP/2 and HTTP/3, made of any fields.
 
 use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo, apply_name_rules};
-use freerun_proto::{HeadRules, HeaderId, RequestHead, Version, parse_request, uri};
+use freerun_proto::{HeadRules, HeaderId, Method, RequestHead, Version, parse_request, uri};
 
 use crate::choice;
 use crate::target::Target;
@@ -83,6 +83,10 @@ fn check_spans(head: &FieldHead) {
 fn check_text(head: &FieldHead, rules: &FieldRules, version: Version) {
     let FieldHead { buffer, parsed, .. } = head;
     assert_eq!((parsed.version, parsed.version_text.of(buffer)), (version, version.as_str().as_bytes()));
+    if parsed.method == Method::Connect {
+        // In HTTP/1 its target is an authority alone; here it is refused later if it has a path.
+        return;
+    }
     let mut text = buffer[..parsed.len as usize].to_vec();
     text[parsed.version_text.range()].copy_from_slice(b"HTTP/1.1");
     let rules = HeadRules {

@@ -2,7 +2,7 @@
 
 use freerun_proto::HeaderId;
 use freerun_proto::h2::hpack::{
-    BlockLimits, DecodeError, DecodedField, Decoder, Encoder, FIELD_OVERHEAD, FieldSink, Indexing, Pseudo,
+    BlockLimits, DecodeError, DecodedField, Decoder, Encoder, FieldSink, Indexing, Pseudo,
 };
 
 use crate::choice;
@@ -21,7 +21,7 @@ impl FieldSink for Fields {
 
 impl Fields {
     fn total(&self) -> usize {
-        self.0.iter().map(|(name, value, _)| name.len() + value.len() + FIELD_OVERHEAD).sum()
+        self.0.iter().map(|(name, value, _)| name.len() + value.len()).sum()
     }
 }
 

@@ -545,7 +545,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 21] = [
+pub static ALL: [&Target; 22] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,

@@ -2,7 +2,7 @@
 
 use super::{Attacked, Nginx, can_be_tried};
 use freerun_testkit::http2::{Flooded, Frame, Http2, flag, kind, setting};
-use freerun_testkit::{Kind, Site};
+use freerun_testkit::Site;
 
 /// Sends the same frames again and again, and reads the answers.
 #[track_caller]
@@ -133,39 +133,5 @@ fn an_upload_in_small_pieces_is_no_attack() {
             http2.upload(stream, &piece, number == 1999);
         }
         assert_eq!(http2.answer(stream).text(), "2000000", "{buffering}");
-    }
-}
-
-/// What well-known clients do: a PING in every second, small windows that are opened often, many short requests.
-#[test]
-fn busy_clients_are_no_attackers() {
-    let site = Site::new();
-    site.file("file", vec![b'x'; 2_000_000]);
-    let attacked = Attacked::new(site, "location /file { }");
-    let mut http2 = attacked.connect();
-    for _ in 0..3000 {
-        assert_eq!(http2.get("/").text(), "ok");
-    }
-    // An update of both windows for each frame.
-    http2.windows_by_hand();
-    let stream = http2.ask_for("/file");
-    let mut received = 0;
-    while received < 2_000_000 {
-        let frame = http2.frame();
-        if frame.kind == kind::DATA {
-            received += frame.payload.len();
-            http2.open_window(0, frame.payload.len() as u32);
-            if !frame.has(flag::END_STREAM) {
-                http2.open_window(stream, frame.payload.len() as u32);
-            }
-        }
-    }
-    for _ in 0..200 {
-        http2.round_trip();
-    }
-    assert_eq!(http2.get("/").text(), "ok");
-    assert!(http2.away().is_empty(), "{:?}", http2.away());
-    if attacked.server.kind() == Kind::Freerun {
-        attacked.is_told("busy clients", 0);
     }
 }
