@@ -1,9 +1,7 @@
 //! Header blocks of HTTP/2.
 
 use freerun_proto::HeaderId;
-use freerun_proto::h2::hpack::{
-    BlockLimits, DecodeError, DecodedField, Decoder, Encoder, FieldSink, Indexing, Pseudo,
-};
+use freerun_proto::h2::hpack::{BlockLimits, DecodeError, DecodedField, Decoder, Encoder, FieldSink, Indexing, Pseudo};
 
 use crate::choice;
 

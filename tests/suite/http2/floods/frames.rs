@@ -1,8 +1,8 @@
 //! Frames that do nothing, or that are answered.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::http2::{Flooded, Frame, Http2, flag, kind, setting};
 use freerun_testkit::Site;
+use freerun_testkit::http2::{Flooded, Frame, Http2, flag, kind, setting};
 
 /// Sends the same frames again and again, and reads the answers.
 #[track_caller]
