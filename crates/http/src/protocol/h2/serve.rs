@@ -65,6 +65,8 @@ pub struct Serve {
     announced: Option<u64>,
     /// The client has not taken everything that was written last.
     is_slow: bool,
+    /// The client has broken the rules, which is logged.
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -130,6 +132,7 @@ impl Serve {
             gave_head_up: false,
             announced: None,
             is_slow: false,
+            has_failed: false,
         });
         serve.shared.is_polled.set(true);
         serve.received(&first);
@@ -227,9 +230,12 @@ impl Serve {
                 Ok(Some(event)) => self.take(event, &mut sink),
                 Ok(None) => break,
                 Err(failure) => {
-                    self.log_failure(&failure);
-                    // That line says it for all its streams.
-                    self.shared.fail();
+                    // What comes after it finds the same failure again.
+                    if !std::mem::replace(&mut self.has_failed, true) {
+                        self.log_failure(&failure);
+                        // That line says it for all its streams.
+                        self.shared.fail();
+                    }
                     break;
                 }
             }
