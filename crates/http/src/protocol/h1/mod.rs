@@ -154,6 +154,7 @@ impl Serve {
     }
 
     /// Takes the connection out of the idle ones, if it is among them.
+    #[inline]
     fn leave_idle(&mut self) -> Option<Rc<Driver>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Idle(key, driver) => {
