@@ -21,6 +21,7 @@ mod send;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unended;
 mod windows;
 
 pub use connection::{Config, Connection, Failure, Role};

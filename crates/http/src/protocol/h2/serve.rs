@@ -227,7 +227,10 @@ impl Serve {
                         self.shared.announce_end();
                     }
                 }
-                Ok(Some(event)) => self.take(event, &mut sink),
+                Ok(Some(event)) => {
+                    self.take(event);
+                    sink.clear();
+                }
                 Ok(None) => break,
                 Err(failure) => {
                     // What comes after it finds the same failure again.
@@ -250,14 +253,12 @@ impl Serve {
         self.shared.wake_streams();
     }
 
-    fn take(&mut self, event: Event<'_>, sink: &mut HeadSink<'_>) {
+    fn take(&mut self, event: Event<'_>) {
         let stream = |slot: Slot| self.shared.stream(slot);
         match event {
             Event::Data { slot, bytes } => stream(slot).into_iter().for_each(|stream| stream.received(bytes)),
-            Event::End { slot } => stream(slot).into_iter().for_each(|stream| stream.ended()),
-            Event::Trailers { slot } => {
-                // Trailers of requests are read and dropped, as nginx does.
-                sink.clear();
+            // Trailers of requests are read and dropped, as nginx does.
+            Event::End { slot } | Event::Trailers { slot } => {
                 stream(slot).into_iter().for_each(|stream| stream.ended());
             }
             Event::WrongLength { slot } => stream(slot).into_iter().for_each(|stream| stream.is_wrong()),

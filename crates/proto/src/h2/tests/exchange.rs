@@ -241,27 +241,6 @@ fn the_end_comes_in_two_steps() {
 }
 
 #[test]
-fn a_request_whose_body_nobody_reads_is_cut_off_without_an_error() {
-    let (mut server, mut encoder) = server();
-    let slot = begin(&mut server, &mut encoder, 1, false);
-    answer(&mut server, slot, b"no");
-    let sent = frames(&written(&mut server));
-    let (head, payload) = sent.last().unwrap();
-    assert_eq!((head.kind, head.stream, &payload[..]), (kind::RST_STREAM, 1, &[0, 0, 0, 0][..]));
-    // What was on its way is ignored, but for the table of header compression.
-    assert_eq!(feed(&mut server, &frame(kind::DATA, 0, 1, b"late")), Ok(vec![]));
-    let trailers = frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &{
-        let mut block = Vec::new();
-        encoder.begin(&mut block);
-        encoder.field(b"late", b"yes", &mut block);
-        block
-    });
-    assert_eq!(feed(&mut server, &trailers), Ok(vec![]));
-    server.release(slot);
-    begin(&mut server, &mut encoder, 3, true);
-}
-
-#[test]
 fn a_client_learns_what_was_not_looked_at() {
     let mut client = Connection::new(&config(Role::Client));
     feed(&mut client, &frame(kind::SETTINGS, 0, 0, &[])).unwrap();
