@@ -160,6 +160,7 @@ impl Serve {
                 return Step::Wait;
             }
             self.shared.driver.http.idle.leave(key);
+            self.shared.resume();
             self.stage = Stage::Open;
         }
         loop {
