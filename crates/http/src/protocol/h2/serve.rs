@@ -8,16 +8,18 @@ use std::time::Duration;
 use freerun_proto::h2::flood::Flood;
 use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
-use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
+use freerun_proto::h2::{self, Config, Elsewhere, ErrorCode, Event, Failure, Role, Slot};
 use freerun_proto::head::FieldRules;
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_transport::FileSending;
 
 use crate::connection::idle::{self, Waiting};
 use crate::log::Peer;
 use crate::protocol::h2::Driver;
+use crate::protocol::h2::files::{self, Moved, Reading};
 use crate::protocol::h2::request::RequestTask;
 use crate::protocol::h2::runner::Work;
 use crate::protocol::h2::shared::Shared;
@@ -67,6 +69,8 @@ pub struct Serve {
     is_slow: bool,
     /// The client has broken the rules, which is logged.
     has_failed: bool,
+    /// The bytes of a file that are to be written next are being read.
+    reading: Option<Reading>,
 }
 
 #[derive(Debug)]
@@ -133,6 +137,7 @@ impl Serve {
             announced: None,
             is_slow: false,
             has_failed: false,
+            reading: None,
         });
         serve.shared.is_polled.set(true);
         serve.received(&first);
@@ -351,36 +356,25 @@ impl Serve {
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let mut wrote = false;
         loop {
-            let ahead = if self.is_slow { AHEAD_OF_SLOW } else { AHEAD };
-            let result = self.shared.look(|machine| {
-                machine.fill(ahead);
-                if machine.pending() == 0 {
-                    return None;
-                }
-                let mut parts = [IoSlice::new(&[]); PARTS];
-                let count = machine.parts(&mut parts);
-                let transport = &self.shared.connection.transport;
-                let offered: usize = parts[..count].iter().map(|part| part.len()).sum();
-                let result = match transport.try_write(&parts[..count], false) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        match transport.poll_write(context, &parts[0]) {
-                            Poll::Ready(result) => result,
-                            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-                        }
-                    }
-                    result => result,
-                };
-                if let Ok(count) = result {
-                    machine.wrote(count);
-                }
-                Some((offered, result))
+            let next = self.shared.look(|machine| {
+                machine.fill(if self.is_slow { AHEAD_OF_SLOW } else { AHEAD });
+                machine.elsewhere().cloned()
             });
+            let result = match next {
+                None => self.write_from_memory(context),
+                Some(range) => match self.write_from_file(&range, context) {
+                    Some(result) => Some(result),
+                    // The bytes are being read.
+                    None => break,
+                },
+            };
             match result {
                 None => {
                     self.is_slow = false;
                     break;
                 }
                 Some((offered, Ok(count))) => {
+                    self.shared.look(|machine| machine.wrote(count));
                     wrote = true;
                     self.is_slow = count < offered;
                 }
@@ -399,6 +393,67 @@ impl Serve {
             self.shared.wake_streams();
         }
         Ok(())
+    }
+
+    /// Writes bytes that are in memory: how many were offered, and how many were taken. `None` if there are none.
+    fn write_from_memory(&self, context: &mut Context<'_>) -> Option<(usize, io::Result<usize>)> {
+        let transport = &self.shared.connection.transport;
+        self.shared.look(|machine| {
+            let pending = machine.pending();
+            if pending == 0 {
+                return None;
+            }
+            let mut parts = [IoSlice::new(&[]); PARTS];
+            let count = machine.parts(&mut parts);
+            let offered: usize = parts[..count].iter().map(|part| part.len()).sum();
+            // The head of a frame goes with the bytes of a file that follow it.
+            let more = offered < pending && matches!(transport.file_sending(), FileSending::Sendfile(_));
+            let result = match transport.try_write(&parts[..count], more) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match transport.poll_write(context, &parts[0]) {
+                        Poll::Ready(result) => result,
+                        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+                    }
+                }
+                result => result,
+            };
+            Some((offered, result))
+        })
+    }
+
+    /// Writes bytes of a file: how many were offered, and how many were taken. `None` while they are being read.
+    fn write_from_file(&mut self, range: &Elsewhere, context: &mut Context<'_>) -> Option<(usize, io::Result<usize>)> {
+        let moved = match self.reading.take() {
+            Some(reading) => Ok(Moved::Reads(reading)),
+            None => files::send(&self.shared.connection.transport, range, context),
+        };
+        let result = match moved {
+            Ok(Moved::Bytes(count)) => Ok(count),
+            Ok(Moved::SocketFull) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(Moved::Reads(mut reading)) => match reading.as_mut().poll(context) {
+                Poll::Pending => {
+                    self.reading = Some(reading);
+                    return None;
+                }
+                Poll::Ready(Ok(bytes)) => {
+                    self.shared.look(|machine| machine.supply(bytes));
+                    return self.write_from_memory(context);
+                }
+                Poll::Ready(Err(error)) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &result
+            && matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::UnexpectedEof)
+        {
+            // The length of the frame was sent: only the end of the connection tells that it is not whole.
+            let connection = &self.shared.connection;
+            let client = Peer(&connection.peer);
+            let line = format_args!("{error} while sending response to client, client: {client}");
+            connection.log(Level::Crit, line);
+            connection.transport.cut_on_close();
+        }
+        Some((range.len, result))
     }
 
     // ---- between -----------------------------------------------------------------------------------------------------
