@@ -128,6 +128,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "http2" => http2::run(bench),
         "http2-upload" => http2::upload::run(bench),
         "http2-fairness" => http2::fairness::run(bench),
+        "http2-urgent" => http2::urgent::run(bench),
         "http2-memory" => http2::idle::run(bench),
         "compress" => compress::run(bench),
         "sharding" => sharding::run(bench),

@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 25] = [
+pub const BENCHMARKS: [&str; 26] = [
     "warm",
     "connections",
     "sharding",
@@ -18,6 +18,7 @@ pub const BENCHMARKS: [&str; 25] = [
     "http2",
     "http2-upload",
     "http2-fairness",
+    "http2-urgent",
     "http2-memory",
     "compress",
     "reload",
@@ -67,7 +68,7 @@ pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
-            tls-slow-certificates http2 http2-upload http2-fairness http2-memory compress reload log limits proxy
+            tls-slow-certificates http2 http2-upload http2-fairness http2-urgent http2-memory compress reload log limits proxy
             tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
