@@ -185,3 +185,43 @@ fn uploads_beside_each_other() {
         }
     }
 }
+
+#[test]
+fn an_upload_that_stands_still_ends() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| ok("served"));
+    let lines = format!("client_body_timeout 1s; location / {{ proxy_pass http://{}; }}", upstream.address());
+    let server = plain(&site, &lines).run();
+    let mut http2 = connect(&server);
+    let stream = http2.begin(http2.block("POST", "/").field("content-length", "10"));
+    http2.send(Frame::data(stream, "begun"));
+    let answer = http2.answer(stream);
+    assert!(answer.status == 408 || matches!(answer.end, End::Reset(_)), "{answer:?}");
+    // Only the stream ends.
+    assert_eq!(http2.get("/").text(), "served");
+    server.logs("client timed out");
+}
+
+#[test]
+fn more_than_the_window_resets_the_stream() {
+    if !require::freerun() {
+        return;
+    }
+    // As long as this server does not answer, nobody reads the body.
+    let silent = Upstream::new();
+    let lines = format!(
+        "location / {{ auth_request /auth; }} location /auth {{ proxy_pass http://{}; }}
+         location /ok {{ return 200 ok; }}",
+        silent.address()
+    );
+    let server = plain(&Site::new(), &lines).run();
+    let mut http2 = connect(&server);
+    http2.greeted();
+    let stream = http2.begin(http2.block("POST", "/"));
+    let room = http2.room(stream);
+    for piece in content(room + 1).chunks(16_384) {
+        http2.send(Frame::data(stream, piece));
+    }
+    assert_eq!(http2.answer(stream).end, End::Reset(code::FLOW_CONTROL_ERROR));
+    assert_eq!(http2.get("/ok").text(), "ok");
+}

@@ -57,6 +57,21 @@ fn a_line_of_the_access_log() {
 }
 
 #[test]
+fn bytes_are_counted_with_their_frames() {
+    let site = Site::new();
+    site.file("a", vec![b'x'; 100_000]);
+    let setup = plain(&site, "").http("log_format f '$bytes_sent $body_bytes_sent'; access_log @DIR@/access.log f;");
+    let server = setup.run();
+    let mut http2 = connect(&server);
+    http2.get("/a");
+    let framed: usize = http2.seen().iter().filter(|seen| seen.stream == 1).map(|seen| seen.length + 9).sum();
+    let line = server.access_lines(1).remove(0);
+    let (all, body) = line.split_once(' ').expect("two numbers");
+    assert_eq!(body, "100000");
+    assert_eq!(all.parse::<usize>().expect("a number"), framed);
+}
+
+#[test]
 fn http1_has_no_such_variable() {
     if !require::freerun() {
         return;

@@ -114,6 +114,8 @@ pub struct Connection {
     pub(super) owed: u32,
     /// How many bytes the receive windows of open streams have more than they began with.
     pub(super) grown: u32,
+    /// The urgency of streams that have sent everything they had, and whose owners may have more.
+    pub(super) awaited: Option<u8>,
     /// How many bytes of `DATA` wait in streams.
     pub(super) queued: usize,
     /// How many frames of bodies and ends of messages were sent.
@@ -136,6 +138,8 @@ pub struct Connection {
     /// How many bytes of answers were written since everything was taken by the peer.
     pub(super) answers: usize,
     pub(super) settings_acknowledged: bool,
+    /// The time at which bytes were received last, in milliseconds.
+    pub(super) now: u64,
     pub(super) failure: Option<Failure>,
 }
 
@@ -192,6 +196,7 @@ impl Connection {
             send_window: i64::from(DEFAULT_WINDOW),
             owed: 0,
             grown: 0,
+            awaited: None,
             queued: 0,
             progress: 0,
             block_len: 0,
@@ -206,6 +211,7 @@ impl Connection {
             out,
             answers: 0,
             settings_acknowledged: false,
+            now: config.now,
             failure: None,
         }
     }
@@ -260,6 +266,12 @@ impl Connection {
         self.last_stream = id;
         self.write_reset(id, ErrorCode::PROTOCOL_ERROR);
         self.remember(id, Closed::ResetHere);
+    }
+
+    /// Why the connection cannot go on. What a peer makes this side send may be the reason, too, so that the next bytes need not
+    /// come for it.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
     }
 
     /// Whether one side has reset the stream, or the connection has failed.
@@ -391,6 +403,13 @@ impl Connection {
     pub fn set_chunk(&mut self, slot: Slot, chunk: u32) {
         if let Some(stream) = self.streams.get_mut(slot) {
             stream.chunk = chunk.max(1);
+        }
+    }
+
+    /// Sets the priority that the stream's request asks for by a field. A frame that has come before it counts more.
+    pub fn set_first_priority(&mut self, slot: Slot, priority: Priority) {
+        if self.streams.get(slot).is_some_and(|stream| !stream.has_priority) {
+            self.set_priority(slot, priority);
         }
     }
 

@@ -10,6 +10,9 @@ const MOST: i64 = 512 * 1024;
 /// What a frame costs besides its bytes.
 const FRAME: i64 = 64;
 
+/// What each stream costs that a setting changes.
+const STREAM: u32 = 32;
+
 /// What a millisecond is worth: a frame without an effect every 64 milliseconds is free.
 const PER_MILLISECOND: i64 = 1;
 
@@ -75,6 +78,14 @@ impl Account {
         self.refilled = self.refilled.max(now);
         self.balance = (self.balance + passed * PER_MILLISECOND).min(MOST) - FRAME - i64::from(len);
         if self.balance < 0 { Err(Flood::Frames) } else { Ok(()) }
+    }
+
+    /// Pays for a frame that changes this many streams, besides its own price.
+    ///
+    /// # Errors
+    /// Nothing is left, [`Flood::Frames`].
+    pub fn pay_for_streams(&mut self, streams: usize, now: u64) -> Result<(), Flood> {
+        self.pay(u32::try_from(streams).unwrap_or(u32::MAX).saturating_mul(STREAM), now)
     }
 
     /// Notes that so many bytes of payload were received or sent.

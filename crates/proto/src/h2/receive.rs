@@ -100,6 +100,7 @@ impl Connection {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
+        self.now = now;
         match self.advance(bytes, now, sink) {
             Ok(event) => Ok(event),
             Err(failure) => Err(self.fail(failure)),
@@ -265,6 +266,7 @@ impl Connection {
             // It is not known any more how it has ended.
             None if is_data => {
                 self.write_reset(id, ErrorCode::STREAM_CLOSED);
+                self.remember(id, Closed::ResetHere);
                 self.account.torn_down(now)?;
                 Ok(None)
             }
@@ -383,6 +385,7 @@ impl Connection {
         }
         let change = i64::from(self.peer.initial_window) - i64::from(before.initial_window);
         if change != 0 {
+            self.account.pay_for_streams(self.streams.used(), now)?;
             let mut opened = Vec::new();
             for (slot, stream) in self.streams.iter_mut() {
                 stream.send_window += change;

@@ -12,7 +12,7 @@ use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
 use freerun_proto::head::FieldRules;
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
-use freerun_runtime::log::Level;
+use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 
 use crate::connection::idle::{self, Waiting};
@@ -73,10 +73,20 @@ enum Stage {
     Open,
     /// There is no stream.
     Idle(idle::Key),
-    /// Everything was sent. What the client still sends is read until this time in milliseconds, so that it sees the end and
-    /// no reset.
-    Lingering(u64),
+    /// The client is told of the end, and what it still sends is read and thrown away, so that it sees the end and no reset.
+    Lingering {
+        /// The time in milliseconds at which the connection is closed.
+        until: u64,
+        /// How many bytes are read at most.
+        most: usize,
+        /// Everything was sent.
+        is_told: bool,
+    },
 }
+
+/// How many bytes of a client that has broken the rules are read, so that it sees why the connection ends. One that goes on
+/// for longer sees a reset.
+const MOST_OF_FAILED: usize = 1024 * 1024;
 
 /// What came of a step.
 enum Step {
@@ -141,6 +151,7 @@ impl Serve {
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.shared.task_looks(context);
         self.shared.is_polled.set(true);
+        self.shared.look(h2::Connection::owners_had_their_turn);
         let step = self.step(context);
         self.shared.is_polled.set(false);
         match step {
@@ -162,7 +173,14 @@ impl Serve {
         loop {
             match self.read(context) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(_) => return Step::Over,
+                Poll::Ready(Ok(false)) => {
+                    self.log_end(None);
+                    return Step::Over;
+                }
+                Poll::Ready(Err(error)) => {
+                    self.log_end(Some(&error));
+                    return Step::Over;
+                }
                 Poll::Pending => break,
             }
             if self.write(context).is_err() {
@@ -172,7 +190,23 @@ impl Serve {
         if self.write(context).is_err() {
             return Step::Over;
         }
+        self.notice_failure();
         self.rest(context)
+    }
+
+    /// Looks whether the connection has failed: what the client is told of it is ready to be written then.
+    fn notice_failure(&mut self) {
+        let Some(failure) = self.shared.look(|machine| machine.failure()) else { return };
+        if matches!(self.stage, Stage::Lingering { .. }) {
+            return;
+        }
+        self.log_failure(&failure);
+        // That line says it for all its streams.
+        self.shared.fail();
+        let servers = self.shared.driver.http.servers(&self.shared.connection);
+        let timeout = servers.map_or(Duration::ZERO, |(_, servers, _)| servers.entry.core.lingering_timeout);
+        let until = loops::millis().saturating_add(millis(timeout));
+        self.stage = Stage::Lingering { until, most: MOST_OF_FAILED, is_told: false };
     }
 
     // ---- reading ---------------------------------------------------------------------------------------------------
@@ -206,7 +240,11 @@ impl Serve {
 
     /// Takes received bytes.
     fn received(&mut self, mut bytes: &[u8]) {
-        if matches!(self.stage, Stage::Lingering(_)) || bytes.is_empty() {
+        if let Stage::Lingering { until, most, .. } = &mut self.stage {
+            *most = most.saturating_sub(bytes.len());
+            if *most == 0 {
+                *until = 0;
+            }
             return;
         }
         let connection = &self.shared.connection;
@@ -229,12 +267,7 @@ impl Serve {
                     sink.clear();
                 }
                 Ok(None) => break,
-                Err(failure) => {
-                    self.log_failure(&failure);
-                    // That line says it for all its streams.
-                    self.shared.fail();
-                    break;
-                }
+                Err(_) => break self.notice_failure(),
             }
         }
         self.head_began = match self.shared.look(|machine| machine.is_in_block()) {
@@ -282,7 +315,8 @@ impl Serve {
             BodyFraming::None | BodyFraming::Chunked => None,
         };
         let is_tunnel = head.is_extended_connect;
-        let head = Head::new(head.buffer, head.parsed);
+        let mut head = Head::new(head.buffer, head.parsed);
+        head.parsed.set_wire_len(self.shared.look(|machine| machine.block_len()));
         self.shared.look(|machine| {
             if let Some(length) = declared {
                 machine.expect(slot, length);
@@ -291,7 +325,7 @@ impl Serve {
                 machine.reset_at_end(slot, ErrorCode::PROTOCOL_ERROR);
             }
             if let Some(priority) = head.value(HeaderId::Priority) {
-                machine.set_priority(slot, Priority::parse(priority));
+                machine.set_first_priority(slot, Priority::parse(priority));
             }
             if self.is_last(serial, core) {
                 machine.announce_end();
@@ -343,10 +377,11 @@ impl Serve {
     /// Writes as much as the client takes.
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let mut wrote = false;
-        loop {
+        let mut is_held_back = false;
+        while !is_held_back {
             let ahead = if self.is_slow { AHEAD_OF_SLOW } else { AHEAD };
             let result = self.shared.look(|machine| {
-                machine.fill(ahead);
+                is_held_back = machine.fill(ahead);
                 if machine.pending() == 0 {
                     return None;
                 }
@@ -391,6 +426,10 @@ impl Serve {
         if wrote {
             self.shared.wake_streams();
         }
+        if is_held_back {
+            // The requests of urgent streams come first.
+            context.waker().wake_by_ref();
+        }
         Ok(())
     }
 
@@ -402,7 +441,12 @@ impl Serve {
         let core = &*servers.entry.core;
         let settings = servers.entry.settings.get::<ServerSettings>();
         let now = loops::millis();
-        if let Stage::Lingering(until) = self.stage {
+        if let Stage::Lingering { until, is_told, .. } = &mut self.stage {
+            let until = *until;
+            if !*is_told && self.shared.look(|machine| machine.pending() == 0) {
+                *is_told = true;
+                self.shared.connection.transport.shutdown_write();
+            }
             return self.wait_until(until, context);
         }
         let (is_pending, is_finished, used, is_idle) = self
@@ -427,7 +471,7 @@ impl Serve {
         if is_finished && used == 0 {
             self.shared.connection.transport.shutdown_write();
             let until = now.saturating_add(millis(core.lingering_timeout));
-            self.stage = Stage::Lingering(until);
+            self.stage = Stage::Lingering { until, most: usize::MAX, is_told: true };
             return self.wait_until(until, context);
         }
         if let Some(began) = self.head_began {
@@ -452,7 +496,9 @@ impl Serve {
         let connection = &self.shared.connection;
         let is_fresh = connection.requests.get() == 0;
         let must_end = connection.is_closing() || connection.loop_state.is_draining() && !is_fresh;
-        if must_end && makes_room {
+        // All that the client has left behind is streams that it has held up.
+        let has_stalled = self.shared.stalled_at.take() == Some(self.shared.look(|machine| machine.progress()));
+        if must_end && makes_room || has_stalled {
             self.shared.look(|machine| machine.finish(ErrorCode::NO_ERROR));
             context.waker().wake_by_ref();
             return Step::Wait;
@@ -496,12 +542,27 @@ impl Serve {
     fn wait_until(&mut self, until: u64, context: &mut Context<'_>) -> Step {
         match self.deadline.poll_until(until, context) {
             Poll::Pending => Step::Wait,
-            Poll::Ready(()) if matches!(self.stage, Stage::Lingering(_)) => Step::Over,
+            Poll::Ready(()) if matches!(self.stage, Stage::Lingering { .. }) => Step::Over,
             Poll::Ready(()) => {
                 context.waker().wake_by_ref();
                 Step::Wait
             }
         }
+    }
+
+    /// Logs that the client has ended the connection, if requests were being served.
+    fn log_end(&self, error: Option<&io::Error>) {
+        if matches!(self.stage, Stage::Lingering { .. }) || self.shared.look(|machine| machine.used_slots()) == 0 {
+            return;
+        }
+        let connection = &self.shared.connection;
+        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
+        let what = match error {
+            Some(error) => &format!("recv() failed ({})", Errno(error)),
+            None => "client prematurely closed connection",
+        };
+        let line = format_args!("{what} while processing HTTP/2 connection, client: {client}, server: {server}");
+        connection.log(Level::Info, line);
     }
 
     fn log_timeout(&self, doing: &str) {
