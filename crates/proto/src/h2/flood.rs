@@ -101,6 +101,12 @@ impl Account {
         self.resets = self.resets.saturating_sub(1);
     }
 
+    /// Takes back what was noted for a stream that was [answered](Account::answered), because it is torn down all the same.
+    pub fn take_back_answer(&mut self) {
+        self.balance -= ANSWERED;
+        self.resets += 1;
+    }
+
     /// Notes that a stream was torn down before it was answered, no matter by which side (CVE-2023-44487,
     /// CVE-2025-8671).
     ///

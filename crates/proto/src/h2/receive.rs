@@ -289,6 +289,11 @@ impl Connection {
         code: ErrorCode,
         now: u64,
     ) -> Result<Option<Event<'b>>, Failure> {
+        // A client gets no credit for an answer to a stream on which it breaks the rules.
+        if self.role == Role::Server && self.streams.get(slot).is_some_and(|stream| stream.is_unended) {
+            self.account.take_back_answer();
+            self.account.torn_down(now)?;
+        }
         self.reset(slot, code, now)?;
         Ok(Some(Event::Reset { slot, code, by_peer: false }))
     }
