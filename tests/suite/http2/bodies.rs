@@ -125,6 +125,20 @@ fn a_body_that_nobody_reads_is_not_waited_for() {
     assert_eq!(http2.away(), []);
 }
 
+/// The same holds for a body whose length is not known, and which does not come.
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let server = plain(&Site::new(), "location / { return 410; }").run();
+    let mut http2 = connect(&server);
+    let streams: Vec<u32> = (0..5).map(|_| http2.begin(http2.block("POST", "/"))).collect();
+    for stream in streams {
+        assert_eq!(http2.answer(stream).status, 410);
+        assert_eq!(http2.reset_of(stream), code::NO_ERROR);
+    }
+    assert_eq!(http2.get("/").status, 410);
+    assert_eq!(http2.away(), []);
+}
+
 /// The windows of a body that nobody reads are not lost to the connection.
 #[test]
 fn bodies_that_nobody_reads_do_not_use_up_the_connection() {

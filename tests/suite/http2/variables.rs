@@ -1,7 +1,7 @@
 //! What variables and logs say of a request over HTTP/2.
 
 use super::{connect, plain, secure};
-use freerun_testkit::http2::{Block, Http2};
+use freerun_testkit::http2::{Block, Frame, Http2};
 use freerun_testkit::{Client, Setup, Site, Tls, require};
 
 #[test]
@@ -69,6 +69,24 @@ fn bytes_are_counted_with_their_frames() {
     let (all, body) = line.split_once(' ').expect("two numbers");
     assert_eq!(body, "100000");
     assert_eq!(all.parse::<usize>().expect("a number"), framed);
+}
+
+#[test]
+fn the_length_of_a_request_is_that_of_its_block_and_its_body() {
+    let setup = plain(&Site::new(), "location / { proxy_pass http://127.0.0.1:@PORT2@; }").http(
+        "log_format f '$request_length'; access_log @DIR@/access.log f;
+         server { listen 127.0.0.1:@PORT2@; access_log off; return 200 ok; }",
+    );
+    let server = setup.run();
+    let mut http2 = connect(&server);
+    let first = http2.block("POST", "/").field("content-length", "4").fields(&[("x", "y")]);
+    let second = http2.block("GET", "/").fields(&[("x", &"y".repeat(200))]);
+    let lengths = [first.as_ref().len() + 4, second.as_ref().len()];
+    let stream = http2.begin(first);
+    http2.send(Frame::data(stream, "body").end());
+    assert_eq!(http2.answer(stream).text(), "ok");
+    assert_eq!(http2.exchange(second).text(), "ok");
+    assert_eq!(server.access_lines(2), lengths.map(|length| length.to_string()));
 }
 
 #[test]

@@ -106,8 +106,8 @@ pub struct Connection {
     pub(super) encoder: Encoder,
     pub(super) streams: Table,
     pub(super) schedule: Schedule,
-    /// Streams that were answered before their requests have ended, in the order of their answers.
-    pub(super) unended: VecDeque<Slot>,
+    /// Streams that were answered before their requests have ended, in the order of their answers, each with its time.
+    pub(super) unended: VecDeque<(Slot, u64)>,
     /// How many bytes of `DATA` the peer takes on all streams.
     pub(super) send_window: i64,
     /// How many bytes of `DATA` were received that were not given back to the window of the connection.
@@ -297,7 +297,7 @@ impl Connection {
             + self.decoder.heap_bytes()
             + self.encoder.heap_bytes()
             + self.reader.heap_bytes()
-            + self.unended.capacity() * size_of::<Slot>()
+            + self.unended.capacity() * size_of::<(Slot, u64)>()
             + self.closed.capacity() * size_of::<(u32, Closed)>()
             + self.with_room.capacity() * size_of::<Slot>()
     }

@@ -257,6 +257,7 @@ impl Connection {
     pub(super) fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
         match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
             Some((_, Closed::ResetHere)) => Ok(None),
+            Some((_, Closed::Complete)) if !is_data => Err(wrong("a stream with the number of one that is complete")),
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
             // A client may give up many requests, and their responses come whenever they are ready.
             None if self.role == Role::Client => {

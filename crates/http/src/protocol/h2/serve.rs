@@ -45,6 +45,10 @@ const FIELD: usize = 32;
 /// How many fields a head may have, however small the buffers are.
 const LEAST_FIELDS: usize = 128;
 
+/// How long the rest of a request that is answered already may take, in milliseconds: what was on its way when the answer came
+/// has come then, over most paths.
+const REST: u64 = 250;
+
 /// How long a client has to answer that it begins no further streams.
 const LAST_CALL: u64 = 1000;
 
@@ -489,6 +493,14 @@ impl Serve {
                 return Step::Wait;
             }
             return self.wait_until(until, context);
+        }
+        if let Some(since) = self.shared.look(|machine| machine.unended_since()) {
+            if now < since.saturating_add(REST) {
+                return self.wait_until(since.saturating_add(REST), context);
+            }
+            self.shared.look(|machine| machine.cut_off_until(now.saturating_sub(REST)));
+            context.waker().wake_by_ref();
+            return Step::Wait;
         }
         if used > 0 {
             return Step::Wait;
