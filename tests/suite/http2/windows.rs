@@ -179,13 +179,23 @@ fn a_stream_that_was_given_up_makes_room() {
     assert_eq!(http2.get("/ok").text(), "ok");
 }
 
-/// Asks for a file of a megabyte on each stream, with these values of `priority` (RFC 9218). When all are ready, the window
+/// A megabyte of text that is in memory, so that no stream waits for a disk.
+const LONG: &str = "location /long {
+    set $text 0123456789; set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    return 200 $text;
+}";
+
+/// Asks for a megabyte on each stream, with these values of `priority` (RFC 9218). When all are ready, the window
 /// of the connection is opened step by step, so that the server has to choose each time, however fast it is. Returns the
 /// streams.
 fn at_the_same_time(http2: &mut Http2, priorities: &[&str]) -> Vec<u32> {
     const STEP: usize = 50_000;
     http2.windows_by_hand();
-    let ask = |http2: &mut Http2, priority: &str| http2.ask(http2.block("GET", "/file").field("priority", priority));
+    let ask = |http2: &mut Http2, priority: &str| http2.ask(http2.block("GET", "/long").field("priority", priority));
     let streams: Vec<u32> = priorities.iter().map(|priority| ask(http2, priority)).collect();
     for stream in &streams {
         assert_eq!(http2.head(*stream), 200);
@@ -202,7 +212,7 @@ fn at_the_same_time(http2: &mut Http2, priorities: &[&str]) -> Vec<u32> {
     }
     for stream in &streams {
         http2.wait("a whole response", |wire| wire.message(*stream).is_some_and(|message| message.whole));
-        assert!(http2.message(*stream).is_some_and(|message| message.body == content(1_000_000)));
+        assert!(http2.message(*stream).is_some_and(|message| message.body == b"0123456789".repeat(100_000)));
     }
     streams
 }
@@ -221,9 +231,8 @@ fn incremental_responses_share_a_connection_evenly() {
         return;
     }
     let site = Site::new();
-    site.file("file", content(1_000_000));
     for tls in [false, true] {
-        let server = if tls { secure(&site, "") } else { plain(&site, "") }.run();
+        let server = if tls { secure(&site, LONG) } else { plain(&site, LONG) }.run();
         let settings = &[(setting::INITIAL_WINDOW_SIZE, 0)];
         let mut http2 = match tls {
             true => Http2::tls(server.connect(), &Tls::new(), settings),
@@ -244,9 +253,7 @@ fn urgent_responses_come_first() {
     if !require::freerun() {
         return;
     }
-    let site = Site::new();
-    site.file("file", content(1_000_000));
-    let server = plain(&site, "").run();
+    let server = plain(&Site::new(), LONG).run();
     let mut http2 = Http2::with(server.connect(), &[(setting::INITIAL_WINDOW_SIZE, 0)]);
     let streams = at_the_same_time(&mut http2, &["u=5", "u=1, i", "u=1, i", "u=0"]);
     // The first window is given away before all are ready.
