@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 use freerun_proto::h2::frame::{DEFAULT_WINDOW, LARGEST_WINDOW, PREFACE};
 use freerun_proto::h2::hpack::{BlockLimits, DecodedField, FieldSink, Pseudo};
-use freerun_proto::h2::{Config, Connection, ErrorCode, Event, Failure, Role, Slot};
+use freerun_proto::h2::{Config, Connection, ErrorCode, Event, Failure, Role, Slot, Spare};
 
 use super::output;
 
@@ -80,6 +80,7 @@ pub struct Outcome {
 struct Run<'o> {
     options: &'o Options,
     machine: Connection,
+    spare: Spare,
     owners: BTreeMap<usize, (Slot, Owner)>,
     /// Bytes of a body that the machine was not told to be read.
     unread: Option<(Slot, usize)>,
@@ -101,7 +102,7 @@ pub fn run(options: &Options, bytes: &[u8], part: usize, pump: Pump) -> Outcome 
     };
     let machine = Connection::new(&config);
     let (owners, unread, seen, output, opened) = Default::default();
-    let mut run = Run { options, machine, owners, unread, seen, output, opened };
+    let mut run = Run { options, machine, spare: Spare::default(), owners, unread, seen, output, opened };
     run.ask();
     run.write();
     let mut failure = match options.role {
@@ -370,7 +371,8 @@ impl Run<'_> {
         // What is left waits for the peer's windows, or for its end.
         if failure.is_some() || self.options.window == DEFAULT_WINDOW && self.machine.open_streams() == 0 {
             assert_eq!(self.machine.used_slots(), 0);
-            self.machine.rest();
+            self.machine.rest(&mut self.spare);
+            self.machine.wake(&mut self.spare);
         }
     }
 }

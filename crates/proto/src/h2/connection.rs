@@ -302,18 +302,6 @@ impl Connection {
             + self.with_room.capacity() * size_of::<Slot>()
     }
 
-    /// Gives back memory that is not needed while there is no stream.
-    pub fn rest(&mut self) {
-        self.streams.rest();
-        self.schedule.rest();
-        self.out.rest();
-        self.reader.rest();
-        self.with_room = VecDeque::new();
-        self.early = Vec::new();
-        self.unended.shrink_to_fit();
-        self.closed.shrink_to_fit();
-    }
-
     // ---- the end ---------------------------------------------------------------------------------------------------
 
     /// Asks the peer to begin no further stream (the first step of RFC 9113 section 6.8). Streams on the way are accepted until it

@@ -18,6 +18,7 @@ mod reader;
 mod receive;
 mod schedule;
 mod send;
+mod spare;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -28,4 +29,5 @@ pub use connection::{Config, Connection, Failure, Role};
 pub use frame::ErrorCode;
 pub use priority::Priority;
 pub use receive::Event;
+pub use spare::Spare;
 pub use stream::{Field, Slot};

@@ -223,11 +223,9 @@ impl Table {
         places.filter_map(|(place, stream)| Some((Slot(place as u32), stream.as_mut()?)))
     }
 
-    /// Gives back the memory, if there is no stream.
-    pub(super) fn rest(&mut self) {
-        if self.used() == 0 {
-            *self = Table::default();
-        }
+    /// How many places there are.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
     }
 
     /// How many bytes of memory it holds.

@@ -5,24 +5,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::h2::flood::Flood;
 use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
-use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
+use freerun_proto::h2::{self, Config, ErrorCode, Event, Role, Slot};
 use freerun_proto::head::FieldRules;
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
-use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 
 use crate::connection::idle::{self, Waiting};
-use crate::log::Peer;
 use crate::protocol::h2::Driver;
 use crate::protocol::h2::request::RequestTask;
 use crate::protocol::h2::runner::Work;
 use crate::protocol::h2::shared::Shared;
 use crate::protocol::h2::sink::HeadSink;
 use crate::protocol::h2::stream::H2Stream;
+use crate::protocol::h2::words;
 use crate::protocol::multiplexed::{Arrived, field_rules};
 use crate::request::core_settings::CoreSettings;
 use crate::request::{Connection, Head};
@@ -172,17 +170,18 @@ impl Serve {
                 return Step::Wait;
             }
             self.shared.driver.http.idle.leave(key);
+            self.shared.resume();
             self.stage = Stage::Open;
         }
         loop {
             match self.read(context) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
-                    self.log_end(None);
+                    self.shared.log_end(None);
                     return Step::Over;
                 }
                 Poll::Ready(Err(error)) => {
-                    self.log_end(Some(&error));
+                    self.shared.log_end(Some(&error));
                     return Step::Over;
                 }
                 Poll::Pending => break,
@@ -204,7 +203,7 @@ impl Serve {
         if matches!(self.stage, Stage::Lingering { .. }) {
             return;
         }
-        self.log_failure(&failure);
+        self.shared.log_failure(&failure);
         // That line says it for all its streams.
         self.shared.fail();
         let servers = self.shared.driver.http.servers(&self.shared.connection);
@@ -358,24 +357,6 @@ impl Serve {
             || connection.is_closing()
     }
 
-    fn log_failure(&self, failure: &Failure) {
-        let connection = &self.shared.connection;
-        connection.loop_state.shared.http2.failed(failure.flood);
-        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-        let (what, code) = (failure.what, failure.code.name());
-        if failure.flood == Some(Flood::Fields) {
-            let line = format_args!(
-                "client sent too large header while processing HTTP/2 connection, client: {client}, server: {server}"
-            );
-            return connection.log(Level::Info, line);
-        }
-        let line = format_args!(
-            "client broke the rules of HTTP/2: {what} ({code}) while processing HTTP/2 connection, client: {client}, \
-             server: {server}"
-        );
-        connection.log(Level::Info, line);
-    }
-
     // ---- writing ---------------------------------------------------------------------------------------------------
 
     /// Writes as much as the client takes.
@@ -459,7 +440,7 @@ impl Serve {
         if is_pending {
             let until = self.progress.saturating_add(millis(core.send_timeout));
             if now >= until {
-                self.log_timeout("while sending response to client");
+                self.shared.log_timeout("while sending response to client");
                 if settings.reset_timedout_connection {
                     self.shared.connection.transport.reset_on_close();
                 }
@@ -484,7 +465,7 @@ impl Serve {
                 if std::mem::replace(&mut self.gave_head_up, true) {
                     return Step::Over;
                 }
-                self.log_timeout("while reading client request headers");
+                self.shared.log_timeout("while reading client request headers");
                 // The connection goes on if the rest comes in the same time.
                 self.shared.look(h2::Connection::give_up_block);
                 // It has that time twice more.
@@ -533,7 +514,7 @@ impl Serve {
             // A frame has come in part.
             let until = self.progress.saturating_add(millis(settings.client_header_timeout));
             if now >= until {
-                self.log_timeout("while processing HTTP/2 connection");
+                self.shared.log_timeout(words::CONNECTION);
                 return Step::Over;
             }
             return self.wait_until(until, context);
@@ -560,29 +541,6 @@ impl Serve {
                 Step::Wait
             }
         }
-    }
-
-    /// Logs that the client has ended the connection, if requests were being served.
-    fn log_end(&self, error: Option<&io::Error>) {
-        if matches!(self.stage, Stage::Lingering { .. }) || self.shared.look(|machine| machine.used_slots()) == 0 {
-            return;
-        }
-        let connection = &self.shared.connection;
-        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-        let what = match error {
-            Some(error) => &format!("recv() failed ({})", Errno(error)),
-            None => "client prematurely closed connection",
-        };
-        let line = format_args!("{what} while processing HTTP/2 connection, client: {client}, server: {server}");
-        connection.log(Level::Info, line);
-    }
-
-    fn log_timeout(&self, doing: &str) {
-        let connection = &self.shared.connection;
-        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-        let line =
-            format_args!("client timed out (110: Connection timed out) {doing}, client: {client}, server: {server}");
-        connection.log(Level::Info, line);
     }
 }
 

@@ -1,8 +1,8 @@
 //! What both sides do in order.
 
 use super::*;
-use crate::h2::Priority;
 use crate::h2::settings;
+use crate::h2::{Priority, Spare};
 
 /// Lets both sides take what the other one has written, until neither writes.
 fn talk(client: &mut Connection, server: &mut Connection, part: usize) -> (Vec<Seen>, Vec<Seen>) {
@@ -57,8 +57,16 @@ fn a_request_and_its_response_cross_in_any_parts() {
         client.release(slot);
         server.release(there);
         assert!(client.is_idle() && server.is_idle());
-        server.rest();
-        assert_eq!(server.used_slots(), 0);
+        let mut spare = Spare::default();
+        let before = server.heap_bytes();
+        server.rest(&mut spare);
+        assert!(server.heap_bytes() + 500 < before, "{} of {before} bytes", server.heap_bytes());
+        server.wake(&mut spare);
+        assert!(server.heap_bytes() + 100 > before, "{} of {before} bytes", server.heap_bytes());
+        let again = client.open().unwrap();
+        client.head(again, true, |encoder, out| encoder.field(b":method", b"GET", out));
+        let (_, seen) = talk(&mut client, &mut server, part);
+        assert!(matches!(seen[..], [Seen::Head(_, true, _)]), "{seen:?}");
     }
 }
 
