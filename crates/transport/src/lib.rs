@@ -349,6 +349,12 @@ impl Transport {
         let _ = rustix::net::sockopt::set_tcp_nodelay(self.socket(), true);
     }
 
+    /// Has the kernel take no more than about so many bytes that it has not sent yet (`TCP_NOTSENT_LOWAT`, tcp(7)). A failure
+    /// costs nothing but the order of what is sent.
+    pub fn set_unsent_limit(&self, bytes: u32) {
+        let _ = self.socket().set_unsent_limit(bytes);
+    }
+
     // ---- the end ---------------------------------------------------------------------------------------------------
 
     /// Resolves when the peer has gone: at once on a reset or a full close, and after [a

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU16;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
@@ -269,6 +270,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     let late = response.late_trailers;
     drop(response);
     if nothing {
+        note_sent(request, stream);
         return Ok(());
     }
     stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0.into());
@@ -281,20 +283,23 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
         request.sent.bytes += bytes.len() as u64;
         request.sent.body_bytes += bytes.len() as u64;
         stream.send_data(bytes, true);
-        return Ok(());
+        // Nearly always it is written together with other responses.
+        let sent = poll_fn(|context| Poll::Ready(stream.poll_sent(context))).await;
+        if let Poll::Ready(sent) = sent {
+            note_sent(request, stream);
+            return Ok(sent?);
+        }
+        let sent = Sender::new(request, stream).rest().await;
+        note_sent(request, stream);
+        return sent;
     }
-    let mut sender = Sender {
-        stream,
-        timer: Timer::default(),
-        pace: Pace::of(request, loops::now()),
-        send_timeout: request.core().send_timeout,
-        sent: 0,
-    };
+    let mut sender = Sender::new(request, stream);
     let source = body.into_source(request);
     let owed = source.remaining();
     let sent = sender.body(request, source, owed, !has_trailers).await;
     request.sent.bytes += sender.sent;
     request.sent.body_bytes += sender.sent;
+    note_sent(request, stream);
     sent?;
     if has_trailers {
         for make in [late.passed, late.added].into_iter().flatten() {
@@ -306,7 +311,16 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
         }
         request.answered.trailers = trailers;
     }
-    Ok(())
+    let sent = sender.rest().await;
+    note_sent(request, stream);
+    sent
+}
+
+/// Notes how many bytes the response has taken with its frames, if the driver knows it.
+fn note_sent(request: &mut Request, stream: &dyn Stream) {
+    if let Some(bytes) = stream.sent_bytes() {
+        request.sent.bytes = bytes;
+    }
 }
 
 /// The state that sending one body needs throughout.
@@ -318,7 +332,12 @@ struct Sender<'s> {
     sent: u64,
 }
 
-impl Sender<'_> {
+impl<'s> Sender<'s> {
+    fn new(request: &Request, stream: &'s dyn Stream) -> Sender<'s> {
+        let (timer, pace) = (Timer::default(), Pace::of(request, loops::now()));
+        Sender { stream, timer, pace, send_timeout: request.core().send_timeout, sent: 0 }
+    }
+
     /// Sends the body of a source. `owed` is the announced length; `ends` says that nothing follows the body.
     async fn body(
         &mut self,
@@ -437,10 +456,31 @@ impl Sender<'_> {
     /// Waits for room in the stream.
     async fn room(&mut self) -> Result<usize, WriteError> {
         let stream = self.stream;
-        match self.timer.within(self.send_timeout, poll_fn(|context| stream.poll_room(context))).await {
-            Some(Ok(0)) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Some(room) => Ok(room?),
-            None => Err(WriteError::TimedOut),
+        match self.in_time(|context| stream.poll_room(context)).await? {
+            0 => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            room => Ok(room),
+        }
+    }
+
+    /// Waits until nothing that was sent waits for the client's windows or for other streams.
+    async fn rest(&mut self) -> Result<(), WriteError> {
+        let stream = self.stream;
+        self.in_time(|context| stream.poll_sent(context)).await
+    }
+
+    /// Waits for the client, as long as `send_timeout` if its windows are closed.
+    async fn in_time<T>(
+        &mut self,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Result<T, WriteError> {
+        loop {
+            if let Some(result) = self.timer.within(self.send_timeout, poll_fn(&mut poll)).await {
+                return Ok(result?);
+            }
+            if self.stream.is_held() {
+                self.stream.has_stalled();
+                return Err(WriteError::TimedOut);
+            }
         }
     }
 }
@@ -458,12 +498,9 @@ fn unreadable(request: &Request, range: &FileRange, error: &io::Error) -> WriteE
 
 fn log_failure(request: &Request, error: &WriteError) {
     match error {
-        // The connection has failed, and a line says so for all its streams.
-        WriteError::Client(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-        WriteError::Client(error) => {
-            let shown = freerun_runtime::log::Errno(error);
-            log_error!(request, Info, "send() failed ({shown}) while sending response to client");
-        }
+        // The connection has ended, and a line says so for all its streams; or the client has canceled the stream, which is usual,
+        // and may happen thousands of times a second.
+        WriteError::Client(_) => {}
         WriteError::TimedOut => {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client");
         }
@@ -476,7 +513,6 @@ fn log_failure(request: &Request, error: &WriteError) {
 mod tests {
     use crate::request::response::Field;
     use std::cell::Cell;
-    use std::task::{Context, Poll};
 
     use super::*;
 

@@ -111,6 +111,7 @@ impl Connection {
         self.out.payload(piece);
         stream.sent += (FRAME_HEAD + len) as u64;
         self.progress += 1;
+        stream.sent_at = self.progress;
         self.account.earn(len);
         if ends {
             self.sent_everything(slot);
@@ -150,14 +151,13 @@ impl Connection {
 
     /// Brings bytes of streams into their final order, until `most` are to be written. To be called right before writing: what
     /// comes later, and is more urgent, cannot overtake them. Returns whether streams are held back that can send, because more
-    /// urgent ones have sent all that they have, and their owners may have more of it at once.
+    /// urgent ones have sent all that they had, and their owners may have more of it at once: they go on when the owners have had
+    /// [their turn](Connection::owners_had_their_turn).
     pub fn fill(&mut self, most: usize) -> bool {
-        // The urgency of those that have sent everything, and may have more.
-        let mut awaited: Option<u8> = None;
         while self.out.pending() < most {
             let Some(slot) = self.schedule.pop() else { return false };
             let Some(stream) = self.streams.get_mut(slot) else { continue };
-            if awaited.is_some_and(|awaited| awaited < stream.priority.urgency) {
+            if self.awaited.is_some_and(|awaited| awaited < stream.priority.urgency) {
                 let priority = stream.priority;
                 self.schedule.put_back(slot, priority);
                 return true;
@@ -174,7 +174,8 @@ impl Connection {
             self.send_some(slot);
             let Some(stream) = self.streams.get_mut(slot) else { continue };
             if !stream.ends && !stream.is_reset && stream.queued == 0 && stream.send_window > 0 {
-                awaited.get_or_insert(priority.urgency);
+                let urgency = self.awaited.get_or_insert(priority.urgency);
+                *urgency = priority.urgency.min(*urgency);
             }
             if stream.can_send() {
                 stream.is_ready = true;
@@ -185,6 +186,12 @@ impl Connection {
             }
         }
         false
+    }
+
+    /// Notes that the owners of streams that were [woken](Connection::take_woken) could send more: who has not done so is waited
+    /// for no longer.
+    pub fn owners_had_their_turn(&mut self) {
+        self.awaited = None;
     }
 
     /// Whether everything that was given to the stream is among the bytes to write, with its end. If not, the stream is among
@@ -254,6 +261,7 @@ impl Connection {
             self.queued -= len;
             stream.sent += (FRAME_HEAD + len) as u64;
             self.progress += 1;
+            stream.sent_at = self.progress;
             self.account.earn(len);
             if std::mem::take(&mut stream.wants_room) {
                 self.with_room.push_back(slot);
@@ -296,16 +304,21 @@ impl Connection {
             }
             return;
         }
-        self.account.answered();
         self.progress += 1;
-        let (id, is_complete, code) = (stream.id, stream.received_end, stream.resets_at_end);
-        match code {
-            Some(code) => {
-                self.write_reset(id, code);
-                self.close(slot, Closed::ResetHere);
+        let (id, is_complete) = (stream.id, stream.received_end);
+        if let Some(code) = stream.resets_at_end {
+            self.write_reset(id, code);
+            self.close(slot, Closed::ResetHere);
+            if let Err(flood) = self.account.torn_down(self.now) {
+                // Whoever gives the next bytes to the connection is told.
+                self.fail(flood.into());
             }
-            None if is_complete => self.close(slot, Closed::Complete),
-            None => self.answered_early(slot),
+            return;
+        }
+        self.account.answered();
+        match is_complete {
+            true => self.close(slot, Closed::Complete),
+            false => self.answered_early(slot),
         }
     }
 

@@ -75,6 +75,10 @@ pub(super) struct Stream {
     pub(super) wants_room: bool,
     /// The owner waits until everything is among the bytes to write.
     pub(super) awaits_end: bool,
+    /// The number of the last of its frames among all of the connection.
+    pub(super) sent_at: u64,
+    /// Its priority came by a frame, which counts more than the field of the request.
+    pub(super) has_priority: bool,
     /// How many bytes the frames of its message have taken.
     pub(super) sent: u64,
 }
@@ -108,6 +112,8 @@ impl Stream {
             is_ready: false,
             wants_room: false,
             awaits_end: false,
+            sent_at: 0,
+            has_priority: false,
             sent: 0,
         }
     }

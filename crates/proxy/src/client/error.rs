@@ -236,7 +236,9 @@ impl UpstreamError {
 
     /// Logs the error.
     pub fn log(&self, request: &Request, stage: Stage) {
-        if !self.is_silent() {
+        // Clients cancel streams all the time, and may do so thousands of times a second; the access log has status 499.
+        let is_canceled = matches!(self.itself(), UpstreamError::ClientGone) && request.client.is_multiplexed();
+        if !self.is_silent() && !is_canceled {
             freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(stage)));
         }
     }

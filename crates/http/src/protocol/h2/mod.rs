@@ -12,6 +12,9 @@ mod serve;
 mod shared;
 mod sink;
 mod stream;
+mod unsent;
+mod words;
+mod write;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

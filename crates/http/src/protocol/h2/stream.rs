@@ -252,6 +252,33 @@ impl Stream for H2Stream {
         }
     }
 
+    fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.released.get() {
+            return Poll::Ready(Err(self.over()));
+        }
+        // A client may reset a stream whose response it has got as a whole.
+        if self.shared.look(|machine| machine.is_sent(self.slot)) {
+            return Poll::Ready(Ok(()));
+        }
+        if self.gone.get() {
+            return Poll::Ready(Err(self.over()));
+        }
+        keep(&self.writer, context);
+        Poll::Pending
+    }
+
+    fn sent_bytes(&self) -> Option<u64> {
+        (!self.released.get()).then(|| self.shared.look(|machine| machine.sent_bytes(self.slot)))
+    }
+
+    fn is_held(&self) -> bool {
+        self.is_over() || self.shared.look(|machine| machine.is_held(self.slot))
+    }
+
+    fn has_stalled(&self) {
+        self.shared.stalled_at.set(Some(self.shared.look(|machine| machine.progress())));
+    }
+
     fn limit_frames(&self, most: u64) {
         if !self.is_over() {
             let most = u32::try_from(most).unwrap_or(u32::MAX);
