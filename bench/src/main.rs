@@ -16,6 +16,7 @@ mod disks;
 mod error;
 mod fixture;
 mod grid;
+mod grpc;
 mod interrupt;
 mod limits;
 mod log;
@@ -132,6 +133,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "tls-names" => tls::names::run(bench),
         "tls-slow-certificates" => tls::slow_certificates::run(bench),
         "proxy" => proxy::run(bench),
+        "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),

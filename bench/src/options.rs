@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 21] = [
+pub const BENCHMARKS: [&str; 22] = [
     "warm",
     "connections",
     "sharding",
@@ -22,6 +22,7 @@ pub const BENCHMARKS: [&str; 21] = [
     "log",
     "limits",
     "proxy",
+    "grpc",
     "tunnels",
     "slow",
     "cache-hits",
@@ -63,7 +64,7 @@ pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
-            tls-slow-certificates compress reload log limits proxy tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
+            tls-slow-certificates compress reload log limits proxy grpc tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

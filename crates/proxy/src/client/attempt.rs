@@ -134,7 +134,7 @@ impl UpstreamExchange {
                     let sent = run.sent > 0 && !is_unprocessed;
                     self.connection = None;
                     // Another connection may lead to a process of the server that takes it.
-                    if is_unprocessed && body.can_be_sent_again() && !std::mem::replace(&mut was_unprocessed, true) {
+                    if is_unprocessed && body.can_be_repeated() && !std::mem::replace(&mut was_unprocessed, true) {
                         log_error!(request, Info, "{}, the request is sent again", Reason(&error));
                         continue;
                     }

@@ -348,7 +348,7 @@ impl Tries {
     fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
-        options.next_upstream.contains(cause) && again && self.allow_more(options, body)
+        options.next_upstream.contains(cause) && again && body.can_be_sent_again() && self.allow_more(options)
     }
 
     /// Whether there may be another try because a server has not looked at the request: that does no harm, and so only `off`
@@ -356,14 +356,14 @@ impl Tries {
     fn allow_unprocessed(&self, plan: &Plan, error: &UpstreamError, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let is_off = options.next_upstream.contains(NextUpstream::Off);
-        error.is_unprocessed() && !is_off && self.allow_more(options, body)
+        error.is_unprocessed() && !is_off && body.can_be_repeated() && self.allow_more(options)
     }
 
-    /// Whether the number of tries, the time and the body allow another try.
-    fn allow_more(&self, options: &Options, body: &OutgoingBody) -> bool {
+    /// Whether the number of tries and the time allow another try.
+    fn allow_more(&self, options: &Options) -> bool {
         let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
         let time =
             options.next_upstream_timeout.is_zero() || self.elapsed(loops::nanos()) < options.next_upstream_timeout;
-        count && time && body.can_be_sent_again()
+        count && time
     }
 }

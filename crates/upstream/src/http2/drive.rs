@@ -201,7 +201,11 @@ impl Drive {
         if has_written {
             self.inner.wake_streams();
         }
-        result.or_else(|error| self.over(Lost::from(&error)))
+        result.or_else(|error| {
+            // What the server has said before it closed tells at which requests it has not looked.
+            while matches!(self.read(context), Poll::Ready(Ok(1..))) {}
+            self.over(Lost::from(&error))
+        })
     }
 
     // ---- between -------------------------------------------------------------------------------------------------------
