@@ -38,7 +38,8 @@ const GRACE: Duration = Duration::from_secs(20);
 const BUILDING: &str = "600";
 
 /// The service that is called: its method takes and gives an empty message.
-const PROTO: &str = "syntax = \"proto3\";\npackage bench;\nmessage Empty {}\nservice Service { rpc Call(Empty) returns (Empty); }\n";
+const PROTO: &str =
+    "syntax = \"proto3\";\npackage bench;\nmessage Empty {}\nservice Service { rpc Call(Empty) returns (Empty); }\n";
 
 /// The upstream server: an empty message of gRPC is five bytes, which are in a file.
 const UPSTREAM: &str = "worker_processes 1;\nevents { worker_connections 8192; }\nhttp {\naccess_log off;\n@TEMPORARY@
@@ -169,7 +170,10 @@ impl Work for Load {
         }
         let text = fs::read_to_string(&output).unwrap_or_default();
         parse(&text).ok_or_else(|| {
-            Error::Failed(format!("ghz failed: {}", fs::read_to_string(folder.join("ghz.out")).unwrap_or_default().trim()))
+            Error::Failed(format!(
+                "ghz failed: {}",
+                fs::read_to_string(folder.join("ghz.out")).unwrap_or_default().trim()
+            ))
         })
     }
 }

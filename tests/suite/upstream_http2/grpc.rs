@@ -54,7 +54,7 @@ fn trailers_only() {
     let answer = http2.answer(stream);
     assert_eq!((answer.status, answer.end), (200, End::Whole));
     assert_eq!((answer.header("grpc-status"), answer.header("grpc-message")), (Some("12"), Some("no")));
-    assert_eq!((answer.header("content-length"), answer.message.trailers.len()), (None, 0));
+    assert!(answer.message.trailers.is_empty());
     let data = http2.seen().iter().any(|seen| seen.kind == kind::DATA && seen.stream == stream);
     assert!(!data, "{:?}", http2.seen());
 }
@@ -116,7 +116,9 @@ fn errors_of_ours_are_those_of_grpc() {
         let answer = http2.request("POST", path, &CALL);
         assert_eq!(answer.header("grpc-status"), Some(status), "{path}: {answer:?}");
         assert_eq!(answer.header("grpc-message"), Some(message), "{path}");
-        assert_eq!(answer.header("content-type"), Some("application/grpc"), "{path}");
+        // 204 has no body, and so it has no type.
+        let media_type = (answer.status == 200).then_some("application/grpc");
+        assert_eq!(answer.header("content-type"), media_type, "{path}");
         assert_eq!(answer.body(), b"", "{path}");
     }
     assert_eq!(http2.request("POST", "/off", &CALL).status, 502);
@@ -133,7 +135,10 @@ fn a_call_that_takes_too_long_has_exceeded_its_time() {
     let mut peer = accept(&upstream);
     let asked = peer.request();
     let answer = http2.answer(stream);
-    assert_eq!((answer.header("grpc-status"), answer.header("grpc-message")), (Some("4"), Some("504 Gateway Time-out")));
+    assert_eq!(
+        (answer.header("grpc-status"), answer.header("grpc-message")),
+        (Some("4"), Some("504 Gateway Time-out"))
+    );
     // The server is told that nobody waits any more, and the connection goes on.
     while peer.message(asked.stream).is_some_and(|message| message.reset.is_none()) {
         peer.frame();
