@@ -44,7 +44,7 @@ const PROTO: &str =
 /// The upstream server: an empty message of gRPC is five bytes, which are in a file.
 const UPSTREAM: &str = "worker_processes 1;\nevents { worker_connections 8192; }\nhttp {\naccess_log off;\n@TEMPORARY@
     server {\nlisten @ADDRESS@ http2;\nkeepalive_requests 1000000000;\nkeepalive_timeout 600s;\nroot @ROOT@;
-        location / { error_page 405 =200 /empty; }
+        location / { error_page 404 405 =200 /empty; log_not_found off; }
         location = /empty { default_type application/grpc; add_trailer grpc-status 0; }\n}\n}\n";
 
 /// The proxies.
