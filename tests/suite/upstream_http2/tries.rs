@@ -187,6 +187,35 @@ fn a_connection_that_went_away_is_not_used_again() {
     assert_eq!(failures(&server, 0), []);
 }
 
+/// A connection that ends before the server has said anything was accepted by nobody: it has been in the queue of a socket
+/// that was closed. Once the server has sent its SETTINGS, it may have done what was asked.
+#[test]
+fn what_nobody_has_accepted_is_sent_again() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], STATUS).freerun();
+    let mut http2 = connect(&server);
+    for reset in [true, false] {
+        let stream = call(&mut http2, "/a", b"body", true);
+        let peer = upstream.accept();
+        if reset {
+            peer.reset()
+        } else {
+            Http2Peer::bare(peer).into_peer().close()
+        }
+        let mut other = accept(&upstream);
+        let again = other.request();
+        assert_eq!(again.message.body, b"body");
+        other.answer_head(again.stream, 200, &[("grpc-status", "0")], true);
+        assert_eq!(http2.answer(stream).header("grpc-status"), Some("0"));
+        // A call on a connection on which the server was heard is not.
+        let stream = call(&mut http2, "/b", b"body", true);
+        other.request();
+        other.into_peer().close();
+        assert_eq!(http2.answer(stream).header("grpc-status"), Some("14"));
+        assert!(upstream.try_accept(std::time::Duration::ZERO).is_none());
+    }
+}
+
 /// A call is sent again although its messages come from the client one by one, as long as there are few of them.
 #[test]
 fn a_streamed_body_is_sent_again_as_far_as_it_was_sent() {

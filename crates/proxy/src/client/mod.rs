@@ -166,7 +166,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                 }
                 break;
             }
-            Err(Failed { error, stage, sent }) => {
+            Err(Failed { error, stage, sent, is_unprocessed }) => {
                 error.log(request, stage);
                 record.with(|last| last.status = error.upstream_status());
                 record.end(loops::nanos());
@@ -175,7 +175,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                     fail(request, lease, failure, stage);
                 }
                 if !error.next().is_some_and(|cause| {
-                    tries.allow(plan, cause, sent, &body) || tries.allow_unprocessed(plan, &error, &body)
+                    tries.allow(plan, cause, sent, &body) || is_unprocessed && tries.allow_unprocessed(plan, &body)
                 }) {
                     return Err(Unreached::of(request, &error));
                 }
@@ -353,10 +353,10 @@ impl Tries {
 
     /// Whether there may be another try because a server has not looked at the request: that does no harm, and so only `off`
     /// prevents it.
-    fn allow_unprocessed(&self, plan: &Plan, error: &UpstreamError, body: &OutgoingBody) -> bool {
+    fn allow_unprocessed(&self, plan: &Plan, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let is_off = options.next_upstream.contains(NextUpstream::Off);
-        error.is_unprocessed() && !is_off && body.can_be_repeated() && self.allow_more(options)
+        !is_off && body.can_be_repeated() && self.allow_more(options)
     }
 
     /// Whether the number of tries and the time allow another try.

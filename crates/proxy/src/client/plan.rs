@@ -66,6 +66,15 @@ pub struct Failed {
     pub stage: Stage,
     /// Whether something of the request was sent.
     pub sent: bool,
+    /// Whether the server has not looked at the request, so that it may be sent again, whatever it asks for.
+    pub is_unprocessed: bool,
+}
+
+impl Failed {
+    /// A try that failed before anything was sent.
+    pub fn before(error: UpstreamError, stage: Stage) -> Failed {
+        Failed { error, stage, sent: false, is_unprocessed: false }
+    }
 }
 
 impl Plan {
@@ -83,7 +92,7 @@ impl Plan {
     fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
         let table = self.family.table(request.settings());
         if !table.proxy_allow_upstream.all_hold(request) {
-            return Err(Failed { error: UpstreamError::Denied, stage: Stage::Connecting, sent: false });
+            return Err(Failed::before(UpstreamError::Denied, Stage::Connecting));
         }
         if self.options.bind_dynamic {
             self.options.connect = table.connect_options(request);
