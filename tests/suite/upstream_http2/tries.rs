@@ -241,6 +241,29 @@ fn a_streamed_body_is_sent_again_as_far_as_it_was_sent() {
     assert_eq!((answer.status, answer.trailer("grpc-status")), (200, Some("0")));
 }
 
+/// The server may be gone by then: what was sent to nobody is for another server.
+#[test]
+fn a_streamed_body_is_sent_elsewhere_if_the_server_goes_away() {
+    let (first, second) = two();
+    let group = format!("server {} max_fails=0; server {} backup;", first.address(), second.address());
+    let server = super::setup(&group, "location / { grpc_pass grpc://backend; }").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"one", false);
+    let mut peer = accept(&first);
+    let asked = peer.head();
+    while peer.message(asked.stream).is_none_or(|message| message.body != b"one") {
+        peer.frame();
+    }
+    drop(first);
+    peer.send(Frame::goaway(0, code::NO_ERROR));
+    http2.upload(stream, b"two", true);
+    let mut other = accept(&second);
+    let again = other.request();
+    assert_eq!(again.message.body, b"onetwo");
+    other.answer_head(again.stream, 200, &[("grpc-status", "0")], true);
+    assert_eq!(http2.answer(stream).header("grpc-status"), Some("0"));
+}
+
 /// The head of the response may come before what was sent in the first try is sent again.
 #[test]
 fn an_early_response_does_not_lose_what_is_sent_again() {

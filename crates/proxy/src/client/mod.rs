@@ -348,7 +348,9 @@ impl Tries {
     fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
-        options.next_upstream.contains(cause) && again && body.can_be_sent_again() && self.allow_more(options)
+        // If nobody has looked at it, what is kept of a streamed body is enough.
+        let has_body = body.can_be_sent_again() || !sent && body.can_be_repeated();
+        options.next_upstream.contains(cause) && again && has_body && self.allow_more(options)
     }
 
     /// Whether there may be another try because a server has not looked at the request: that does no harm, and so only `off`
