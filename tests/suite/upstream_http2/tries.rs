@@ -196,12 +196,8 @@ fn what_nobody_has_accepted_is_sent_again() {
     let mut http2 = connect(&server);
     for reset in [true, false] {
         let stream = call(&mut http2, "/a", b"body", true);
-        let peer = upstream.accept();
-        if reset {
-            peer.reset()
-        } else {
-            Http2Peer::bare(peer).into_peer().close()
-        }
+        let peer = Http2Peer::bare(upstream.accept()).into_peer();
+        if reset { peer.reset() } else { peer.close() }
         let mut other = accept(&upstream);
         let again = other.request();
         assert_eq!(again.message.body, b"body");
