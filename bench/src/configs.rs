@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::error::{Doing, Result};
-use crate::spec::{Kind, Spec};
+use crate::spec::{Http2, Kind, Spec};
 use crate::user::User;
 
 /// Where a server listens.
@@ -38,7 +38,7 @@ pub fn write(spec: &Spec, folder: &Path, addresses: &Addresses, user: Option<&Us
             Ok(["-c", &file, "-p", &place, "-e", &log].map(ToOwned::to_owned).to_vec())
         }
         Kind::H2o => {
-            let file = put("h2o.conf", h2o(spec, address, user))?;
+            let file = put("h2o.conf", h2o(spec, addresses, user))?;
             Ok(["-m", "worker", "-c", &file].map(ToOwned::to_owned).to_vec())
         }
         Kind::Lighttpd => {
@@ -150,19 +150,29 @@ fn nginx_servers(spec: &Spec, addresses: &Addresses, content: &str) -> String {
         let (certificate, key) = (files.certificate.display(), files.key.display());
         let lines =
             format!("ssl_certificate {certificate};\nssl_certificate_key {key};\nssl_protocols {TLS_VERSIONS};\n");
-        server(address, " ssl", &lines)
+        let http2 = if spec.http2 == Http2::Nowhere { "" } else { " http2" };
+        server(address, &format!(" ssl{http2}"), &lines)
     });
-    server(&addresses.plain, "", "") + &secure.collect::<String>()
+    let http2 = if spec.http2 == Http2::Everywhere { " http2" } else { "" };
+    server(&addresses.plain, http2, "") + &secure.collect::<String>()
 }
 
 /// Neither it nor lighttpd writes a log or a pid file: they would open them as the workers' user.
-fn h2o(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
+fn h2o(spec: &Spec, addresses: &Addresses, user: Option<&User>) -> String {
     let user = user.map_or_else(String::new, |user| format!("user: {}\n", user.name));
     let Spec { workers, connections, .. } = spec;
-    let (host, port, root) = (address.ip(), address.port(), spec.root.display());
+    let listen = |address: &SocketAddr, ssl: &str| {
+        format!("listen:\n  host: {}\n  port: {}\n{ssl}", address.ip(), address.port())
+    };
+    let secure = spec.secure.iter().zip(&addresses.secure).map(|(files, address)| {
+        let (certificate, key) = (files.certificate.display(), files.key.display());
+        listen(address, &format!("  ssl:\n    certificate-file: {certificate}\n    key-file: {key}\n"))
+    });
+    let all = listen(&addresses.plain, "") + &secure.collect::<String>();
     format!(
-        "{user}num-threads: {workers}\nmax-connections: {connections}\nhttp1-request-timeout: 600\nhosts:\n  default:\n    \
-         listen:\n      host: {host}\n      port: {port}\n    paths:\n      \"/\":\n        file.dir: {root}\n"
+        "{user}num-threads: {workers}\nmax-connections: {connections}\nhttp1-request-timeout: 600\n{all}\
+         hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {}\n",
+        spec.root.display()
     )
 }
 

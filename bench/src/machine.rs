@@ -9,9 +9,10 @@ use crate::network;
 use crate::process::ask;
 
 /// A program from a Debian package: its name, the package, and the argument that makes it say its version.
-const PROGRAMS: [(&str, &str, &str); 8] = [
+const PROGRAMS: [(&str, &str, &str); 9] = [
     ("nginx", "nginx-light", "-v"),
     ("wrk", "wrk", "-v"),
+    ("h2load", "nghttp2-client", "--version"),
     ("h2o", "h2o", "-v"),
     ("lighttpd", "lighttpd", "-v"),
     ("haproxy", "haproxy", "-v"),

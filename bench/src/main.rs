@@ -7,6 +7,7 @@ mod cache_node;
 mod cache_ratio;
 mod cache_restart;
 mod canned;
+mod certificates;
 mod cgroup;
 mod client;
 mod compress;
@@ -17,6 +18,8 @@ mod error;
 mod fixture;
 mod grid;
 mod grpc;
+mod h2load;
+mod http2;
 mod interrupt;
 mod limits;
 mod log;
@@ -123,6 +126,10 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "metadata" => metadata::run(bench),
         "warm" => warm::run(bench),
         "connections" => connections::run(bench),
+        "http2" => http2::run(bench),
+        "http2-upload" => http2::upload::run(bench),
+        "http2-fairness" => http2::fairness::run(bench),
+        "http2-memory" => http2::idle::run(bench),
         "compress" => compress::run(bench),
         "sharding" => sharding::run(bench),
         "reload" => reload::run(bench),

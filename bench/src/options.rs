@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 22] = [
+pub const BENCHMARKS: [&str; 26] = [
     "warm",
     "connections",
     "sharding",
@@ -15,6 +15,10 @@ pub const BENCHMARKS: [&str; 22] = [
     "tls-handshakes",
     "tls-names",
     "tls-slow-certificates",
+    "http2",
+    "http2-upload",
+    "http2-fairness",
+    "http2-memory",
     "compress",
     "reload",
     "metadata",
@@ -64,7 +68,8 @@ pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
-            tls-slow-certificates compress reload log limits proxy grpc tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
+            tls-slow-certificates http2 http2-upload http2-fairness http2-memory compress reload log limits proxy
+            grpc tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

@@ -34,6 +34,18 @@ impl Kind {
     }
 }
 
+/// Where a server speaks HTTP/2.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Http2 {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// At its addresses for TLS.
+    OverTls,
+    /// At all of its addresses.
+    Everywhere,
+}
+
 /// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
@@ -78,8 +90,10 @@ pub struct Spec {
     pub main: String,
     /// Further lines of `http` (nginx and freerun); `@DIR@` is the server's own folder.
     pub http: String,
-    /// The same server once more for each of these certificates, over TLS, at an address of its own (nginx and freerun).
+    /// The same server once more for each of these certificates, over TLS, at an address of its own (nginx, freerun and H2O).
     pub secure: Vec<Certificate>,
+    /// Where it speaks HTTP/2 (nginx and freerun; H2O does at any address).
+    pub http2: Http2,
     /// The whole configuration instead (nginx and freerun); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
     pub whole: Option<String>,
     /// Further lines of the server (nginx and freerun).
@@ -107,6 +121,7 @@ impl Spec {
             main: String::new(),
             http: String::new(),
             secure: Vec::new(),
+            http2: Http2::Nowhere,
             whole: None,
             lines: String::new(),
         }

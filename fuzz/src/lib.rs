@@ -10,6 +10,7 @@ pub mod conversations;
 pub mod field_heads;
 pub mod hellos;
 pub mod hpack;
+pub mod http2;
 pub mod sessions;
 pub mod target;
 pub mod targets;

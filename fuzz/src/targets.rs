@@ -1,7 +1,9 @@
 //! The list of targets: the body of each, the inputs to begin with, and the words that its inputs are made of.
 
 use crate::target::Target;
-use crate::{acme_state, caches, certificates, conversations, field_heads, hellos, hpack, sessions, tls, upstreams};
+use crate::{
+    acme_state, caches, certificates, conversations, field_heads, hellos, hpack, http2, sessions, tls, upstreams,
+};
 
 /// Seeds that are written as they are.
 pub(crate) fn owned(seeds: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -545,7 +547,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 22] = [
+pub static ALL: [&Target; 23] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
@@ -568,4 +570,5 @@ pub static ALL: [&Target; 22] = [
     &ACME_STATE,
     &CONVERSATION,
     &HPACK,
+    &http2::HTTP2,
 ];

@@ -133,6 +133,7 @@ test_each!(
     acme_state,
     conversation,
     hpack,
+    http2,
 );
 
 /// A target that is in no list would never be run.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::certificates::Key;
 use super::client::{self, Resuming, Version};
 use super::handshakes::{self, Found, Pace, Until};
 use super::steady::{self, Steady};
 use crate::bench::Bench;
+use crate::certificates::Key;
 use crate::configs::OK_PATH;
 use crate::error::{Error, Result};
 use crate::grid::disturbance;

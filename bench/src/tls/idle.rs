@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 
-use super::certificates::Key;
 use super::client::{self, Resuming, Version};
 use super::connection::{Connection, PIECE};
 use super::poller::Poller;
 use crate::bench::Bench;
+use crate::certificates::Key;
 use crate::connections::{Growth, settled};
 use crate::error::{Doing, Error, Result};
 use crate::interrupt;

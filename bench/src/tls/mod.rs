@@ -1,6 +1,5 @@
 //! What TLS costs: handshakes, requests on kept connections, idle connections, and how often sessions are resumed.
 
-mod certificates;
 mod client;
 mod connection;
 pub mod flood;
@@ -16,11 +15,11 @@ mod tests;
 
 use std::sync::Arc;
 
-use certificates::Key;
 use client::{Resuming, Sessions, Version};
 use handshakes::{Pace, Until};
 
 use crate::bench::Bench;
+use crate::certificates::{self, Key};
 use crate::configs::OK_PATH;
 use crate::error::{Error, Result};
 use crate::grid::{Grid, Sample, Work};

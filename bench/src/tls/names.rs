@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::certificates::{self, Key};
 use super::client::{self, Resuming, Version};
 use crate::bench::Bench;
+use crate::certificates::{self, Key};
 use crate::error::{Doing, Error, Result};
 use crate::interrupt::{check, pause, wait_for};
 use crate::process::{Placement, Watch};

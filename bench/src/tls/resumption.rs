@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::certificates::Key;
 use super::client::{self, Resuming, Sessions, Version};
 use super::handshakes::{self, Found, Pace, Until};
 use crate::bench::Bench;
+use crate::certificates::Key;
 use crate::client::Client;
 use crate::configs::{GENERATION_PATH, OK_PATH};
 use crate::error::{Error, Result};

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use super::certificates::{self, Key};
 use super::client::{self, Resuming, Version};
 use super::handshakes::{self, Until};
 use crate::bench::Bench;
+use crate::certificates::{self, Key};
 use crate::configs::OK_PATH;
 use crate::error::{Doing, Error, Result};
 use crate::fixture::{self, Fixture};

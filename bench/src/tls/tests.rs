@@ -12,10 +12,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::certificates::{self, Key};
 use super::client::{self, Resuming, Sessions, Version};
 use super::handshakes::{self, Load, Pace, Until};
 use super::steady::{self, Steady};
+use crate::certificates::{self, Key};
 use crate::machine;
 
 /// A folder of this test's own, removed with it.

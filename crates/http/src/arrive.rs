@@ -117,15 +117,20 @@ pub fn judge_tls(request: &mut Request, servers: &Servers) -> Result<(), u16> {
 
 /// Refuses the methods that are never routed: TRACE, and CONNECT where the server has nothing that answers it, or in a
 /// version of HTTP before 1.1.
+#[inline]
 pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
-    let name = match request.asked.method {
-        Method::Trace => "TRACE",
+    match request.asked.method {
+        Method::Trace => refuse_method(request, "TRACE"),
         Method::Connect if request.place.server.takes_connect && request.head.version() >= Version::Http11 => {
-            return refuse_content(request);
+            refuse_content(request)
         }
-        Method::Connect => "CONNECT",
-        _ => return Ok(()),
-    };
+        Method::Connect => refuse_method(request, "CONNECT"),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn refuse_method(request: &mut Request, name: &str) -> Result<(), u16> {
     log_error!(request, Info, "client sent {name} method while reading client request headers");
     request.answered.persistence.close(CloseReason::RefusedMethod);
     Err(405)

@@ -34,7 +34,7 @@ impl ConnectionOptions {
     /// with the connection does not let it persist.
     #[inline]
     pub const fn persists(self, version: Version) -> bool {
-        !self.close && (self.keep_alive || matches!(version, Version::Http11 | Version::Http2 | Version::Http3))
+        !self.close && (self.keep_alive || !matches!(version, Version::Http09 | Version::Http10))
     }
 }
 

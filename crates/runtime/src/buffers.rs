@@ -14,6 +14,7 @@ thread_local! {
 }
 
 /// An empty buffer with room for at least [`BUFFER_SIZE`] bytes.
+#[inline]
 pub fn take() -> Vec<u8> {
     FREE.with_borrow_mut(taken)
 }
@@ -21,25 +22,30 @@ pub fn take() -> Vec<u8> {
 /// An empty buffer for bytes that are sent as soon as they are written, with room for at least [`BUFFER_SIZE`] bytes.
 /// These buffers are kept apart: nearly always one of them, which stays in the processor's cache, serves all
 /// connections, while a request that waits keeps the buffer of its head.
+#[inline]
 pub fn take_to_send() -> Vec<u8> {
     FREE_TO_SEND.with_borrow_mut(taken)
 }
 
 /// Gives a buffer of [`take`] back. A buffer that has grown is not kept, so that a burst of large heads does not hold
 /// memory for good.
+#[inline]
 pub fn give_back(buffer: Vec<u8>) {
     FREE.with_borrow_mut(|free| keep(free, buffer));
 }
 
 /// Gives a buffer of [`take_to_send`] back.
+#[inline]
 pub fn give_back_sent(buffer: Vec<u8>) {
     FREE_TO_SEND.with_borrow_mut(|free| keep(free, buffer));
 }
 
+#[inline]
 fn taken(free: &mut Vec<Vec<u8>>) -> Vec<u8> {
     free.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_SIZE))
 }
 
+#[inline]
 fn keep(free: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
     if buffer.capacity() == BUFFER_SIZE && free.len() < KEPT {
         buffer.clear();

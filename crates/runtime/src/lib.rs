@@ -12,6 +12,7 @@ pub mod loops;
 mod mailbox;
 pub mod mounts;
 pub mod net;
+pub mod pieces;
 pub mod pool;
 mod stalls;
 pub mod stats;

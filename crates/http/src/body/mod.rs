@@ -141,7 +141,7 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
         let Request { body, head: Head { buffer, .. }, client, .. } = request;
         poll_piece(body, context, (buffer, head), client, most)
     });
-    let piece = timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))?;
+    let piece = timer.within(wait, piece).await.unwrap_or_else(|| Err(timed_out(request)))?;
     check_size(request, limit)?;
     Ok(piece)
 }
@@ -343,7 +343,16 @@ async fn next_of_stream(request: &mut Request, timer: &mut Timer, wait: Duration
         let Request { body, client, .. } = &mut *request;
         poll_stream(body, context, client, buffers::BUFFER_SIZE)
     });
-    timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))
+    timer.within(wait, piece).await.unwrap_or_else(|| Err(timed_out(request)))
+}
+
+/// The next piece of a body has not come in time. As by nginx, it is logged if the body comes by a stream, whose connection
+/// goes on.
+fn timed_out(request: &Request) -> BodyError {
+    if request.body.is_stream() {
+        crate::log_error!(request, Info, "client timed out (110: Connection timed out)");
+    }
+    BodyError::TimedOut
 }
 
 fn not_kept(request: &Request, error: &FileError) -> BodyError {

@@ -19,6 +19,7 @@ const MEDIA_TYPE: &[u8] = b"application/grpc";
 const OK: NonZeroU16 = NonZeroU16::new(200).unwrap();
 
 /// Whether the response is an error page of this server's own that its client is told of in the terms of gRPC.
+#[inline]
 pub fn applies(request: &Request, response: &Response) -> bool {
     response.special
         && response.status >= 400

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, DirectFile, FileSystem, OpenFile, Via};
+use freerun_runtime::files::{Aio, DirectFile, FileError, FileSystem, OpenFile, Via};
+use freerun_runtime::pieces::{self, Piece};
 
 use crate::connection::gone::ClientGone;
 use crate::content::aio;
@@ -71,8 +72,14 @@ impl Reader {
             }
             None => {
                 let len = self.chunk.min(most);
-                let read = self.files.read_at(&range.file, range.offset, len, BytesMut::new(), via).await;
-                (len, read.map_err(io::Error::other)?.freeze())
+                let read = match self.read_now(range, len, aio) {
+                    Some(read) => read,
+                    None => {
+                        let read = self.files.read_at(&range.file, range.offset, len, BytesMut::new(), via).await;
+                        read.map(BytesMut::freeze)
+                    }
+                };
+                (len, read.map_err(io::Error::other)?)
             }
         };
         if bytes.len() < len {
@@ -85,6 +92,17 @@ impl Reader {
 }
 
 impl Reader {
+    /// Reads `len` bytes, if they are in memory and one of the loop's buffers has room for them.
+    fn read_now(&self, range: &FileRange, len: usize, aio: &Aio) -> Option<Result<Bytes, FileError>> {
+        // Of a much smaller piece, a slow client would hold the memory of a large one.
+        if !(pieces::SIZE / 4..=pieces::SIZE).contains(&len) {
+            return None;
+        }
+        let mut piece = Piece::take();
+        let read = self.files.try_read_now(&range.file, range.offset, &mut piece.room()[..len], aio)?;
+        Some(read.map(|count| piece.into_bytes(count)))
+    }
+
     /// The handle for direct I/O of a file, and the size of its pieces, if the file is read so.
     async fn direct(&self, file: &Arc<OpenFile>, via: Via<'_>) -> io::Result<Option<(DirectFile, usize)>> {
         let Some((from, alignment, chunk)) = self.direct else { return Ok(None) };

@@ -198,6 +198,7 @@ fn choose(request: &mut Request) -> Step {
 }
 
 /// Refuses a body whose declared length is beyond `client_max_body_size`. `None`: it is not.
+#[inline]
 fn judge_length(request: &mut Request) -> Option<Step> {
     let limit = request.core().client_max_body_size.0;
     let declared = match request.is_subrequest() {

@@ -331,6 +331,7 @@ impl Response {
     }
 
     /// The announced length, if it is known.
+    #[inline]
     pub fn length(&self) -> Option<u64> {
         self.body.len()
     }

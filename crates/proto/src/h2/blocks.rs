@@ -113,6 +113,7 @@ impl Connection {
         now: u64,
         sink: &mut S,
     ) -> Result<Option<Event<'b>>, Failure> {
+        self.block_len = fragment.len() as u32;
         if let Some(slot) = self.streams.find(id) {
             return self.later_block(slot, ends, fragment, now, sink);
         }
@@ -133,6 +134,9 @@ impl Connection {
         }
         self.last_stream = id;
         let most = self.max_streams as usize;
+        if self.streams.open() >= most {
+            self.cut_off_one();
+        }
         // Streams that were reset, and whose requests have not ended, count like open ones, but twice as many may be there.
         if self.streams.open() >= most || self.streams.used() >= most.saturating_mul(2) {
             self.decode(fragment, &mut Unwanted)?;
@@ -141,14 +145,17 @@ impl Connection {
             self.remember(id, Closed::ResetHere);
             return Ok(None);
         }
-        self.decode(fragment, sink)?;
+        match is_self_dependent {
+            // Nobody is told of the stream.
+            true => self.decode(fragment, &mut Unwanted)?,
+            false => self.decode(fragment, sink)?,
+        }
         let priority = self.early_priority(id);
         let mut stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);
         stream.received_end = ends;
         stream.priority = priority.unwrap_or(stream.priority);
         let slot = self.streams.insert(stream);
         if is_self_dependent {
-            // Nobody was told of the stream, so nobody is told of its end.
             self.reset(slot, ErrorCode::PROTOCOL_ERROR, now)?;
             self.release(slot);
             return Ok(None);

@@ -1,5 +1,7 @@
 //! One side of a connection: its state, and what its owner asks and tells it besides bytes.
 
+use std::collections::VecDeque;
+
 use super::flood::{Account, Flood};
 use super::frame::{self, DEFAULT_WINDOW, ErrorCode, LARGEST_WINDOW, kind};
 use super::hpack::{BlockLimits, Decoder, Encoder};
@@ -104,6 +106,8 @@ pub struct Connection {
     pub(super) encoder: Encoder,
     pub(super) streams: Table,
     pub(super) schedule: Schedule,
+    /// Streams that were answered before their requests have ended, in the order of their answers.
+    pub(super) unended: VecDeque<Slot>,
     /// How many bytes of `DATA` the peer takes on all streams.
     pub(super) send_window: i64,
     /// How many bytes of `DATA` were received that were not given back to the window of the connection.
@@ -112,6 +116,10 @@ pub struct Connection {
     pub(super) grown: u32,
     /// How many bytes of `DATA` wait in streams.
     pub(super) queued: usize,
+    /// How many frames of bodies and ends of messages were sent.
+    pub(super) progress: u64,
+    /// The length of the block of fields that has come last, in bytes.
+    pub(super) block_len: u32,
     /// The highest stream that has begun.
     pub(super) last_stream: u32,
     pub(super) next_stream: u32,
@@ -119,11 +127,11 @@ pub struct Connection {
     /// A client: the server accepts no streams above this one.
     pub(super) peer_last: Option<u32>,
     pub(super) account: Account,
-    pub(super) closed: std::collections::VecDeque<(u32, Closed)>,
+    pub(super) closed: VecDeque<(u32, Closed)>,
     /// Priorities of streams that have not begun.
     pub(super) early: Vec<(u32, Priority)>,
     /// Streams whose owners have waited for room, and may have some.
-    pub(super) with_room: Vec<Slot>,
+    pub(super) with_room: VecDeque<Slot>,
     pub(super) out: Out,
     /// How many bytes of answers were written since everything was taken by the peer.
     pub(super) answers: usize,
@@ -180,10 +188,13 @@ impl Connection {
             encoder: Encoder::new(),
             streams: Table::default(),
             schedule: Schedule::default(),
+            unended: VecDeque::new(),
             send_window: i64::from(DEFAULT_WINDOW),
             owed: 0,
             grown: 0,
             queued: 0,
+            progress: 0,
+            block_len: 0,
             last_stream: 0,
             next_stream: 1,
             ending: Ending::No,
@@ -191,7 +202,7 @@ impl Connection {
             account: Account::new(config.max_streams, config.now),
             closed: Default::default(),
             early: Vec::new(),
-            with_room: Vec::new(),
+            with_room: VecDeque::new(),
             out,
             answers: 0,
             settings_acknowledged: false,
@@ -216,9 +227,9 @@ impl Connection {
         self.streams.open()
     }
 
-    /// How many streams their owners have not released.
+    /// How many streams have something going on: those that their owners have not released, or that have more to send.
     pub fn used_slots(&self) -> usize {
-        self.streams.used()
+        self.streams.used() - self.left_over()
     }
 
     /// The highest stream that has begun.
@@ -229,6 +240,11 @@ impl Connection {
     /// The number of a stream.
     pub fn stream_id(&self, slot: Slot) -> u32 {
         self.streams.get(slot).map_or(0, |stream| stream.id)
+    }
+
+    /// The length of the block of fields that has come last, as it was received, in bytes.
+    pub fn block_len(&self) -> u32 {
+        self.block_len
     }
 
     /// Whether a block of fields has begun and is not complete: its owner should not wait for the rest for ever.
@@ -256,9 +272,9 @@ impl Connection {
         self.ending != Ending::No || self.peer_last.is_some() || self.failure.is_some()
     }
 
-    /// Whether nothing goes on: there is no stream, and nothing to be written.
+    /// Whether nothing goes on: there is no stream but answered ones whose requests may still end, and nothing to be written.
     pub fn is_idle(&self) -> bool {
-        self.streams.used() == 0 && self.out.pending() == 0 && !self.reader.is_in_frame()
+        self.used_slots() == 0 && self.out.pending() == 0 && !self.reader.is_in_frame()
     }
 
     /// How many bytes of memory it holds on the heap besides payloads.
@@ -269,19 +285,9 @@ impl Connection {
             + self.decoder.heap_bytes()
             + self.encoder.heap_bytes()
             + self.reader.heap_bytes()
+            + self.unended.capacity() * size_of::<Slot>()
             + self.closed.capacity() * size_of::<(u32, Closed)>()
             + self.with_room.capacity() * size_of::<Slot>()
-    }
-
-    /// Gives back memory that is not needed while there is no stream.
-    pub fn rest(&mut self) {
-        self.streams.rest();
-        self.schedule.rest();
-        self.out.rest();
-        self.reader.rest();
-        self.with_room = Vec::new();
-        self.early = Vec::new();
-        self.closed.shrink_to_fit();
     }
 
     // ---- the end ---------------------------------------------------------------------------------------------------
@@ -329,11 +335,15 @@ impl Connection {
             Role::Client => 0,
         };
         self.write_goaway(last, failure.code);
-        for (_, stream) in self.streams.iter_mut() {
+        let mut left = Vec::new();
+        for (slot, stream) in self.streams.iter_mut() {
             self.queued -= stream.queued;
             stream.reset();
+            left.extend((!stream.is_attached).then_some(slot));
         }
+        left.into_iter().for_each(|slot| self.remove(slot));
         self.schedule = Schedule::default();
+        self.unended = VecDeque::new();
         failure
     }
 
@@ -447,12 +457,16 @@ impl Connection {
         let (id, is_attached, queued) = (stream.id, stream.is_attached, stream.queued);
         self.queued -= queued;
         self.grown -= std::mem::take(&mut stream.grown);
+        if std::mem::take(&mut stream.is_unended) {
+            self.forget_unended(slot);
+        }
+        let Some(stream) = self.streams.get_mut(slot) else { return };
         if how != Closed::Complete {
             stream.reset();
             if std::mem::take(&mut stream.is_ready) {
                 self.schedule.remove(slot);
             }
-            self.with_room.push(slot);
+            self.with_room.push_back(slot);
         }
         self.streams.close(id);
         self.remember(id, how);
@@ -494,7 +508,7 @@ impl Connection {
 
     /// Takes a stream whose owner has waited for room or for news, and should look again.
     pub fn take_woken(&mut self) -> Option<Slot> {
-        self.with_room.pop()
+        self.with_room.pop_front()
     }
 
     /// Takes the slots of streams that the peer has announced not to have looked at (above the last one of its `GOAWAY`): their

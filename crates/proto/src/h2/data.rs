@@ -4,7 +4,10 @@ use super::connection::{Connection, Failure, Role};
 use super::frame::{ErrorCode, FrameHead, LARGEST_WINDOW, flag, kind};
 use super::reader::Stage;
 use super::receive::{Event, size, wrong};
-use super::stream::Slot;
+use super::stream::{Slot, Stream};
+
+/// Payloads shorter than this, in bytes, cost more than they are worth if nobody reads them.
+const SMALL: u32 = 64;
 
 impl Connection {
     pub(super) fn begin_data<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
@@ -16,13 +19,18 @@ impl Connection {
             return Err(wrong("DATA on a stream that has not begun"));
         }
         let ends = head.has(flag::END_STREAM);
-        if len == 0 && !ends {
+        let slot = self.streams.find(head.stream);
+        let is_wanted = slot.and_then(|slot| self.streams.get(slot)).is_some_and(|stream| !stream.is_unended);
+        if len == 0 && !ends || len < SMALL && !is_wanted {
             self.account.pay(0, now)?;
         }
-        let slot = self.streams.find(head.stream);
         let (slot, event) = match slot {
             None => (None, self.late_frame(head.stream, true, now)?),
             Some(slot) => match self.may_receive(slot, len, now)? {
+                None if self.is_too_much(slot, len, ends) => {
+                    self.cut_off(slot);
+                    (None, None)
+                }
                 None => (Some(slot), None),
                 Some(event) => (None, Some(event)),
             },
@@ -51,6 +59,13 @@ impl Connection {
         Ok(None)
     }
 
+    /// Whether a frame on an answered stream is the last one that is taken, because the client would soon need more window.
+    fn is_too_much(&self, slot: Slot, len: u32, ends: bool) -> bool {
+        let is_too_much =
+            |stream: &Stream| stream.is_unended && (stream.needs_window(len) || stream.receive_window <= 0);
+        !ends && self.streams.get(slot).is_some_and(is_too_much)
+    }
+
     /// Gives bytes that nobody reads back to the windows.
     pub(super) fn give_back(&mut self, slot: Option<Slot>, count: u32) {
         self.owed += count;
@@ -69,8 +84,10 @@ impl Connection {
     /// Bytes of a body.
     pub(super) fn body<'b>(&mut self, slot: Slot, bytes: &'b [u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
         self.give_back(None, bytes.len() as u32);
-        self.account.earn(bytes.len());
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
+        if !stream.is_unended {
+            self.account.earn(bytes.len());
+        }
         if stream.is_reset || stream.resets_at_end.is_some() {
             return Ok(None);
         }
@@ -79,6 +96,9 @@ impl Connection {
                 Some(left) => *expected = left,
                 None => return self.wrong_length(slot, now),
             }
+        }
+        if stream.is_unended {
+            return Ok(None);
         }
         stream.unread += bytes.len() as u32;
         Ok(Some(Event::Data { slot, bytes }))
@@ -96,17 +116,21 @@ impl Connection {
         }
         if stream.expected.is_some_and(|left| left > 0) {
             let event = self.wrong_length(slot, now)?;
-            self.note_end(slot);
+            if self.streams.get(slot).is_some_and(|stream| !stream.is_reset) {
+                self.note_end(slot);
+            }
             return Ok(event);
         }
+        let is_told = !stream.is_unended;
         self.note_end(slot);
-        Ok(Some(Event::End { slot }))
+        Ok(is_told.then_some(Event::End { slot }))
     }
 
-    /// A body is not as long as it was announced: nothing more of it is told. A server may still answer; the stream is reset
-    /// then (RFC 9113 section 8.1.1).
+    /// A body is not as long as it was announced: nothing more of it is told. A server that has not answered still does; the
+    /// stream is reset then (RFC 9113 section 8.1.1).
     pub(super) fn wrong_length<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
-        if self.role == Role::Client {
+        let is_unended = self.streams.get(slot).is_some_and(|stream| stream.is_unended);
+        if self.role == Role::Client || is_unended {
             return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
         }
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };

@@ -18,13 +18,16 @@ mod reader;
 mod receive;
 mod schedule;
 mod send;
+mod spare;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unended;
 mod windows;
 
 pub use connection::{Config, Connection, Failure, Role};
 pub use frame::ErrorCode;
 pub use priority::Priority;
 pub use receive::Event;
+pub use spare::Spare;
 pub use stream::{Field, Slot};

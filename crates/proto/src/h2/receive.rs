@@ -85,7 +85,8 @@ const EARLY: usize = 32;
 
 impl Connection {
     /// Takes received bytes, up to what the owner has to be told; it calls again with the rest, until there is neither. The
-    /// fields of a message's head go to `sink`; what they were is known when the event has come. `now` is the time, as in
+    /// fields of a message's head go to `sink`; what they were is known when the event has come, and then the sink has to be
+    /// cleared, whatever the event is. `now` is the time, as in
     /// [`Config::now`](super::Config::now).
     ///
     /// # Errors
@@ -352,9 +353,12 @@ impl Connection {
             self.account.pay(payload.len() as u32, now)?;
             return Ok(None);
         };
+        let was_answered = self.streams.get(slot).is_some_and(|stream| stream.is_unended);
         self.close(slot, Closed::ResetThere);
-        if self.role == Role::Server {
-            self.account.torn_down(now)?;
+        match self.role {
+            Role::Server if was_answered => self.account.pay(payload.len() as u32, now)?,
+            Role::Server => self.account.torn_down(now)?,
+            Role::Client => {}
         }
         Ok(Some(Event::Reset { slot, code: ErrorCode(number(payload).unwrap_or(0)), by_peer: true }))
     }
@@ -428,7 +432,7 @@ impl Connection {
             return self.break_stream(slot, ErrorCode::FLOW_CONTROL_ERROR, now);
         }
         if std::mem::take(&mut stream.wants_room) {
-            self.with_room.push(slot);
+            self.with_room.push_back(slot);
         }
         self.make_ready(slot);
         Ok(None)

@@ -58,13 +58,6 @@ impl Schedule {
         self.filled == 0
     }
 
-    /// Gives back the memory, if no stream can send.
-    pub(super) fn rest(&mut self) {
-        if self.is_empty() {
-            *self = Schedule::default();
-        }
-    }
-
     /// How many bytes of memory it holds.
     pub(super) fn heap_bytes(&self) -> usize {
         self.queues.iter().map(|queue| queue.capacity() * size_of::<Slot>()).sum()
@@ -91,7 +84,5 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| schedule.pop()).map(|slot| slot.0).collect();
         assert_eq!(rest, [3, 1, 4]);
         assert!(schedule.is_empty());
-        schedule.rest();
-        assert_eq!(schedule.heap_bytes(), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 
 use super::connection::{Closed, Connection, Role};
-use super::frame::{ErrorCode, FRAME_HEAD, FrameHead, flag, kind};
+use super::frame::{FRAME_HEAD, FrameHead, flag, kind};
 use super::hpack::Encoder;
 use super::stream::{Field, Slot};
 
@@ -21,15 +21,16 @@ impl Connection {
             return;
         }
         stream.ends = ends;
-        let id = stream.id;
-        self.fields(id, ends, write);
+        self.fields(slot, ends, write);
         if ends {
             self.sent_everything(slot);
         }
     }
 
     /// Writes `HEADERS`, and `CONTINUATION` if the fields do not fit one frame.
-    fn fields(&mut self, id: u32, ends: bool, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+    fn fields(&mut self, slot: Slot, ends: bool, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let (id, before) = (stream.id, self.out.pending());
         let most = self.peer.max_frame_size as usize;
         let flags = if ends { flag::END_STREAM } else { 0 };
         let encoder = &mut self.encoder;
@@ -58,6 +59,7 @@ impl Connection {
                 (kind, flags) = (kind::CONTINUATION, 0);
             }
         });
+        stream.sent += (self.out.pending() - before) as u64;
     }
 
     /// Sends a piece of a body, no longer than the [room](Connection::room); `ends` says that nothing follows.
@@ -96,6 +98,8 @@ impl Connection {
         let head = FrameHead { len: len as u32, kind: kind::DATA, flags, stream: stream.id };
         self.out.with(|out| out.extend_from_slice(&head.bytes()));
         self.out.payload(bytes);
+        stream.sent += (FRAME_HEAD + len) as u64;
+        self.progress += 1;
         self.account.earn(len);
         if ends {
             self.sent_everything(slot);
@@ -134,22 +138,33 @@ impl Connection {
     }
 
     /// Brings bytes of streams into their final order, until `most` are to be written. To be called right before writing: what
-    /// comes later, and is more urgent, cannot overtake them.
-    pub fn fill(&mut self, most: usize) {
+    /// comes later, and is more urgent, cannot overtake them. Returns whether streams are held back that can send, because more
+    /// urgent ones have sent all that they have, and their owners may have more of it at once.
+    pub fn fill(&mut self, most: usize) -> bool {
+        // The urgency of those that have sent everything, and may have more.
+        let mut awaited: Option<u8> = None;
         while self.out.pending() < most {
-            let Some(slot) = self.schedule.pop() else { return };
+            let Some(slot) = self.schedule.pop() else { return false };
             let Some(stream) = self.streams.get_mut(slot) else { continue };
+            if awaited.is_some_and(|awaited| awaited < stream.priority.urgency) {
+                let priority = stream.priority;
+                self.schedule.put_back(slot, priority);
+                return true;
+            }
             if stream.queued > 0 && self.send_window <= 0 {
                 let priority = stream.priority;
                 self.schedule.put_back(slot, priority);
                 // Only ends of streams, which need no window, may go before it.
                 self.send_ends();
-                return;
+                return false;
             }
             stream.is_ready = false;
             let priority = stream.priority;
             self.send_some(slot);
             let Some(stream) = self.streams.get_mut(slot) else { continue };
+            if !stream.ends && !stream.is_reset && stream.queued == 0 && stream.send_window > 0 {
+                awaited.get_or_insert(priority.urgency);
+            }
             if stream.can_send() {
                 stream.is_ready = true;
                 match priority.incremental {
@@ -158,6 +173,30 @@ impl Connection {
                 }
             }
         }
+        false
+    }
+
+    /// Whether everything that was given to the stream is among the bytes to write, with its end. If not, the stream is among
+    /// [`Connection::take_woken`] when it is.
+    pub fn is_sent(&mut self, slot: Slot) -> bool {
+        let Some(stream) = self.streams.get_mut(slot) else { return true };
+        stream.awaits_end |= !stream.sent_end;
+        stream.sent_end
+    }
+
+    /// How many bytes the frames of the stream's message have taken so far.
+    pub fn sent_bytes(&self, slot: Slot) -> u64 {
+        self.streams.get(slot).map_or(0, |stream| stream.sent)
+    }
+
+    /// Whether the peer's windows hold back what the stream would send.
+    pub fn is_held(&self, slot: Slot) -> bool {
+        self.send_window <= 0 || self.streams.get(slot).is_some_and(|stream| stream.send_window <= 0)
+    }
+
+    /// A number that grows whenever the peer lets a stream send something.
+    pub fn progress(&self) -> u64 {
+        self.progress
     }
 
     /// Sends the ends of streams that have nothing else to send.
@@ -202,9 +241,11 @@ impl Connection {
             stream.send_window -= len as i64;
             self.send_window -= len as i64;
             self.queued -= len;
+            stream.sent += (FRAME_HEAD + len) as u64;
+            self.progress += 1;
             self.account.earn(len);
             if std::mem::take(&mut stream.wants_room) {
-                self.with_room.push(slot);
+                self.with_room.push_back(slot);
             }
             if is_last {
                 self.sent_everything(slot);
@@ -217,12 +258,13 @@ impl Connection {
         }
         let id = stream.id;
         match stream.trailers.take() {
-            Some(fields) => self.fields(id, true, |encoder, out| {
+            Some(fields) => self.fields(slot, true, |encoder, out| {
                 fields.iter().for_each(|(name, value)| encoder.field(name, value, out));
             }),
             None => {
                 let head = FrameHead { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: id };
                 self.out.with(|out| out.extend_from_slice(&head.bytes()));
+                stream.sent += FRAME_HEAD as u64;
             }
         }
         self.sent_everything(slot);
@@ -234,6 +276,9 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         stream.sent_end = true;
         stream.ends = true;
+        if std::mem::take(&mut stream.awaits_end) {
+            self.with_room.push_back(slot);
+        }
         if role == Role::Client || stream.stays_open {
             if stream.received_end {
                 self.close(slot, Closed::Complete);
@@ -241,6 +286,7 @@ impl Connection {
             return;
         }
         self.account.answered();
+        self.progress += 1;
         let (id, is_complete, code) = (stream.id, stream.received_end, stream.resets_at_end);
         match code {
             Some(code) => {
@@ -248,11 +294,7 @@ impl Connection {
                 self.close(slot, Closed::ResetHere);
             }
             None if is_complete => self.close(slot, Closed::Complete),
-            // Nobody reads the rest of the request (RFC 9113 section 8.1).
-            None => {
-                self.write_reset(id, ErrorCode::NO_ERROR);
-                self.close(slot, Closed::ResetHere);
-            }
+            None => self.answered_early(slot),
         }
     }
 

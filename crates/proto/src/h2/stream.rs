@@ -62,6 +62,8 @@ pub(super) struct Stream {
     pub(super) is_reset: bool,
     /// The request was malformed: the stream is reset when the response is complete.
     pub(super) resets_at_end: Option<super::ErrorCode>,
+    /// A server has answered it, and the request has not ended.
+    pub(super) is_unended: bool,
     /// It is a tunnel: the peer may go on when this side has sent everything.
     pub(super) stays_open: bool,
     /// The owner still uses the slot.
@@ -70,6 +72,10 @@ pub(super) struct Stream {
     pub(super) is_ready: bool,
     /// The owner waits for room.
     pub(super) wants_room: bool,
+    /// The owner waits until everything is among the bytes to write.
+    pub(super) awaits_end: bool,
+    /// How many bytes the frames of its message have taken.
+    pub(super) sent: u64,
 }
 
 impl Stream {
@@ -95,10 +101,13 @@ impl Stream {
             sent_end: false,
             is_reset: false,
             resets_at_end: None,
+            is_unended: false,
             stays_open: false,
             is_attached: true,
             is_ready: false,
             wants_room: false,
+            awaits_end: false,
+            sent: 0,
         }
     }
 
@@ -208,11 +217,9 @@ impl Table {
         places.filter_map(|(place, stream)| Some((Slot(place as u32), stream.as_mut()?)))
     }
 
-    /// Gives back the memory, if there is no stream.
-    pub(super) fn rest(&mut self) {
-        if self.used() == 0 {
-            *self = Table::default();
-        }
+    /// How many places there are.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
     }
 
     /// How many bytes of memory it holds.

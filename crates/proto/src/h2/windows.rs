@@ -36,12 +36,17 @@ impl Connection {
         room
     }
 
-    /// Wakes the streams that wait for room, in no particular order.
+    /// Wakes the streams that wait for room, the most urgent first: there may not be enough for all of them.
     pub(super) fn wake_waiting(&mut self) {
+        let before = self.with_room.len();
         for (slot, stream) in self.streams.iter_mut() {
             if std::mem::take(&mut stream.wants_room) {
-                self.with_room.push(slot);
+                self.with_room.push_back(slot);
             }
+        }
+        let urgency = |slot: &Slot| self.streams.get(*slot).map_or(0, |stream| stream.priority.urgency);
+        if self.with_room.len() > before + 1 {
+            self.with_room.make_contiguous()[before..].sort_by_key(urgency);
         }
     }
 
@@ -53,7 +58,7 @@ impl Connection {
         stream.unread -= count;
         stream.owed += count;
         stream.since_grown = stream.since_grown.saturating_add(count);
-        if stream.received_end || stream.is_reset || self.failure.is_some() {
+        if stream.received_end || stream.is_reset || stream.is_unended || self.failure.is_some() {
             return;
         }
         let mut grown = 0;
@@ -88,7 +93,8 @@ impl Connection {
     /// all (`http2_body_preread_size 0`).
     pub fn open_window(&mut self, slot: Slot, size: u32) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        if stream.received_end || stream.is_reset || stream.receive_size >= size || self.failure.is_some() {
+        let is_over = stream.received_end || stream.is_reset || stream.is_unended;
+        if is_over || stream.receive_size >= size || self.failure.is_some() {
             return;
         }
         let grown = (size - stream.receive_size).min(LARGEST_GROWTH.saturating_sub(self.grown));

@@ -142,7 +142,7 @@ impl Serve {
         match std::panic::catch_unwind(AssertUnwindSafe(|| http2.poll(context))) {
             Ok(polled) => polled,
             Err(panic) => {
-                report_panic(&self.connection, &*panic);
+                log_panic(&self.connection, &*panic);
                 Poll::Ready(())
             }
         }
@@ -154,6 +154,7 @@ impl Serve {
     }
 
     /// Takes the connection out of the idle ones, if it is among them.
+    #[inline]
     fn leave_idle(&mut self) -> Option<Rc<Driver>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Idle(key, driver) => {
@@ -219,10 +220,15 @@ impl Drop for Serve {
     }
 }
 
-fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
+fn log_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
     let what = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let what = what.unwrap_or("no message");
     connection.log(Level::Alert, format_args!("request ended by a panic: {what}"));
+}
+
+/// Logs a panic, and answers the client if nothing was sent to it.
+fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
+    log_panic(connection, panic);
     if !connection.responding.get() {
         let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         // The panic is in the log; a client that cannot take these bytes notices that the connection is closed.

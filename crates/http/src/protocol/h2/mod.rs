@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 use freerun_proto::RequestHead;
+use freerun_proto::h2::Spare;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h2::runner::RunnerPool;
@@ -49,6 +50,8 @@ pub struct Driver {
     heads: RefCell<Vec<Box<RequestHead>>>,
     /// The buffer that all connections read into.
     read: RefCell<Vec<u8>>,
+    /// The memory that connections without streams have left.
+    spare: RefCell<Spare>,
     /// The connections, each in a place of its own.
     connections: RefCell<Places>,
 }
@@ -56,8 +59,8 @@ pub struct Driver {
 impl Driver {
     /// The driver of one loop. `start` starts the tasks of requests.
     pub fn new(http: Rc<HttpLoop>, start: Start) -> Rc<Driver> {
-        let (runners, heads, read, connections) = Default::default();
-        Rc::new(Driver { http, start, runners, heads, read, connections })
+        let (runners, heads, read, spare, connections) = Default::default();
+        Rc::new(Driver { http, start, runners, heads, read, spare, connections })
     }
 
     /// Asks the clients of all connections to begin no further streams, because the worker is shutting down.

@@ -65,6 +65,8 @@ pub struct Serve {
     announced: Option<u64>,
     /// The client has not taken everything that was written last.
     is_slow: bool,
+    /// The client has broken the rules, which is logged.
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -130,6 +132,7 @@ impl Serve {
             gave_head_up: false,
             announced: None,
             is_slow: false,
+            has_failed: false,
         });
         serve.shared.is_polled.set(true);
         serve.received(&first);
@@ -157,6 +160,7 @@ impl Serve {
                 return Step::Wait;
             }
             self.shared.driver.http.idle.leave(key);
+            self.shared.resume();
             self.stage = Stage::Open;
         }
         loop {
@@ -224,12 +228,18 @@ impl Serve {
                         self.shared.announce_end();
                     }
                 }
-                Ok(Some(event)) => self.take(event, &mut sink),
+                Ok(Some(event)) => {
+                    self.take(event);
+                    sink.clear();
+                }
                 Ok(None) => break,
                 Err(failure) => {
-                    self.log_failure(&failure);
-                    // That line says it for all its streams.
-                    self.shared.fail();
+                    // What comes after it finds the same failure again.
+                    if !std::mem::replace(&mut self.has_failed, true) {
+                        self.log_failure(&failure);
+                        // That line says it for all its streams.
+                        self.shared.fail();
+                    }
                     break;
                 }
             }
@@ -244,14 +254,12 @@ impl Serve {
         self.shared.wake_streams();
     }
 
-    fn take(&mut self, event: Event<'_>, sink: &mut HeadSink<'_>) {
+    fn take(&mut self, event: Event<'_>) {
         let stream = |slot: Slot| self.shared.stream(slot);
         match event {
             Event::Data { slot, bytes } => stream(slot).into_iter().for_each(|stream| stream.received(bytes)),
-            Event::End { slot } => stream(slot).into_iter().for_each(|stream| stream.ended()),
-            Event::Trailers { slot } => {
-                // Trailers of requests are read and dropped, as nginx does.
-                sink.clear();
+            // Trailers of requests are read and dropped, as nginx does.
+            Event::End { slot } | Event::Trailers { slot } => {
                 stream(slot).into_iter().for_each(|stream| stream.ended());
             }
             Event::WrongLength { slot } => stream(slot).into_iter().for_each(|stream| stream.is_wrong()),

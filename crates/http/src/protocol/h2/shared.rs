@@ -11,6 +11,9 @@ use crate::protocol::h2::Driver;
 use crate::protocol::h2::stream::H2Stream;
 use crate::request::Connection;
 
+/// For how many streams a connection at rest keeps places.
+const FEW: usize = 4;
+
 /// A connection of HTTP/2.
 pub(super) struct Shared {
     pub(super) connection: Rc<Connection>,
@@ -125,9 +128,17 @@ impl Shared {
         streams.iter().for_each(|stream| stream.fail());
     }
 
-    /// Gives back memory that is not needed while there is no stream.
+    /// Leaves memory that is not needed while there is no stream to connections that have some.
     pub(super) fn rest(&self) {
-        self.machine.borrow_mut().rest();
-        self.streams.take();
+        self.machine.borrow_mut().rest(&mut self.driver.spare.borrow_mut());
+        let mut streams = self.streams.borrow_mut();
+        if streams.capacity() > FEW {
+            *streams = Vec::new();
+        }
+    }
+
+    /// Takes memory that another connection has left, before anything is done after [`Shared::rest`].
+    pub(super) fn resume(&self) {
+        self.machine.borrow_mut().wake(&mut self.driver.spare.borrow_mut());
     }
 }

@@ -4,6 +4,7 @@ mod clients;
 mod errors;
 mod exchange;
 mod floods;
+mod unended;
 
 use std::io::IoSlice;
 

@@ -1,0 +1,169 @@
+//! h2load(1) as the load, for HTTP/2 and, to compare with it, HTTP/1.1.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::bench::Bench;
+use crate::error::{Doing, Error, Result};
+use crate::grid::Work;
+use crate::interrupt;
+use crate::process::{Placement, Process};
+use crate::servers::Server;
+use crate::wrk::Outcome;
+
+/// How long h2load may take to end after its time, or for a number of requests.
+const GRACE: Duration = Duration::from_secs(180);
+
+/// What h2load does, with one thread.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The version of HTTP.
+    pub version: Version,
+    /// Whether the server is asked at its address for TLS.
+    pub secure: bool,
+    /// What is asked for.
+    pub path: String,
+    /// Connections.
+    pub connections: usize,
+    /// Streams at a time on each.
+    pub streams: usize,
+    /// When it ends.
+    pub until: Until,
+    /// The body of each request.
+    pub body: Option<PathBuf>,
+    /// The cores it may use; empty for all.
+    pub cores: Vec<usize>,
+}
+
+/// A version of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, without TLS by prior knowledge.
+    Http2,
+}
+
+/// When a load ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    /// After so many seconds.
+    Seconds(f64),
+    /// After so many requests.
+    Requests(u64),
+}
+
+/// An h2load under way.
+#[derive(Debug)]
+pub struct H2load {
+    process: Process,
+    length: Duration,
+}
+
+impl Load {
+    /// Starts h2load on an address.
+    pub fn start(&self, bench: &Bench, address: SocketAddr) -> Result<H2load> {
+        let mut args = vec!["-t1".to_owned(), format!("-c{}", self.connections), format!("-m{}", self.streams)];
+        let length = match self.until {
+            Until::Seconds(seconds) => {
+                let whole = seconds.ceil().max(1.0);
+                args.push(format!("-D{whole}"));
+                Duration::from_secs_f64(whole)
+            }
+            Until::Requests(count) => {
+                args.push(format!("-n{count}"));
+                Duration::ZERO
+            }
+        };
+        if self.version == Version::Http1 {
+            args.push("--h1".into());
+        }
+        if let Some(body) = &self.body {
+            args.push(format!("-d{}", body.display()));
+        }
+        let scheme = if self.secure { "https" } else { "http" };
+        args.push(format!("{scheme}://{address}{}", self.path));
+        let placement = Placement { cores: self.cores.clone(), cgroups: Vec::new() };
+        let process = Process::start_piped(bench.machine.program("h2load")?, &args, &placement)?;
+        Ok(H2load { process, length })
+    }
+}
+
+impl Work for Load {
+    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
+        let address = match (self.secure, server.secure.first()) {
+            (false, _) => server.address,
+            (true, Some(address)) => *address,
+            (true, None) => return Err(Error::Failed("no address for TLS".into())),
+        };
+        self.start(bench, address)?.finish()
+    }
+}
+
+impl H2load {
+    /// Waits for the end and reads the figures.
+    pub fn finish(mut self) -> Result<Outcome> {
+        interrupt::pause(self.length)?;
+        if !self.process.wait(GRACE)? {
+            return Err(Error::Failed("h2load does not end".into()));
+        }
+        let mut text = String::new();
+        if let Some(mut output) = self.process.output() {
+            output.read_to_string(&mut text).doing("read h2load's output")?;
+        }
+        parse(&text).ok_or_else(|| Error::Failed(format!("h2load failed: {}", text.trim())))
+    }
+}
+
+/// Reads what h2load prints at its end. `None` if it does not say how many requests were answered, or if none was.
+fn parse(text: &str) -> Option<Outcome> {
+    let after = |mark: &str| text.lines().find_map(|line| line.strip_prefix(mark));
+    let (seconds, _) = after("finished in ")?.split_once(',')?;
+    let requests = after("requests: ")?;
+    let count = |what: &str| {
+        let part = requests.split(", ").find_map(|part| part.strip_suffix(what))?;
+        part.trim().parse::<f64>().ok()
+    };
+    let mut times = after("time for request:")?.split_whitespace();
+    let (succeeded, mean) = (count("succeeded")?, times.nth(2)?);
+    (succeeded > 0.0).then_some(())?;
+    Some(Outcome {
+        requests: succeeded,
+        seconds: milliseconds(seconds)? / 1000.0,
+        errors: count("failed")?,
+        mean_ms: milliseconds(mean)?,
+        ..Outcome::default()
+    })
+}
+
+/// A time as h2load writes it: `12us`, `3.45ms`, `1.02s`, `2m`.
+fn milliseconds(text: &str) -> Option<f64> {
+    let units = [("us", 0.001), ("ms", 1.0), ("s", 1000.0), ("m", 60_000.0)];
+    let (number, unit) = units.iter().find_map(|(unit, factor)| Some((text.trim().strip_suffix(unit)?, factor)))?;
+    Some(number.parse::<f64>().ok()? * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_in_what_it_prints() {
+        let text = "starting benchmark...\n\nfinished in 2.50s, 4.00 req/s, 1.20KB/s\n\
+                    requests: 12 total, 12 started, 11 done, 10 succeeded, 1 failed, 1 errored, 0 timeout\n\
+                    status codes: 10 2xx, 0 3xx, 1 4xx, 0 5xx\n\
+                    time for request:       65us      3.10ms       250us       200us    83.80%\n";
+        let outcome = parse(text).unwrap();
+        assert_eq!((outcome.requests, outcome.errors, outcome.rate(), outcome.mean_ms), (10.0, 1.0, 4.0, 0.25));
+        assert_eq!(parse(&text.replace("10 succeeded", "0 succeeded")), None);
+        assert_eq!(parse("Could not connect to the host"), None);
+    }
+
+    #[test]
+    fn times_have_units() {
+        let times = ["500us", "3.45ms", "1.02s", "2m", "x"].map(milliseconds);
+        assert_eq!(times, [Some(0.5), Some(3.45), Some(1020.0), Some(120_000.0), None]);
+    }
+}

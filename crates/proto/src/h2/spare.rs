@@ -1,0 +1,76 @@
+//! Memory that connections without streams leave to those that have some: an idle connection holds next to none, and one
+//! that begins a stream need not ask the allocator for it.
+
+use std::collections::VecDeque;
+
+use super::connection::Connection;
+use super::out::Out;
+use super::schedule::Schedule;
+use super::stream::{Slot, Table};
+
+/// How many connections' memory is kept.
+const KEPT: usize = 64;
+
+/// For how many streams a connection at rest keeps room in its lists of closed ones.
+const FEW: usize = 8;
+
+/// How large the tables of streams may be that are kept: those of a few streams.
+const LARGEST_TABLE: usize = 16;
+
+/// What one connection has left.
+#[derive(Debug, Default)]
+struct Left {
+    streams: Table,
+    schedule: Schedule,
+    out: Out,
+    with_room: VecDeque<Slot>,
+}
+
+/// The memory that connections have left, of one loop.
+#[derive(Debug, Default)]
+pub struct Spare(Vec<Left>);
+
+impl Connection {
+    /// Leaves memory that is not needed while there is no stream. Whatever is in use stays.
+    pub fn rest(&mut self, spare: &mut Spare) {
+        let mut left = Left::default();
+        if self.streams.used() == 0 {
+            left.streams = std::mem::take(&mut self.streams);
+        }
+        if self.schedule.is_empty() {
+            left.schedule = std::mem::take(&mut self.schedule);
+        }
+        if self.out.pending() == 0 {
+            left.out = std::mem::take(&mut self.out);
+        }
+        if self.with_room.is_empty() {
+            left.with_room = std::mem::take(&mut self.with_room);
+        }
+        self.early = Vec::new();
+        self.reader.rest();
+        // They remember a bounded number of streams, and are rarely much larger than that.
+        self.unended.shrink_to(FEW);
+        self.closed.shrink_to(FEW);
+        let is_large = left.streams.places() > LARGEST_TABLE;
+        if spare.0.len() < KEPT && !is_large {
+            spare.0.push(left);
+        }
+    }
+
+    /// Takes memory that another connection has left, before anything is done after [`Connection::rest`].
+    pub fn wake(&mut self, spare: &mut Spare) {
+        let Some(left) = spare.0.pop() else { return };
+        if self.streams.used() == 0 {
+            self.streams = left.streams;
+        }
+        if self.schedule.is_empty() {
+            self.schedule = left.schedule;
+        }
+        if self.out.pending() == 0 {
+            self.out = left.out;
+        }
+        if self.with_room.is_empty() {
+            self.with_room = left.with_room;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Streams that were answered before their requests have ended.
+//!
+//! Nobody reads the rest of such a request, and a server may say so by a reset without an error (RFC 9113 section 8.1). But a
+//! short rest is mostly on its way, and a client that has sent it is done. So the stream stays half-closed: what still comes
+//! is judged by the same rules as before, and thrown away. The reset is sent when the client would need more window to go on,
+//! and to the stream that has waited longest when there are too many of them.
+
+use super::connection::{Closed, Connection};
+use super::frame::ErrorCode;
+use super::stream::{Slot, Stream};
+
+/// How many answered streams may wait for the ends of their requests, however many streams a client may have.
+const UNENDED: usize = 16;
+
+impl Connection {
+    /// Notes that a stream is answered whose request has not ended.
+    pub(super) fn answered_early(&mut self, slot: Slot) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.is_unended = true;
+        if stream.needs_window(0) {
+            return self.cut_off(slot);
+        }
+        self.unended.push_back(slot);
+        // A client whose only stream this is could begin no other one.
+        if self.unended.len() > UNENDED.min(self.max_streams as usize / 2) {
+            self.cut_off_one();
+        }
+    }
+
+    /// Resets the answered stream that has waited longest for the end of its request.
+    pub(super) fn cut_off_one(&mut self) {
+        if let Some(slot) = self.unended.front() {
+            self.cut_off(*slot);
+        }
+    }
+
+    /// Tells the client that nobody reads the rest of the request.
+    pub(super) fn cut_off(&mut self, slot: Slot) {
+        let Some(stream) = self.streams.get(slot) else { return };
+        let id = stream.id;
+        self.write_reset(id, ErrorCode::NO_ERROR);
+        self.close(slot, Closed::ResetHere);
+    }
+
+    /// Notes that an answered stream is closed.
+    pub(super) fn forget_unended(&mut self, slot: Slot) {
+        self.unended.retain(|other| *other != slot);
+    }
+
+    /// How many answered streams have no owner any more: nothing goes on in them.
+    pub(super) fn left_over(&self) -> usize {
+        let is_left = |slot: &&Slot| self.streams.get(**slot).is_some_and(|stream| !stream.is_attached);
+        self.unended.iter().filter(is_left).count()
+    }
+}
+
+impl Stream {
+    /// Whether the rest of the request needs more window than there is. A frame of `len` bytes has been taken from the
+    /// window already.
+    pub(super) fn needs_window(&self, len: u32) -> bool {
+        match self.expected {
+            Some(left) => left > u64::try_from(self.receive_window + i64::from(len)).unwrap_or(0),
+            // How much it is cannot be known.
+            None => self.receive_window < i64::from(self.receive_size / 2),
+        }
+    }
+}
