@@ -197,7 +197,11 @@ fn what_nobody_has_accepted_is_sent_again() {
     for reset in [true, false] {
         let stream = call(&mut http2, "/a", b"body", true);
         let peer = Http2Peer::bare(upstream.accept()).into_peer();
-        if reset { peer.reset() } else { peer.close() }
+        if reset {
+            peer.reset()
+        } else {
+            peer.close()
+        }
         let mut other = accept(&upstream);
         let again = other.request();
         assert_eq!(again.message.body, b"body");
