@@ -17,6 +17,7 @@ mod disks;
 mod error;
 mod fixture;
 mod grid;
+mod grpc;
 mod h2load;
 mod http2;
 mod interrupt;
@@ -140,6 +141,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "tls-names" => tls::names::run(bench),
         "tls-slow-certificates" => tls::slow_certificates::run(bench),
         "proxy" => proxy::run(bench),
+        "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),
