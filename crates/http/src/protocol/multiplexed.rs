@@ -61,6 +61,8 @@ pub struct Arrived {
     pub serial: u64,
     /// Why the request is malformed, if it is: it is answered with the fault's status then.
     pub fault: Option<FieldFault>,
+    /// How many fields were received, as `max_headers` counts them.
+    pub received: usize,
 }
 
 /// The rules of a server for the fields of a request.
@@ -104,7 +106,12 @@ pub async fn serve(
     if request.head.is_understood() {
         routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
     }
-    let routed = match (routed, &arrived.fault) {
+    let too_many = FieldFault::TooManyHeaders;
+    let fault = match arrived.fault {
+        None if routed.is_ok() && has_too_many_fields(&request, arrived.received) => Some(&too_many),
+        ref fault => fault.as_ref(),
+    };
+    let routed = match (routed, fault) {
         (Ok(()), Some(fault)) => {
             log_error!(request, Info, "{fault} while reading client request headers");
             Err(fault.status())
@@ -161,6 +168,12 @@ fn apply_name_rules(head: &mut Head, made_by: &Answering, server: &Server) {
     if head.version() >= Version::Http2 && names(rules) != names(made_by) {
         head::apply_name_rules(&mut head.parsed, &head.buffer, &rules);
     }
+}
+
+/// Whether the server that was chosen allows fewer fields. The default server, by whose limit the head was read, may allow more.
+fn has_too_many_fields(request: &Request, received: usize) -> bool {
+    let most = request.place.server.entry.settings.get::<ServerSettings>().max_headers as usize;
+    most != 0 && received > most
 }
 
 /// Resets a stream whose response is not complete when this value is dropped, even after a panic: the end must not look

@@ -311,7 +311,7 @@ impl Serve {
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         let head = sink.take().finish(Version::Http2, rules, ends);
-        let fault = head.fault;
+        let (fault, received) = (head.fault, head.received);
         let declared = match head.parsed.body {
             BodyFraming::Length(length) => Some(length),
             BodyFraming::None | BodyFraming::Chunked => None,
@@ -340,7 +340,7 @@ impl Serve {
             http: driver.http.clone(),
             connection: connection.clone(),
             stream: stream.clone(),
-            arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault },
+            arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault, received },
         };
         connection.loop_state.shared.http2.streams.add();
         (driver.start)(connection.number, RequestTask::new(driver, stream, work));
