@@ -1,10 +1,12 @@
 //! The stream of one request, on a connection that carries several at once (HTTP/2, HTTP/3).
 
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use crate::connection::file_out::FileOut;
 use crate::message::Field;
 use crate::message::field_block::FieldBlock;
 
@@ -46,6 +48,15 @@ pub trait Stream {
 
     /// Sends a piece of the body, no longer than the available room; `ends` says that nothing follows.
     fn send_data(&self, data: Bytes, ends: bool);
+
+    /// Whether files are sent by [`Stream::send_file`]: the kernel copies them.
+    fn sends_files(&self) -> bool {
+        false
+    }
+
+    /// Sends a piece of the body from a file, no longer than the room; `ends` says that it is the last piece. Nobody calls it
+    /// unless [`Stream::sends_files`].
+    fn send_file(&self, _file: &Rc<FileOut>, _offset: u64, _len: usize, _ends: bool) {}
 
     /// Sends the trailers, which end the response.
     fn send_trailers(&self, fields: &[Field]);

@@ -16,9 +16,12 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 
 use crate::arrive;
+use crate::connection::file_out::FileOut;
 use crate::connection::stream::{ResponseHead, Stream};
 use crate::connection::takeover::Takeover;
 use crate::connection::tunnel_end::TunnelEnd;
+use crate::content::pull::Reader;
+use crate::content::{aio, direct, open};
 use crate::finish;
 use crate::http_loop::HttpLoop;
 use crate::log_error;
@@ -33,7 +36,7 @@ use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
 use crate::request::generation::Answering;
 use crate::request::location::Server;
-use crate::request::response::{Body, Response, Source};
+use crate::request::response::{Body, FileRange, Response, Source};
 use crate::request::{Head, Request};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
@@ -42,6 +45,9 @@ use crate::write::beside::meanwhile;
 use crate::write::decide::{Decided, Framing, decide};
 use crate::write::fields::{self, HeadSink};
 use crate::write::pace::Pace;
+
+/// A file range up to this size is read, if it is in memory: that is cheaper than further system calls.
+const SMALL_FILE: u64 = 32 * 1024;
 
 /// A request as its driver has received it.
 pub struct Arrived {
@@ -303,7 +309,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     let mut sender = Sender::new(request, stream);
     let source = body.into_source(request);
     let owed = source.remaining();
-    let sent = sender.body(source, owed, !has_trailers).await;
+    let sent = sender.body(request, source, owed, !has_trailers).await;
     request.sent.bytes += sender.sent;
     request.sent.body_bytes += sender.sent;
     note_sent(request, stream);
@@ -346,13 +352,34 @@ impl<'s> Sender<'s> {
     }
 
     /// Sends the body of a source. `owed` is the announced length; `ends` says that nothing follows the body.
-    async fn body(&mut self, mut source: Box<dyn Source>, mut owed: Option<u64>, ends: bool) -> Result<(), WriteError> {
+    async fn body(
+        &mut self,
+        request: &Request,
+        mut source: Box<dyn Source>,
+        mut owed: Option<u64>,
+        ends: bool,
+    ) -> Result<(), WriteError> {
+        let sends_files = self.stream.sends_files();
         loop {
             // A client as fast as the source must not keep other tasks from the loop.
             loops::consume_budget().await;
             // Nothing is pulled that could not be sent: a client whose windows are closed costs no memory.
             if source.remaining() != Some(0) {
                 meanwhile(&mut Some(&mut source), self.room()).await?;
+            }
+            if sends_files && let Some(range) = source.next_in_file() {
+                if let Some(owed) = &mut owed {
+                    *owed = owed.checked_sub(range.len).ok_or(WriteError::Body)?;
+                }
+                let last = ends && source.remaining() == Some(0);
+                if last && owed.is_some_and(|owed| owed > 0) {
+                    return Err(WriteError::Body);
+                }
+                self.file(request, &mut source, range, last).await?;
+                if last {
+                    return Ok(());
+                }
+                continue;
             }
             let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else { break };
             if let Some(owed) = &mut owed {
@@ -372,6 +399,42 @@ impl<'s> Sender<'s> {
         }
         if ends {
             self.stream.send_data(Bytes::new(), true);
+        }
+        Ok(())
+    }
+
+    /// Sends a range of a file: the kernel copies what is in memory into the socket. The rest is read, as are small ranges, for
+    /// which that is cheaper, and files that are read past the page cache.
+    async fn file(
+        &mut self,
+        request: &Request,
+        source: &mut Box<dyn Source>,
+        mut range: FileRange,
+        last: bool,
+    ) -> Result<(), WriteError> {
+        let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
+        let copies = range.len <= SMALL_FILE || direct::alignment(request, range.file.meta()).is_some();
+        let reader = Reader::new(request);
+        let (files, file) = (request.generation.files.clone(), range.file.clone());
+        let file = Rc::new(FileOut::new(files, file, aio, request.client_key()));
+        while range.len > 0 {
+            loops::consume_budget().await;
+            let room = meanwhile(&mut Some(&mut *source), self.room()).await?;
+            let most = range.len.min(room as u64);
+            let ready = if copies { 0 } else { file.sendable(range.offset, most).min(most) };
+            if ready == 0 {
+                let piece = reader.read(&mut range).await.map_err(|error| unreadable(request, &range, &error))?;
+                self.piece(source, piece, last && range.len == 0).await?;
+                continue;
+            }
+            let part = match self.pace.is_free() {
+                true => ready,
+                false => meanwhile(&mut Some(&mut *source), self.paced(ready)).await.min(ready),
+            };
+            self.stream.send_file(&file, range.offset, usize::try_from(part).unwrap_or(0), last && part == range.len);
+            range.offset += part;
+            range.len -= part;
+            self.sent += part;
         }
         Ok(())
     }
@@ -433,6 +496,17 @@ impl<'s> Sender<'s> {
             }
         }
     }
+}
+
+/// Logs that a file could not be read.
+fn unreadable(request: &Request, range: &FileRange, error: &io::Error) -> WriteError {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        open::forget(request, &range.file);
+        log_error!(request, Alert, "file was truncated while it was sent to the client");
+    } else {
+        log_error!(request, Crit, "{error} while sending response to client");
+    }
+    WriteError::Body
 }
 
 fn log_failure(request: &Request, error: &WriteError) {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::connection::{Closed, Connection, Role};
 use super::frame::{FRAME_HEAD, FrameHead, flag, kind};
 use super::hpack::Encoder;
+use super::payload::{Elsewhere, Payload};
 use super::stream::{Field, Slot};
 
 /// How many bytes may be ready to be written for another frame to be put behind them at once, whatever comes later.
@@ -64,6 +65,16 @@ impl Connection {
 
     /// Sends a piece of a body, no longer than the [room](Connection::room); `ends` says that nothing follows.
     pub fn data(&mut self, slot: Slot, bytes: Bytes, ends: bool) {
+        self.send_body(slot, bytes.into(), ends);
+    }
+
+    /// Sends a piece of a body that is not in memory: when it is to be written, [`Connection::elsewhere`] has it. It is no
+    /// longer than the [room](Connection::room); `ends` says that nothing follows.
+    pub fn data_elsewhere(&mut self, slot: Slot, piece: Elsewhere, ends: bool) {
+        self.send_body(slot, Payload::Elsewhere(piece), ends);
+    }
+
+    fn send_body(&mut self, slot: Slot, piece: Payload, ends: bool) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         if stream.is_reset || stream.ends || self.failure.is_some() {
             return;
@@ -74,30 +85,30 @@ impl Connection {
             stream.send_window.min(self.send_window).min(i64::from(stream.chunk.min(self.peer.max_frame_size)));
         if self.schedule.is_empty()
             && stream.queued == 0
-            && bytes.len() as i64 <= window
+            && piece.len() as i64 <= window
             && self.out.pending() < DIRECT
-            && (ends || !bytes.is_empty())
+            && (ends || piece.len() > 0)
         {
-            return self.send_directly(slot, bytes, ends);
+            return self.send_directly(slot, piece, ends);
         }
-        if !bytes.is_empty() {
-            self.queued += bytes.len();
-            stream.queued += bytes.len();
-            stream.queue.push_back(bytes);
+        if piece.len() > 0 {
+            self.queued += piece.len();
+            stream.queued += piece.len();
+            stream.queue.push_back(piece);
         }
         self.make_ready(slot);
     }
 
     /// Writes a frame for which nothing has to wait.
-    fn send_directly(&mut self, slot: Slot, bytes: Bytes, ends: bool) {
+    fn send_directly(&mut self, slot: Slot, piece: Payload, ends: bool) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let len = bytes.len();
+        let len = piece.len();
         stream.send_window -= len as i64;
         self.send_window -= len as i64;
         let flags = if ends { flag::END_STREAM } else { 0 };
         let head = FrameHead { len: len as u32, kind: kind::DATA, flags, stream: stream.id };
         self.out.with(|out| out.extend_from_slice(&head.bytes()));
-        self.out.payload(bytes);
+        self.out.payload(piece);
         stream.sent += (FRAME_HEAD + len) as u64;
         self.progress += 1;
         stream.sent_at = self.progress;
@@ -236,10 +247,10 @@ impl Connection {
             let mut left = len;
             while left > 0 {
                 let Some(piece) = stream.queue.front_mut() else { break };
-                let part = match piece.len() <= left {
-                    true => stream.queue.pop_front().unwrap_or_default(),
-                    false => piece.split_to(left),
-                };
+                let part = piece.split_to(left.min(piece.len()));
+                if piece.len() == 0 {
+                    stream.queue.pop_front();
+                }
                 left -= part.len();
                 self.out.payload(part);
             }
@@ -316,7 +327,18 @@ impl Connection {
         self.out.pending()
     }
 
-    /// Fills `parts` with the bytes to write, and returns how many parts there are.
+    /// The bytes to write next, if they are not in memory: they are written by other means than [`Connection::parts`], or
+    /// given to [`Connection::supply`].
+    pub fn elsewhere(&self) -> Option<&Elsewhere> {
+        self.out.elsewhere()
+    }
+
+    /// Puts bytes that were read meanwhile in the place of the first ones of [`Connection::elsewhere`].
+    pub fn supply(&mut self, bytes: Bytes) {
+        self.out.supply(bytes);
+    }
+
+    /// Fills `parts` with the bytes to write, as far as they are in memory, and returns how many parts there are.
     pub fn parts<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
         self.out.parts(parts)
     }

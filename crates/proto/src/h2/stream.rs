@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::payload::Payload;
 use super::priority::Priority;
 
 /// The place of a stream in the table of its connection. The place is not given to another stream before
@@ -42,7 +43,7 @@ pub(super) struct Stream {
     /// How many bytes of the body are still to come, by `Content-Length`.
     pub(super) expected: Option<u64>,
     /// The bytes to send.
-    pub(super) queue: VecDeque<Bytes>,
+    pub(super) queue: VecDeque<Payload>,
     /// How many bytes that are.
     pub(super) queued: usize,
     /// The trailers that follow them.

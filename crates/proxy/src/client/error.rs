@@ -230,7 +230,7 @@ impl UpstreamError {
     }
 
     /// The text for the log.
-    fn words(&self, stage: Stage) -> Words<'_> {
+    pub fn words(&self, stage: Stage) -> impl fmt::Display {
         Words(self, stage)
     }
 
@@ -247,18 +247,6 @@ impl UpstreamError {
     pub fn log_detached(&self, log: &Detached, stage: Stage) {
         if !self.is_silent() {
             log.write(self.level(), format_args!("{}", self.words(stage)));
-        }
-    }
-}
-
-/// The text for the log, without the stage.
-pub struct Reason<'t>(pub &'t UpstreamError);
-
-impl fmt::Display for Reason<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.itself() {
-            UpstreamError::Fault(fault) => write!(formatter, "{fault}"),
-            error => write!(formatter, "{error:?}"),
         }
     }
 }

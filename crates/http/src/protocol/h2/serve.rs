@@ -1,6 +1,6 @@
 //! The task of a connection: it reads, begins requests, and writes what the requests have left in the machine.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -15,26 +15,19 @@ use freerun_runtime::loops;
 
 use crate::connection::idle::{self, Waiting};
 use crate::protocol::h2::Driver;
+use crate::protocol::h2::files::Reading;
 use crate::protocol::h2::request::RequestTask;
 use crate::protocol::h2::runner::Work;
 use crate::protocol::h2::shared::Shared;
 use crate::protocol::h2::sink::HeadSink;
 use crate::protocol::h2::stream::H2Stream;
+use crate::protocol::h2::unsent::Unsent;
 use crate::protocol::h2::words;
 use crate::protocol::multiplexed::{Arrived, field_rules};
 use crate::request::core_settings::CoreSettings;
 use crate::request::{Connection, Head};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
-
-/// How many bytes are brought into their final order before each write, while the client takes everything.
-const AHEAD: usize = 128 * 1024;
-
-/// How many while the client is slower than the responses: what is urgent should not wait behind much else.
-const AHEAD_OF_SLOW: usize = 16 * 1024;
-
-/// How many parts are written at once.
-const PARTS: usize = 64;
 
 /// What a field counts besides its name and its value (RFC 9113 section 6.5.2): so many bytes of
 /// `large_client_header_buffers` allow one field.
@@ -52,13 +45,13 @@ const LAST_CALL: u64 = 1000;
 
 /// Serves a connection of HTTP/2 to its end.
 pub struct Serve {
-    shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared>,
     stage: Stage,
     /// Where the driver knows the connection.
     place: usize,
     deadline: Deadline,
     /// When the client took bytes the last time, or began to have any to take, in milliseconds.
-    progress: u64,
+    pub(super) progress: u64,
     /// When the present head began, in milliseconds.
     head_began: Option<u64>,
     /// The present head came too late already once.
@@ -66,7 +59,11 @@ pub struct Serve {
     /// Since when the end is announced, in milliseconds.
     announced: Option<u64>,
     /// The client has not taken everything that was written last.
-    is_slow: bool,
+    pub(super) is_slow: bool,
+    /// The bytes of a file that are to be written next are being read.
+    pub(super) reading: Option<Reading>,
+    /// How much may be in the kernel.
+    pub(super) unsent: Unsent,
 }
 
 #[derive(Debug)]
@@ -142,6 +139,8 @@ impl Serve {
             gave_head_up: false,
             announced: None,
             is_slow: false,
+            reading: None,
+            unsent: Unsent::new(now),
         });
         serve.shared.is_polled.set(true);
         serve.received(&first);
@@ -355,67 +354,6 @@ impl Serve {
             || connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| loops::now() >= end)
             || connection.loop_state.is_draining()
             || connection.is_closing()
-    }
-
-    // ---- writing ---------------------------------------------------------------------------------------------------
-
-    /// Writes as much as the client takes.
-    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let mut wrote = false;
-        let mut is_held_back = false;
-        while !is_held_back {
-            let ahead = if self.is_slow { AHEAD_OF_SLOW } else { AHEAD };
-            let result = self.shared.look(|machine| {
-                is_held_back = machine.fill(ahead);
-                if machine.pending() == 0 {
-                    return None;
-                }
-                let mut parts = [IoSlice::new(&[]); PARTS];
-                let count = machine.parts(&mut parts);
-                let transport = &self.shared.connection.transport;
-                let offered: usize = parts[..count].iter().map(|part| part.len()).sum();
-                let result = match transport.try_write(&parts[..count], false) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        match transport.poll_write(context, &parts[0]) {
-                            Poll::Ready(result) => result,
-                            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-                        }
-                    }
-                    result => result,
-                };
-                if let Ok(count) = result {
-                    machine.wrote(count);
-                }
-                Some((offered, result))
-            });
-            match result {
-                None => {
-                    self.is_slow = false;
-                    break;
-                }
-                Some((offered, Ok(count))) => {
-                    wrote = true;
-                    self.is_slow = count < offered;
-                }
-                Some((_, Err(error))) if error.kind() == io::ErrorKind::Interrupted => {}
-                Some((_, Err(error))) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.is_slow = true;
-                    break;
-                }
-                Some((_, Err(error))) => return Err(error),
-            }
-        }
-        if wrote || !self.is_slow {
-            self.progress = loops::millis();
-        }
-        if wrote {
-            self.shared.wake_streams();
-        }
-        if is_held_back {
-            // The requests of urgent streams come first.
-            context.waker().wake_by_ref();
-        }
-        Ok(())
     }
 
     // ---- between -----------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use freerun_proto::h2::{ErrorCode, Slot};
+use freerun_proto::h2::{Elsewhere, ErrorCode, Slot};
+use freerun_transport::FileSending;
 
+use crate::connection::file_out::FileOut;
 use crate::connection::stream::{ResponseHead, Stream};
 use crate::protocol::h2::shared::Shared;
 use crate::request::Connection;
@@ -230,6 +232,17 @@ impl Stream for H2Stream {
     fn send_data(&self, data: Bytes, ends: bool) {
         if !self.is_over() {
             self.shared.with(|machine| machine.data(self.slot, data, ends));
+        }
+    }
+
+    fn sends_files(&self) -> bool {
+        matches!(self.shared.connection.transport.file_sending(), FileSending::Sendfile(_))
+    }
+
+    fn send_file(&self, file: &Rc<FileOut>, offset: u64, len: usize, ends: bool) {
+        if !self.is_over() {
+            let piece = Elsewhere { what: file.clone(), at: offset, len };
+            self.shared.with(|machine| machine.data_elsewhere(self.slot, piece, ends));
         }
     }
 

@@ -37,6 +37,13 @@ impl Shared {
         self.log(format_args!("client timed out (110: Connection timed out)"), doing);
     }
 
+    /// Logs that a file cannot be read of which a part was sent.
+    pub(super) fn log_unreadable(&self, error: &io::Error) {
+        let (client, server) = (Peer(&self.connection.peer), &self.connection.listen.name);
+        let doing = "while sending response to client";
+        self.connection.log(Level::Crit, format_args!("{error} {doing}, client: {client}, server: {server}"));
+    }
+
     fn log(&self, what: fmt::Arguments<'_>, doing: &str) {
         let (client, server) = (Peer(&self.connection.peer), &self.connection.listen.name);
         self.connection.log(Level::Info, format_args!("{what} {doing}, client: {client}, server: {server}"));
