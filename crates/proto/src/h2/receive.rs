@@ -281,6 +281,9 @@ impl Connection {
         if stream.is_closed() {
             self.close(slot, Closed::Complete);
         }
+        if self.role == Role::Client {
+            self.account.answered();
+        }
     }
 
     /// Resets a stream because the peer has broken a rule on it.
