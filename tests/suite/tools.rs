@@ -10,6 +10,9 @@ const SECONDS: &str = "240";
 /// How long h2spec may take, in seconds, with building it.
 const H2SPEC_SECONDS: &str = "900";
 
+/// How long the browsers may take, in seconds: three ways for each of two.
+const BROWSERS_SECONDS: &str = "900";
+
 /// Runs a script of `tests/tools` with the server under test, and returns what it has said.
 #[track_caller]
 fn script(name: &str, seconds: &str) -> String {
@@ -30,6 +33,13 @@ fn h2spec_finds_nothing_that_is_not_expected() {
         Some(why) => eprintln!("{why}"),
         None => assert!(said.contains("== done"), "{said}"),
     }
+}
+
+#[test]
+fn browsers_see_what_they_should() {
+    let said = script("browsers", BROWSERS_SECONDS);
+    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|why| eprintln!("{why}"));
+    assert!(said.lines().all(|line| line.starts_with("skipped: ")) || said.contains("== done"), "{said}");
 }
 
 #[test]
