@@ -32,7 +32,8 @@ pub fn repository() -> &'static Path {
     bench.parent().unwrap_or(bench)
 }
 
-fn target() -> PathBuf {
+/// The folder of what is built.
+pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
 }
 

@@ -17,6 +17,7 @@ mod disks;
 mod error;
 mod fixture;
 mod grid;
+mod grpc;
 mod h2load;
 mod http2;
 mod interrupt;
@@ -128,6 +129,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "http2" => http2::run(bench),
         "http2-upload" => http2::upload::run(bench),
         "http2-fairness" => http2::fairness::run(bench),
+        "http2-urgent" => http2::urgent::run(bench),
         "http2-memory" => http2::idle::run(bench),
         "compress" => compress::run(bench),
         "sharding" => sharding::run(bench),
@@ -139,6 +141,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "tls-names" => tls::names::run(bench),
         "tls-slow-certificates" => tls::slow_certificates::run(bench),
         "proxy" => proxy::run(bench),
+        "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),

@@ -335,6 +335,27 @@ fn the_end_of_a_valid_test_is_nginx_s() {
 }
 
 #[test]
+fn servers_of_one_address_that_name_different_protocols_are_warned_of() {
+    if !freerun_testkit::require::freerun() {
+        return;
+    }
+    let servers = |second: &str| {
+        format!(
+            "events {{ }}\nhttp {{\nserver {{ listen 127.0.0.1:@PORT@ proxy_protocol; }}\n\
+             server {{ listen 127.0.0.1:@PORT@{second}; server_name b; }}\n}}\n"
+        )
+    };
+    let is_warned = |text: &str| {
+        let checked = check(Kind::under_test(), text).expect("it starts");
+        assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+        checked.stderr.contains("protocol options redefined for 127.0.0.1:@PORT@ in @DIR@/nginx.conf:4")
+    };
+    assert!(is_warned(&servers(" http2")));
+    // The same ones, or none at all, are no contradiction.
+    assert!(!is_warned(&servers(" proxy_protocol")) && !is_warned(&servers("")));
+}
+
+#[test]
 fn three_thousand_servers_are_checked() {
     // The time is the benchmark's business; here it must merely be no matter of minutes.
     let servers: String = (0..3000)

@@ -49,5 +49,6 @@ mod tunnel_access;
 mod tunnel_pass;
 mod upstream_connections;
 mod upstream_errors;
+mod upstream_http2;
 mod upstream_ntlm;
 mod upstreams;

@@ -13,6 +13,12 @@ const H2SPEC_SECONDS: &str = "900";
 /// How long the browsers may take, in seconds: three ways for each of two.
 const BROWSERS_SECONDS: &str = "900";
 
+/// How long the interoperability tests of gRPC may take, in seconds, with building their client and server.
+const GRPC_SECONDS: &str = "1500";
+
+/// How long the test of drains may take, in seconds, with building its client.
+const DRAIN_SECONDS: &str = "900";
+
 /// Runs a script of `tests/tools` with the server under test, and returns what it has said.
 #[track_caller]
 fn script(name: &str, seconds: &str) -> String {
@@ -26,20 +32,36 @@ fn script(name: &str, seconds: &str) -> String {
     said.into_owned()
 }
 
-#[test]
-fn h2spec_finds_nothing_that_is_not_expected() {
-    let said = script("h2spec", H2SPEC_SECONDS);
+/// Runs a script that says so if what it needs is not there.
+#[track_caller]
+fn script_or_nothing(name: &str, seconds: &str) {
+    let said = script(name, seconds);
     match said.lines().find(|line| line.starts_with("skipped: ")) {
-        Some(why) => eprintln!("{why}"),
+        Some(why) => eprintln!("{name}: {why}"),
         None => assert!(said.contains("== done"), "{said}"),
     }
 }
 
 #[test]
+fn h2spec_finds_nothing_that_is_not_expected() {
+    script_or_nothing("h2spec", H2SPEC_SECONDS);
+}
+
+#[test]
+fn grpc_interoperates_in_every_way() {
+    script_or_nothing("grpc-interop", GRPC_SECONDS);
+}
+
+#[test]
+fn nothing_fails_when_servers_are_reloaded_and_restarted() {
+    if require::freerun() {
+        script_or_nothing("h2-drain", DRAIN_SECONDS);
+    }
+}
+
+#[test]
 fn browsers_see_what_they_should() {
-    let said = script("browsers", BROWSERS_SECONDS);
-    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|why| eprintln!("{why}"));
-    assert!(said.lines().all(|line| line.starts_with("skipped: ")) || said.contains("== done"), "{said}");
+    script_or_nothing("browsers", BROWSERS_SECONDS);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod fairness;
 pub mod idle;
 pub mod upload;
+pub mod urgent;
 
 use crate::bench::Bench;
 use crate::certificates::{self, Key};

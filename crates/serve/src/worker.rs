@@ -159,8 +159,7 @@ impl Worker {
             // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
             handle.tell(move || {
-                loop_listeners::of_this_loop(LoopListeners::drain);
-                drop(heard);
+                loop_listeners::of_this_loop(|listeners| listeners.drain(heard));
             });
         }
     }

@@ -270,6 +270,22 @@ impl Transport {
         }
     }
 
+    /// Polls a write to the socket itself by `write`, which is called when the socket may take something. It is for what
+    /// [`FileSending::Sendfile`] allows: past TLS, nothing may be written.
+    ///
+    /// # Errors
+    /// The error of `write`, except `WouldBlock`; `Unsupported` with TLS.
+    pub fn poll_write_by(
+        &self,
+        context: &mut Context<'_>,
+        write: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        match self.way() {
+            Way::Plain(socket) => socket.poll_write_by(context, write),
+            Way::Session(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
     /// How many bytes a write would certainly accept now; 0 if that is not known.
     #[inline]
     pub fn certain_room(&self) -> usize {
@@ -331,6 +347,12 @@ impl Transport {
     /// may just have been reset, or have no segments.
     pub fn set_nodelay(&self) {
         let _ = rustix::net::sockopt::set_tcp_nodelay(self.socket(), true);
+    }
+
+    /// Has the kernel take no more than about so many bytes that it has not sent yet (`TCP_NOTSENT_LOWAT`, tcp(7)). A failure
+    /// costs nothing but the order of what is sent.
+    pub fn set_unsent_limit(&self, bytes: u32) {
+        let _ = self.socket().set_unsent_limit(bytes);
     }
 
     // ---- the end ---------------------------------------------------------------------------------------------------

@@ -125,6 +125,20 @@ fn a_body_that_nobody_reads_is_not_waited_for() {
     assert_eq!(http2.away(), []);
 }
 
+/// The same holds for a body whose length is not known, and which does not come.
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let server = plain(&Site::new(), "location / { return 410; }").run();
+    let mut http2 = connect(&server);
+    let streams: Vec<u32> = (0..5).map(|_| http2.begin(http2.block("POST", "/"))).collect();
+    for stream in streams {
+        assert_eq!(http2.answer(stream).status, 410);
+        assert_eq!(http2.reset_of(stream), code::NO_ERROR);
+    }
+    assert_eq!(http2.get("/").status, 410);
+    assert_eq!(http2.away(), []);
+}
+
 /// The windows of a body that nobody reads are not lost to the connection.
 #[test]
 fn bodies_that_nobody_reads_do_not_use_up_the_connection() {
@@ -184,4 +198,44 @@ fn uploads_beside_each_other() {
             assert!(http2.answer(*stream).body() == *body, "{buffering}");
         }
     }
+}
+
+#[test]
+fn an_upload_that_stands_still_ends() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| ok("served"));
+    let lines = format!("client_body_timeout 1s; location / {{ proxy_pass http://{}; }}", upstream.address());
+    let server = plain(&site, &lines).run();
+    let mut http2 = connect(&server);
+    let stream = http2.begin(http2.block("POST", "/").field("content-length", "10"));
+    http2.send(Frame::data(stream, "begun"));
+    let answer = http2.answer(stream);
+    assert!(answer.status == 408 || matches!(answer.end, End::Reset(_)), "{answer:?}");
+    // Only the stream ends.
+    assert_eq!(http2.get("/").text(), "served");
+    server.logs("client timed out");
+}
+
+#[test]
+fn more_than_the_window_resets_the_stream() {
+    if !require::freerun() {
+        return;
+    }
+    // As long as this server does not answer, nobody reads the body.
+    let silent = Upstream::new();
+    let lines = format!(
+        "location / {{ auth_request /auth; }} location /auth {{ proxy_pass http://{}; }}
+         location /ok {{ return 200 ok; }}",
+        silent.address()
+    );
+    let server = plain(&Site::new(), &lines).run();
+    let mut http2 = connect(&server);
+    http2.greeted();
+    let stream = http2.begin(http2.block("POST", "/"));
+    let room = http2.room(stream);
+    for piece in content(room + 1).chunks(16_384) {
+        http2.send(Frame::data(stream, piece));
+    }
+    assert_eq!(http2.answer(stream).end, End::Reset(code::FLOW_CONTROL_ERROR));
+    assert_eq!(http2.get("/ok").text(), "ok");
 }

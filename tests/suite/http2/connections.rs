@@ -111,6 +111,25 @@ fn a_wrong_preface() {
 }
 
 #[test]
+fn the_port_speaks_http1_too() {
+    // nginx does so since 1.25.1.
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    site.file("file", content(100_000));
+    let server = Setup::new()
+        .root(&site)
+        .http("server { listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@; http2 on; }")
+        .run();
+    let mut client = server.connect();
+    for _ in 0..3 {
+        assert!(client.get("/file").body == content(100_000));
+    }
+    assert!(connect(&server).get("/file").body() == content(100_000));
+}
+
+#[test]
 fn what_only_begins_like_the_preface_is_http1() {
     if !require::freerun() {
         return;

@@ -260,3 +260,22 @@ fn the_same_is_served_over_tls() {
     let client = server.connect_tls(&Tls::new().alpn(&["http/1.1", "h2"]));
     assert_eq!(client.agreed().alpn.as_deref(), Some("h2"));
 }
+
+#[test]
+fn the_chosen_server_says_how_many_fields_there_may_be() {
+    if !require::freerun() {
+        return;
+    }
+    let setup = Setup::new().root(&Site::new()).http(
+        "server { listen 127.0.0.1:@PORT@ http2; server_name localhost; max_headers 20; return 200 many; }
+         server { listen 127.0.0.1:@PORT@ http2; server_name few; max_headers 3; return 200 few; }",
+    );
+    let server = setup.run();
+    let mut http2 = connect(&server);
+    let fields = [("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")];
+    assert_eq!(http2.get_with("/", &fields).text(), "many");
+    http2.set_authority("few");
+    assert_eq!(http2.get_with("/", &fields[..3]).text(), "few");
+    assert_eq!(http2.get_with("/", &fields).status, 400);
+    server.logs("client sent too many header lines while reading client request headers");
+}

@@ -1,7 +1,7 @@
 //! Responses of files and of upstream servers.
 
 use super::{connect, content, plain, secure};
-use freerun_testkit::http2::{End, Http2, Seen, kind};
+use freerun_testkit::http2::{End, Frame, Http2, Seen, kind, setting};
 use freerun_testkit::{Ending, Kind, Site, Tls, Upstream, ok, require};
 
 #[test]
@@ -30,6 +30,49 @@ fn files_of_all_sizes_arrive_whole() {
             assert!(http2.answer(stream).body() == content(size), "{over}, sendfile {sendfile}: {size} bytes");
         }
     }
+}
+
+/// Without TLS the kernel copies files into the socket, between the heads of frames, as far as it has room.
+#[test]
+fn files_wait_for_a_client_that_reads_late() {
+    let site = Site::new();
+    let whole = content(3 << 20);
+    site.file("file", &whole);
+    for lines in ["sendfile_max_chunk 100k;", "aio threads;", "aio off;", "limit_rate 10m;", "directio 1m;"] {
+        let server = plain(&site, lines).run();
+        let mut http2 = connect(&server);
+        http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 8 << 20)]));
+        http2.open_window(0, 64 << 20);
+        let streams: Vec<u32> = (0..4).map(|_| http2.ask_for("/file")).collect();
+        // The server fills the socket's buffers meanwhile: nothing is read before this answer has come on another connection.
+        assert_eq!(connect(&server).get("/file").body().len(), whole.len());
+        for stream in streams {
+            assert!(http2.answer(stream).body() == whole, "{lines}");
+        }
+        let part = http2.get_with("/file", &[("range", "bytes=1000000-2999999")]);
+        assert!(part.body() == &whole[1_000_000..3_000_000], "{lines}");
+    }
+}
+
+/// A file that becomes shorter while it is sent is never taken for a whole one.
+#[test]
+fn a_file_that_is_cut_is_not_whole() {
+    let site = Site::new();
+    let whole = content(16 << 20);
+    site.file("file", &whole);
+    let server = plain(&site, "").run();
+    let mut http2 = connect(&server);
+    http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 64 << 20)]));
+    http2.open_window(0, 64 << 20);
+    let stream = http2.ask_for("/file");
+    assert_eq!(http2.head(stream), 200);
+    let file = std::fs::File::options().write(true).open(site.path().join("file")).expect("the file");
+    file.set_len(1 << 20).expect("a shorter file");
+    while http2.message(stream).is_some_and(|message| !message.is_over()) && http2.try_frame().is_ok() {}
+    let message = http2.message(stream).expect("a response");
+    assert!(message.body.len() < whole.len());
+    assert!(!message.whole, "{} bytes", message.body.len());
+    assert_eq!(connect(&server).get("/file").body().len(), 1 << 20);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What variables and logs say of a request over HTTP/2.
 
 use super::{connect, plain, secure};
-use freerun_testkit::http2::{Block, Http2};
+use freerun_testkit::http2::{Block, Frame, Http2};
 use freerun_testkit::{Client, Setup, Site, Tls, require};
 
 #[test]
@@ -54,6 +54,39 @@ fn a_line_of_the_access_log() {
     assert_eq!(lines[0], "127.0.0.1 \"GET /a HTTP/2.0\" 200 10 \"tester\" OK");
     assert_eq!(lines[1], "127.0.0.1 \"HEAD /a HTTP/2.0\" 200 0 \"-\" OK");
     assert!(lines[2].starts_with("127.0.0.1 \"GET /missing HTTP/2.0\" 404 "), "{}", lines[2]);
+}
+
+#[test]
+fn bytes_are_counted_with_their_frames() {
+    let site = Site::new();
+    site.file("a", vec![b'x'; 100_000]);
+    let setup = plain(&site, "").http("log_format f '$bytes_sent $body_bytes_sent'; access_log @DIR@/access.log f;");
+    let server = setup.run();
+    let mut http2 = connect(&server);
+    http2.get("/a");
+    let framed: usize = http2.seen().iter().filter(|seen| seen.stream == 1).map(|seen| seen.length + 9).sum();
+    let line = server.access_lines(1).remove(0);
+    let (all, body) = line.split_once(' ').expect("two numbers");
+    assert_eq!(body, "100000");
+    assert_eq!(all.parse::<usize>().expect("a number"), framed);
+}
+
+#[test]
+fn the_length_of_a_request_is_that_of_its_block_and_its_body() {
+    let setup = plain(&Site::new(), "location / { proxy_pass http://127.0.0.1:@PORT2@; }").http(
+        "log_format f '$request_length'; access_log @DIR@/access.log f;
+         server { listen 127.0.0.1:@PORT2@; access_log off; return 200 ok; }",
+    );
+    let server = setup.run();
+    let mut http2 = connect(&server);
+    let first = http2.block("POST", "/").field("content-length", "4").fields(&[("x", "y")]);
+    let second = http2.block("GET", "/").fields(&[("x", &"y".repeat(200))]);
+    let lengths = [first.as_ref().len() + 4, second.as_ref().len()];
+    let stream = http2.begin(first);
+    http2.send(Frame::data(stream, "body").end());
+    assert_eq!(http2.answer(stream).text(), "ok");
+    assert_eq!(http2.exchange(second).text(), "ok");
+    assert_eq!(server.access_lines(2), lengths.map(|length| length.to_string()));
 }
 
 #[test]

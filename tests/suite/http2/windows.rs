@@ -1,8 +1,8 @@
 //! Flow control, and how many streams share a connection.
 
-use super::{connect, content, plain};
-use freerun_testkit::http2::{End, Frame, Http2, code, kind, setting};
-use freerun_testkit::{Ending, Site};
+use super::{connect, content, plain, secure};
+use freerun_testkit::http2::{End, Frame, Http2, Wire, code, flag, kind, setting};
+use freerun_testkit::{Ending, Site, Tls, require};
 
 #[test]
 fn what_the_server_says_of_itself() {
@@ -177,6 +177,95 @@ fn a_stream_that_was_given_up_makes_room() {
     }
     http2.send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 65_535)]));
     assert_eq!(http2.get("/ok").text(), "ok");
+}
+
+/// A megabyte of text that is in memory, so that no stream waits for a disk.
+const LONG: &str = "location /long {
+    set $text 0123456789; set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    set $text $text$text$text$text$text$text$text$text$text$text;
+    return 200 $text;
+}";
+
+/// Asks for a megabyte on each stream, with these values of `priority` (RFC 9218). When all are ready, the window
+/// of the connection is opened step by step, so that the server has to choose each time, however fast it is. Returns the
+/// streams.
+fn at_the_same_time(http2: &mut Http2, priorities: &[&str]) -> Vec<u32> {
+    const STEP: usize = 50_000;
+    http2.windows_by_hand();
+    let ask = |http2: &mut Http2, priority: &str| http2.ask(http2.block("GET", "/long").field("priority", priority));
+    let streams: Vec<u32> = priorities.iter().map(|priority| ask(http2, priority)).collect();
+    for stream in &streams {
+        assert_eq!(http2.head(*stream), 200);
+    }
+    http2.send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 2_000_000)])).round_trip();
+    let received = |wire: &Wire, stream: &u32| wire.message(*stream).map_or(0, |message| message.body.len());
+    let (mut open, all) = (65_535, streams.len() * 1_000_000);
+    while open < all {
+        http2.wait("all that the window allows", |wire| {
+            streams.iter().map(|stream| received(wire, stream)).sum::<usize>() == open
+        });
+        http2.open_window(0, STEP as u32);
+        open += STEP;
+    }
+    for stream in &streams {
+        http2.wait("a whole response", |wire| wire.message(*stream).is_some_and(|message| message.whole));
+        assert!(http2.message(*stream).is_some_and(|message| message.body == b"0123456789".repeat(100_000)));
+    }
+    streams
+}
+
+/// How much of a stream came before the end of another one.
+fn before_the_end(http2: &Http2, of: u32, other: u32) -> usize {
+    let data: Vec<_> = http2.seen().iter().filter(|seen| seen.kind == kind::DATA).collect();
+    let end = data.iter().position(|seen| seen.stream == other && seen.flags & flag::END_STREAM != 0).expect("an end");
+    data[..end].iter().filter(|seen| seen.stream == of).map(|seen| seen.length).sum()
+}
+
+#[test]
+fn incremental_responses_share_a_connection_evenly() {
+    // nginx does not know this field.
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    for tls in [false, true] {
+        let server = if tls { secure(&site, LONG) } else { plain(&site, LONG) }.run();
+        let settings = &[(setting::INITIAL_WINDOW_SIZE, 0)];
+        let mut http2 = match tls {
+            true => Http2::tls(server.connect(), &Tls::new(), settings),
+            false => Http2::with(server.connect(), settings),
+        };
+        let streams = at_the_same_time(&mut http2, &["i", "u=3, i", "i", "i, u=3"]);
+        for of in &streams {
+            for other in streams.iter().filter(|other| *other != of) {
+                let before = before_the_end(&http2, *of, *other);
+                assert!(before > 500_000, "{before} bytes of {of} before the end of {other}, tls {tls}");
+            }
+        }
+    }
+}
+
+#[test]
+fn urgent_responses_come_first() {
+    if !require::freerun() {
+        return;
+    }
+    let server = plain(&Site::new(), LONG).run();
+    let mut http2 = Http2::with(server.connect(), &[(setting::INITIAL_WINDOW_SIZE, 0)]);
+    let streams = at_the_same_time(&mut http2, &["u=5", "u=1, i", "u=1, i", "u=0"]);
+    // The first window is given away before all are ready.
+    const BEGUN: usize = 200_000;
+    assert!(before_the_end(&http2, streams[0], streams[1]) < BEGUN);
+    assert!(before_the_end(&http2, streams[0], streams[2]) < BEGUN);
+    assert!(before_the_end(&http2, streams[1], streams[3]) < BEGUN);
+    // A later word of the client counts.
+    let mut http2 = Http2::with(server.connect(), &[(setting::INITIAL_WINDOW_SIZE, 0)]);
+    http2.send(Frame::priority_update(3, "u=0"));
+    let streams = at_the_same_time(&mut http2, &["u=2", "u=5"]);
+    assert!(before_the_end(&http2, streams[0], streams[1]) < BEGUN);
 }
 
 #[test]

@@ -434,6 +434,14 @@ impl Master {
             return;
         }
         self.ending = Some(Ending::Quit);
+        // When the worker stops accepting, new connections are refused and do not wait; this includes the sockets that the
+        // worker is about to use. It stops when these here are closed: what waits in a socket that nobody accepts from is reset.
+        if let Some((pending, _)) = &mut self.pending {
+            pending.listeners.unlink(Some(&self.current.listeners), &self.current.log);
+            pending.listeners = Listeners::default();
+        }
+        self.current.listeners.unlink(None, &self.current.log);
+        self.current.listeners = Listeners::default();
         match &mut self.serving {
             Serving::Here(worker) => worker.drain(),
             Serving::Process(process) => {
@@ -441,14 +449,6 @@ impl Master {
             }
             Serving::Nobody(_) => {}
         }
-        // New connections are refused from here on, and do not wait; this includes the sockets that the worker is about
-        // to use.
-        if let Some((pending, _)) = &mut self.pending {
-            pending.listeners.unlink(Some(&self.current.listeners), &self.current.log);
-            pending.listeners = Listeners::default();
-        }
-        self.current.listeners.unlink(None, &self.current.log);
-        self.current.listeners = Listeners::default();
     }
 
     /// Handles a message from the worker.

@@ -62,6 +62,17 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
                 cx.report(fail(format!("a duplicate listen {}", spec.name), written))?;
                 continue;
             }
+            let protocols = (listen.tls, listen.http2, listen.proxy_protocol);
+            if !address.servers.is_empty()
+                && protocols != <(bool, bool, bool)>::default()
+                && protocols != (address.tls, address.http2, address.proxied)
+            {
+                // What one of them says holds for all.
+                let mut problem = Problem::warning(format!("protocol options redefined for {}", spec.name));
+                problem = problem.reported_at(written.end).at(written.place);
+                problem.order = Some(written.order);
+                cx.warn(problem);
+            }
             address.proxied |= listen.proxy_protocol;
             address.tls |= listen.tls;
             address.http2 |= listen.http2;

@@ -1,6 +1,7 @@
 //! Client connections: their properties, the view that a request has of them, and the idle ones.
 
 pub mod client;
+pub mod file_out;
 pub mod gone;
 pub mod idle;
 mod queues;

@@ -1,10 +1,12 @@
 //! The stream of one request, on a connection that carries several at once (HTTP/2, HTTP/3).
 
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use crate::connection::file_out::FileOut;
 use crate::message::Field;
 use crate::message::field_block::FieldBlock;
 
@@ -47,8 +49,41 @@ pub trait Stream {
     /// Sends a piece of the body, no longer than the available room; `ends` says that nothing follows.
     fn send_data(&self, data: Bytes, ends: bool);
 
+    /// Whether files are sent by [`Stream::send_file`]: the kernel copies them.
+    fn sends_files(&self) -> bool {
+        false
+    }
+
+    /// Sends a piece of the body from a file, no longer than the room; `ends` says that it is the last piece. Nobody calls it
+    /// unless [`Stream::sends_files`].
+    fn send_file(&self, _file: &Rc<FileOut>, _offset: u64, _len: usize, _ends: bool) {}
+
     /// Sends the trailers, which end the response.
     fn send_trailers(&self, fields: &[Field]);
+
+    /// Ready when everything that was given to the stream has got its place among what is written to the client: the end of the
+    /// response too, behind which nothing holds it up but the transport.
+    ///
+    /// # Errors
+    /// The client has reset the stream, or its connection has ended.
+    fn poll_sent(&self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// How many bytes the response has taken so far with everything that the protocol adds to it (`$bytes_sent`), if the driver
+    /// counts them.
+    fn sent_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether it is the client's flow control that holds up the stream, and not a transport that is slower than the responses,
+    /// whose progress the driver watches.
+    fn is_held(&self) -> bool {
+        true
+    }
+
+    /// The client has held up the stream for too long. Without other streams that go on, there is no use in the connection.
+    fn has_stalled(&self) {}
 
     /// Sends the body in frames of at most so many bytes, so that others get their turn (`http2_chunk_size`).
     fn limit_frames(&self, _most: u64) {}

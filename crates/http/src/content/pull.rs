@@ -103,12 +103,14 @@ impl Reader {
         Some(read.map(|count| piece.into_bytes(count)))
     }
 
+    /// Whether a file is read past the page cache.
+    fn is_direct(&self, file: &OpenFile) -> bool {
+        self.direct.is_some_and(|(from, ..)| file.is_file() && file.size() >= from)
+    }
+
     /// The handle for direct I/O of a file, and the size of its pieces, if the file is read so.
     async fn direct(&self, file: &Arc<OpenFile>, via: Via<'_>) -> io::Result<Option<(DirectFile, usize)>> {
-        let Some((from, alignment, chunk)) = self.direct else { return Ok(None) };
-        if !file.is_file() || file.size() < from {
-            return Ok(None);
-        }
+        let Some((_, alignment, chunk)) = self.direct.filter(|_| self.is_direct(file)) else { return Ok(None) };
         let known = self.opened.borrow().as_ref().filter(|(known, _)| Arc::ptr_eq(known, file)).cloned();
         let direct = match known {
             Some((_, direct)) => direct,
@@ -146,6 +148,19 @@ impl Source for Pieces {
                 }
             }
         })
+    }
+
+    fn next_in_file(&mut self) -> Option<FileRange> {
+        loop {
+            match self.now.take().or_else(|| self.parts.next())? {
+                part if part.len() == 0 => {}
+                Part::File(range) if !self.reader.is_direct(&range.file) => return Some(range),
+                part => {
+                    self.now = Some(part);
+                    return None;
+                }
+            }
+        }
     }
 
     fn remaining(&self) -> Option<u64> {

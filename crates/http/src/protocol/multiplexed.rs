@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU16;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
@@ -15,9 +16,12 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 
 use crate::arrive;
+use crate::connection::file_out::FileOut;
 use crate::connection::stream::{ResponseHead, Stream};
 use crate::connection::takeover::Takeover;
 use crate::connection::tunnel_end::TunnelEnd;
+use crate::content::pull::Reader;
+use crate::content::{aio, direct, open};
 use crate::finish;
 use crate::http_loop::HttpLoop;
 use crate::log_error;
@@ -32,7 +36,7 @@ use crate::request::Connection;
 use crate::request::core_settings::CoreSettings;
 use crate::request::generation::Answering;
 use crate::request::location::Server;
-use crate::request::response::{Body, Response, Source};
+use crate::request::response::{Body, FileRange, Response, Source};
 use crate::request::{Head, Request};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
@@ -41,6 +45,9 @@ use crate::write::beside::meanwhile;
 use crate::write::decide::{Decided, Framing, decide};
 use crate::write::fields::{self, HeadSink};
 use crate::write::pace::Pace;
+
+/// A file range up to this size is read, if it is in memory: that is cheaper than further system calls.
+const SMALL_FILE: u64 = 32 * 1024;
 
 /// A request as its driver has received it.
 pub struct Arrived {
@@ -54,6 +61,8 @@ pub struct Arrived {
     pub serial: u64,
     /// Why the request is malformed, if it is: it is answered with the fault's status then.
     pub fault: Option<FieldFault>,
+    /// How many fields were received, as `max_headers` counts them.
+    pub received: usize,
 }
 
 /// The rules of a server for the fields of a request.
@@ -97,7 +106,12 @@ pub async fn serve(
     if request.head.is_understood() {
         routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
     }
-    let routed = match (routed, &arrived.fault) {
+    let too_many = FieldFault::TooManyHeaders;
+    let fault = match arrived.fault {
+        None if routed.is_ok() && has_too_many_fields(&request, arrived.received) => Some(&too_many),
+        ref fault => fault.as_ref(),
+    };
+    let routed = match (routed, fault) {
         (Ok(()), Some(fault)) => {
             log_error!(request, Info, "{fault} while reading client request headers");
             Err(fault.status())
@@ -154,6 +168,12 @@ fn apply_name_rules(head: &mut Head, made_by: &Answering, server: &Server) {
     if head.version() >= Version::Http2 && names(rules) != names(made_by) {
         head::apply_name_rules(&mut head.parsed, &head.buffer, &rules);
     }
+}
+
+/// Whether the server that was chosen allows fewer fields. The default server, by whose limit the head was read, may allow more.
+fn has_too_many_fields(request: &Request, received: usize) -> bool {
+    let most = request.place.server.entry.settings.get::<ServerSettings>().max_headers as usize;
+    most != 0 && received > most
 }
 
 /// Resets a stream whose response is not complete when this value is dropped, even after a panic: the end must not look
@@ -263,6 +283,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     let late = response.late_trailers;
     drop(response);
     if nothing {
+        note_sent(request, stream);
         return Ok(());
     }
     stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0.into());
@@ -275,20 +296,23 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
         request.sent.bytes += bytes.len() as u64;
         request.sent.body_bytes += bytes.len() as u64;
         stream.send_data(bytes, true);
-        return Ok(());
+        // Nearly always it is written together with other responses.
+        let sent = poll_fn(|context| Poll::Ready(stream.poll_sent(context))).await;
+        if let Poll::Ready(sent) = sent {
+            note_sent(request, stream);
+            return Ok(sent?);
+        }
+        let sent = Sender::new(request, stream).rest().await;
+        note_sent(request, stream);
+        return sent;
     }
-    let mut sender = Sender {
-        stream,
-        timer: Timer::default(),
-        pace: Pace::of(request, loops::now()),
-        send_timeout: request.core().send_timeout,
-        sent: 0,
-    };
+    let mut sender = Sender::new(request, stream);
     let source = body.into_source(request);
     let owed = source.remaining();
-    let sent = sender.body(source, owed, !has_trailers).await;
+    let sent = sender.body(request, source, owed, !has_trailers).await;
     request.sent.bytes += sender.sent;
     request.sent.body_bytes += sender.sent;
+    note_sent(request, stream);
     sent?;
     if has_trailers {
         for make in [late.passed, late.added].into_iter().flatten() {
@@ -300,7 +324,16 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
         }
         request.answered.trailers = trailers;
     }
-    Ok(())
+    let sent = sender.rest().await;
+    note_sent(request, stream);
+    sent
+}
+
+/// Notes how many bytes the response has taken with its frames, if the driver knows it.
+fn note_sent(request: &mut Request, stream: &dyn Stream) {
+    if let Some(bytes) = stream.sent_bytes() {
+        request.sent.bytes = bytes;
+    }
 }
 
 /// The state that sending one body needs throughout.
@@ -312,15 +345,41 @@ struct Sender<'s> {
     sent: u64,
 }
 
-impl Sender<'_> {
+impl<'s> Sender<'s> {
+    fn new(request: &Request, stream: &'s dyn Stream) -> Sender<'s> {
+        let (timer, pace) = (Timer::default(), Pace::of(request, loops::now()));
+        Sender { stream, timer, pace, send_timeout: request.core().send_timeout, sent: 0 }
+    }
+
     /// Sends the body of a source. `owed` is the announced length; `ends` says that nothing follows the body.
-    async fn body(&mut self, mut source: Box<dyn Source>, mut owed: Option<u64>, ends: bool) -> Result<(), WriteError> {
+    async fn body(
+        &mut self,
+        request: &Request,
+        mut source: Box<dyn Source>,
+        mut owed: Option<u64>,
+        ends: bool,
+    ) -> Result<(), WriteError> {
+        let sends_files = self.stream.sends_files();
         loop {
             // A client as fast as the source must not keep other tasks from the loop.
             loops::consume_budget().await;
             // Nothing is pulled that could not be sent: a client whose windows are closed costs no memory.
             if source.remaining() != Some(0) {
                 meanwhile(&mut Some(&mut source), self.room()).await?;
+            }
+            if sends_files && let Some(range) = source.next_in_file() {
+                if let Some(owed) = &mut owed {
+                    *owed = owed.checked_sub(range.len).ok_or(WriteError::Body)?;
+                }
+                let last = ends && source.remaining() == Some(0);
+                if last && owed.is_some_and(|owed| owed > 0) {
+                    return Err(WriteError::Body);
+                }
+                self.file(request, &mut source, range, last).await?;
+                if last {
+                    return Ok(());
+                }
+                continue;
             }
             let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else { break };
             if let Some(owed) = &mut owed {
@@ -340,6 +399,42 @@ impl Sender<'_> {
         }
         if ends {
             self.stream.send_data(Bytes::new(), true);
+        }
+        Ok(())
+    }
+
+    /// Sends a range of a file: the kernel copies what is in memory into the socket. The rest is read, as are small ranges, for
+    /// which that is cheaper, and files that are read past the page cache.
+    async fn file(
+        &mut self,
+        request: &Request,
+        source: &mut Box<dyn Source>,
+        mut range: FileRange,
+        last: bool,
+    ) -> Result<(), WriteError> {
+        let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
+        let copies = range.len <= SMALL_FILE || direct::alignment(request, range.file.meta()).is_some();
+        let reader = Reader::new(request);
+        let (files, file) = (request.generation.files.clone(), range.file.clone());
+        let file = Rc::new(FileOut::new(files, file, aio, request.client_key()));
+        while range.len > 0 {
+            loops::consume_budget().await;
+            let room = meanwhile(&mut Some(&mut *source), self.room()).await?;
+            let most = range.len.min(room as u64);
+            let ready = if copies { 0 } else { file.sendable(range.offset, most).min(most) };
+            if ready == 0 {
+                let piece = reader.read(&mut range).await.map_err(|error| unreadable(request, &range, &error))?;
+                self.piece(source, piece, last && range.len == 0).await?;
+                continue;
+            }
+            let part = match self.pace.is_free() {
+                true => ready,
+                false => meanwhile(&mut Some(&mut *source), self.paced(ready)).await.min(ready),
+            };
+            self.stream.send_file(&file, range.offset, usize::try_from(part).unwrap_or(0), last && part == range.len);
+            range.offset += part;
+            range.len -= part;
+            self.sent += part;
         }
         Ok(())
     }
@@ -374,22 +469,51 @@ impl Sender<'_> {
     /// Waits for room in the stream.
     async fn room(&mut self) -> Result<usize, WriteError> {
         let stream = self.stream;
-        match self.timer.within(self.send_timeout, poll_fn(|context| stream.poll_room(context))).await {
-            Some(Ok(0)) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Some(room) => Ok(room?),
-            None => Err(WriteError::TimedOut),
+        match self.in_time(|context| stream.poll_room(context)).await? {
+            0 => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            room => Ok(room),
+        }
+    }
+
+    /// Waits until nothing that was sent waits for the client's windows or for other streams.
+    async fn rest(&mut self) -> Result<(), WriteError> {
+        let stream = self.stream;
+        self.in_time(|context| stream.poll_sent(context)).await
+    }
+
+    /// Waits for the client, as long as `send_timeout` if its windows are closed.
+    async fn in_time<T>(
+        &mut self,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Result<T, WriteError> {
+        loop {
+            if let Some(result) = self.timer.within(self.send_timeout, poll_fn(&mut poll)).await {
+                return Ok(result?);
+            }
+            if self.stream.is_held() {
+                self.stream.has_stalled();
+                return Err(WriteError::TimedOut);
+            }
         }
     }
 }
 
+/// Logs that a file could not be read.
+fn unreadable(request: &Request, range: &FileRange, error: &io::Error) -> WriteError {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        open::forget(request, &range.file);
+        log_error!(request, Alert, "file was truncated while it was sent to the client");
+    } else {
+        log_error!(request, Crit, "{error} while sending response to client");
+    }
+    WriteError::Body
+}
+
 fn log_failure(request: &Request, error: &WriteError) {
     match error {
-        // The connection has failed, and a line says so for all its streams.
-        WriteError::Client(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-        WriteError::Client(error) => {
-            let shown = freerun_runtime::log::Errno(error);
-            log_error!(request, Info, "send() failed ({shown}) while sending response to client");
-        }
+        // The connection has ended, and a line says so for all its streams; or the client has canceled the stream, which is usual,
+        // and may happen thousands of times a second.
+        WriteError::Client(_) => {}
         WriteError::TimedOut => {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client");
         }
@@ -402,7 +526,6 @@ fn log_failure(request: &Request, error: &WriteError) {
 mod tests {
     use crate::request::response::Field;
     use std::cell::Cell;
-    use std::task::{Context, Poll};
 
     use super::*;
 

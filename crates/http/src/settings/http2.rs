@@ -25,8 +25,9 @@ settings! {
         http2_max_concurrent_streams: usize = "128", in HTTP | SERVER;
         /// Memory for a connection.
         http2_pool_size: PoolSize = "4k", in HTTP | SERVER, fidelity = NoEffect("there are no such pools");
-        /// The size of the buffer that frames are received in.
-        http2_recv_buffer_size: ReceiveSize = "256k", in HTTP, fidelity = NoEffect("buffers are as large as what they hold");
+        /// The size of the buffer that frames are received in. All connections of an event loop receive into one, one after the
+        /// other. It is never smaller than a frame, and stays as it is until the process ends, whatever a reload says.
+        http2_recv_buffer_size: ReceiveSize = "256k", in HTTP;
         /// The size of the table of a connection's streams.
         http2_streams_index_size: IndexSize = "32", in HTTP | SERVER, fidelity = NoEffect("tables size themselves");
         /// How long an idle connection is kept.

@@ -333,7 +333,7 @@ fn begin(
     connection: &Rc<Connection>,
     shared: &Rc<RefCell<Shared>>,
     number: u32,
-    FieldHead { buffer, parsed, fault, .. }: FieldHead,
+    FieldHead { buffer, parsed, fault, received, .. }: FieldHead,
 ) {
     let (has_body, declared) = match parsed.body {
         // The stream of a tunnel goes on.
@@ -344,7 +344,8 @@ fn begin(
     let window = shared.borrow().window;
     shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
     let stream = Rc::new(ToyStream { shared: shared.clone(), number });
-    let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault };
+    let arrived =
+        Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault, received };
     let (http, number) = (http.clone(), connection.number);
     let connection = connection.clone();
     loops::spawn(number, "a stream", async move {
@@ -363,7 +364,7 @@ fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Sh
                 connection,
                 shared,
                 number,
-                FieldHead { buffer, parsed, fault: None, is_extended_connect: false },
+                FieldHead { buffer, parsed, fault: None, is_extended_connect: false, received: 0 },
             );
         }
         Kind::Fields => {

@@ -153,6 +153,7 @@ impl Connection {
         let priority = self.early_priority(id);
         let mut stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);
         stream.received_end = ends;
+        stream.has_priority = priority.is_some();
         stream.priority = priority.unwrap_or(stream.priority);
         let slot = self.streams.insert(stream);
         if is_self_dependent {

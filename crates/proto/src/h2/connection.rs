@@ -106,14 +106,16 @@ pub struct Connection {
     pub(super) encoder: Encoder,
     pub(super) streams: Table,
     pub(super) schedule: Schedule,
-    /// Streams that were answered before their requests have ended, in the order of their answers.
-    pub(super) unended: VecDeque<Slot>,
+    /// Streams that were answered before their requests have ended, in the order of their answers, each with its time.
+    pub(super) unended: VecDeque<(Slot, u64)>,
     /// How many bytes of `DATA` the peer takes on all streams.
     pub(super) send_window: i64,
     /// How many bytes of `DATA` were received that were not given back to the window of the connection.
     pub(super) owed: u32,
     /// How many bytes the receive windows of open streams have more than they began with.
     pub(super) grown: u32,
+    /// The urgency of streams that have sent everything they had, and whose owners may have more.
+    pub(super) awaited: Option<u8>,
     /// How many bytes of `DATA` wait in streams.
     pub(super) queued: usize,
     /// How many frames of bodies and ends of messages were sent.
@@ -136,6 +138,8 @@ pub struct Connection {
     /// How many bytes of answers were written since everything was taken by the peer.
     pub(super) answers: usize,
     pub(super) settings_acknowledged: bool,
+    /// The time at which bytes were received last, in milliseconds.
+    pub(super) now: u64,
     pub(super) failure: Option<Failure>,
 }
 
@@ -192,6 +196,7 @@ impl Connection {
             send_window: i64::from(DEFAULT_WINDOW),
             owed: 0,
             grown: 0,
+            awaited: None,
             queued: 0,
             progress: 0,
             block_len: 0,
@@ -206,6 +211,7 @@ impl Connection {
             out,
             answers: 0,
             settings_acknowledged: false,
+            now: config.now,
             failure: None,
         }
     }
@@ -262,6 +268,12 @@ impl Connection {
         self.remember(id, Closed::ResetHere);
     }
 
+    /// Why the connection cannot go on. What a peer makes this side send may be the reason, too, so that the next bytes need not
+    /// come for it.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
     /// Whether one side has reset the stream, or the connection has failed.
     pub fn is_reset(&self, slot: Slot) -> bool {
         self.failure.is_some() || self.streams.get(slot).is_none_or(|stream| stream.is_reset)
@@ -285,7 +297,7 @@ impl Connection {
             + self.decoder.heap_bytes()
             + self.encoder.heap_bytes()
             + self.reader.heap_bytes()
-            + self.unended.capacity() * size_of::<Slot>()
+            + self.unended.capacity() * size_of::<(Slot, u64)>()
             + self.closed.capacity() * size_of::<(u32, Closed)>()
             + self.with_room.capacity() * size_of::<Slot>()
     }
@@ -379,6 +391,13 @@ impl Connection {
     pub fn set_chunk(&mut self, slot: Slot, chunk: u32) {
         if let Some(stream) = self.streams.get_mut(slot) {
             stream.chunk = chunk.max(1);
+        }
+    }
+
+    /// Sets the priority that the stream's request asks for by a field. A frame that has come before it counts more.
+    pub fn set_first_priority(&mut self, slot: Slot, priority: Priority) {
+        if self.streams.get(slot).is_some_and(|stream| !stream.has_priority) {
+            self.set_priority(slot, priority);
         }
     }
 

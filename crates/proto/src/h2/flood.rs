@@ -10,6 +10,9 @@ const MOST: i64 = 512 * 1024;
 /// What a frame costs besides its bytes.
 const FRAME: i64 = 64;
 
+/// What each stream costs that a setting changes.
+const STREAM: u32 = 32;
+
 /// What a millisecond is worth: a frame without an effect every 64 milliseconds is free.
 const PER_MILLISECOND: i64 = 1;
 
@@ -77,6 +80,14 @@ impl Account {
         if self.balance < 0 { Err(Flood::Frames) } else { Ok(()) }
     }
 
+    /// Pays for a frame that changes this many streams, besides its own price.
+    ///
+    /// # Errors
+    /// Nothing is left, [`Flood::Frames`].
+    pub fn pay_for_streams(&mut self, streams: usize, now: u64) -> Result<(), Flood> {
+        self.pay(u32::try_from(streams).unwrap_or(u32::MAX).saturating_mul(STREAM), now)
+    }
+
     /// Notes that so many bytes of payload were received or sent.
     #[inline]
     pub fn earn(&mut self, bytes: usize) {
@@ -88,6 +99,12 @@ impl Account {
     pub fn answered(&mut self) {
         self.balance = self.balance.saturating_add(ANSWERED).min(MOST);
         self.resets = self.resets.saturating_sub(1);
+    }
+
+    /// Takes back what was noted for a stream that was [answered](Account::answered), because it is torn down all the same.
+    pub fn take_back_answer(&mut self) {
+        self.balance -= ANSWERED;
+        self.resets += 1;
     }
 
     /// Notes that a stream was torn down before it was answered, no matter by which side (CVE-2023-44487,

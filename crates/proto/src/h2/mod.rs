@@ -14,6 +14,7 @@ mod blocks;
 mod connection;
 mod data;
 mod out;
+mod payload;
 mod reader;
 mod receive;
 mod schedule;
@@ -27,6 +28,7 @@ mod windows;
 
 pub use connection::{Config, Connection, Failure, Role};
 pub use frame::ErrorCode;
+pub use payload::Elsewhere;
 pub use priority::Priority;
 pub use receive::Event;
 pub use spare::Spare;

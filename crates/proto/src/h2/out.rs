@@ -5,6 +5,8 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 
+use super::payload::{Elsewhere, Payload};
+
 /// Payloads up to this size are copied behind the head of their frame: that costs less than one more part to write.
 const COPIED: usize = 1024;
 
@@ -18,8 +20,8 @@ pub struct Out {
     small: Vec<u8>,
     /// How many of the small bytes were written.
     written: usize,
-    /// Large payloads, each with the number of small bytes in front of it.
-    large: VecDeque<(usize, Bytes)>,
+    /// Large payloads, and those of other places, each with the number of small bytes in front of it.
+    large: VecDeque<(usize, Payload)>,
     /// How many bytes are to be written.
     pending: usize,
 }
@@ -43,16 +45,38 @@ impl Out {
 
     /// Appends a payload.
     #[inline]
-    pub(super) fn payload(&mut self, bytes: Bytes) {
-        self.pending += bytes.len();
-        if bytes.len() <= COPIED {
-            self.small.extend_from_slice(&bytes);
-        } else {
-            self.large.push_back((self.small.len(), bytes));
+    pub(super) fn payload(&mut self, payload: Payload) {
+        self.pending += payload.len();
+        match payload {
+            Payload::Memory(bytes) if bytes.len() <= COPIED => self.small.extend_from_slice(&bytes),
+            payload => self.large.push_back((self.small.len(), payload)),
         }
     }
 
-    /// Fills `parts` with the bytes to write, in their order, and returns how many parts there are.
+    /// The bytes to write next, if they are not in memory.
+    pub(super) fn elsewhere(&self) -> Option<&Elsewhere> {
+        match self.large.front() {
+            Some((position, Payload::Elsewhere(elsewhere))) if *position == self.written => Some(elsewhere),
+            _ => None,
+        }
+    }
+
+    /// Puts these bytes in the place of as many of those that are next and not in memory.
+    pub(super) fn supply(&mut self, bytes: Bytes) {
+        let Some(next) = self.elsewhere() else { return };
+        debug_assert!(bytes.len() <= next.len, "more bytes than were asked for");
+        let at = self.written;
+        if let Some((_, payload)) = self.large.front_mut() {
+            payload.split_to(bytes.len());
+            if payload.len() == 0 {
+                self.large.pop_front();
+            }
+        }
+        self.large.push_front((at, Payload::Memory(bytes)));
+    }
+
+    /// Fills `parts` with the bytes to write, in their order, as far as they are in memory, and returns how many parts there
+    /// are.
     pub fn parts<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
         let (mut at, mut count) = (self.written, 0);
         let mut put = |bytes: &'o [u8]| match parts.get_mut(count) {
@@ -64,7 +88,14 @@ impl Out {
             }
             None => false,
         };
-        for (position, bytes) in &self.large {
+        for (position, payload) in &self.large {
+            let bytes: &[u8] = match payload {
+                Payload::Memory(bytes) => bytes,
+                Payload::Elsewhere(_) => {
+                    put(&self.small[at..*position]);
+                    return count;
+                }
+            };
             if !put(&self.small[at..*position]) || !put(bytes) {
                 return count;
             }
@@ -78,17 +109,17 @@ impl Out {
     pub fn wrote(&mut self, mut count: usize) {
         debug_assert!(count <= self.pending, "more was written than there is");
         self.pending -= count.min(self.pending);
-        while let Some((position, bytes)) = self.large.front_mut() {
+        while let Some((position, payload)) = self.large.front_mut() {
             let small = (*position - self.written).min(count);
             self.written += small;
             count -= small;
             if self.written < *position || count == 0 {
                 return;
             }
-            let large = bytes.len().min(count);
+            let large = payload.len().min(count);
             count -= large;
-            if large < bytes.len() {
-                drop(bytes.split_to(large));
+            if large < payload.len() {
+                drop(payload.split_to(large));
                 return;
             }
             self.large.pop_front();
@@ -103,7 +134,7 @@ impl Out {
 
     /// How many bytes of memory it holds besides payloads.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.small.capacity() + self.large.capacity() * size_of::<(usize, Bytes)>()
+        self.small.capacity() + self.large.capacity() * size_of::<(usize, Payload)>()
     }
 }
 
@@ -134,7 +165,7 @@ mod tests {
                     let head = [round as u8; 9];
                     let payload: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8).collect();
                     out.with(|small| small.extend_from_slice(&head));
-                    out.payload(payload.clone().into());
+                    out.payload(Bytes::from(payload.clone()).into());
                     expected.extend_from_slice(&head);
                     expected.extend_from_slice(&payload);
                 }
@@ -150,7 +181,37 @@ mod tests {
             }
             assert_eq!(out.pending(), expected.len());
             assert_eq!(written(&mut out, most, parts), expected, "{most} {parts}");
-            assert!(out.heap_bytes() <= KEPT + 64 * size_of::<(usize, Bytes)>());
+            assert!(out.heap_bytes() <= KEPT + 64 * size_of::<(usize, Payload)>());
         }
+    }
+
+    #[test]
+    fn bytes_of_other_places_are_written_by_the_owner_or_supplied() {
+        let what: std::rc::Rc<dyn std::any::Any> = std::rc::Rc::new(());
+        let mut out = Out::default();
+        let elsewhere = |at, len| Payload::Elsewhere(Elsewhere { what: what.clone(), at, len });
+        out.with(|small| small.extend_from_slice(b"head"));
+        out.payload(elsewhere(1000, 10));
+        out.with(|small| small.extend_from_slice(b"tail"));
+        assert_eq!(out.pending(), 18);
+        let mut parts = [IoSlice::new(&[]); 8];
+        assert_eq!(out.parts(&mut parts), 1);
+        assert_eq!(&*parts[0], b"head");
+        assert!(out.elsewhere().is_none());
+        out.wrote(4);
+        assert_eq!(out.parts(&mut [IoSlice::new(&[]); 8]), 0);
+        let next = |out: &Out| out.elsewhere().map(|next| (next.at, next.len));
+        assert_eq!(next(&out), Some((1000, 10)));
+        out.wrote(3);
+        assert_eq!(next(&out), Some((1003, 7)));
+        out.supply(Bytes::from_static(b"abcd"));
+        assert!(out.elsewhere().is_none());
+        let mut parts = [IoSlice::new(&[]); 8];
+        assert_eq!(out.parts(&mut parts), 1);
+        assert_eq!(&*parts[0], b"abcd");
+        out.wrote(4);
+        assert_eq!(next(&out), Some((1007, 3)));
+        out.supply(Bytes::from_static(b"xyz"));
+        assert_eq!(written(&mut out, 100, 8), b"xyztail");
     }
 }

@@ -100,6 +100,7 @@ impl Connection {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
+        self.now = now;
         match self.advance(bytes, now, sink) {
             Ok(event) => Ok(event),
             Err(failure) => Err(self.fail(failure)),
@@ -256,6 +257,7 @@ impl Connection {
     pub(super) fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
         match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
             Some((_, Closed::ResetHere)) => Ok(None),
+            Some((_, Closed::Complete)) if !is_data => Err(wrong("a stream with the number of one that is complete")),
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
             // A client may give up many requests, and their responses come whenever they are ready.
             None if self.role == Role::Client => {
@@ -265,6 +267,7 @@ impl Connection {
             // It is not known any more how it has ended.
             None if is_data => {
                 self.write_reset(id, ErrorCode::STREAM_CLOSED);
+                self.remember(id, Closed::ResetHere);
                 self.account.torn_down(now)?;
                 Ok(None)
             }
@@ -287,6 +290,11 @@ impl Connection {
         code: ErrorCode,
         now: u64,
     ) -> Result<Option<Event<'b>>, Failure> {
+        // A client gets no credit for an answer to a stream on which it breaks the rules.
+        if self.role == Role::Server && self.streams.get(slot).is_some_and(|stream| stream.is_unended) {
+            self.account.take_back_answer();
+            self.account.torn_down(now)?;
+        }
         self.reset(slot, code, now)?;
         Ok(Some(Event::Reset { slot, code, by_peer: false }))
     }
@@ -383,6 +391,7 @@ impl Connection {
         }
         let change = i64::from(self.peer.initial_window) - i64::from(before.initial_window);
         if change != 0 {
+            self.account.pay_for_streams(self.streams.used(), now)?;
             let mut opened = Vec::new();
             for (slot, stream) in self.streams.iter_mut() {
                 stream.send_window += change;

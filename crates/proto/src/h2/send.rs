@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::connection::{Closed, Connection, Role};
 use super::frame::{FRAME_HEAD, FrameHead, flag, kind};
 use super::hpack::Encoder;
+use super::payload::{Elsewhere, Payload};
 use super::stream::{Field, Slot};
 
 /// How many bytes may be ready to be written for another frame to be put behind them at once, whatever comes later.
@@ -64,6 +65,16 @@ impl Connection {
 
     /// Sends a piece of a body, no longer than the [room](Connection::room); `ends` says that nothing follows.
     pub fn data(&mut self, slot: Slot, bytes: Bytes, ends: bool) {
+        self.send_body(slot, bytes.into(), ends);
+    }
+
+    /// Sends a piece of a body that is not in memory: when it is to be written, [`Connection::elsewhere`] has it. It is no
+    /// longer than the [room](Connection::room); `ends` says that nothing follows.
+    pub fn data_elsewhere(&mut self, slot: Slot, piece: Elsewhere, ends: bool) {
+        self.send_body(slot, Payload::Elsewhere(piece), ends);
+    }
+
+    fn send_body(&mut self, slot: Slot, piece: Payload, ends: bool) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         if stream.is_reset || stream.ends || self.failure.is_some() {
             return;
@@ -74,32 +85,33 @@ impl Connection {
             stream.send_window.min(self.send_window).min(i64::from(stream.chunk.min(self.peer.max_frame_size)));
         if self.schedule.is_empty()
             && stream.queued == 0
-            && bytes.len() as i64 <= window
+            && piece.len() as i64 <= window
             && self.out.pending() < DIRECT
-            && (ends || !bytes.is_empty())
+            && (ends || piece.len() > 0)
         {
-            return self.send_directly(slot, bytes, ends);
+            return self.send_directly(slot, piece, ends);
         }
-        if !bytes.is_empty() {
-            self.queued += bytes.len();
-            stream.queued += bytes.len();
-            stream.queue.push_back(bytes);
+        if piece.len() > 0 {
+            self.queued += piece.len();
+            stream.queued += piece.len();
+            stream.queue.push_back(piece);
         }
         self.make_ready(slot);
     }
 
     /// Writes a frame for which nothing has to wait.
-    fn send_directly(&mut self, slot: Slot, bytes: Bytes, ends: bool) {
+    fn send_directly(&mut self, slot: Slot, piece: Payload, ends: bool) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let len = bytes.len();
+        let len = piece.len();
         stream.send_window -= len as i64;
         self.send_window -= len as i64;
         let flags = if ends { flag::END_STREAM } else { 0 };
         let head = FrameHead { len: len as u32, kind: kind::DATA, flags, stream: stream.id };
         self.out.with(|out| out.extend_from_slice(&head.bytes()));
-        self.out.payload(bytes);
+        self.out.payload(piece);
         stream.sent += (FRAME_HEAD + len) as u64;
         self.progress += 1;
+        stream.sent_at = self.progress;
         self.account.earn(len);
         if ends {
             self.sent_everything(slot);
@@ -139,14 +151,13 @@ impl Connection {
 
     /// Brings bytes of streams into their final order, until `most` are to be written. To be called right before writing: what
     /// comes later, and is more urgent, cannot overtake them. Returns whether streams are held back that can send, because more
-    /// urgent ones have sent all that they have, and their owners may have more of it at once.
+    /// urgent ones have sent all that they had, and their owners may have more of it at once: they go on when the owners have had
+    /// [their turn](Connection::owners_had_their_turn).
     pub fn fill(&mut self, most: usize) -> bool {
-        // The urgency of those that have sent everything, and may have more.
-        let mut awaited: Option<u8> = None;
         while self.out.pending() < most {
             let Some(slot) = self.schedule.pop() else { return false };
             let Some(stream) = self.streams.get_mut(slot) else { continue };
-            if awaited.is_some_and(|awaited| awaited < stream.priority.urgency) {
+            if self.awaited.is_some_and(|awaited| awaited < stream.priority.urgency) {
                 let priority = stream.priority;
                 self.schedule.put_back(slot, priority);
                 return true;
@@ -163,7 +174,8 @@ impl Connection {
             self.send_some(slot);
             let Some(stream) = self.streams.get_mut(slot) else { continue };
             if !stream.ends && !stream.is_reset && stream.queued == 0 && stream.send_window > 0 {
-                awaited.get_or_insert(priority.urgency);
+                let urgency = self.awaited.get_or_insert(priority.urgency);
+                *urgency = priority.urgency.min(*urgency);
             }
             if stream.can_send() {
                 stream.is_ready = true;
@@ -174,6 +186,12 @@ impl Connection {
             }
         }
         false
+    }
+
+    /// Notes that the owners of streams that were [woken](Connection::take_woken) could send more: who has not done so is waited
+    /// for no longer.
+    pub fn owners_had_their_turn(&mut self) {
+        self.awaited = None;
     }
 
     /// Whether everything that was given to the stream is among the bytes to write, with its end. If not, the stream is among
@@ -229,10 +247,10 @@ impl Connection {
             let mut left = len;
             while left > 0 {
                 let Some(piece) = stream.queue.front_mut() else { break };
-                let part = match piece.len() <= left {
-                    true => stream.queue.pop_front().unwrap_or_default(),
-                    false => piece.split_to(left),
-                };
+                let part = piece.split_to(left.min(piece.len()));
+                if piece.len() == 0 {
+                    stream.queue.pop_front();
+                }
                 left -= part.len();
                 self.out.payload(part);
             }
@@ -243,6 +261,7 @@ impl Connection {
             self.queued -= len;
             stream.sent += (FRAME_HEAD + len) as u64;
             self.progress += 1;
+            stream.sent_at = self.progress;
             self.account.earn(len);
             if std::mem::take(&mut stream.wants_room) {
                 self.with_room.push_back(slot);
@@ -285,16 +304,21 @@ impl Connection {
             }
             return;
         }
-        self.account.answered();
         self.progress += 1;
-        let (id, is_complete, code) = (stream.id, stream.received_end, stream.resets_at_end);
-        match code {
-            Some(code) => {
-                self.write_reset(id, code);
-                self.close(slot, Closed::ResetHere);
+        let (id, is_complete) = (stream.id, stream.received_end);
+        if let Some(code) = stream.resets_at_end {
+            self.write_reset(id, code);
+            self.close(slot, Closed::ResetHere);
+            if let Err(flood) = self.account.torn_down(self.now) {
+                // Whoever gives the next bytes to the connection is told.
+                self.fail(flood.into());
             }
-            None if is_complete => self.close(slot, Closed::Complete),
-            None => self.answered_early(slot),
+            return;
+        }
+        self.account.answered();
+        match is_complete {
+            true => self.close(slot, Closed::Complete),
+            false => self.answered_early(slot),
         }
     }
 
@@ -303,7 +327,18 @@ impl Connection {
         self.out.pending()
     }
 
-    /// Fills `parts` with the bytes to write, and returns how many parts there are.
+    /// The bytes to write next, if they are not in memory: they are written by other means than [`Connection::parts`], or
+    /// given to [`Connection::supply`].
+    pub fn elsewhere(&self) -> Option<&Elsewhere> {
+        self.out.elsewhere()
+    }
+
+    /// Puts bytes that were read meanwhile in the place of the first ones of [`Connection::elsewhere`].
+    pub fn supply(&mut self, bytes: Bytes) {
+        self.out.supply(bytes);
+    }
+
+    /// Fills `parts` with the bytes to write, as far as they are in memory, and returns how many parts there are.
     pub fn parts<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
         self.out.parts(parts)
     }

@@ -1,17 +1,18 @@
 //! Memory that connections without streams leave to those that have some: an idle connection holds next to none, and one
 //! that begins a stream need not ask the allocator for it.
 
-use std::collections::VecDeque;
-
 use super::connection::Connection;
 use super::out::Out;
 use super::schedule::Schedule;
-use super::stream::{Slot, Table};
+use super::stream::Table;
 
 /// How many connections' memory is kept.
 const KEPT: usize = 64;
 
-/// For how many streams a connection at rest keeps room in its lists of closed ones.
+/// How large the queues of a connection at rest may be, in bytes.
+const SMALL_SCHEDULE: usize = 64;
+
+/// For how many streams a connection at rest keeps room in its lists.
 const FEW: usize = 8;
 
 /// How large the tables of streams may be that are kept: those of a few streams.
@@ -21,9 +22,7 @@ const LARGEST_TABLE: usize = 16;
 #[derive(Debug, Default)]
 struct Left {
     streams: Table,
-    schedule: Schedule,
     out: Out,
-    with_room: VecDeque<Slot>,
 }
 
 /// The memory that connections have left, of one loop.
@@ -37,18 +36,16 @@ impl Connection {
         if self.streams.used() == 0 {
             left.streams = std::mem::take(&mut self.streams);
         }
-        if self.schedule.is_empty() {
-            left.schedule = std::mem::take(&mut self.schedule);
-        }
         if self.out.pending() == 0 {
             left.out = std::mem::take(&mut self.out);
         }
-        if self.with_room.is_empty() {
-            left.with_room = std::mem::take(&mut self.with_room);
+        if self.schedule.is_empty() && self.schedule.heap_bytes() > SMALL_SCHEDULE {
+            self.schedule = Schedule::default();
         }
         self.early = Vec::new();
         self.reader.rest();
-        // They remember a bounded number of streams, and are rarely much larger than that.
+        // These are rarely much larger than that.
+        self.with_room.shrink_to(FEW);
         self.unended.shrink_to(FEW);
         self.closed.shrink_to(FEW);
         let is_large = left.streams.places() > LARGEST_TABLE;
@@ -63,14 +60,8 @@ impl Connection {
         if self.streams.used() == 0 {
             self.streams = left.streams;
         }
-        if self.schedule.is_empty() {
-            self.schedule = left.schedule;
-        }
         if self.out.pending() == 0 {
             self.out = left.out;
-        }
-        if self.with_room.is_empty() {
-            self.with_room = left.with_room;
         }
     }
 }

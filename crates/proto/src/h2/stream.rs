@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::payload::Payload;
 use super::priority::Priority;
 
 /// The place of a stream in the table of its connection. The place is not given to another stream before
@@ -42,7 +43,7 @@ pub(super) struct Stream {
     /// How many bytes of the body are still to come, by `Content-Length`.
     pub(super) expected: Option<u64>,
     /// The bytes to send.
-    pub(super) queue: VecDeque<Bytes>,
+    pub(super) queue: VecDeque<Payload>,
     /// How many bytes that are.
     pub(super) queued: usize,
     /// The trailers that follow them.
@@ -74,6 +75,10 @@ pub(super) struct Stream {
     pub(super) wants_room: bool,
     /// The owner waits until everything is among the bytes to write.
     pub(super) awaits_end: bool,
+    /// The number of the last of its frames among all of the connection.
+    pub(super) sent_at: u64,
+    /// Its priority came by a frame, which counts more than the field of the request.
+    pub(super) has_priority: bool,
     /// How many bytes the frames of its message have taken.
     pub(super) sent: u64,
 }
@@ -107,6 +112,8 @@ impl Stream {
             is_ready: false,
             wants_room: false,
             awaits_end: false,
+            sent_at: 0,
+            has_priority: false,
             sent: 0,
         }
     }

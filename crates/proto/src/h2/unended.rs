@@ -3,7 +3,7 @@
 //! Nobody reads the rest of such a request, and a server may say so by a reset without an error (RFC 9113 section 8.1). But a
 //! short rest is mostly on its way, and a client that has sent it is done. So the stream stays half-closed: what still comes
 //! is judged by the same rules as before, and thrown away. The reset is sent when the client would need more window to go on,
-//! and to the stream that has waited longest when there are too many of them.
+//! to the stream that has waited longest when there are too many of them, and to those that have waited for too long.
 
 use super::connection::{Closed, Connection};
 use super::frame::ErrorCode;
@@ -20,7 +20,7 @@ impl Connection {
         if stream.needs_window(0) {
             return self.cut_off(slot);
         }
-        self.unended.push_back(slot);
+        self.unended.push_back((slot, self.now));
         // A client whose only stream this is could begin no other one.
         if self.unended.len() > UNENDED.min(self.max_streams as usize / 2) {
             self.cut_off_one();
@@ -29,8 +29,21 @@ impl Connection {
 
     /// Resets the answered stream that has waited longest for the end of its request.
     pub(super) fn cut_off_one(&mut self) {
-        if let Some(slot) = self.unended.front() {
+        if let Some((slot, _)) = self.unended.front() {
             self.cut_off(*slot);
+        }
+    }
+
+    /// Since when an answered stream waits for the end of its request, in milliseconds: the time at which bytes had come last when
+    /// it was answered.
+    pub fn unended_since(&self) -> Option<u64> {
+        self.unended.front().map(|(_, since)| *since)
+    }
+
+    /// Resets the answered streams that have waited for the ends of their requests since this time, or for longer.
+    pub fn cut_off_until(&mut self, time: u64) {
+        while self.unended_since().is_some_and(|since| since <= time) {
+            self.cut_off_one();
         }
     }
 
@@ -44,12 +57,12 @@ impl Connection {
 
     /// Notes that an answered stream is closed.
     pub(super) fn forget_unended(&mut self, slot: Slot) {
-        self.unended.retain(|other| *other != slot);
+        self.unended.retain(|(other, _)| *other != slot);
     }
 
     /// How many answered streams have no owner any more: nothing goes on in them.
     pub(super) fn left_over(&self) -> usize {
-        let is_left = |slot: &&Slot| self.streams.get(**slot).is_some_and(|stream| !stream.is_attached);
+        let is_left = |(slot, _): &&(Slot, u64)| self.streams.get(*slot).is_some_and(|stream| !stream.is_attached);
         self.unended.iter().filter(is_left).count()
     }
 }

@@ -36,17 +36,21 @@ impl Connection {
         room
     }
 
-    /// Wakes the streams that wait for room, the most urgent first: there may not be enough for all of them.
+    /// Wakes the streams that wait for room, in the order in which they get it, since there may not be enough for all of them: the
+    /// most urgent first, and among those the one that has waited longest, or for responses that are no use in parts, the first.
     pub(super) fn wake_waiting(&mut self) {
-        let before = self.with_room.len();
         for (slot, stream) in self.streams.iter_mut() {
             if std::mem::take(&mut stream.wants_room) {
                 self.with_room.push_back(slot);
             }
         }
-        let urgency = |slot: &Slot| self.streams.get(*slot).map_or(0, |stream| stream.priority.urgency);
-        if self.with_room.len() > before + 1 {
-            self.with_room.make_contiguous()[before..].sort_by_key(urgency);
+        let order = |slot: &Slot| {
+            let stream = self.streams.get(*slot)?;
+            let since = if stream.priority.incremental { stream.sent_at } else { 0 };
+            Some((stream.priority.urgency, since, stream.id))
+        };
+        if self.with_room.len() > 1 {
+            self.with_room.make_contiguous().sort_by_key(order);
         }
     }
 

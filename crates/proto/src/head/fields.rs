@@ -26,6 +26,8 @@ pub struct FieldHead {
     /// Whether it is an extended CONNECT. The head then is that of a GET with `Upgrade` and `Connection`, which is how HTTP/1
     /// says the same; a response with status 101 is sent as 200 (RFC 8441 section 5).
     pub is_extended_connect: bool,
+    /// How many fields were received, as `max_headers` counts them.
+    pub received: usize,
 }
 
 /// The fields that say something of a connection, which no message has here (RFC 9113 section 8.2.2).
@@ -444,7 +446,8 @@ impl FieldHeadBuilder {
             self.head.version_text = Span::new(self.head.len, self.buffer.len() as u32);
         }
         let is_extended_connect = self.has(Pseudo::Protocol);
-        FieldHead { buffer: self.buffer, parsed: self.head, fault: self.fault, is_extended_connect }
+        let received = self.lines;
+        FieldHead { buffer: self.buffer, parsed: self.head, fault: self.fault, is_extended_connect, received }
     }
 
     /// Applies the rules about the head as a whole.

@@ -11,7 +11,7 @@ use freerun_upstream::{Failure, Lease};
 
 use crate::client::connection::{Kit, UpstreamConnection, receive_error};
 use crate::client::early_hints;
-use crate::client::error::{Reason, Stage, UpstreamError};
+use crate::client::error::{Stage, UpstreamError};
 use crate::client::plan::{Failed, Plan};
 use crate::client::reader::ErrorOutput;
 use crate::client::request_body::{OutgoingBody, Position};
@@ -90,7 +90,7 @@ impl UpstreamExchange {
         let mut was_unprocessed = false;
         self.unsent = None;
         loop {
-            let failed = |(error, stage)| Failed { error, stage, sent: false };
+            let failed = |(error, stage)| Failed::before(error, stage);
             self.connection = match self.plan.family.protocol(request) {
                 UpstreamProtocol::Sequential if fresh_only => None,
                 UpstreamProtocol::Sequential => self.plan.idle(lease, &sharing, surely),
@@ -130,16 +130,16 @@ impl UpstreamExchange {
                         )
                         && (self.plan.idempotent || run.sent == 0)
                         && body.can_be_sent_again();
-                    let is_unprocessed = error.is_unprocessed();
+                    let is_unprocessed = error.is_unprocessed() || run.is_unheard(&error);
                     let sent = run.sent > 0 && !is_unprocessed;
                     self.connection = None;
                     // Another connection may lead to a process of the server that takes it.
-                    if is_unprocessed && body.can_be_sent_again() && !std::mem::replace(&mut was_unprocessed, true) {
-                        log_error!(request, Info, "{}, the request is sent again", Reason(&error));
+                    if is_unprocessed && body.can_be_repeated() && !std::mem::replace(&mut was_unprocessed, true) {
+                        log_error!(request, Info, "{}, the request is sent again", error.words(stage));
                         continue;
                     }
                     if !stale {
-                        return Err(Failed { error, stage, sent });
+                        return Err(Failed { error, stage, sent, is_unprocessed });
                     }
                     let failures = &lease.peer().figures.failures;
                     failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -229,6 +229,13 @@ impl Run<'_> {
             self.connection.soon(missing, &self.plan.record).await;
         }
         Ok(true)
+    }
+
+    /// Whether a connection of HTTP/2 has ended before the server has said anything, so that nobody has accepted it.
+    fn is_unheard(&self, error: &UpstreamError) -> bool {
+        let is_end =
+            matches!(error, UpstreamError::Send(_) | UpstreamError::Receive(_) | UpstreamError::Fault(Fault::Cut));
+        is_end && self.connection.link.stream().is_some_and(|stream| !stream.is_heard())
     }
 
     /// How many bytes are missing of a response that `postpone_output` would hold back anyway. Servers that send a head

@@ -230,13 +230,15 @@ impl UpstreamError {
     }
 
     /// The text for the log.
-    fn words(&self, stage: Stage) -> Words<'_> {
+    pub fn words(&self, stage: Stage) -> impl fmt::Display {
         Words(self, stage)
     }
 
     /// Logs the error.
     pub fn log(&self, request: &Request, stage: Stage) {
-        if !self.is_silent() {
+        // Clients cancel streams all the time, and may do so thousands of times a second; the access log has status 499.
+        let is_canceled = matches!(self.itself(), UpstreamError::ClientGone) && request.client.is_multiplexed();
+        if !self.is_silent() && !is_canceled {
             freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(stage)));
         }
     }
@@ -245,18 +247,6 @@ impl UpstreamError {
     pub fn log_detached(&self, log: &Detached, stage: Stage) {
         if !self.is_silent() {
             log.write(self.level(), format_args!("{}", self.words(stage)));
-        }
-    }
-}
-
-/// The text for the log, without the stage.
-pub struct Reason<'t>(pub &'t UpstreamError);
-
-impl fmt::Display for Reason<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.itself() {
-            UpstreamError::Fault(fault) => write!(formatter, "{fault}"),
-            error => write!(formatter, "{error:?}"),
         }
     }
 }

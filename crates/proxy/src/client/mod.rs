@@ -166,7 +166,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                 }
                 break;
             }
-            Err(Failed { error, stage, sent }) => {
+            Err(Failed { error, stage, sent, is_unprocessed }) => {
                 error.log(request, stage);
                 record.with(|last| last.status = error.upstream_status());
                 record.end(loops::nanos());
@@ -175,7 +175,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                     fail(request, lease, failure, stage);
                 }
                 if !error.next().is_some_and(|cause| {
-                    tries.allow(plan, cause, sent, &body) || tries.allow_unprocessed(plan, &error, &body)
+                    tries.allow(plan, cause, sent, &body) || is_unprocessed && tries.allow_unprocessed(plan, &body)
                 }) {
                     return Err(Unreached::of(request, &error));
                 }
@@ -348,22 +348,24 @@ impl Tries {
     fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
-        options.next_upstream.contains(cause) && again && self.allow_more(options, body)
+        // If nobody has looked at it, what is kept of a streamed body is enough.
+        let has_body = body.can_be_sent_again() || !sent && body.can_be_repeated();
+        options.next_upstream.contains(cause) && again && has_body && self.allow_more(options)
     }
 
     /// Whether there may be another try because a server has not looked at the request: that does no harm, and so only `off`
     /// prevents it.
-    fn allow_unprocessed(&self, plan: &Plan, error: &UpstreamError, body: &OutgoingBody) -> bool {
+    fn allow_unprocessed(&self, plan: &Plan, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let is_off = options.next_upstream.contains(NextUpstream::Off);
-        error.is_unprocessed() && !is_off && self.allow_more(options, body)
+        !is_off && body.can_be_repeated() && self.allow_more(options)
     }
 
-    /// Whether the number of tries, the time and the body allow another try.
-    fn allow_more(&self, options: &Options, body: &OutgoingBody) -> bool {
+    /// Whether the number of tries and the time allow another try.
+    fn allow_more(&self, options: &Options) -> bool {
         let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
         let time =
             options.next_upstream_timeout.is_zero() || self.elapsed(loops::nanos()) < options.next_upstream_timeout;
-        count && time && body.can_be_sent_again()
+        count && time
     }
 }

@@ -66,6 +66,15 @@ pub struct Failed {
     pub stage: Stage,
     /// Whether something of the request was sent.
     pub sent: bool,
+    /// Whether the server has not looked at the request, so that it may be sent again, whatever it asks for.
+    pub is_unprocessed: bool,
+}
+
+impl Failed {
+    /// A try that failed before anything was sent.
+    pub fn before(error: UpstreamError, stage: Stage) -> Failed {
+        Failed { error, stage, sent: false, is_unprocessed: false }
+    }
 }
 
 impl Plan {
@@ -83,7 +92,7 @@ impl Plan {
     fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
         let table = self.family.table(request.settings());
         if !table.proxy_allow_upstream.all_hold(request) {
-            return Err(Failed { error: UpstreamError::Denied, stage: Stage::Connecting, sent: false });
+            return Err(Failed::before(UpstreamError::Denied, Stage::Connecting));
         }
         if self.options.bind_dynamic {
             self.options.connect = table.connect_options(request);
@@ -256,7 +265,10 @@ impl Plan {
             Err(failed) => return Err(failed),
         };
         let is_kept = making.is_some();
-        let connection = Http2Connection::begin(transport, making);
+        let mut connection = Http2Connection::begin(transport, making);
+        if !servers.is_declared() {
+            connection = connection.doubted();
+        }
         let stream = if is_kept {
             let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
             let (settings, count) = servers.keepalive();

@@ -17,11 +17,15 @@ use freerun_runtime::timer::Timer;
 use crate::client::client_watch::ClientWatch;
 use crate::client::error::UpstreamError;
 use crate::exchange::BodyPlan;
-use crate::exchange::family::{Family, RequestBody};
+use crate::exchange::family::{Family, RequestBody, UpstreamProtocol};
 use crate::settings::options::Options;
 
 /// The most bytes in memory at a time of a body that is streamed or read from a file.
 pub const PIECE: usize = 64 * 1024;
+
+/// The most bytes of a streamed body that are kept to be sent again. More is not kept: a server that refuses a request does
+/// that before it has taken much of its body.
+const KEPT: usize = 64 * 1024;
 
 /// A body, and its source.
 pub enum OutgoingBody {
@@ -31,8 +35,39 @@ pub enum OutgoingBody {
     Memory(Bytes),
     /// The body is in a temporary file, or was read for another use.
     Kept(Rc<Collected>),
-    /// The body is read from the client as it is sent. The value says whether some of it was read.
-    Stream(bool),
+    /// The body is read from the client as it is sent.
+    Stream(Streamed),
+}
+
+/// What has come so far of a body that is read from the client as it is sent.
+#[derive(Default)]
+pub struct Streamed {
+    /// Whether some of it was read.
+    has_begun: bool,
+    /// All that was read, for a server that may say that it has not looked at the request, up to [`KEPT`].
+    kept: Option<Vec<u8>>,
+}
+
+impl Streamed {
+    /// Nothing has come. `is_kept` says whether it is kept to be sent again.
+    fn new(is_kept: bool) -> Streamed {
+        Streamed { has_begun: false, kept: is_kept.then(Vec::new) }
+    }
+
+    /// What was sent before from a position on, in another try.
+    pub fn from(&self, at: u64) -> &[u8] {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        self.kept.as_deref().and_then(|kept| kept.get(at..)).unwrap_or_default()
+    }
+
+    /// Notes that a piece was read.
+    fn came(&mut self, piece: &[u8]) {
+        self.has_begun = true;
+        match &mut self.kept {
+            Some(kept) if kept.len() + piece.len() <= KEPT => kept.extend_from_slice(piece),
+            kept => *kept = None,
+        }
+    }
 }
 
 impl OutgoingBody {
@@ -68,7 +103,9 @@ impl OutgoingBody {
         // A body that has come completely with the head can be sent to several servers.
         let streams =
             !options.request_buffering && !request.has_whole_body() && (known || family.passes_unknown_length(request));
-        streams.then_some(OutgoingBody::Stream(false))
+        // Other protocols do not tell that a request was not looked at.
+        let is_kept = family.protocol(request) == UpstreamProtocol::Http2;
+        streams.then(|| OutgoingBody::Stream(Streamed::new(is_kept)))
     }
 
     /// Makes the body anew, if the configuration gives one (`proxy_set_body`).
@@ -124,7 +161,12 @@ impl OutgoingBody {
 
     /// Whether the body can be sent once more.
     pub fn can_be_sent_again(&self) -> bool {
-        !matches!(self, OutgoingBody::Stream(true))
+        !matches!(self, OutgoingBody::Stream(Streamed { has_begun: true, .. }))
+    }
+
+    /// Whether the body can be sent once more if the server has not looked at the request.
+    pub fn can_be_repeated(&self) -> bool {
+        self.can_be_sent_again() || matches!(self, OutgoingBody::Stream(Streamed { kept: Some(_), .. }))
     }
 
     /// Whether pieces of the body come from the client while it is sent.
@@ -151,9 +193,18 @@ impl OutgoingBody {
             OutgoingBody::None => return Ok(None),
             OutgoingBody::Memory(bytes) => return Ok(position.of(bytes, most)),
             OutgoingBody::Kept(kept) => kept,
-            OutgoingBody::Stream(began) => {
+            OutgoingBody::Stream(streamed) => {
+                let before = streamed.from(position.at);
+                if !before.is_empty() {
+                    let piece = Bytes::copy_from_slice(&before[..before.len().min(most)]);
+                    position.at += piece.len() as u64;
+                    return Ok(Some(piece));
+                }
                 let piece = body::next_piece(request, &mut position.timer, most).await.map_err(UpstreamError::Body)?;
-                *began |= piece.is_some();
+                if let Some(piece) = &piece {
+                    streamed.came(piece);
+                    position.at += piece.len() as u64;
+                }
                 return Ok(piece);
             }
         };
@@ -202,7 +253,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// How many bytes were taken of a body that is completely here.
+    /// How many bytes were taken.
     pub fn bytes(&self) -> u64 {
         self.at
     }

@@ -30,7 +30,7 @@ pub struct RequestRest {
     piece: Bytes,
     /// Whether the body is over, apart from the bytes held here.
     over: bool,
-    /// Bytes that were read, but exceed the size of a piece.
+    /// Bytes that were read, but exceed the size of a piece, or were sent in another try.
     held: Bytes,
     rest: Rest,
     /// The position in a body that is here.
@@ -115,7 +115,11 @@ impl RequestRest {
             |bytes: &Bytes| Rest::Memory(bytes.slice(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX))..));
         self.rest = match body {
             OutgoingBody::None => Rest::Gone,
-            OutgoingBody::Stream(_) => Rest::Stream,
+            OutgoingBody::Stream(streamed) => {
+                // What another try has sent before, and this one has not.
+                self.held = Bytes::copy_from_slice(streamed.from(at));
+                Rest::Stream
+            }
             OutgoingBody::Memory(bytes) => memory(&bytes),
             OutgoingBody::Kept(kept) => match &*kept {
                 Collected::Memory(bytes) => memory(bytes),
@@ -163,7 +167,8 @@ impl RequestRest {
 
     /// Whether nothing can be sent before the client has sent more.
     pub fn waits_for_client(&self) -> bool {
-        matches!(self.rest, Rest::Client(_)) && !self.over && self.out.is_empty() && self.piece.is_empty()
+        let has_nothing = self.out.is_empty() && self.piece.is_empty() && self.held.is_empty();
+        matches!(self.rest, Rest::Client(_)) && !self.over && has_nothing
     }
 
     /// Sends as much as possible, and adds the number of bytes to `sent`. It is ready when all was sent.

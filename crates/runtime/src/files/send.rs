@@ -71,6 +71,27 @@ impl FileSystem {
         sent
     }
 
+    /// How many of `len` bytes at `offset` [`send_now`](Self::send_now) could send without waiting, as far as is known
+    /// now.
+    pub fn sendable(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, aio: &Aio) -> u64 {
+        let began = self.begin(Some(&file.mount));
+        let now = to_ms(began.at);
+        let ready = match aio {
+            Aio::Always(_) => 0,
+            Aio::Off => len,
+            _ if file.is_atime_due(now) => 0,
+            Aio::Auto(_) | Aio::Threads(_) => match self.ahead(file, cursor, offset, len, now) {
+                Ahead::Ready(ready) => ready.min(len),
+                Ahead::Unsure | Ahead::Pool => 0,
+            },
+        };
+        // The probes should not wait, but a miss starts a read, and that can.
+        if self.timed(&file.mount, began) {
+            cursor.clear();
+        }
+        ready
+    }
+
     /// Reads up to [`POOL_CHUNK`] bytes from the disk and sends them to a non-blocking socket, on a pool thread; never
     /// answers [`Sent::NeedsPool`]. At most `max` (more than 0) bytes at `offset`.
     ///

@@ -232,6 +232,14 @@ impl Socket {
         }
     }
 
+    /// Has the kernel take no more than about so many bytes that it has not sent yet (`TCP_NOTSENT_LOWAT`, tcp(7)).
+    ///
+    /// # Errors
+    /// The error of `setsockopt(2)`.
+    pub fn set_unsent_limit(&self, bytes: u32) -> io::Result<()> {
+        socket2::SockRef::from(&*self.fd).set_tcp_notsent_lowat(bytes)
+    }
+
     /// Waits until a read would not wait, without reading: for an idle connection, which thereby holds no buffer.
     ///
     /// # Errors

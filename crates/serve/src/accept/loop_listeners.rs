@@ -3,12 +3,20 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_runtime::{loops, timer};
 
 use crate::accept::{self, Accepting, Bound, Listener};
+use crate::background::Background;
 use crate::generation::Generation;
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 use crate::shared::Shared;
+
+/// How long, and how often, the other loops' descriptors of closed sockets are waited for. A loop may be late.
+const CLOSING_STEP: Duration = Duration::from_millis(1);
+const CLOSING: usize = 200;
 
 thread_local! {
     static LOOP_LISTENERS: RefCell<Option<Rc<LoopListeners>>> = const { RefCell::new(None) };
@@ -73,13 +81,24 @@ impl LoopListeners {
         }
     }
 
-    /// Stops accepting, and drains the services.
-    pub(crate) fn drain(&self) {
+    /// Stops accepting, and drains the services as soon as the sockets are closed, on the other loops as well: a client that is
+    /// told to go connects anew at once, and what waits in a socket that is closed is reset. `heard` is dropped after that.
+    pub(crate) fn drain(&self, heard: Background) {
         self.services.loop_state.set_draining();
-        for accepting in self.accepting.borrow_mut().drain(..) {
-            accepting.end(&self.services);
-        }
-        self.services.all().for_each(|service| service.drain());
+        let ended = self.accepting.take();
+        let sockets: Vec<_> = ended.iter().map(|accepting| Arc::downgrade(&accepting.listener.fd)).collect();
+        ended.iter().for_each(|accepting| accepting.end(&self.services));
+        let services = self.services.clone();
+        loops::spawn(0, "draining", async move {
+            for _ in 0..CLOSING {
+                if sockets.iter().all(|socket| socket.strong_count() == 0) {
+                    break;
+                }
+                timer::sleep(CLOSING_STEP).await;
+            }
+            services.all().for_each(|service| service.drain());
+            drop(heard);
+        });
     }
 
     /// Has the modules hand over the data that they have gathered, such as buffered lines of logs.

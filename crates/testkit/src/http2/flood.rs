@@ -3,6 +3,7 @@
 use super::client::Http2;
 use super::frame::Frame;
 use super::message::Away;
+use super::names::{flag, kind};
 use crate::Ending;
 
 /// What became of an attack.
@@ -28,13 +29,32 @@ impl Flooded {
     }
 }
 
+/// How many frames are sent before the server has looked at those before: what the kernel holds is no fault of the server.
+const LEAD: usize = 4096;
+
 impl Http2 {
+    /// Waits until the server has looked at everything, or has had enough.
+    fn wait_for_server(&mut self) -> Result<(), Ending> {
+        let question = *b"so far?!";
+        if self.try_send(&[Frame::ping(question)]).is_err() {
+            // What came before the end is still to be read.
+            return Err(self.ending());
+        }
+        while self.away().iter().all(|away| away.code == 0) {
+            let frame = self.try_frame()?;
+            if frame.kind == kind::PING && frame.has(flag::ACK) && frame.payload == question {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends batches of frames until there is a GOAWAY with an error, or the connection ends, or about `most` frames
     /// were sent. `batch` gets the connection, for new streams, and the number of the batch. What comes is read
     /// meanwhile.
     #[track_caller]
     pub fn flood(&mut self, most: usize, mut batch: impl FnMut(&mut Http2, usize) -> Vec<Frame>) -> Flooded {
-        let mut sent = 0;
+        let (mut sent, mut seen) = (0, 0);
         let mut ending = None;
         for number in 0.. {
             if sent >= most || self.away().iter().any(|away| away.code != 0) {
@@ -48,9 +68,15 @@ impl Http2 {
                 break;
             }
             if gone {
-                // What came before the end is still to be read.
                 ending = Some(self.ending());
                 break;
+            }
+            if sent - seen >= LEAD {
+                seen = sent;
+                if let Err(how) = self.wait_for_server() {
+                    ending = Some(how);
+                    break;
+                }
             }
         }
         Flooded { sent, away: self.away().last().cloned(), ending }

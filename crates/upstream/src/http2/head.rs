@@ -10,6 +10,9 @@ use super::record;
 /// The most fields of a head or of trailers.
 const MOST_FIELDS: usize = 1000;
 
+/// The longest name of a field that a record can have, in bytes.
+const LONGEST_NAME: usize = u16::MAX as usize;
+
 /// The most bytes of a field that a message for the log shows.
 const SHOWN: usize = 128;
 
@@ -116,6 +119,9 @@ impl FieldSink for HeadSink {
         if is_wrong_name() || is_wrong_value() || is_of_connection(id, name) {
             return self.wrong(format!("upstream sent invalid header: \"{}\"", shown(name, value)));
         }
+        if name.len() > LONGEST_NAME {
+            return self.wrong("upstream sent too long header name".to_owned());
+        }
         if self.count > MOST_FIELDS {
             return self.wrong("upstream sent too many header lines".to_owned());
         }
@@ -170,6 +176,10 @@ mod tests {
         ] {
             assert_eq!(head(fields), expected.map_err(str::to_owned), "{fields:?}");
         }
+        let longest = "x".repeat(LONGEST_NAME);
+        assert_eq!(head(&[ok, (&longest, "b")]), Ok(200));
+        let too_long = format!("{longest}x");
+        assert_eq!(head(&[ok, (&too_long, "b")]), Err("upstream sent too long header name".to_owned()));
         let many: Vec<_> = std::iter::once(ok).chain((0..MOST_FIELDS).map(|_| ("a", "b"))).collect();
         assert_eq!(head(&many), Err("upstream sent too many header lines".to_owned()));
     }

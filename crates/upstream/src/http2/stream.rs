@@ -380,6 +380,12 @@ impl Stream {
         self.inner.tell_streams() == 0 || self.inner.lost().is_some()
     }
 
+    /// Whether the server's SETTINGS have come, which are the first that it sends. A connection that ends before has been accepted
+    /// by nobody, such as one in the queue of a socket that is closed.
+    pub fn is_heard(&self) -> bool {
+        self.inner.look(|machine| machine.knows_peer())
+    }
+
     /// When anything came from the server the last time, on whichever stream, in milliseconds as [`loops::millis`] counts
     /// them.
     pub fn heard(&self) -> u64 {

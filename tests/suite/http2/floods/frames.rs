@@ -1,8 +1,8 @@
 //! Frames that do nothing, or that are answered.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::Site;
 use freerun_testkit::http2::{Flooded, Frame, Http2, flag, kind, setting};
+use freerun_testkit::{Kind, Site};
 
 /// Sends the same frames again and again, and reads the answers.
 #[track_caller]
@@ -54,6 +54,27 @@ fn settings() {
     ends("SETTINGS", Nginx::Ends, |_| Frame::settings(&[]));
     ends("SETTINGS with parameters", Nginx::Ends, |number| {
         Frame::settings(&[(setting::HEADER_TABLE_SIZE, (number % 2 * 4096) as u32)])
+    });
+}
+
+#[test]
+fn settings_that_change_the_windows_of_many_streams() {
+    if !can_be_tried(Nginx::Ends) {
+        return;
+    }
+    let site = Site::new();
+    site.file("file", vec![b'x'; 100_000]);
+    let attacked = Attacked::new(site, "location /file { }");
+    attacked.ends("SETTINGS with many streams", |http2, most| {
+        http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)]));
+        for _ in 0..100 {
+            http2.ask_for("/file");
+        }
+        http2.flood(most, |_, _| {
+            // Half of them end at zero again.
+            let change = |number: u32| Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, number % 2)]);
+            (0..100).map(change).collect()
+        })
     });
 }
 
@@ -115,6 +136,22 @@ fn one_at_a_time(http2: &mut Http2, most: usize) -> Flooded {
     })
 }
 
+/// The attacker reads none of the answers.
+#[test]
+fn answers_that_nobody_reads() {
+    for (what, frame) in [("PING", Frame::ping([0; 8])), ("SETTINGS", Frame::settings(&[]))] {
+        let attacked = Attacked::new(Site::new(), "");
+        let flooded = attacked.by(|http2| {
+            let frames = vec![frame.clone(); 1000];
+            // Neither what the client's kernel takes nor what the server may have in its queue is more than this.
+            let sent = (0..3000).take_while(|_| http2.try_send(&frames).is_ok()).count() * 1000;
+            http2.silent();
+            Flooded { sent, away: None, ending: None }
+        });
+        assert!(flooded.sent < 3_000_000 && flooded.is_ended(), "{what}: {flooded:?}");
+    }
+}
+
 /// Small pieces of a body cost the server more than they are worth; but an upload in small pieces is none.
 #[test]
 fn an_upload_in_small_pieces_is_no_attack() {
@@ -133,5 +170,39 @@ fn an_upload_in_small_pieces_is_no_attack() {
             http2.upload(stream, &piece, number == 1999);
         }
         assert_eq!(http2.answer(stream).text(), "2000000", "{buffering}");
+    }
+}
+
+/// What well-known clients do: a PING in every second, small windows that are opened often, many short requests.
+#[test]
+fn busy_clients_are_no_attackers() {
+    let site = Site::new();
+    site.file("file", vec![b'x'; 2_000_000]);
+    let attacked = Attacked::new(site, "location /file { }");
+    let mut http2 = attacked.connect();
+    for _ in 0..3000 {
+        assert_eq!(http2.get("/").text(), "ok");
+    }
+    // An update of both windows for each frame.
+    http2.windows_by_hand();
+    let stream = http2.ask_for("/file");
+    let mut received = 0;
+    while received < 2_000_000 {
+        let frame = http2.frame();
+        if frame.kind == kind::DATA {
+            received += frame.payload.len();
+            http2.open_window(0, frame.payload.len() as u32);
+            if !frame.has(flag::END_STREAM) {
+                http2.open_window(stream, frame.payload.len() as u32);
+            }
+        }
+    }
+    for _ in 0..200 {
+        http2.round_trip();
+    }
+    assert_eq!(http2.get("/").text(), "ok");
+    assert!(http2.away().is_empty(), "{:?}", http2.away());
+    if attacked.server.kind() == Kind::Freerun {
+        attacked.is_told("busy clients", 0);
     }
 }

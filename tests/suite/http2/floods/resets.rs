@@ -1,8 +1,8 @@
 //! Streams that are begun and torn down.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::Site;
-use freerun_testkit::http2::{Frame, Http2, code};
+use freerun_testkit::http2::{Block, Frame, Http2, code, kind};
+use freerun_testkit::{Site, Upstream, require};
 
 /// A request that is given up at once.
 fn given_up(http2: &mut Http2, path: &str) -> [Frame; 2] {
@@ -22,16 +22,108 @@ fn rapid_reset() {
             http2.flood(most, |http2, _| (0..size).flat_map(|_| given_up(http2, "/")).collect())
         });
     }
+    attacked.is_told("rapid reset", 3);
+}
+
+/// Each request takes the server to an upstream; what was begun there counts until it is torn down.
+#[test]
+fn rapid_reset_of_requests_to_an_upstream() {
+    if !can_be_tried(Nginx::GoesOn) {
+        return;
+    }
+    let upstream = Upstream::new();
+    let lines = format!("location /up {{ proxy_pass http://{}; }}", upstream.address());
+    let attacked = Attacked::new(Site::new(), &lines);
+    let accepting = std::thread::spawn(move || {
+        let mut peers = Vec::new();
+        while let Some(peer) = upstream.try_accept(std::time::Duration::from_secs(3)) {
+            peers.push(peer);
+        }
+        peers.len()
+    });
+    attacked.ends("rapid reset", |http2, most| {
+        http2.flood(most, |http2, _| (0..50).flat_map(|_| given_up(http2, "/up")).collect())
+    });
+    let connections = accepting.join().expect("an upstream");
+    assert!(connections < 5000, "{connections} connections to the upstream");
 }
 
 impl Attacked {
-    /// As [`ends`](Attacked::ends), without a look at the log.
+    /// As [`ends`](Attacked::ends), and the lines of the log are looked at when all attacks are over.
     #[track_caller]
     fn by_many(&self, what: &str, attack: impl FnOnce(&mut Http2, usize) -> freerun_testkit::http2::Flooded) {
         let flooded = self.by(|http2| attack(http2, super::MOST));
         assert!(flooded.is_ended() && flooded.sent < super::MOST, "{what}: {flooded:?}");
         assert_eq!(flooded.code(), Some(code::ENHANCE_YOUR_CALM), "{what}: {flooded:?}");
     }
+}
+
+/// CVE-2025-8671: the client makes the server reset the streams, in every way that the protocol has.
+#[test]
+fn made_you_reset() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let lines = format!("location /up {{ proxy_request_buffering off; proxy_pass http://{}; }}", upstream.address());
+    type Made = fn(u32, Block) -> Vec<Frame>;
+    let ways: [(&str, Made); 7] = [
+        ("an update by nothing", |stream, block| vec![Frame::headers(stream, block), Frame::window(stream, 0)]),
+        ("an update by too much", |stream, block| {
+            vec![Frame::headers(stream, block), Frame::window(stream, (1 << 31) - 1)]
+        }),
+        ("DATA behind the end", |stream, block| vec![Frame::headers(stream, block).end(), Frame::data(stream, "x")]),
+        ("HEADERS behind the end", |stream, block| {
+            vec![Frame::headers(stream, &block).end(), Frame::headers(stream, block).end()]
+        }),
+        ("a wrong length", |stream, block| {
+            vec![Frame::headers(stream, block.field("content-length", "1")), Frame::data(stream, "xx")]
+        }),
+        ("a short PRIORITY", |stream, block| {
+            vec![Frame::headers(stream, block), Frame::new(kind::PRIORITY, 0, stream, [0; 4])]
+        }),
+        ("a malformed head", |stream, block| vec![Frame::headers(stream, block.field("X", "y")).end()]),
+    ];
+    for path in ["/", "/up"] {
+        for (what, way) in ways {
+            let attacked = Attacked::new(Site::new(), &lines);
+            let most = super::MOST;
+            let flooded = attacked.by(|http2| {
+                http2.flood(most, |http2, _| {
+                    let mut frames = Vec::new();
+                    for _ in 0..20 {
+                        let stream = http2.next_stream();
+                        frames.extend(way(stream, http2.block("POST", path)));
+                    }
+                    frames
+                })
+            });
+            // Some of them are errors of the connection by themselves.
+            assert!(flooded.is_ended() && flooded.sent < most, "{what} of {path}: {flooded:?}");
+            assert!(flooded.code().is_some_and(|code| code != code::NO_ERROR), "{what} of {path}: {flooded:?}");
+            // Requests of their own are told, too.
+            let requests = "while reading client request headers";
+            attacked.is_told_besides(requests, what, 1);
+        }
+    }
+}
+
+/// Beyond `http2_max_concurrent_streams`, again and again.
+#[test]
+fn streams_that_are_refused() {
+    if !can_be_tried(Nginx::GoesOn) {
+        return;
+    }
+    let upstream = Upstream::new();
+    let lines =
+        format!("http2_max_concurrent_streams 10; location /up {{ proxy_pass http://{}; }}", upstream.address());
+    let attacked = Attacked::new(Site::new(), &lines);
+    attacked.ends("streams that are refused", |http2, most| {
+        http2.flood(most, |http2, _| {
+            (0..20).map(|_| Frame::headers(http2.next_stream(), http2.block("GET", "/up")).end()).collect()
+        })
+    });
+    drop(upstream);
 }
 
 #[test]

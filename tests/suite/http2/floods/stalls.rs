@@ -12,6 +12,56 @@ fn site() -> Site {
     site
 }
 
+/// A connection whose streams have no window.
+fn stalling(attacked: &Attacked) -> Http2 {
+    let mut http2 = attacked.connect();
+    http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)])).round_trip();
+    http2
+}
+
+/// CVE-2019-9511, CVE-2019-9517.
+#[test]
+fn streams_that_are_held_hold_no_memory_and_end() {
+    let upstream = Upstream::answering(|_| freerun_testkit::ok(vec![b'x'; 4_000_000]));
+    let lines = format!(
+        "send_timeout 2s; location /file {{ }} location /up {{ proxy_max_temp_file_size 0; proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    for path in ["/file", "/up"] {
+        let attacked = Attacked::new(site(), &lines);
+        let mut http2 = stalling(&attacked);
+        let streams: Vec<u32> = (0..100).map(|_| http2.ask_for(path)).collect();
+        for stream in &streams {
+            assert_eq!(http2.head(*stream), 200);
+        }
+        attacked.serves_others();
+        attacked.has_not_grown();
+        // Each stream ends, and the connection, which has none that goes on, too.
+        for stream in streams {
+            let answer = http2.answer(stream);
+            assert!(!answer.is_whole() && answer.end != End::Gone(Ending::Silent, None), "{path}: {:?}", answer.end);
+        }
+        if attacked.server.kind() == Kind::Freerun {
+            let (_, ending) = http2.end();
+            assert_ne!(ending, Ending::Silent, "{path}");
+        }
+        attacked.serves_others();
+        eventually("the connections to the upstream are closed", || {
+            attacked.server.workers().into_iter().all(|worker| established(worker, upstream.address()) == 0)
+        });
+    }
+}
+
+/// How many connections a process has to an address.
+fn established(pid: u32, address: &str) -> usize {
+    let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or_default();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let wanted = format!(":{port:04X}");
+    let open = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    // 01 is ESTABLISHED.
+    open.filter(|fields| fields.len() > 3 && fields[2].ends_with(&wanted) && fields[3] == "01").count()
+}
+
 /// One stream that stands still does not end others that go on.
 #[test]
 fn a_stream_that_is_held_ends_alone() {

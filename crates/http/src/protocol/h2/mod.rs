@@ -4,6 +4,7 @@
 //! connection reads and writes; tasks of requests leave what they send in the machine, and the connection's task writes it
 //! together.
 
+mod files;
 mod preface;
 mod request;
 mod runner;
@@ -11,6 +12,9 @@ mod serve;
 mod shared;
 mod sink;
 mod stream;
+mod unsent;
+mod words;
+mod write;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

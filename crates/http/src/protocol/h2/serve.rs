@@ -1,42 +1,33 @@
 //! The task of a connection: it reads, begins requests, and writes what the requests have left in the machine.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::h2::flood::Flood;
 use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
-use freerun_proto::h2::{self, Config, ErrorCode, Event, Failure, Role, Slot};
+use freerun_proto::h2::{self, Config, ErrorCode, Event, Role, Slot};
 use freerun_proto::head::FieldRules;
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
-use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
 use crate::connection::idle::{self, Waiting};
-use crate::log::Peer;
 use crate::protocol::h2::Driver;
+use crate::protocol::h2::files::Reading;
 use crate::protocol::h2::request::RequestTask;
 use crate::protocol::h2::runner::Work;
 use crate::protocol::h2::shared::Shared;
 use crate::protocol::h2::sink::HeadSink;
 use crate::protocol::h2::stream::H2Stream;
+use crate::protocol::h2::unsent::Unsent;
+use crate::protocol::h2::words;
 use crate::protocol::multiplexed::{Arrived, field_rules};
 use crate::request::core_settings::CoreSettings;
 use crate::request::{Connection, Head};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
-
-/// How many bytes are brought into their final order before each write, while the client takes everything.
-const AHEAD: usize = 128 * 1024;
-
-/// How many while the client is slower than the responses: what is urgent should not wait behind much else.
-const AHEAD_OF_SLOW: usize = 16 * 1024;
-
-/// How many parts are written at once.
-const PARTS: usize = 64;
 
 /// What a field counts besides its name and its value (RFC 9113 section 6.5.2): so many bytes of
 /// `large_client_header_buffers` allow one field.
@@ -45,18 +36,22 @@ const FIELD: usize = 32;
 /// How many fields a head may have, however small the buffers are.
 const LEAST_FIELDS: usize = 128;
 
+/// How long the rest of a request that is answered already may take, in milliseconds: what was on its way when the answer came
+/// has come then, over most paths.
+const REST: u64 = 250;
+
 /// How long a client has to answer that it begins no further streams.
 const LAST_CALL: u64 = 1000;
 
 /// Serves a connection of HTTP/2 to its end.
 pub struct Serve {
-    shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared>,
     stage: Stage,
     /// Where the driver knows the connection.
     place: usize,
     deadline: Deadline,
     /// When the client took bytes the last time, or began to have any to take, in milliseconds.
-    progress: u64,
+    pub(super) progress: u64,
     /// When the present head began, in milliseconds.
     head_began: Option<u64>,
     /// The present head came too late already once.
@@ -64,9 +59,11 @@ pub struct Serve {
     /// Since when the end is announced, in milliseconds.
     announced: Option<u64>,
     /// The client has not taken everything that was written last.
-    is_slow: bool,
-    /// The client has broken the rules, which is logged.
-    has_failed: bool,
+    pub(super) is_slow: bool,
+    /// The bytes of a file that are to be written next are being read.
+    pub(super) reading: Option<Reading>,
+    /// How much may be in the kernel.
+    pub(super) unsent: Unsent,
 }
 
 #[derive(Debug)]
@@ -75,10 +72,20 @@ enum Stage {
     Open,
     /// There is no stream.
     Idle(idle::Key),
-    /// Everything was sent. What the client still sends is read until this time in milliseconds, so that it sees the end and
-    /// no reset.
-    Lingering(u64),
+    /// The client is told of the end, and what it still sends is read and thrown away, so that it sees the end and no reset.
+    Lingering {
+        /// The time in milliseconds at which the connection is closed.
+        until: u64,
+        /// How many bytes are read at most.
+        most: usize,
+        /// Everything was sent.
+        is_told: bool,
+    },
 }
+
+/// How many bytes of a client that has broken the rules are read, so that it sees why the connection ends. One that goes on
+/// for longer sees a reset.
+const MOST_OF_FAILED: usize = 1024 * 1024;
 
 /// What came of a step.
 enum Step {
@@ -132,7 +139,8 @@ impl Serve {
             gave_head_up: false,
             announced: None,
             is_slow: false,
-            has_failed: false,
+            reading: None,
+            unsent: Unsent::new(now),
         });
         serve.shared.is_polled.set(true);
         serve.received(&first);
@@ -144,6 +152,7 @@ impl Serve {
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.shared.task_looks(context);
         self.shared.is_polled.set(true);
+        self.shared.look(h2::Connection::owners_had_their_turn);
         let step = self.step(context);
         self.shared.is_polled.set(false);
         match step {
@@ -166,7 +175,14 @@ impl Serve {
         loop {
             match self.read(context) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(_) => return Step::Over,
+                Poll::Ready(Ok(false)) => {
+                    self.shared.log_end(None);
+                    return Step::Over;
+                }
+                Poll::Ready(Err(error)) => {
+                    self.shared.log_end(Some(&error));
+                    return Step::Over;
+                }
                 Poll::Pending => break,
             }
             if self.write(context).is_err() {
@@ -176,7 +192,23 @@ impl Serve {
         if self.write(context).is_err() {
             return Step::Over;
         }
+        self.notice_failure();
         self.rest(context)
+    }
+
+    /// Looks whether the connection has failed: what the client is told of it is ready to be written then.
+    fn notice_failure(&mut self) {
+        let Some(failure) = self.shared.look(|machine| machine.failure()) else { return };
+        if matches!(self.stage, Stage::Lingering { .. }) {
+            return;
+        }
+        self.shared.log_failure(&failure);
+        // That line says it for all its streams.
+        self.shared.fail();
+        let servers = self.shared.driver.http.servers(&self.shared.connection);
+        let timeout = servers.map_or(Duration::ZERO, |(_, servers, _)| servers.entry.core.lingering_timeout);
+        let until = loops::millis().saturating_add(millis(timeout));
+        self.stage = Stage::Lingering { until, most: MOST_OF_FAILED, is_told: false };
     }
 
     // ---- reading ---------------------------------------------------------------------------------------------------
@@ -210,7 +242,11 @@ impl Serve {
 
     /// Takes received bytes.
     fn received(&mut self, mut bytes: &[u8]) {
-        if matches!(self.stage, Stage::Lingering(_)) || bytes.is_empty() {
+        if let Stage::Lingering { until, most, .. } = &mut self.stage {
+            *most = most.saturating_sub(bytes.len());
+            if *most == 0 {
+                *until = 0;
+            }
             return;
         }
         let connection = &self.shared.connection;
@@ -233,15 +269,7 @@ impl Serve {
                     sink.clear();
                 }
                 Ok(None) => break,
-                Err(failure) => {
-                    // What comes after it finds the same failure again.
-                    if !std::mem::replace(&mut self.has_failed, true) {
-                        self.log_failure(&failure);
-                        // That line says it for all its streams.
-                        self.shared.fail();
-                    }
-                    break;
-                }
+                Err(_) => break self.notice_failure(),
             }
         }
         self.head_began = match self.shared.look(|machine| machine.is_in_block()) {
@@ -283,13 +311,14 @@ impl Serve {
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         let head = sink.take().finish(Version::Http2, rules, ends);
-        let fault = head.fault;
+        let (fault, received) = (head.fault, head.received);
         let declared = match head.parsed.body {
             BodyFraming::Length(length) => Some(length),
             BodyFraming::None | BodyFraming::Chunked => None,
         };
         let is_tunnel = head.is_extended_connect;
-        let head = Head::new(head.buffer, head.parsed);
+        let mut head = Head::new(head.buffer, head.parsed);
+        head.parsed.set_wire_len(self.shared.look(|machine| machine.block_len()));
         self.shared.look(|machine| {
             if let Some(length) = declared {
                 machine.expect(slot, length);
@@ -298,7 +327,7 @@ impl Serve {
                 machine.reset_at_end(slot, ErrorCode::PROTOCOL_ERROR);
             }
             if let Some(priority) = head.value(HeaderId::Priority) {
-                machine.set_priority(slot, Priority::parse(priority));
+                machine.set_first_priority(slot, Priority::parse(priority));
             }
             if self.is_last(serial, core) {
                 machine.announce_end();
@@ -311,7 +340,7 @@ impl Serve {
             http: driver.http.clone(),
             connection: connection.clone(),
             stream: stream.clone(),
-            arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault },
+            arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault, received },
         };
         connection.loop_state.shared.http2.streams.add();
         (driver.start)(connection.number, RequestTask::new(driver, stream, work));
@@ -327,80 +356,6 @@ impl Serve {
             || connection.is_closing()
     }
 
-    fn log_failure(&self, failure: &Failure) {
-        let connection = &self.shared.connection;
-        connection.loop_state.shared.http2.failed(failure.flood);
-        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-        let (what, code) = (failure.what, failure.code.name());
-        if failure.flood == Some(Flood::Fields) {
-            let line = format_args!(
-                "client sent too large header while processing HTTP/2 connection, client: {client}, server: {server}"
-            );
-            return connection.log(Level::Info, line);
-        }
-        let line = format_args!(
-            "client broke the rules of HTTP/2: {what} ({code}) while processing HTTP/2 connection, client: {client}, \
-             server: {server}"
-        );
-        connection.log(Level::Info, line);
-    }
-
-    // ---- writing ---------------------------------------------------------------------------------------------------
-
-    /// Writes as much as the client takes.
-    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let mut wrote = false;
-        loop {
-            let ahead = if self.is_slow { AHEAD_OF_SLOW } else { AHEAD };
-            let result = self.shared.look(|machine| {
-                machine.fill(ahead);
-                if machine.pending() == 0 {
-                    return None;
-                }
-                let mut parts = [IoSlice::new(&[]); PARTS];
-                let count = machine.parts(&mut parts);
-                let transport = &self.shared.connection.transport;
-                let offered: usize = parts[..count].iter().map(|part| part.len()).sum();
-                let result = match transport.try_write(&parts[..count], false) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        match transport.poll_write(context, &parts[0]) {
-                            Poll::Ready(result) => result,
-                            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-                        }
-                    }
-                    result => result,
-                };
-                if let Ok(count) = result {
-                    machine.wrote(count);
-                }
-                Some((offered, result))
-            });
-            match result {
-                None => {
-                    self.is_slow = false;
-                    break;
-                }
-                Some((offered, Ok(count))) => {
-                    wrote = true;
-                    self.is_slow = count < offered;
-                }
-                Some((_, Err(error))) if error.kind() == io::ErrorKind::Interrupted => {}
-                Some((_, Err(error))) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.is_slow = true;
-                    break;
-                }
-                Some((_, Err(error))) => return Err(error),
-            }
-        }
-        if wrote || !self.is_slow {
-            self.progress = loops::millis();
-        }
-        if wrote {
-            self.shared.wake_streams();
-        }
-        Ok(())
-    }
-
     // ---- between -----------------------------------------------------------------------------------------------------
 
     /// Decides what to wait for.
@@ -409,7 +364,12 @@ impl Serve {
         let core = &*servers.entry.core;
         let settings = servers.entry.settings.get::<ServerSettings>();
         let now = loops::millis();
-        if let Stage::Lingering(until) = self.stage {
+        if let Stage::Lingering { until, is_told, .. } = &mut self.stage {
+            let until = *until;
+            if !*is_told && self.shared.look(|machine| machine.pending() == 0) {
+                *is_told = true;
+                self.shared.connection.transport.shutdown_write();
+            }
             return self.wait_until(until, context);
         }
         let (is_pending, is_finished, used, is_idle) = self
@@ -418,7 +378,7 @@ impl Serve {
         if is_pending {
             let until = self.progress.saturating_add(millis(core.send_timeout));
             if now >= until {
-                self.log_timeout("while sending response to client");
+                self.shared.log_timeout("while sending response to client");
                 if settings.reset_timedout_connection {
                     self.shared.connection.transport.reset_on_close();
                 }
@@ -434,7 +394,7 @@ impl Serve {
         if is_finished && used == 0 {
             self.shared.connection.transport.shutdown_write();
             let until = now.saturating_add(millis(core.lingering_timeout));
-            self.stage = Stage::Lingering(until);
+            self.stage = Stage::Lingering { until, most: usize::MAX, is_told: true };
             return self.wait_until(until, context);
         }
         if let Some(began) = self.head_began {
@@ -443,7 +403,7 @@ impl Serve {
                 if std::mem::replace(&mut self.gave_head_up, true) {
                     return Step::Over;
                 }
-                self.log_timeout("while reading client request headers");
+                self.shared.log_timeout("while reading client request headers");
                 // The connection goes on if the rest comes in the same time.
                 self.shared.look(h2::Connection::give_up_block);
                 // It has that time twice more.
@@ -453,13 +413,23 @@ impl Serve {
             }
             return self.wait_until(until, context);
         }
+        if let Some(since) = self.shared.look(|machine| machine.unended_since()) {
+            if now < since.saturating_add(REST) {
+                return self.wait_until(since.saturating_add(REST), context);
+            }
+            self.shared.look(|machine| machine.cut_off_until(now.saturating_sub(REST)));
+            context.waker().wake_by_ref();
+            return Step::Wait;
+        }
         if used > 0 {
             return Step::Wait;
         }
         let connection = &self.shared.connection;
         let is_fresh = connection.requests.get() == 0;
         let must_end = connection.is_closing() || connection.loop_state.is_draining() && !is_fresh;
-        if must_end && makes_room {
+        // All that the client has left behind is streams that it has held up.
+        let has_stalled = self.shared.stalled_at.take() == Some(self.shared.look(|machine| machine.progress()));
+        if must_end && makes_room || has_stalled {
             self.shared.look(|machine| machine.finish(ErrorCode::NO_ERROR));
             context.waker().wake_by_ref();
             return Step::Wait;
@@ -482,7 +452,7 @@ impl Serve {
             // A frame has come in part.
             let until = self.progress.saturating_add(millis(settings.client_header_timeout));
             if now >= until {
-                self.log_timeout("while processing HTTP/2 connection");
+                self.shared.log_timeout(words::CONNECTION);
                 return Step::Over;
             }
             return self.wait_until(until, context);
@@ -503,20 +473,12 @@ impl Serve {
     fn wait_until(&mut self, until: u64, context: &mut Context<'_>) -> Step {
         match self.deadline.poll_until(until, context) {
             Poll::Pending => Step::Wait,
-            Poll::Ready(()) if matches!(self.stage, Stage::Lingering(_)) => Step::Over,
+            Poll::Ready(()) if matches!(self.stage, Stage::Lingering { .. }) => Step::Over,
             Poll::Ready(()) => {
                 context.waker().wake_by_ref();
                 Step::Wait
             }
         }
-    }
-
-    fn log_timeout(&self, doing: &str) {
-        let connection = &self.shared.connection;
-        let (client, server) = (Peer(&connection.peer), &connection.listen.name);
-        let line =
-            format_args!("client timed out (110: Connection timed out) {doing}, client: {client}, server: {server}");
-        connection.log(Level::Info, line);
     }
 }
 

@@ -27,14 +27,16 @@ pub(super) struct Shared {
     pub(super) is_polled: Cell<bool>,
     /// Another task has left something to write.
     is_woken: Cell<bool>,
+    /// How far the connection was when a stream was given up that the client's windows had held up for too long.
+    pub(super) stalled_at: Cell<Option<u64>>,
 }
 
 impl Shared {
     pub(super) fn new(driver: &Rc<Driver>, connection: Rc<Connection>, machine: h2::Connection) -> Rc<Shared> {
-        let (streams, task, is_polled, is_woken) = Default::default();
+        let (streams, task, is_polled, is_woken, stalled_at) = Default::default();
         let machine = RefCell::new(machine);
         let driver = driver.clone();
-        Rc::new(Shared { connection, driver, machine, streams, task, is_polled, is_woken })
+        Rc::new(Shared { connection, driver, machine, streams, task, is_polled, is_woken, stalled_at })
     }
 
     /// Uses the machine, and has the connection's task write what comes of it.

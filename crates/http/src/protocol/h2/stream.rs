@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use freerun_proto::h2::{ErrorCode, Slot};
+use freerun_proto::h2::{Elsewhere, ErrorCode, Slot};
+use freerun_transport::FileSending;
 
+use crate::connection::file_out::FileOut;
 use crate::connection::stream::{ResponseHead, Stream};
 use crate::protocol::h2::shared::Shared;
 use crate::request::Connection;
@@ -233,10 +235,48 @@ impl Stream for H2Stream {
         }
     }
 
+    fn sends_files(&self) -> bool {
+        matches!(self.shared.connection.transport.file_sending(), FileSending::Sendfile(_))
+    }
+
+    fn send_file(&self, file: &Rc<FileOut>, offset: u64, len: usize, ends: bool) {
+        if !self.is_over() {
+            let piece = Elsewhere { what: file.clone(), at: offset, len };
+            self.shared.with(|machine| machine.data_elsewhere(self.slot, piece, ends));
+        }
+    }
+
     fn send_trailers(&self, fields: &[Field]) {
         if !self.is_over() {
             self.shared.with(|machine| machine.trailers(self.slot, fields.to_vec()));
         }
+    }
+
+    fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.released.get() {
+            return Poll::Ready(Err(self.over()));
+        }
+        // A client may reset a stream whose response it has got as a whole.
+        if self.shared.look(|machine| machine.is_sent(self.slot)) {
+            return Poll::Ready(Ok(()));
+        }
+        if self.gone.get() {
+            return Poll::Ready(Err(self.over()));
+        }
+        keep(&self.writer, context);
+        Poll::Pending
+    }
+
+    fn sent_bytes(&self) -> Option<u64> {
+        (!self.released.get()).then(|| self.shared.look(|machine| machine.sent_bytes(self.slot)))
+    }
+
+    fn is_held(&self) -> bool {
+        self.is_over() || self.shared.look(|machine| machine.is_held(self.slot))
+    }
+
+    fn has_stalled(&self) {
+        self.shared.stalled_at.set(Some(self.shared.look(|machine| machine.progress())));
     }
 
     fn limit_frames(&self, most: u64) {

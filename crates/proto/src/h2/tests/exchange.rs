@@ -172,6 +172,64 @@ fn urgent_streams_overtake_and_incremental_ones_take_turns() {
     assert_eq!(order, expected);
 }
 
+/// The owner of an urgent stream that has sent all it had may have more of it at once.
+#[test]
+fn less_urgent_streams_wait_for_the_owner_of_an_urgent_one() {
+    let (mut server, mut encoder) = server();
+    let slots = [1, 3].map(|id| begin(&mut server, &mut encoder, id, true));
+    for (slot, text) in slots.iter().zip(["u=5", "u=1"]) {
+        server.set_priority(*slot, Priority::parse(text.as_bytes()));
+        server.head(*slot, false, |encoder, out| encoder.status(200, out));
+    }
+    written(&mut server);
+    let sent = |server: &mut Connection| {
+        server.owners_had_their_turn();
+        let is_held_back = server.fill(usize::MAX);
+        let data = shape(&written(server));
+        (is_held_back, data.iter().map(|frame| (frame.1, frame.2)).collect::<Vec<_>>())
+    };
+    // More than a frame, so that it is not written at once.
+    server.data(slots[0], vec![0; 17_000].into(), false);
+    for _ in 0..2 {
+        server.data(slots[1], vec![0; 17_000].into(), false);
+        assert_eq!(sent(&mut server), (true, vec![(3, 16_384), (3, 616)]));
+    }
+    // It has no more for now.
+    assert_eq!(sent(&mut server), (false, vec![(1, 16_384), (1, 616)]));
+    server.data(slots[0], vec![0; 100].into(), false);
+    server.data(slots[1], vec![0; 100].into(), true);
+    assert_eq!(sent(&mut server), (false, vec![(1, 100), (3, 100)]));
+}
+
+/// A client whose window for all streams is small opens it again and again.
+#[test]
+fn incremental_streams_get_a_small_window_in_turns() {
+    for (text, expected) in [("i", [1, 3, 5, 1, 3]), ("u=3", [1, 1, 1, 1, 1])] {
+        let (mut server, mut encoder) = server();
+        let mut payload = Vec::new();
+        settings::push(settings::INITIAL_WINDOW_SIZE, 1_000_000, &mut payload);
+        feed(&mut server, &frame(kind::SETTINGS, 0, 0, &payload)).unwrap();
+        let slots = [1, 3, 5].map(|id| begin(&mut server, &mut encoder, id, true));
+        for slot in slots {
+            server.set_priority(slot, Priority::parse(text.as_bytes()));
+            server.head(slot, false, |encoder, out| encoder.status(200, out));
+        }
+        let mut order = Vec::new();
+        for _ in expected {
+            for slot in
+                if order.is_empty() { slots.to_vec() } else { std::iter::from_fn(|| server.take_woken()).collect() }
+            {
+                let room = server.room(slot);
+                server.data(slot, vec![0; room].into(), false);
+                assert_eq!(server.room(slot), 0);
+            }
+            order.extend(shape(&written(&mut server)).iter().find(|frame| frame.0 == kind::DATA).map(|frame| frame.1));
+            feed(&mut server, &frame(kind::WINDOW_UPDATE, 0, 0, &40_000_u32.to_be_bytes())).unwrap();
+        }
+        assert_eq!(order, expected, "{text}");
+    }
+}
+
 #[test]
 fn a_priority_may_come_before_its_stream_and_change() {
     let mut config = config(Role::Server);

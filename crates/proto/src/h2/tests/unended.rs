@@ -82,6 +82,25 @@ fn a_rest_that_needs_more_window_is_cut_off_without_an_error() {
 }
 
 #[test]
+fn a_rest_that_does_not_come_is_not_waited_for() {
+    let (mut server, mut encoder) = server();
+    for (id, now) in [(1, 1000), (3, 1200)] {
+        feed_split(&mut server, &request(&mut encoder, id, false), usize::MAX, now).unwrap();
+        let slot = server.streams.find(id).unwrap();
+        answer(&mut server, slot, b"no");
+        server.release(slot);
+    }
+    written(&mut server);
+    assert_eq!(server.unended_since(), Some(1000));
+    server.cut_off_until(999);
+    assert_eq!(written(&mut server), b"");
+    server.cut_off_until(1000);
+    assert_eq!((resets(&written(&mut server)), server.unended_since()), (vec![(1, 0)], Some(1200)));
+    server.cut_off_until(2000);
+    assert_eq!((resets(&written(&mut server)), server.open_streams()), (vec![(3, 0)], 0));
+}
+
+#[test]
 fn rules_hold_until_the_request_has_ended() {
     use ErrorCode as E;
     let cases: &[(&str, Vec<u8>, E)] = &[
@@ -143,6 +162,22 @@ fn small_pieces_that_nobody_reads_are_paid_for() {
         assert_eq!(failure.map(|failure| failure.code), Some(ErrorCode::ENHANCE_YOUR_CALM), "{length:?}");
         assert!(id < 5, "{id}");
     }
+}
+
+/// CVE-2025-8671, on streams that were answered at once.
+#[test]
+fn answered_streams_on_which_the_rules_are_broken_are_counted() {
+    let (mut server, mut encoder) = server();
+    let failure = (0..1000).find_map(|number| {
+        let id = number * 2 + 1;
+        answered(&mut server, &mut encoder, id, None);
+        let failure = feed(&mut server, &frame(kind::WINDOW_UPDATE, 0, id, &[0x7f, 0xff, 0xff, 0xff])).err();
+        written(&mut server);
+        failure.map(|failure| (number, failure.code))
+    });
+    let (count, code) = failure.unwrap();
+    assert_eq!(code, ErrorCode::ENHANCE_YOUR_CALM);
+    assert!(count <= 101, "{count}");
 }
 
 /// A connection that fails has nothing going on, whatever its streams had still to send.

@@ -154,8 +154,11 @@ fn a_response_that_comes_before_the_request_was_sent_is_whole() {
         let head = request(false);
         assert_eq!(stream.try_write(&head, &Bytes::new()).unwrap(), head.len());
         let slot = peer.request().await;
-        // The machine resets the stream with NO_ERROR behind it.
         peer.answer(slot, b"no more, please");
+        // The server does not wait for the rest: the stream is reset with NO_ERROR.
+        peer.machine.cut_off_until(u64::MAX);
+        peer.write().await;
+        peer.machine.reset(slot, ErrorCode::NO_ERROR, 0).unwrap();
         peer.write().await;
         assert_eq!(response(&stream, 100).await.unwrap(), Got::ok(b"no more, please"));
         let mut piece = Vec::new();

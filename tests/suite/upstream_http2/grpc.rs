@@ -1,0 +1,171 @@
+//! Calls of gRPC.
+
+use freerun_testkit::http2::{Block, End, Frame, Reply, kind};
+use freerun_testkit::{Refusing, Upstream};
+
+use super::{accept, call, called, connect, setup};
+
+const CALL: [(&str, &str); 2] = [("content-type", "application/grpc"), ("te", "trailers")];
+
+#[test]
+fn messages_go_both_ways_as_they_come() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/chat", b"hello", false);
+    let mut peer = accept(&upstream);
+    let asked = peer.head();
+    assert_eq!((asked.method(), asked.path(), asked.field("te")), ("POST", "/chat", Some("trailers")));
+    assert_eq!((asked.field("content-type"), asked.field("content-length")), (Some("application/grpc"), None));
+    let until = |peer: &mut freerun_testkit::http2::Http2Peer, length: usize| {
+        while peer.message(asked.stream).is_none_or(|message| message.body.len() < length) {
+            peer.frame();
+        }
+    };
+    until(&mut peer, 5);
+    peer.answer_head(asked.stream, 200, &[("content-type", "application/grpc")], false);
+    assert_eq!(http2.head(stream), 200);
+    for round in 1..=20 {
+        peer.send(Frame::data(asked.stream, "pong"));
+        http2.body_of(stream, round * 4);
+        http2.upload(stream, b"ping!", false);
+        until(&mut peer, 5 + round * 5);
+    }
+    http2.send(Frame::data(stream, "").end());
+    assert!(peer.rest_of(asked.stream).whole);
+    let trailers = Block::new().field("grpc-status", "5").field("grpc-message", "not found");
+    peer.send(Frame::headers(asked.stream, trailers).end());
+    let answer = http2.answer(stream);
+    assert_eq!((answer.end, answer.body().len()), (End::Whole, 80));
+    assert_eq!((answer.trailer("grpc-status"), answer.trailer("grpc-message")), (Some("5"), Some("not found")));
+}
+
+/// A response that is only a head is one frame to the client, too.
+#[test]
+fn trailers_only() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"x", true);
+    let mut peer = accept(&upstream);
+    let asked = peer.request();
+    let fields = [("content-type", "application/grpc"), ("grpc-status", "12"), ("grpc-message", "no")];
+    peer.answer_head(asked.stream, 200, &fields, true);
+    let answer = http2.answer(stream);
+    assert_eq!((answer.status, answer.end), (200, End::Whole));
+    assert_eq!((answer.header("grpc-status"), answer.header("grpc-message")), (Some("12"), Some("no")));
+    assert!(answer.message.trailers.is_empty());
+    let data = http2.seen().iter().any(|seen| seen.kind == kind::DATA && seen.stream == stream);
+    assert!(!data, "{:?}", http2.seen());
+}
+
+/// A server that has answered before the client has sent everything does not take the rest (RFC 9113 section 8.1).
+#[test]
+fn a_whole_response_before_the_end_of_the_request() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"x", false);
+    let mut peer = accept(&upstream);
+    let asked = peer.head();
+    peer.answer_head(asked.stream, 200, &[("grpc-status", "8")], true);
+    peer.send(Frame::reset(asked.stream, freerun_testkit::http2::code::NO_ERROR));
+    let answer = http2.answer(stream);
+    assert_eq!((answer.status, answer.header("grpc-status"), answer.end), (200, Some("8"), End::Whole));
+    // The connection goes on.
+    let stream = call(&mut http2, "/b", b"x", true);
+    let asked = peer.request();
+    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+}
+
+/// A client that gives a call up gives it up at the server, too.
+#[test]
+fn a_call_that_is_given_up_is_reset_at_the_server() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"x", false);
+    let mut peer = accept(&upstream);
+    let asked = peer.head();
+    http2.send(Frame::reset(stream, freerun_testkit::http2::code::CANCEL));
+    let rest = peer.rest_of(asked.stream);
+    assert_eq!(rest.reset, Some(freerun_testkit::http2::code::CANCEL));
+}
+
+/// What this server answers itself is an error of gRPC to a client of gRPC, and a page to others.
+#[test]
+fn errors_of_ours_are_those_of_grpc() {
+    let dead = Refusing::new();
+    let lines = "grpc_read_timeout 100ms;
+        location / { grpc_pass grpc://backend; }
+        location /proxied { proxy_http_version 2; proxy_pass http://backend; }
+        location /forbidden { deny all; grpc_pass grpc://backend; }
+        location /page { error_page 502 = /unavailable; grpc_pass grpc://backend; }
+        location = /unavailable { internal; default_type application/grpc; add_header grpc-status 14 always;
+                                  add_header grpc-message \"by the page\" always; return 204; }
+        location /off { grpc_errors off; grpc_pass grpc://backend; }";
+    let server = setup(&format!("server {} max_fails=0;", dead.address()), lines).freerun();
+    let mut http2 = connect(&server);
+    for (path, status, message) in [
+        ("/", "14", "502 Bad Gateway"),
+        ("/proxied", "14", "502 Bad Gateway"),
+        ("/forbidden", "7", "403 Forbidden"),
+        ("/page", "14", "by the page"),
+    ] {
+        let answer = http2.request("POST", path, &CALL);
+        assert_eq!(answer.header("grpc-status"), Some(status), "{path}: {answer:?}");
+        assert_eq!(answer.header("grpc-message"), Some(message), "{path}");
+        // 204 has no body, and so it has no type.
+        let media_type = (answer.status == 200).then_some("application/grpc");
+        assert_eq!(answer.header("content-type"), media_type, "{path}");
+        assert_eq!(answer.body(), b"", "{path}");
+    }
+    assert_eq!(http2.request("POST", "/off", &CALL).status, 502);
+    assert_eq!(http2.request("POST", "/", &[]).status, 502);
+    assert_eq!(server.access_lines(6)[0].split('|').nth(1), Some("502"));
+}
+
+#[test]
+fn a_call_that_takes_too_long_has_exceeded_its_time() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "grpc_read_timeout 100ms;").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"x", true);
+    let mut peer = accept(&upstream);
+    let asked = peer.request();
+    let answer = http2.answer(stream);
+    assert_eq!(
+        (answer.header("grpc-status"), answer.header("grpc-message")),
+        (Some("4"), Some("504 Gateway Time-out"))
+    );
+    // The server is told that nobody waits any more, and the connection goes on.
+    while peer.message(asked.stream).is_some_and(|message| message.reset.is_none()) {
+        peer.frame();
+    }
+    let stream = call(&mut http2, "/b", b"x", true);
+    let asked = peer.request();
+    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+}
+
+/// What breaks off in the middle is not taken for a whole response.
+#[test]
+fn a_call_that_breaks_off_is_reset() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"x", true);
+    let mut peer = accept(&upstream);
+    let asked = peer.request();
+    peer.answer_head(asked.stream, 200, &[("content-type", "application/grpc")], false);
+    peer.send(Frame::data(asked.stream, "part"));
+    http2.body_of(stream, 4);
+    peer.send(Frame::reset(asked.stream, freerun_testkit::http2::code::INTERNAL_ERROR));
+    assert!(matches!(http2.answer(stream).end, End::Reset(_)));
+    // The client's connection goes on.
+    let stream = call(&mut http2, "/b", b"x", true);
+    let asked = peer.request();
+    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+}
