@@ -10,6 +10,9 @@ const SECONDS: &str = "240";
 /// How long h2spec may take, in seconds, with building it.
 const H2SPEC_SECONDS: &str = "900";
 
+/// How long the browsers may take, in seconds: three ways for each of two.
+const BROWSERS_SECONDS: &str = "900";
+
 /// How long the interoperability tests of gRPC may take, in seconds, with building their client and server.
 const GRPC_SECONDS: &str = "1500";
 
@@ -54,6 +57,11 @@ fn nothing_fails_when_servers_are_reloaded_and_restarted() {
     if require::freerun() {
         script_or_nothing("h2-drain", DRAIN_SECONDS);
     }
+}
+
+#[test]
+fn browsers_see_what_they_should() {
+    script_or_nothing("browsers", BROWSERS_SECONDS);
 }
 
 #[test]
