@@ -25,6 +25,8 @@ const SIZE: u64 = 4_000_000;
 const RATE: u64 = 2_500_000;
 /// How long the large responses flow before the first urgent request, and between two of them.
 const BETWEEN: Duration = Duration::from_millis(200);
+/// How long bytes wait at most in front of the narrowest place.
+const QUEUE: Duration = Duration::from_millis(5);
 /// The largest median until the first byte of an urgent response, in milliseconds.
 const GOAL_MS: f64 = 20.0;
 
@@ -35,10 +37,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let mut report = Report {
         name: "http2-urgent",
         method: format!(
-            "One connection of HTTP/2 in the clear, through a relay that passes {} Mbit/s on, without a delay of its own; {BULK} streams of \
+            "One connection of HTTP/2 in the clear, through a relay that passes {} Mbit/s on and has a queue of {} ms in front of that (and the kernel's buffers as much again); {BULK} streams of \
              {} MB are on their way, and `return 200` is asked for with `priority: u=0`, {asked} times, every {} ms; the time until its \
              head is there; {rounds} rounds, servers in turn.",
             RATE * 8 / 1_000_000,
+            QUEUE.as_millis(),
             SIZE / 1_000_000,
             BETWEEN.as_millis()
         ),
@@ -53,9 +56,10 @@ pub fn run(bench: &Bench) -> Result<Report> {
     }
     for _ in 0..rounds {
         for (spec, series) in &mut found {
+            let path = Path { delay: Duration::ZERO, rate: Some(RATE), queue: QUEUE };
             let watch = Watch::start();
             let server = Server::start(bench, spec, &Placement::default())?;
-            let relay = Relay::new(server.address, Path::narrow(Duration::ZERO, RATE));
+            let relay = Relay::new(server.address, path);
             let address = relay.address();
             let client = thread::spawn(move || ask(&mut Http2::with(Client::connect(address), &LARGE), asked));
             let latencies = client.join().map_err(|_| Error::Failed("a client failed".into()))?;

@@ -18,7 +18,7 @@ pub struct Path {
     /// The most bytes a second; `None` is as many as come.
     pub rate: Option<u64>,
     /// How long bytes may wait in front of the narrowest place before the relay stops reading; it counts only with a
-    /// rate. The buffers of the kernel between the sender and the relay hold 64 KiB more.
+    /// rate. The buffers of the kernel between the sender and the relay hold some milliseconds more.
     pub queue: Duration,
 }
 
@@ -36,8 +36,9 @@ impl Path {
 
 /// The most bytes that are under way on a path without a rate, in one direction of one connection.
 const UNDER_WAY: usize = 256 << 20;
-/// The receive buffers with a rate, in bytes. The kernel doubles the number, for its own needs.
-const NARROW: usize = 32 << 10;
+/// How long what is in the receive buffers takes with a rate, in milliseconds, and their bounds in bytes. The kernel doubles
+/// what it is asked for, for its own needs.
+const NARROW: (u64, usize, usize) = (4, 4 << 10, 32 << 10);
 /// The largest piece that is passed on at once, in bytes.
 const PIECE: usize = 64 << 10;
 
@@ -113,19 +114,25 @@ impl Drop for Relay {
 
 fn listen(path: &Path) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    if path.rate.is_some() {
+    if let Some(rate) = path.rate {
         // Connections that are accepted have it from here.
-        socket.set_recv_buffer_size(NARROW)?;
+        socket.set_recv_buffer_size(narrow(rate))?;
     }
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     socket.listen(1024)?;
     Ok(socket.into())
 }
 
+/// The receive buffers of a path with this rate.
+fn narrow(rate: u64) -> usize {
+    let (millis, least, most) = NARROW;
+    usize::try_from(rate * millis / 1000).unwrap_or(most).clamp(least, most)
+}
+
 fn connect(to: SocketAddr, path: &Path) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
-    if path.rate.is_some() {
-        socket.set_recv_buffer_size(NARROW)?;
+    if let Some(rate) = path.rate {
+        socket.set_recv_buffer_size(narrow(rate))?;
     }
     socket.connect(&to.into())?;
     Ok(socket.into())

@@ -67,7 +67,11 @@ fn seeds() -> Vec<Vec<u8>> {
     add(0x14, 1, &[windows.clone(), request(1, 4), frame(0, 8, 1, b"\x02hi\x00\x00"), trailers.clone(), update(1, 9)]);
     let resets = [request(1, 4), frame(3, 0, 1, &[0, 0, 0, 8]), request(3, 5), frame(3, 0, 3, &[0; 4])];
     add(0x2c, 2, &[windows.clone(), resets.concat(), frame(2, 0, 3, &[0, 0, 0, 1, 16])]);
-    add(0x34, 3, &[settings.clone(), frame(0x10, 0, 0, b"\0\0\0\x01u=0, i"), request(1, 0x25), frame(0x77, 0, 1, b"?")]);
+    add(
+        0x34,
+        3,
+        &[settings.clone(), frame(0x10, 0, 0, b"\0\0\0\x01u=0, i"), request(1, 0x25), frame(0x77, 0, 1, b"?")],
+    );
     add(0x45, 4, &[windows, frame(1, 4, 1, b"\x08\x03100"), response(1, 4), body(1, 0), trailers]);
     seeds
 }

@@ -40,6 +40,61 @@ fn messages_go_both_ways_as_they_come() {
     assert_eq!((answer.trailer("grpc-status"), answer.trailer("grpc-message")), (Some("5"), Some("not found")));
 }
 
+/// A receiver of short messages opens windows for them, and asks how long the way is (as grpc-go does for each round trip).
+#[test]
+fn short_messages_with_windows_and_questions_are_no_flood() {
+    const ROUNDS: usize = 100;
+    const MESSAGES: usize = 100;
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/chat", b"m", false);
+    let mut peer = accept(&upstream);
+    let asked = peer.head();
+    peer.answer_head(asked.stream, 200, &[("content-type", "application/grpc")], false);
+    let batch = |stream: u32| -> Vec<Frame> {
+        let message = [Frame::data(stream, "m"), Frame::ping([7; 8]), Frame::window(0, 1), Frame::window(stream, 1)];
+        std::iter::repeat_n(message, MESSAGES).flatten().collect()
+    };
+    for round in 1..=ROUNDS {
+        peer.send_all(&batch(asked.stream));
+        http2.body_of(stream, round * MESSAGES);
+        http2.send_all(&batch(stream));
+        while peer.message(asked.stream).is_none_or(|message| message.body.len() < 1 + round * MESSAGES) {
+            peer.frame();
+        }
+    }
+    peer.send(Frame::headers(asked.stream, Block::new().field("grpc-status", "0")).end());
+    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+}
+
+/// The server may open windows and ask for each of many short calls.
+#[test]
+fn short_calls_are_no_flood() {
+    const ROUNDS: usize = 20;
+    const CALLS: usize = 40;
+    let upstream = Upstream::new();
+    let group = format!("server {}; keepalive_requests 100000;", upstream.address());
+    let server = setup(&group, "location / { grpc_pass grpc://backend; }").freerun();
+    let mut http2 = connect(&server);
+    let mut peer = None;
+    for _ in 0..ROUNDS {
+        let streams: Vec<u32> = (0..CALLS).map(|_| call(&mut http2, "/a", b"m", true)).collect();
+        let peer = peer.get_or_insert_with(|| accept(&upstream));
+        for _ in &streams {
+            let asked = peer.request();
+            let mut frames = vec![Frame::ping([7; 8]); 11];
+            frames.push(Frame::window(0, 1));
+            frames.push(Frame::headers(asked.stream, Block::status(200).field("grpc-status", "0")).end());
+            peer.send_all(&frames);
+        }
+        for stream in streams {
+            assert_eq!(http2.answer(stream).header("grpc-status"), Some("0"));
+        }
+    }
+    assert!(upstream.try_accept(std::time::Duration::ZERO).is_none(), "a second connection");
+}
+
 /// A response that is only a head is one frame to the client, too.
 #[test]
 fn trailers_only() {

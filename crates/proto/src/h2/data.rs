@@ -86,7 +86,7 @@ impl Connection {
         self.give_back(None, bytes.len() as u32);
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
         if !stream.is_unended {
-            self.account.earn(bytes.len());
+            self.account.passed(bytes.len(), !bytes.is_empty());
         }
         if stream.is_reset || stream.resets_at_end.is_some() {
             return Ok(None);

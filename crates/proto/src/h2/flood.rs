@@ -16,6 +16,10 @@ const STREAM: u32 = 32;
 /// What a millisecond is worth: a frame without an effect every 64 milliseconds is free.
 const PER_MILLISECOND: i64 = 1;
 
+/// What a piece of a body is worth besides its bytes: the receiver may open two windows for it, and ask by a `PING` how long the
+/// way is, as gRPC does. Messages of streams may be short, and there may be many of them.
+const PIECE: usize = 256;
+
 /// What a stream is worth that was answered.
 const ANSWERED: i64 = 1024;
 
@@ -96,6 +100,13 @@ impl Account {
         self.balance = self.balance.saturating_add(bytes as i64).min(MOST);
     }
 
+    /// Notes that a piece of a body with so many bytes was received or sent, and whether it is as its sender has made it: what the
+    /// window has cut into small pieces is not worth more than its bytes.
+    #[inline]
+    pub fn passed(&mut self, bytes: usize, is_whole: bool) {
+        self.earn(if is_whole { bytes + PIECE } else { bytes });
+    }
+
     /// Notes that a stream was answered.
     #[inline]
     pub fn answered(&mut self) {
@@ -135,6 +146,12 @@ mod tests {
         for _ in 0..100_000 {
             account.earn(100);
             assert_eq!(account.pay(4, 0), Ok(()));
+        }
+        // Short messages, the windows that are opened for them, and a question for each.
+        for _ in 0..100_000 {
+            account.passed(1, true);
+            let frames = [4, 4, 8].map(|len| account.pay(len, 0));
+            assert_eq!(frames, [Ok(()); 3]);
         }
         // Each second of an idle connection pays for some.
         for second in 0..100_000 {

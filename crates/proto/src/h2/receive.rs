@@ -281,6 +281,9 @@ impl Connection {
         if stream.is_closed() {
             self.close(slot, Closed::Complete);
         }
+        if self.role == Role::Client {
+            self.account.answered();
+        }
     }
 
     /// Resets a stream because the peer has broken a rule on it.
@@ -358,6 +361,11 @@ impl Connection {
             return Err(wrong("a stream is reset that has not begun"));
         }
         let Some(slot) = self.streams.find(id) else {
+            // Whether the answer was there before the reset is chance: a client gets no credit for answers that it gives up.
+            if self.role == Role::Server && self.closed.iter().rev().any(|closed| *closed == (id, Closed::Complete)) {
+                self.account.take_back_answer();
+                self.account.torn_down(now)?;
+            }
             self.account.pay(payload.len() as u32, now)?;
             return Ok(None);
         };

@@ -5,26 +5,35 @@ use std::collections::VecDeque;
 use super::priority::{Priority, URGENCIES};
 use super::stream::Slot;
 
+/// The streams by urgency.
+type Queues = [VecDeque<Slot>; URGENCIES];
+
 /// The streams that can send.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    queues: [VecDeque<Slot>; URGENCIES],
+    /// Made when they are needed first: few connections ever have streams that wait for each other.
+    queues: Option<Box<Queues>>,
     /// A bit for each queue that is not empty.
     filled: u8,
 }
 
 impl Schedule {
+    #[inline]
+    fn queue(&mut self, urgency: usize) -> &mut VecDeque<Slot> {
+        &mut self.queues.get_or_insert_default()[urgency]
+    }
+
     /// Adds a stream.
     pub(super) fn push(&mut self, slot: Slot, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(URGENCIES - 1);
-        self.queues[urgency].push_back(slot);
+        self.queue(urgency).push_back(slot);
         self.filled |= 1 << urgency;
     }
 
     /// Puts the stream that was taken out last back in front of its queue: it is sent as a whole before the others.
     pub(super) fn put_back(&mut self, slot: Slot, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(URGENCIES - 1);
-        self.queues[urgency].push_front(slot);
+        self.queue(urgency).push_front(slot);
         self.filled |= 1 << urgency;
     }
 
@@ -35,8 +44,9 @@ impl Schedule {
             return None;
         }
         let urgency = self.filled.trailing_zeros() as usize;
-        let slot = self.queues[urgency].pop_front();
-        if self.queues[urgency].is_empty() {
+        let queue = self.queue(urgency);
+        let slot = queue.pop_front();
+        if queue.is_empty() {
             self.filled &= !(1 << urgency);
         }
         slot
@@ -44,7 +54,7 @@ impl Schedule {
 
     /// Takes a stream out, wherever it stands.
     pub(super) fn remove(&mut self, slot: Slot) {
-        for (urgency, queue) in self.queues.iter_mut().enumerate() {
+        for (urgency, queue) in self.queues.iter_mut().flat_map(|queues| queues.iter_mut()).enumerate() {
             queue.retain(|other| *other != slot);
             if queue.is_empty() {
                 self.filled &= !(1 << urgency);
@@ -60,7 +70,11 @@ impl Schedule {
 
     /// How many bytes of memory it holds.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.queues.iter().map(|queue| queue.capacity() * size_of::<Slot>()).sum()
+        let of = |queues: &Queues| {
+            let slots: usize = queues.iter().map(|queue| queue.capacity() * size_of::<Slot>()).sum();
+            size_of::<Queues>() + slots
+        };
+        self.queues.as_deref().map_or(0, of)
     }
 }
 

@@ -112,7 +112,8 @@ impl Connection {
         stream.sent += (FRAME_HEAD + len) as u64;
         self.progress += 1;
         stream.sent_at = self.progress;
-        self.account.earn(len);
+        let is_whole = stream.send_window > 0 && self.send_window > 0;
+        self.account.passed(len, is_whole);
         if ends {
             self.sent_everything(slot);
         }
@@ -262,7 +263,8 @@ impl Connection {
             stream.sent += (FRAME_HEAD + len) as u64;
             self.progress += 1;
             stream.sent_at = self.progress;
-            self.account.earn(len);
+            let is_whole = stream.send_window > 0 && self.send_window > 0;
+            self.account.passed(len, is_whole);
             if std::mem::take(&mut stream.wants_room) {
                 self.with_room.push_back(slot);
             }

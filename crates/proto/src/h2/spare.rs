@@ -9,9 +9,6 @@ use super::stream::Table;
 /// How many connections' memory is kept.
 const KEPT: usize = 64;
 
-/// How large the queues of a connection at rest may be, in bytes.
-const SMALL_SCHEDULE: usize = 64;
-
 /// For how many streams a connection at rest keeps room in its lists.
 const FEW: usize = 8;
 
@@ -22,6 +19,7 @@ const LARGEST_TABLE: usize = 16;
 #[derive(Debug, Default)]
 struct Left {
     streams: Table,
+    schedule: Schedule,
     out: Out,
 }
 
@@ -39,8 +37,8 @@ impl Connection {
         if self.out.pending() == 0 {
             left.out = std::mem::take(&mut self.out);
         }
-        if self.schedule.is_empty() && self.schedule.heap_bytes() > SMALL_SCHEDULE {
-            self.schedule = Schedule::default();
+        if self.schedule.is_empty() {
+            left.schedule = std::mem::take(&mut self.schedule);
         }
         self.early = Vec::new();
         self.reader.rest();
@@ -59,6 +57,9 @@ impl Connection {
         let Some(left) = spare.0.pop() else { return };
         if self.streams.used() == 0 {
             self.streams = left.streams;
+        }
+        if self.schedule.is_empty() {
+            self.schedule = left.schedule;
         }
         if self.out.pending() == 0 {
             self.out = left.out;

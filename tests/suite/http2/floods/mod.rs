@@ -20,8 +20,8 @@ const MOST: usize = 50_000;
 const MOST_OF_NGINX: usize = 3_000_000;
 /// How much memory an attack may leave behind, in bytes; a debug build and what its allocator keeps are in it.
 const GROWTH: u64 = 24 << 20;
-/// Where the number of connections that were ended for a flood is, in what `status` says (a JSON pointer).
-const COUNTER: Option<&str> = None;
+/// Where the number of connections that were ended for what the client did is, in what `status` says (a JSON pointer).
+const COUNTER: &str = "/http2/failed";
 
 /// Whether nginx 1.22 ends an attack as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,17 +96,13 @@ impl Attacked {
     }
 
     fn counted(&self) -> u64 {
-        match (COUNTER, self.server.kind()) {
-            (Some(pointer), Kind::Freerun) => {
-                let mut client = freerun_testkit::Client::connect(self.server.address_number(2));
-                let status: serde_json::Value = serde_json::from_slice(&client.get("/status").body).expect("JSON");
-                status
-                    .pointer(pointer)
-                    .and_then(serde_json::Value::as_u64)
-                    .unwrap_or_else(|| panic!("{pointer} in {status}"))
-            }
-            _ => 0,
+        if self.server.kind() != Kind::Freerun {
+            return 0;
         }
+        let mut client = freerun_testkit::Client::connect(self.server.address_number(2));
+        let status: serde_json::Value = serde_json::from_slice(&client.get("/status").body).expect("JSON");
+        let counter = status.pointer(COUNTER).and_then(serde_json::Value::as_u64);
+        counter.unwrap_or_else(|| panic!("{COUNTER} in {status}"))
     }
 
     /// Whether other clients are served, on new connections and over both protocols.
@@ -152,9 +148,10 @@ impl Attacked {
         assert_eq!(flooded.code(), Some(code::ENHANCE_YOUR_CALM), "{what}: {flooded:?}");
         assert_ne!(flooded.ending, Some(Ending::Silent), "{what}: the connection lasts");
         self.is_told(what, 1);
+        assert_eq!(self.counted(), self.counted + 1, "{what}");
     }
 
-    /// Whether so many attacks have a line in the error log each, and are counted.
+    /// Whether so many attacks have a line in the error log each.
     #[track_caller]
     fn is_told(&self, what: &str, attacks: usize) {
         self.is_told_besides("", what, attacks);
@@ -167,9 +164,6 @@ impl Attacked {
         freerun_testkit::eventually("a line of the error log", || lines() >= self.lines + attacks);
         let log = self.server.error_log();
         assert_eq!(lines(), self.lines + attacks, "{what}:\n{log}");
-        if COUNTER.is_some() {
-            assert_eq!(self.counted(), self.counted + attacks as u64, "{what}");
-        }
     }
 }
 

@@ -129,6 +129,8 @@ impl Serve {
             }
         }));
         let now = loops::millis();
+        let (unsent, most) = Unsent::new(now);
+        shared.connection.transport.set_unsent_limit(most);
         let mut serve = Box::new(Serve {
             shared,
             stage: Stage::Open,
@@ -140,7 +142,7 @@ impl Serve {
             announced: None,
             is_slow: false,
             reading: None,
-            unsent: Unsent::new(now),
+            unsent,
         });
         serve.shared.is_polled.set(true);
         serve.received(&first);

@@ -5,7 +5,10 @@
 const MILLIS: u64 = 4;
 
 /// The least bytes of them, however slow the client is.
-const LEAST: u64 = 16 * 1024;
+const LEAST: u64 = 8 * 1024;
+
+/// The bound until the rate is known.
+const FIRST: u32 = 128 * 1024;
 
 /// With more than this, the kernel's own bounds will do.
 const MOST: u64 = 1024 * 1024;
@@ -19,13 +22,14 @@ pub(super) struct Unsent {
     /// How many bytes the kernel has taken since then, in milliseconds.
     written: u64,
     since: u64,
-    /// What the kernel was told; none at first.
+    /// What the kernel was told.
     limit: u64,
 }
 
 impl Unsent {
-    pub(super) fn new(now: u64) -> Unsent {
-        Unsent { written: 0, since: now, limit: MOST }
+    /// The state of a connection, and the bound that the kernel is to be told of at first.
+    pub(super) fn new(now: u64) -> (Unsent, u32) {
+        (Unsent { written: 0, since: now, limit: FIRST.into() }, FIRST)
     }
 
     /// Notes that the kernel has taken bytes.
@@ -67,20 +71,22 @@ mod tests {
 
     #[test]
     fn a_slow_client_has_little_in_the_kernel_and_a_fast_one_much() {
-        let mut unsent = Unsent::new(1000);
-        assert_eq!(unsent.ahead(128 * 1024), 128 * 1024);
+        let (mut unsent, first) = Unsent::new(1000);
+        assert_eq!(unsent.ahead(1 << 20), first as usize);
         unsent.wrote(4_000_000);
         assert_eq!(unsent.is_full(1001), None, "the buffers are full, which says nothing");
         unsent.idle(1001);
         unsent.wrote(250_000);
-        assert_eq!(unsent.is_full(1101), Some(16 * 1024));
-        assert_eq!(unsent.ahead(128 * 1024), 16 * 1024);
+        assert_eq!(unsent.is_full(1101), Some(10_000));
+        assert_eq!(unsent.ahead(128 * 1024), 10_000);
+        unsent.wrote(1000);
+        assert_eq!(unsent.is_full(1151), None, "no less than a frame");
         // 20 MB a second.
         unsent.wrote(2_000_000);
-        assert_eq!(unsent.is_full(1201), Some(80_000));
+        assert_eq!(unsent.is_full(1251), Some(80_000));
         unsent.wrote(2_200_000);
-        assert_eq!(unsent.is_full(1301), None, "about the same");
+        assert_eq!(unsent.is_full(1351), None, "about the same");
         unsent.wrote(200_000_000);
-        assert_eq!(unsent.is_full(1401), Some(1024 * 1024));
+        assert_eq!(unsent.is_full(1451), Some(1024 * 1024));
     }
 }

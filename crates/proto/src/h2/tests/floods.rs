@@ -60,6 +60,29 @@ fn streams_that_are_reset_at_once_are_counted() {
     assert!(server.used_slots() <= 20, "requests that have not ended are bounded");
 }
 
+/// The same attack on requests that are answered before their resets are looked at.
+#[test]
+fn answered_streams_that_are_reset_are_counted() {
+    let (mut server, mut encoder) = server();
+    let (count, flood) = taken(&mut server, |count| {
+        let id = count * 2 + 1;
+        [request(&mut encoder, id, true), frame(kind::RST_STREAM, 0, id, &[0, 0, 0, 8])].concat()
+    });
+    let mut at_once = 0;
+    let (mut server, mut encoder) = self::server();
+    let ended = (0..10_000).find(|count| {
+        let id = count * 2 + 1;
+        let slot = begin(&mut server, &mut encoder, id, true);
+        server.head(slot, true, |encoder, out| encoder.status(200, out));
+        server.release(slot);
+        written(&mut server);
+        at_once += 1;
+        feed(&mut server, &frame(kind::RST_STREAM, 0, id, &[0, 0, 0, 8])).is_err()
+    });
+    assert_eq!(flood, Some(Flood::Resets));
+    assert!(ended.is_some() && at_once <= 2 * count, "{at_once} and {count}");
+}
+
 /// CVE-2025-8671.
 #[test]
 fn streams_that_have_to_be_reset_are_counted() {
