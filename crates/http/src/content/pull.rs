@@ -153,7 +153,8 @@ impl Source for Pieces {
     fn next_in_file(&mut self) -> Option<FileRange> {
         loop {
             match self.now.take().or_else(|| self.parts.next())? {
-                part if part.len() == 0 => {}
+                Part::Bytes(bytes) if bytes.is_empty() => {}
+                Part::File(range) if range.len == 0 => {}
                 Part::File(range) if !self.reader.is_direct(&range.file) => return Some(range),
                 part => {
                     self.now = Some(part);

@@ -23,11 +23,13 @@ const PIECE: usize = 256;
 /// What a stream is worth that was answered.
 const ANSWERED: i64 = 1024;
 
-/// How many streams may be torn down before they were answered, besides those that the balance pays.
-const RESETS: u32 = 100;
+/// How many streams may be torn down before they were answered. A browser gives up all that a page waits for when somebody
+/// leaves it: a hundred streams each time, and on the same connection there may be a download or a WebSocket. nghttp2 has
+/// the same number and the same pace.
+const RESETS: u32 = 1000;
 
 /// How often a torn-down stream is forgotten, in milliseconds.
-const RESET_EVERY: u64 = 100;
+const RESET_EVERY: u64 = 30;
 
 /// Why a peer is not served any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,12 +162,12 @@ mod tests {
     #[test]
     fn streams_that_are_torn_down_end_it_and_answered_ones_make_good() {
         let mut account = Account::new(10, 0);
-        for _ in 0..100 {
+        for _ in 0..RESETS {
             assert_eq!(account.torn_down(0), Ok(()));
         }
         account.answered();
-        assert_eq!(account.torn_down(50), Ok(()));
-        assert_eq!(account.torn_down(99), Err(Flood::Resets));
+        assert_eq!(account.torn_down(RESET_EVERY / 2), Ok(()));
+        assert_eq!(account.torn_down(RESET_EVERY - 1), Err(Flood::Resets));
         let mut account = Account::new(10, 0);
         for step in 0..10_000 {
             assert_eq!(
@@ -174,6 +176,9 @@ mod tests {
                 "one each time is a client that changes its mind"
             );
         }
-        assert_eq!(Account::new(128, 0).most_resets, 256);
+        // Pages of a hundred pictures that are left one after the other.
+        let mut account = Account::new(128, 0);
+        assert!((0..9).all(|page| (0..100).all(|_| account.torn_down(page * 300).is_ok())));
+        assert_eq!(Account::new(1000, 0).most_resets, 2000);
     }
 }

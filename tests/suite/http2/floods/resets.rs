@@ -157,3 +157,21 @@ fn a_page_that_is_left_is_no_attack() {
     }
     assert!(http2.away().is_empty(), "{:?}", http2.away());
 }
+
+/// Somebody who clicks on faster than a slow server answers gives up one page after the other, and nothing is answered
+/// in between. A download, or a WebSocket, on the same connection has to outlive that.
+#[test]
+fn pages_that_are_left_one_after_the_other_are_no_attack() {
+    let site = Site::new();
+    site.file("file", vec![b'x'; 100_000]);
+    let attacked = Attacked::new(site, "location /file { }");
+    let mut http2 = attacked.connect();
+    for _ in 0..9 {
+        let streams: Vec<u32> = (0..100).map(|_| http2.ask_for("/file")).collect();
+        let frames: Vec<Frame> = streams.iter().map(|stream| Frame::reset(*stream, code::CANCEL)).collect();
+        http2.send_all(&frames);
+        http2.round_trip();
+    }
+    assert_eq!(http2.get("/").text(), "ok");
+    assert!(http2.away().is_empty(), "{:?}", http2.away());
+}
