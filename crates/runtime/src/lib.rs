@@ -19,4 +19,5 @@ pub mod stats;
 pub mod tasks;
 pub mod timer;
 mod turn;
+pub mod waiter;
 mod woken;

@@ -5,12 +5,13 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use freerun_proto::h2::hpack::Pseudo;
 use freerun_proto::h2::{self, Slot};
 use freerun_runtime::loops;
+use freerun_runtime::waiter::Waiter;
 
 use super::connection::{Inner, Lost};
 use super::handle::Http2Connection;
@@ -30,21 +31,8 @@ pub(super) struct State {
     has_ended: Cell<bool>,
     /// The connection was lost.
     lost: RefCell<Option<Lost>>,
-    reader: RefCell<Option<Waker>>,
-    writer: RefCell<Option<Waker>>,
-}
-
-fn keep(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
-    let mut place = place.borrow_mut();
-    match &mut *place {
-        Some(waker) => waker.clone_from(context.waker()),
-        None => *place = Some(context.waker().clone()),
-    }
-}
-
-fn wake(place: &RefCell<Option<Waker>>) {
-    let waker = place.borrow_mut().take();
-    waker.into_iter().for_each(Waker::wake);
+    reader: Waiter,
+    writer: Waiter,
 }
 
 impl State {
@@ -58,7 +46,7 @@ impl State {
         push(&mut self.received.borrow_mut());
         self.open.set(None);
         self.has_ended.set(ends);
-        wake(&self.reader);
+        self.reader.wake();
     }
 
     /// A head has come.
@@ -86,7 +74,7 @@ impl State {
         let head = record::head(record::DATA, received.len() - start - RECORD_HEAD);
         received[start..start + RECORD_HEAD].copy_from_slice(&head);
         drop(received);
-        wake(&self.reader);
+        self.reader.wake();
     }
 
     /// Trailers have come, with the end.
@@ -115,13 +103,13 @@ impl State {
         }
         self.lost.borrow_mut().get_or_insert_with(|| why.clone());
         self.has_ended.set(true);
-        wake(&self.reader);
+        self.reader.wake();
         self.wake_writer();
     }
 
     /// There may be room to write, or there never will be.
     pub(super) fn wake_writer(&self) {
-        wake(&self.writer);
+        self.writer.wake();
     }
 
     // ---- what the owner takes ------------------------------------------------------------------------------------------
@@ -226,7 +214,7 @@ impl Stream {
         if self.state.has_something() {
             return Poll::Ready(());
         }
-        keep(&self.state.reader, context);
+        self.state.reader.keep(context);
         Poll::Pending
     }
 
@@ -241,7 +229,7 @@ impl Stream {
                 let error = self.state.lost.borrow().as_ref().and_then(Lost::error);
                 return Poll::Ready(error.map_or(Ok(0), Err));
             }
-            keep(&self.state.reader, context);
+            self.state.reader.keep(context);
             return Poll::Pending;
         }
         let before = out.len();
@@ -363,7 +351,7 @@ impl Stream {
         if self.inner.look(|machine| machine.is_reset(slot) || machine.room(slot) > 0) {
             return Poll::Ready(());
         }
-        keep(&self.state.writer, context);
+        self.state.writer.keep(context);
         Poll::Pending
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use freerun_proto::h2::{Elsewhere, ErrorCode, Slot};
+use freerun_runtime::waiter::Waiter;
 use freerun_transport::FileSending;
 
 use crate::connection::file_out::FileOut;
@@ -35,27 +36,14 @@ pub(super) struct H2Stream {
     was_read: Cell<bool>,
     has_wrong_length: Cell<bool>,
     sent_head: Cell<bool>,
-    reader: RefCell<Option<Waker>>,
-    writer: RefCell<Option<Waker>>,
+    reader: Waiter,
+    writer: Waiter,
     /// Futures that wait for the client's leaving.
     watchers: RefCell<Vec<Waker>>,
 }
 
 /// The fields of a response of HTTP/1 to `Upgrade`, of a WebSocket too.
 const OF_UPGRADE: [&[u8]; 3] = [b"connection", b"upgrade", b"sec-websocket-accept"];
-
-fn keep(place: &RefCell<Option<Waker>>, context: &Context<'_>) {
-    let mut place = place.borrow_mut();
-    match &mut *place {
-        Some(waker) => waker.clone_from(context.waker()),
-        None => *place = Some(context.waker().clone()),
-    }
-}
-
-fn wake(place: &RefCell<Option<Waker>>) {
-    let waker = place.borrow_mut().take();
-    waker.into_iter().for_each(Waker::wake);
-}
 
 impl H2Stream {
     pub(super) fn new(shared: Rc<Shared>, slot: Slot, body_ended: bool) -> Rc<H2Stream> {
@@ -70,8 +58,8 @@ impl H2Stream {
             was_read: Cell::new(false),
             has_wrong_length: Cell::new(false),
             sent_head: Cell::new(false),
-            reader: RefCell::default(),
-            writer: RefCell::default(),
+            reader: Waiter::default(),
+            writer: Waiter::default(),
             watchers: RefCell::default(),
         })
     }
@@ -85,24 +73,24 @@ impl H2Stream {
     /// Bytes of the body have come.
     pub(super) fn received(&self, bytes: &[u8]) {
         self.body.borrow_mut().extend_from_slice(bytes);
-        wake(&self.reader);
+        self.reader.wake();
     }
 
     /// The whole body has come.
     pub(super) fn ended(&self) {
         self.body_ended.set(true);
-        wake(&self.reader);
+        self.reader.wake();
     }
 
     /// The body is not as long as it was announced.
     pub(super) fn is_wrong(&self) {
         self.has_wrong_length.set(true);
-        wake(&self.reader);
+        self.reader.wake();
     }
 
     /// There may be room.
     pub(super) fn has_room(&self) {
-        wake(&self.writer);
+        self.writer.wake();
     }
 
     /// The client has gone.
@@ -111,8 +99,8 @@ impl H2Stream {
             return;
         }
         self.body.take();
-        wake(&self.reader);
-        wake(&self.writer);
+        self.reader.wake();
+        self.writer.wake();
         let watchers = self.watchers.take();
         watchers.into_iter().for_each(Waker::wake);
     }
@@ -184,7 +172,7 @@ impl Stream for H2Stream {
         if self.body_ended.get() {
             return Poll::Ready(Ok(None));
         }
-        keep(&self.reader, context);
+        self.reader.keep(context);
         Poll::Pending
     }
 
@@ -222,7 +210,7 @@ impl Stream for H2Stream {
         }
         match self.shared.look(|machine| machine.room(self.slot)) {
             0 => {
-                keep(&self.writer, context);
+                self.writer.keep(context);
                 Poll::Pending
             }
             room => Poll::Ready(Ok(room)),
@@ -263,7 +251,7 @@ impl Stream for H2Stream {
         if self.gone.get() {
             return Poll::Ready(Err(self.over()));
         }
-        keep(&self.writer, context);
+        self.writer.keep(context);
         Poll::Pending
     }
 
