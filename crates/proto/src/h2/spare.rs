@@ -40,9 +40,9 @@ impl Connection {
         if self.schedule.is_empty() {
             left.schedule = std::mem::take(&mut self.schedule);
         }
-        self.early = Vec::new();
         self.reader.rest();
         // These are rarely much larger than that.
+        self.early.shrink_to(FEW);
         self.with_room.shrink_to(FEW);
         self.unended.shrink_to(FEW);
         self.closed.shrink_to(FEW);
