@@ -1,6 +1,6 @@
 //! Calls of gRPC.
 
-use freerun_testkit::http2::{Block, End, Frame, Reply, kind};
+use freerun_testkit::http2::{Block, End, Frame, Reply, flag, kind};
 use freerun_testkit::{Refusing, Upstream};
 
 use super::{accept, call, called, connect, setup};
@@ -202,6 +202,33 @@ fn a_call_that_takes_too_long_has_exceeded_its_time() {
     let asked = peer.request();
     peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
     assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+}
+
+/// A server that is silent, but answers when it is asked whether it is there, is waited for with `grpc_keepalive_ping`.
+#[test]
+fn a_silent_call_is_kept_as_long_as_its_server_answers() {
+    let upstream = Upstream::new();
+    let server = called(&[&upstream], "grpc_read_timeout 1s; grpc_keepalive_ping on;").freerun();
+    let mut http2 = connect(&server);
+    let stream = call(&mut http2, "/a", b"x", true);
+    let mut peer = accept(&upstream);
+    let asked = peer.request();
+    peer.answer_head(asked.stream, 200, &[("content-type", "application/grpc")], false);
+    peer.send(Frame::data(asked.stream, "part"));
+    http2.body_of(stream, 4);
+    // Each of them comes after one timeout, and is answered.
+    for _ in 0..2 {
+        peer.until("a question", |frame| frame.kind == kind::PING && !frame.has(flag::ACK));
+    }
+    peer.send(Frame::headers(asked.stream, Block::new().field("grpc-status", "0")).end());
+    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+    // One that does not answer is given up.
+    let stream = call(&mut http2, "/b", b"x", true);
+    let asked = peer.request();
+    peer.silent();
+    let answer = http2.answer(stream);
+    assert_eq!(answer.header("grpc-status"), Some("4"), "{answer:?}");
+    assert!(peer.message(asked.stream).is_some());
 }
 
 /// What breaks off in the middle is not taken for a whole response.

@@ -71,6 +71,7 @@ impl Family for Calls {
     fn options(&self, request: &Request) -> Options {
         let mut options = family(request).options(request);
         options.pass_trailers = Some(trailers);
+        options.kept_by_ping = own(request).grpc_keepalive_ping;
         options
     }
 

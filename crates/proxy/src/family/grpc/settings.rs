@@ -18,8 +18,9 @@ settings! {
     /// nothing), `grpc_send_timeout` (the server takes nothing), `client_body_timeout` (the client sends nothing, although
     /// the call may still have messages from it) and `send_timeout` (the client takes nothing). Each of them is about the
     /// call, and not about the connection that carries it: an answer to a `PING` of HTTP/2 shows that the other side is
-    /// alive, and does not prolong them. For streams that may be silent for long, set the first and the third to the longest
-    /// silence that there may be: `grpc_read_timeout 1h; client_body_timeout 1h;`.
+    /// alive, and does not prolong them, except for the first with `grpc_keepalive_ping on`. For streams that may be silent for
+    /// long, set the first and the third to the longest silence that there may be: `grpc_read_timeout 1h;
+    /// client_body_timeout 1h;`.
     #[module = "grpc_calls"]
     pub struct GrpcSettings {
         /// Passes requests to a gRPC server: `host:port`, `unix:/path`, the name of an `upstream` block, with `grpc://` (which
@@ -31,6 +32,13 @@ settings! {
         /// the configuration has no page for are told so by [`grpc_errors`](grpc_errors.md#grpc_errors).
         grpc_pass: Option<GrpcPass>, in LOCATION | LOCATION_IF, content,
             fidelity = Differs("a connection carries many calls at a time; names that cannot be found out do not prevent starting");
+        /// Whether a call goes on whose server has sent nothing for `grpc_read_timeout`, as long as the server is there: it is
+        /// asked by a `PING` of HTTP/2, and has to answer within that time again, or 15 seconds if that is shorter. Anything
+        /// that it sends on another call of the connection is an answer, too.
+        ///
+        /// It is for streams in which nothing may happen for hours. A server whose program hangs may still answer a `PING`, so
+        /// calls should have a deadline of their client then.
+        grpc_keepalive_ping: bool = "off", in HTTP | SERVER | LOCATION, fidelity = Own;
         /// Sets a field of the request that is passed on; with an empty value the field is left out. These directives are
         /// inherited from an outer level only if a level has none.
         ///
@@ -59,6 +67,6 @@ mod tests {
             known::modules().filter(|(module, _)| *module == "ngx_http_grpc_module").flat_map(|(_, names)| names);
         // These are documented for the commercial version alone.
         let commercial = ["grpc_allow_upstream", "grpc_bind_dynamic", "grpc_request_dynamic"];
-        assert_eq!(here, there.chain(commercial).collect());
+        assert_eq!(here, there.chain(commercial).chain(["grpc_keepalive_ping"]).collect());
     }
 }
