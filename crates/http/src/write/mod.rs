@@ -4,6 +4,7 @@
 pub mod beside;
 pub mod decide;
 pub mod fields;
+pub mod file;
 pub mod interim;
 pub mod pace;
 pub mod text;

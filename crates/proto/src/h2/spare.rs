@@ -46,8 +46,8 @@ impl Connection {
         self.with_room.shrink_to(FEW);
         self.unended.shrink_to(FEW);
         self.closed.shrink_to(FEW);
-        let is_large = left.streams.places() > LARGEST_TABLE;
-        if spare.0.len() < KEPT && !is_large {
+        let is_worth_it = left.out.heap_bytes() > 0 && left.streams.places() <= LARGEST_TABLE;
+        if spare.0.len() < KEPT && is_worth_it {
             spare.0.push(left);
         }
     }

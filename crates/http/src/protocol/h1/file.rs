@@ -1,16 +1,15 @@
 //! Files as bodies: `sendfile` for the parts that are in memory, the thread pool for the others.
 
 use std::io;
-use std::sync::Arc;
 
-use freerun_runtime::files::{Aio, Cursor, FileError, OpenFile, Sent, Via};
+use freerun_runtime::files::{Aio, Cursor, FileError, Sent, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_transport::FileSending;
 
 use crate::connection::gone::ClientGone;
 use crate::content::pull::Reader;
-use crate::content::{aio, direct, open};
+use crate::content::{aio, direct};
 use crate::log_error;
 use crate::protocol::h1::writer::Writer;
 use crate::request::Request;
@@ -18,10 +17,7 @@ use crate::request::core_settings::CoreSettings;
 use crate::request::response::{FileRange, Source};
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
-
-/// A file range up to this size is read into the head's buffer and sent with it in one system call, if it is in memory:
-/// that is cheaper than a second call.
-const SMALL_FILE: u64 = 32 * 1024;
+use crate::write::file::{SMALL_FILE, cut_short, unreadable};
 
 /// The most that one inline `sendfile` moves unless `sendfile_max_chunk` is smaller, so that a fast client with a large
 /// file takes turns with the others.
@@ -183,11 +179,7 @@ async fn by_copying(
     while range.len > 0 {
         let piece = match reader.read(&mut range).await {
             Ok(piece) => piece,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(cut_short(request, &range.file)),
-            Err(error) => {
-                log_error!(request, Crit, "{error} while sending response to client");
-                return Err(WriteError::Body);
-            }
+            Err(error) => return Err(unreadable(request, &range.file, &error)),
         };
         writer.all(head, &piece, more || range.len > 0).await?;
         head.clear();
@@ -198,13 +190,6 @@ async fn by_copying(
         }
     }
     writer.all(head, b"", more).await
-}
-
-/// Logs that the file has become shorter than the announced length.
-fn cut_short(request: &Request, file: &Arc<OpenFile>) -> WriteError {
-    open::forget(request, file);
-    log_error!(request, Alert, "file was truncated while it was sent to the client");
-    WriteError::Body
 }
 
 fn failed(request: &Request, error: &FileError) -> WriteError {

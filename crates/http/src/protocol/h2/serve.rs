@@ -43,6 +43,10 @@ const REST: u64 = 250;
 /// How long a client has to answer that it begins no further streams.
 const LAST_CALL: u64 = 1000;
 
+/// How many bytes of a client that has broken the rules are read, so that it sees why the connection ends. One that goes on
+/// for longer sees a reset.
+const MOST_OF_FAILED: usize = 1024 * 1024;
+
 /// Serves a connection of HTTP/2 to its end.
 pub struct Serve {
     pub(super) shared: Rc<Shared>,
@@ -82,10 +86,6 @@ enum Stage {
         is_told: bool,
     },
 }
-
-/// How many bytes of a client that has broken the rules are read, so that it sees why the connection ends. One that goes on
-/// for longer sees a reset.
-const MOST_OF_FAILED: usize = 1024 * 1024;
 
 /// What came of a step.
 enum Step {

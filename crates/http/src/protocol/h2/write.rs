@@ -19,6 +19,7 @@ const PARTS: usize = 64;
 impl Serve {
     /// Writes as much as the client takes.
     pub(super) fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let now = loops::millis();
         let mut wrote = false;
         let mut is_held_back = false;
         while !is_held_back {
@@ -38,7 +39,7 @@ impl Serve {
             match result {
                 None => {
                     self.is_slow = false;
-                    self.unsent.idle(loops::millis());
+                    self.unsent.idle(now);
                     break;
                 }
                 Some(Ok(count)) => {
@@ -49,7 +50,7 @@ impl Serve {
                 Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_slow = true;
-                    if let Some(most) = self.unsent.is_full(loops::millis()) {
+                    if let Some(most) = self.unsent.is_full(now) {
                         self.shared.connection.transport.set_unsent_limit(most);
                     }
                     break;
@@ -58,7 +59,7 @@ impl Serve {
             }
         }
         if wrote || !self.is_slow {
-            self.progress = loops::millis();
+            self.progress = now;
         }
         if wrote {
             self.shared.wake_streams();
