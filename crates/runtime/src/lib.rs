@@ -14,6 +14,7 @@ pub mod mounts;
 pub mod net;
 pub mod pieces;
 pub mod pool;
+mod run_delay;
 mod stalls;
 pub mod stats;
 pub mod tasks;

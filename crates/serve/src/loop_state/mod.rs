@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_runtime::log::Level;
-use freerun_runtime::loops::{self, LoopStats};
+use freerun_runtime::loops::{self, LoopStats, Stall};
 
 use self::admission::Admission;
 use self::clock::Clock;
@@ -50,15 +50,28 @@ impl LoopState {
             draining: Cell::new(false),
         });
         let weak = Rc::downgrade(&state);
-        loops::set_stall_report(Box::new(move |took, activity| {
+        loops::set_stall_report(Box::new(move |stall| {
             let Some(state) = weak.upgrade() else { return };
+            let Stall { took, without_processor, activity } = *stall;
             let connection = (activity.connection > 0).then_some(activity.connection);
-            let step = activity.step;
-            state.generation().error_log.write(
-                Level::Warn,
-                connection,
-                format_args!("event loop {index} stalled for {} ms in \"{step}\"", took.as_millis()),
-            );
+            let (step, took) = (activity.step, took.as_millis());
+            let log = &state.generation().error_log;
+            // Who reads this has to know whether the server did too much or the machine had too little.
+            let waited = without_processor.unwrap_or_default().as_millis();
+            match waited {
+                0 => log.write(
+                    Level::Warn,
+                    connection,
+                    format_args!("event loop {index} stalled for {took} ms in \"{step}\""),
+                ),
+                _ => log.write(
+                    Level::Warn,
+                    connection,
+                    format_args!(
+                        "event loop {index} stalled for {took} ms in \"{step}\", {waited} ms of them without a processor"
+                    ),
+                ),
+            }
         }));
         state
     }
