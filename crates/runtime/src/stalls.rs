@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::loop_stats::LoopStats;
-use crate::run_delay::RunDelay;
+use crate::thread_times::ThreadTimes;
 
 /// A poll of a task that takes longer than this is a stall: counted, and logged with the task that ran.
 pub const STALL: Duration = Duration::from_millis(10);
@@ -27,8 +27,10 @@ pub struct Activity {
 pub struct Stall {
     /// How long the poll took.
     pub took: Duration,
-    /// How much of it the loop's thread at most was ready and had no processor; `None` if the kernel does not count it.
-    pub without_processor: Option<Duration>,
+    /// How much of it the loop's thread ran, at most.
+    pub ran: Duration,
+    /// How much of it the loop's thread was ready and had no processor, at most; zero if the kernel does not count it.
+    pub without_processor: Duration,
     /// What the task did.
     pub activity: Activity,
 }
@@ -87,13 +89,13 @@ pub(crate) struct Row<'l> {
     local: &'l Local,
     /// End of the last poll, in nanoseconds since [`epoch`](clock::epoch).
     last: u64,
-    delay: RunDelay,
+    times: ThreadTimes,
 }
 
 impl<'l> Row<'l> {
     /// A row that begins now.
     pub(crate) fn new(local: &'l Local) -> Row<'l> {
-        Row { local, last: clock::look(), delay: RunDelay::of_this_thread() }
+        Row { local, last: clock::look(), times: ThreadTimes::of_this_thread() }
     }
 
     /// When the last poll ended, in nanoseconds since [`epoch`](clock::epoch).
@@ -106,9 +108,9 @@ impl<'l> Row<'l> {
         self.last = clock::look();
     }
 
-    /// Prepares for the next polls: what the thread waits for a processor from here on counts for them.
+    /// Prepares for the next polls: what the thread does from here on counts for them.
     pub(crate) fn begin(&mut self) {
-        self.delay.refresh(self.last);
+        self.times.refresh(self.last);
     }
 
     /// Times one poll of a task.
@@ -122,9 +124,10 @@ impl<'l> Row<'l> {
         let took = Duration::from_nanos(self.last.saturating_sub(start));
         local.stats.polls.record_alone(took);
         if took > STALL {
-            let without_processor = self.delay.since().map(|delay| delay.min(took));
-            let stall = Stall { took, without_processor, activity: ACTIVITY.get() };
-            local.stats.stalled(took, without_processor.unwrap_or_default());
+            let times = self.times.since();
+            let (ran, without_processor) = (times.ran.min(took), times.waited.min(took));
+            let stall = Stall { took, ran, without_processor, activity: ACTIVITY.get() };
+            local.stats.stalled(took, without_processor);
             if let Some(report) = &*local.report.borrow() {
                 report(&stall);
             }

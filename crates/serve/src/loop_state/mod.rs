@@ -52,26 +52,20 @@ impl LoopState {
         let weak = Rc::downgrade(&state);
         loops::set_stall_report(Box::new(move |stall| {
             let Some(state) = weak.upgrade() else { return };
-            let Stall { took, without_processor, activity } = *stall;
+            let Stall { took, ran, without_processor, activity } = *stall;
             let connection = (activity.connection > 0).then_some(activity.connection);
-            let (step, took) = (activity.step, took.as_millis());
-            let log = &state.generation().error_log;
-            // Who reads this has to know whether the server did too much or the machine had too little.
-            let waited = without_processor.unwrap_or_default().as_millis();
-            match waited {
-                0 => log.write(
-                    Level::Warn,
-                    connection,
-                    format_args!("event loop {index} stalled for {took} ms in \"{step}\""),
+            // Who reads this has to know whether the server did too much, was blocked, or had no processor.
+            state.generation().error_log.write(
+                Level::Warn,
+                connection,
+                format_args!(
+                    "event loop {index} stalled for {} ms in \"{}\": it ran for {} ms and had no processor for {} ms",
+                    took.as_millis(),
+                    activity.step,
+                    ran.as_millis(),
+                    without_processor.as_millis()
                 ),
-                _ => log.write(
-                    Level::Warn,
-                    connection,
-                    format_args!(
-                        "event loop {index} stalled for {took} ms in \"{step}\", {waited} ms of them without a processor"
-                    ),
-                ),
-            }
+            );
         }));
         state
     }
