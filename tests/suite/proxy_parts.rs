@@ -29,6 +29,37 @@ fn a_mirrored_request_has_the_body_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_mirrored_request_has_the_arguments() {
+    let (real, mirror) = (Upstream::answering(|request| ok(request.target())), Upstream::answering(|_| ok("")));
+    let server = Setup::server(
+        &Site::new(),
+        &format!(
+            "location / {{ mirror /copy; mirror /uri; proxy_pass http://{0}; }}
+             location /rewritten {{ rewrite ^ /new?x=1; }}
+             location /copy {{ internal; proxy_pass http://{1}; }}
+             location /uri {{ internal; proxy_pass http://{1}/with$is_args$args; }}",
+            real.address(),
+            mirror.address()
+        ),
+    )
+    .run();
+    for (asked, passed, mirrored) in [
+        ("/a?b=c&d=%20", "/a?b=c&d=%20", ["/copy?b=c&d=%20", "/with?b=c&d=%20"]),
+        ("/a", "/a", ["/copy", "/with"]),
+        ("/rewritten?y=2", "/new?x=1&y=2", ["/copy?x=1&y=2", "/with?x=1&y=2"]),
+    ] {
+        assert_eq!(server.get(asked).text(), passed);
+        let mut seen = Vec::new();
+        eventually("the mirrored requests", || {
+            seen.extend(mirror.take_requests().iter().map(|request| request.target().to_owned()));
+            seen.len() == 2
+        });
+        seen.sort();
+        assert_eq!(seen, mirrored, "{asked}");
+    }
+}
+
+#[test]
 fn a_mirror_that_never_answers_holds_nobody_up() {
     let (real, mirror) = (Upstream::answering(|request| ok(request.target())), Upstream::new());
     let lines = format!(
