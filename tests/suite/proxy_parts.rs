@@ -152,3 +152,33 @@ fn a_slow_client_does_not_hold_the_upstream_up_behind_filters() {
         assert!(response.body == body, "{lines} {}", response.body.len());
     }
 }
+
+/// What cannot be the beginning of a string that is searched for is not held back: each event comes before the next one is
+/// sent.
+#[test]
+fn events_pass_through_substitutions_at_once() {
+    let upstream = Upstream::new();
+    let lines = format!(
+        "location / {{ sub_filter needle thread; sub_filter 'a string that is longer than every event here' x;
+            sub_filter_once off; sub_filter_types *; proxy_pass http://{}; proxy_http_version 1.1; }}",
+        upstream.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).run();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut seen = |text: &str| {
+        client.until(|bytes| String::from_utf8_lossy(bytes).contains(text));
+    };
+    for (sent, wanted) in [("data: one\n\n", "data: one\n\n"), ("data: two needle\n\n", "data: two thread\n\n")] {
+        peer.send(format!("{:x}\r\n{sent}\r\n", sent.len()));
+        seen(wanted);
+    }
+    // The beginning of a string waits for the rest, and what is before it does not.
+    peer.send("d\r\ndata: six nee\r\n");
+    seen("data: six ");
+    peer.send("5\r\ndle\n\n\r\n0\r\n\r\n");
+    seen("thread\n\n");
+}
