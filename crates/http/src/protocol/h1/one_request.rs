@@ -85,6 +85,9 @@ pub(super) async fn one_request(
     let mut request = Request::new(client, generation, place, head, serial, first_byte);
     request.arrival.pipelined = pipelined;
     loops::note(connection.number, "answering");
+    if request.head.parsed.has_ignored {
+        log_ignored(&request);
+    }
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
             if !request.head.parsed.method_text.is_empty() {
@@ -147,6 +150,14 @@ fn apply_rules(request: &mut Request, read_by: &HeadRules) -> Result<(), u16> {
         request.answered.persistence.close(CloseReason::BadHead);
         error.status()
     })
+}
+
+/// Logs the fields that were ignored because of their names.
+#[cold]
+fn log_ignored(request: &Request) {
+    for line in request.head.parsed.ignored_lines(&request.head.buffer) {
+        log_error!(request, Info, "{}", words::ignored(line));
+    }
 }
 
 /// Why a request does not reach the phases.
