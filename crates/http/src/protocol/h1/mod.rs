@@ -111,7 +111,12 @@ impl Serve {
             self.state = State::Over;
             return Poll::Ready(None);
         }
-        let Some((driver, keep)) = runner.post.answer.take() else { return Poll::Pending };
+        let Some((driver, keep)) = runner.post.answer.take() else {
+            if self.connection.has_places() && self.connection.transport.poll_ended(context).is_ready() {
+                self.connection.free_places();
+            }
+            return Poll::Pending;
+        };
         let (upgraded, http2) = (runner.post.upgraded.take(), runner.post.http2.take());
         if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
             driver.runners.give_back(runner);
@@ -212,6 +217,7 @@ impl Drop for Serve {
     fn drop(&mut self) {
         // The streams of a connection hold it, too, until they know that it has ended.
         self.leave_idle();
+        self.connection.free_places();
         if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.
             self.connection.transport.end();

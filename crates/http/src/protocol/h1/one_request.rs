@@ -207,6 +207,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
         }
     };
     connection.responding.set(false);
+    connection.free_places();
     if let Err(error) = &written {
         log_write_error(request, error);
         if matches!(error, WriteError::TimedOut) {
@@ -244,7 +245,12 @@ async fn take_over(
     request.answered.persistence.close(CloseReason::Upgraded);
     connection.set_nodelay();
     response.body = Body::Empty;
+    // What follows counts like a response that goes on.
+    let places = connection.has_places().then(|| connection.take_places());
     let written = send::response(connection, request, response, true).await;
+    if let Some(places) = places {
+        connection.keep_places(places);
+    }
     connection.responding.set(false);
     match written {
         Ok(_) => After::Upgraded(Box::new(Upgraded::new(takeover, connection, request))),

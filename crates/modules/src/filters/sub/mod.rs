@@ -112,7 +112,7 @@ fn run(request: &mut Request, response: &mut Response) {
         response.weaken();
     } else {
         response.ranges = false;
-        response.last_modified = None;
+        response.drop_last_modified();
         response.etag = None;
     }
     if response.no_length {
