@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freerun_http::service::HttpService;
 use freerun_runtime::files::FileSystem;
@@ -49,10 +49,10 @@ impl Engine {
     }
 
     /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` are the open
-    /// [`Configuration::logs`].
+    /// [`Configuration::logs`]. Tunnels of the configuration before may go on for `patience`.
     pub fn install(
         &mut self,
-        number: u64,
+        (number, patience): (u64, Option<Duration>),
         configuration: Configuration,
         mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         logs: Vec<LogFile>,
@@ -74,7 +74,7 @@ impl Engine {
         let generation = Arc::new(generation);
         self.zones = generation.zones.clone();
         if let Some(old) = self.newest.replace(generation.clone()) {
-            self.retired.keep(old);
+            self.retired.keep(old, patience.map(|patience| Instant::now() + patience));
         }
         let worker = match &mut self.started {
             Some((worker, _)) => worker,
@@ -111,8 +111,14 @@ impl Engine {
         }
     }
 
-    /// Takes down configurations that are not used any more. `Some`: there are others; call again after this time.
+    /// Takes down configurations that are not used any more, and ends tunnels of others whose time is up. `Some`: there are
+    /// others; call again after this time.
     pub fn sweep(&self, log: &ErrorLog) -> Option<Duration> {
+        if let Some((worker, _)) = &self.started {
+            for old in self.retired.overdue(Instant::now()) {
+                worker.end_tunnels(old.number);
+            }
+        }
         // Scripts that wait for the end of old connections look for the words that nginx has for the end of an old worker.
         let tell = |old: &Generation| {
             let number = old.number;

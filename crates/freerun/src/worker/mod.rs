@@ -204,7 +204,8 @@ impl Running {
         let log = configuration.error_log(&files);
         let shutdown_timeout = configuration.main().worker_shutdown_timeout;
         let inherited = configuration.inherited.clone();
-        self.engine.install(bundle.number, configuration, sockets, files, log.clone())?;
+        let number = (bundle.number, self.shutdown_timeout);
+        self.engine.install(number, configuration, sockets, files, log.clone())?;
         self.writer.report_to(log.clone());
         panics::report_to(log.clone());
         self.log = log;

@@ -101,6 +101,11 @@ impl Serve {
         Serve { connection, state }
     }
 
+    /// Whether another protocol than HTTP is served, for a request that began with this generation.
+    pub fn is_tunnel_of(&self, generation: u64) -> bool {
+        matches!(&self.state, State::Upgraded(upgraded) if upgraded.generation() == Some(generation))
+    }
+
     /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next
     /// request, or with `None` if the connection is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {

@@ -187,7 +187,7 @@ async fn take_over(
     mut takeover: Box<dyn Takeover<Request>>,
 ) -> bool {
     let decided = decide(request, response, true);
-    stream.become_tunnel();
+    stream.become_tunnel(request.generation.number);
     response_head::send(request, stream, response, &decided, false);
     takeover.begin(Vec::new());
     loops::note(request.client.number, "tunnelling");
