@@ -1,5 +1,6 @@
 //! The connection between the processes and the crates that serve HTTP.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,15 @@ use crate::worker::retired::Retired;
 
 /// The services that handle connections on each loop.
 const SERVICES: &[MakeService] = &[HttpService::make];
+
+/// A configuration with the words that scripts look for, which know a process of nginx for each: its number is shown.
+struct Process(u64);
+
+impl fmt::Display for Process {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "configuration {} of worker process {}", self.0, std::process::id())
+    }
+}
 
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
@@ -70,6 +80,9 @@ impl Engine {
             Some((_, files)) => files.clone(),
             None => FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?,
         };
+        if let Some(old) = &self.newest {
+            log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", Process(old.number)));
+        }
         let generation = configuration.blueprint.serve(number, logs, log, pools, files.clone());
         let generation = Arc::new(generation);
         self.zones = generation.zones.clone();
@@ -121,12 +134,8 @@ impl Engine {
         }
         // Scripts that wait for the end of old connections look for the words that nginx has for the end of an old worker.
         let tell = |old: &Generation| {
-            let number = old.number;
-            log.write(
-                Level::Notice,
-                None,
-                format_args!("configuration {number} exited with code 0: nothing uses it any more"),
-            );
+            let told = format_args!("{} exited with code 0: nothing uses it any more", Process(old.number));
+            log.write(Level::Notice, None, told);
         };
         self.retired.sweep(tell)
     }

@@ -158,6 +158,7 @@ impl Worker {
     /// Ends the loops and writes the lines that are still in the logs.
     pub fn stop(self) {
         if let Some(running) = self.running {
+            running.log.write(Level::Notice, None, format_args!("exiting"));
             running.engine.stop();
             running.log.write(Level::Notice, None, format_args!("exit"));
             running.writer.shutdown(LOG_PATIENCE);
