@@ -15,7 +15,7 @@ use crate::connection::takeover::Takeover;
 use crate::http_loop::HttpLoop;
 use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
-use crate::phases::{self, Answer, keepalive};
+use crate::phases::{self, Answer, keepalive, post_action};
 use crate::protocol::h1::read::{self, Reading};
 use crate::protocol::h1::upgraded::Upgraded;
 use crate::protocol::h1::{Keep, send, words};
@@ -213,6 +213,9 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
         if matches!(error, WriteError::TimedOut) {
             reset_if_wanted(connection, request);
         }
+    }
+    if core.post_action.is_some() {
+        Box::pin(post_action::run(request)).await;
     }
     finish::finish(request);
     let Ok(framing) = written else { return After::Close };
