@@ -11,7 +11,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part, Response, Source};
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
-use freerun_proto::{HeaderId, Version, conditional};
+use freerun_proto::{HeaderId, Version, conditional, date};
 
 /// The module `range`.
 pub static MODULE: Module =
@@ -61,7 +61,12 @@ fn run(request: &mut Request, response: &mut Response) {
 fn usable(request: &Request, response: &Response) -> bool {
     match request.head.value(HeaderId::IfRange) {
         None => true,
-        Some(value) => conditional::if_range(value, response.etag.as_deref(), response.last_modified),
+        Some(value) => {
+            // `add_header` may have put a time of its own there.
+            let written = || date::parse_http_date(response.field(b"Last-Modified")?);
+            let modified = response.last_modified.or_else(written);
+            conditional::if_range(value, response.etag.as_deref(), modified)
+        }
     }
 }
 
