@@ -60,7 +60,8 @@ fn counts(group: &Group, servers: usize, count: usize) -> Vec<usize> {
     let mut random = Random::seeded(1);
     let mut counts = vec![0; servers];
     for number in 0..count {
-        let key = format!("key{number}");
+        // As long as an IPv6 address, for `ip_hash`.
+        let key = format!("key-{number:012}");
         counts[index(&ask(group, 0, key.as_bytes(), random.number()).unwrap())] += 1;
     }
     counts
@@ -216,6 +217,19 @@ fn the_fastest_gets_the_most() {
         })
         .collect();
     assert!(seen.contains(&2), "{seen:?}");
+}
+
+#[test]
+fn a_time_counts_half_after_each_fail_timeout_of_its_server() {
+    let method = Method::LeastTime { measure: Measure::Header, inflight: false };
+    let settings = PeerSettings { fail_timeout: Duration::from_secs(4), ..PeerSettings::default() };
+    let group = group(method, vec![spec(0, settings), spec(1, PeerSettings::default())]);
+    let peers = group.peers();
+    let at = |now| [0, 1].map(|number: usize| peers.primary.peers[number].slowness(Measure::Header, false, now));
+    for peer in &peers.primary.peers {
+        peer.averaged(&peer.header_average, Duration::from_millis(8), 0);
+    }
+    assert_eq!([at(0), at(3_999), at(9_999), at(20_000)], [[8000, 8000], [8000, 8000], [2000, 8000], [250, 2000]]);
 }
 
 #[test]
@@ -462,6 +476,30 @@ fn who_is_bound_stays() {
     }
     Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(Failure::Connect, 0);
     assert_eq!(bound(Bound::Route(b"b"), 0), Ok(0));
+}
+
+#[test]
+fn routes_of_backup_servers_count_once_the_others_are_dead() {
+    let mut specs = weighted(&[1, 1, 1]);
+    for spec in &mut specs[1..] {
+        spec.settings.backup = true;
+    }
+    specs[2].settings.route = Some("b".into());
+    let group = group(Method::RoundRobin, specs);
+    let bound = |bound| {
+        let query = Query { sticky: Some(bound), ..Query::default() };
+        group.pick(&query, &mut Tried::new()).map(|lease| index(&lease))
+    };
+    let peers = group.peers();
+    for _ in 0..3 {
+        assert_eq!(bound(Bound::Route(b"b")), Ok(0));
+        // A connection that is tied to a server stays there.
+        assert_eq!(bound(Bound::Id(peers.backup.peers[1].id)), Ok(2));
+    }
+    Lease::acquire(&peers.primary.peers[0], 0).unwrap().failed(Failure::Connect, 0);
+    for _ in 0..3 {
+        assert_eq!(bound(Bound::Route(b"b")), Ok(2));
+    }
 }
 
 #[test]
