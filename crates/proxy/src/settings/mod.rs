@@ -89,9 +89,10 @@ settings! {
         /// are answered while the response comes.
         proxy_cache_lock: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second");
-        /// The time without a response after which one more request is passed on.
+        /// The time after which one more request is passed on: without a response, or without more of its body.
         proxy_cache_lock_age: Duration = "5s", in HTTP | SERVER | LOCATION;
-        /// The time after which a waiting request is passed on, and its response is not stored.
+        /// The time after which a waiting request is passed on, and its response is not stored. A request waits until the
+        /// response's body begins.
         proxy_cache_lock_timeout: Duration = "5s", in HTTP | SERVER | LOCATION;
         /// The largest offset of ranges that are answered from the cache; requests for later ranges are passed on
         /// unchanged, and their responses are not stored.
@@ -102,11 +103,11 @@ settings! {
         proxy_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
         /// A folder for a cache, and the zone (`keys_zone=name:size`) with its index in memory.
         ///
-        /// An entry takes 128 bytes of the zone. The name of its file is the MD5 sum of its key, in folders named by
-        /// the sum's last digits (`levels=1:2`). `max_size` is never exceeded, and `min_free` stays free: the least
-        /// used entries are removed, and so are entries that were not used for `inactive` (10 minutes). Files are made
-        /// in the cache's own folder with `use_temp_path=off`, or if the folder for temporary files is on another file
-        /// system.
+        /// A zone has as many entries as with nginx: 8095 in one megabyte. The name of an entry's file is the MD5 sum of
+        /// its key, in folders named by the sum's last digits (`levels=1:2`). `max_size` is never exceeded (0: nothing is
+        /// kept), and `min_free` stays free: the least used entries are removed, and so are entries that were not used
+        /// for `inactive` (10 minutes). Files are made in the cache's own folder with `use_temp_path=off`, or if the
+        /// folder for temporary files is on another file system.
         ///
         /// `memory` is the size of the tier in memory (32m; 0: none). The entries in the folder are known at once after
         /// a restart.
