@@ -85,6 +85,18 @@ fn a_limited_rate_delivers_everything() {
 }
 
 #[test]
+fn a_limited_rate_may_be_what_the_head_says() {
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/bad" => "HTTP/1.1 200 OK\r\nX-Rate: bad\r\nContent-Length: 2\r\n\r\nok".into(),
+        _ => "HTTP/1.1 200 OK\r\nX-Rate: 300k\r\nContent-Length: 2\r\n\r\nok".into(),
+    });
+    let server = passing(upstream.address(), "proxy_limit_rate $upstream_http_x_rate;").freerun();
+    assert_eq!([server.get("/").text(), server.get("/bad").text()], ["ok", "ok"]);
+    server.logs("invalid size \"bad\"");
+    assert_eq!(server.error_log().matches("invalid size").count(), 1, "{}", server.error_log());
+}
+
+#[test]
 fn a_named_location_may_be_where_a_response_sends_the_request() {
     let upstream = Upstream::answering(|request| match request.target() {
         "/first" => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: @second\r\nContent-Length: 0\r\n\r\n".into(),
