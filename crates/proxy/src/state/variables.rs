@@ -136,11 +136,19 @@ fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
 fn cookie_value(set_cookie: &Bytes, name: &[u8]) -> Option<Bytes> {
     let end = set_cookie.iter().position(|byte| *byte == b';').unwrap_or(set_cookie.len());
     let equals = set_cookie[..end].iter().position(|byte| *byte == b'=')?;
-    if !set_cookie[..equals].trim_ascii().eq_ignore_ascii_case(name) {
+    if !trim_spaces(&set_cookie[..equals]).eq_ignore_ascii_case(name) {
         return None;
     }
-    let value = set_cookie[equals + 1..end].trim_ascii();
+    let value = trim_spaces(&set_cookie[equals + 1..end]);
     (!value.is_empty()).then(|| set_cookie.slice_ref(value))
+}
+
+/// The text without the spaces around it; tabs belong to it.
+fn trim_spaces(text: &[u8]) -> &[u8] {
+    let is_other = |byte: &u8| *byte != b' ';
+    let begin = text.iter().position(is_other).unwrap_or(text.len());
+    let end = text.iter().rposition(is_other).map_or(begin, |last| last + 1);
+    &text[begin..end]
 }
 
 #[cfg(test)]
@@ -157,6 +165,8 @@ mod tests {
             ("a=", None),
             ("a= ; Path=/", None),
             (" a =  1 2 ; Path=/", Some("1 2")),
+            ("a\t=1", None),
+            ("a=\t1\t", Some("\t1\t")),
             ("a=b=c", Some("b=c")),
             ("b=1", None),
             ("a", None),
