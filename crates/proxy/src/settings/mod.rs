@@ -19,7 +19,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{
-    Buffers, Contexts, Cx, Directive, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value, settings,
+    Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value,
+    settings,
 };
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
@@ -82,7 +83,8 @@ settings! {
         proxy_cache_bypass: Conditions, in HTTP | SERVER | LOCATION;
         /// Whether HEAD is passed on as GET where responses are cached. With `off`, the key has to contain
         /// `$request_method`.
-        proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION;
+        proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the answer to a HEAD that was passed on as such has no body, and is never one to GET, whatever the key says");
         /// The key under which a response is stored and found.
         proxy_cache_key: Option<Template>, in HTTP | SERVER | LOCATION;
         /// Whether only one of several requests for a missing entry is passed on at a time. The others wait for it, and
@@ -323,6 +325,9 @@ pub trait Member: Send + Sync + 'static {
     /// The rows of the table that it does not have, without prefix; with `*` all rows that begin so.
     const LACKS: &'static [&'static str];
 
+    /// In which rows it is not as with nginx, and how, where the other members are; rows without prefix.
+    const DIFFERS: &'static [(&'static str, &'static str)];
+
     /// Changes the defaults of the rows that it lacks.
     fn adapt(_settings: &mut FamilySettings) {}
 
@@ -391,8 +396,10 @@ impl Table {
             if M::LACKS.iter().any(is) {
                 continue;
             }
+            let differs = M::DIFFERS.iter().find(|(row, _)| *row == name).map(|(_, how)| Fidelity::Differs(how));
             directives.push(Directive {
                 name: renamed(directive.name),
+                fidelity: differs.unwrap_or(directive.fidelity),
                 documentation: renamed(directive.documentation),
                 default: directive.default.map(renamed),
                 ..*directive
@@ -406,7 +413,7 @@ impl Table {
 /// Implements [`Member`] for a new type.
 macro_rules! member {
     ($(#[doc = $doc:literal])* $vis:vis struct $name:ident: $prefix:literal, $group:literal, lacks $lacks:expr
-        $(, with $adapt:expr)?;) => {
+        $(, differs $differs:expr)? $(, with $adapt:expr)?;) => {
         $(#[doc = $doc])*
         $vis struct $name;
 
@@ -415,6 +422,11 @@ macro_rules! member {
             const NAME: &'static str = $group;
             const DOCS: &'static str = concat!($($doc, "\n",)* "");
             const LACKS: &'static [&'static str] = $lacks;
+            const DIFFERS: &'static [(&'static str, &'static str)] = {
+                let differs: &[(&str, &str)] = &[];
+                $(let _ = differs; let differs: &[(&str, &str)] = $differs;)?
+                differs
+            };
 
             $(fn adapt(settings: &mut $crate::settings::FamilySettings) {
                 let adapt: fn(&mut $crate::settings::FamilySettings) = $adapt;
