@@ -1,5 +1,7 @@
 //! How the next server is chosen.
 
+#[cfg(test)]
+mod bound_tests;
 mod hash;
 mod round_robin;
 #[cfg(test)]
