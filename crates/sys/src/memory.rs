@@ -3,6 +3,10 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::sync::atomic::AtomicU64;
 
+// Its functions have the names of the C library's (feature `override`), so that all of the program uses it, C code too.
+#[cfg(feature = "mimalloc")]
+use libmimalloc_sys as _;
+
 /// `len` zeros. The system allocates large zeroed memory page by page, so a table that is never used costs nothing but
 /// addresses. `None` if there is not even room for those.
 pub fn zeroed_atomics(len: usize) -> Option<Box<[AtomicU64]>> {
@@ -18,13 +22,18 @@ pub fn zeroed_atomics(len: usize) -> Option<Box<[AtomicU64]>> {
     }
 }
 
-/// Gives memory that was freed back to the system (`malloc_trim(3)`).
+/// Gives memory that was freed back to the system (`mi_collect`, or `malloc_trim(3)`).
 ///
-/// The C library keeps what was freed for the next allocations, and a page goes back by itself only at the end of its heap.
-/// After work that has allocated much and kept little, all over the heap, that is a large part of a process. Other threads
-/// that allocate or free meanwhile may wait for this, which takes milliseconds, so it is for processes or times without loops.
+/// An allocator keeps what was freed for the next allocations. After work that has allocated much and kept little, that is a
+/// large part of a process. With the C library's allocator, other threads that allocate or free meanwhile may wait for this,
+/// which takes milliseconds, so it is for processes or times without loops.
 pub fn give_back() {
-    #[cfg(target_env = "gnu")]
+    #[cfg(feature = "mimalloc")]
+    // SAFETY: the function has no preconditions: it looks at what belongs to this thread and to threads that have ended.
+    unsafe {
+        libmimalloc_sys::mi_collect(true);
+    }
+    #[cfg(all(not(feature = "mimalloc"), target_env = "gnu"))]
     // SAFETY: the function has no preconditions; the number is how many bytes may stay at the end of the heap.
     unsafe {
         libc::malloc_trim(0);

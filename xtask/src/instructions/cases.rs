@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use freerun_testkit::{Answering, Client, Ending, Kind, Setup, Site, Upstream, ok};
+use freerun_testkit::{Answering, Client, Ending, Setup, Site, Upstream, ok};
 
 use super::Error;
 
@@ -148,7 +148,7 @@ impl Served {
     }
 
     /// The configuration for a case. With `master_process off` there is one process, whose instructions are all counted.
-    pub fn setup(&self, case: Case, kind: Kind) -> Setup {
+    pub fn setup(&self, case: Case) -> Setup {
         // A connection is given out with its request: otherwise it is chance whether the server looks for it in vain.
         let deferred = if case == Case::OneRequest { " deferred" } else { "" };
         // An object is in memory once it was asked for; nginx has no such tier.
@@ -164,16 +164,11 @@ impl Served {
                 location = /cached {{ proxy_pass http://behind; proxy_cache zone; proxy_cache_valid 200 1h; }}
             }}"
         );
-        let setup = Setup::new()
+        Setup::new()
             .root(&self.site)
             .main("master_process off; error_log @DIR@/error.log error;")
             .events("worker_connections 8192;")
             .http("access_log off;")
-            .http(&lines);
-        match kind {
-            // The malloc of freerun's workers is set so by their master (docs/design/0007-allocator.md).
-            Kind::Freerun => setup.environment("GLIBC_TUNABLES", "glibc.malloc.tcache_count=64"),
-            Kind::Nginx => setup,
-        }
+            .http(&lines)
     }
 }

@@ -22,8 +22,12 @@ const CONNECTIONS: [usize; 2] = [4_000, 6_000];
 /// Files that this process and the server have open besides the connections.
 const OTHER_FILES: u64 = 200;
 
-/// What malloc keeps in front of each piece.
+/// What an allocator needs for each piece beside its bytes: the header of the C library's, or what is lost because mimalloc
+/// has pieces of certain sizes.
 const PIECE_HEADER: u64 = 8;
+
+/// Has dhat look for an allocator in the program itself, too: without it, the C library's alone is counted.
+const ALLOCATOR: &str = "--soname-synonyms=somalloc=NONE";
 
 /// What one request, or one connection, costs.
 pub fn count(case: Case, kind: Kind, program: &Path) -> Result<f64, Error> {
@@ -53,7 +57,7 @@ fn each(counts: [u64; 2], loads: [usize; 2]) -> f64 {
 /// The count of one run with this load.
 fn once(case: Case, kind: Kind, program: &Path, load: usize) -> Result<u64, Error> {
     let served = Served::new();
-    let setup = under(served.setup(case, kind).program(program), case.unit());
+    let setup = under(served.setup(case).program(program), case.unit());
     let mut server = setup.try_start(kind)?;
     let clients = case.load(server.address(), load)?;
     server.stop();
@@ -73,7 +77,7 @@ fn under(setup: Setup, unit: Unit) -> Setup {
         Unit::Instructions => {
             setup.under(&["valgrind", "--tool=callgrind", log, "--callgrind-out-file=@DIR@/callgrind.out"])
         }
-        Unit::Bytes => setup.under(&["valgrind", "--tool=dhat", log, "--dhat-out-file=@DIR@/dhat.out"]),
+        Unit::Bytes => setup.under(&["valgrind", "--tool=dhat", ALLOCATOR, log, "--dhat-out-file=@DIR@/dhat.out"]),
     }
 }
 

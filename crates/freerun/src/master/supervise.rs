@@ -13,11 +13,6 @@ use crate::worker::MARKER;
 /// A worker that ends sooner than this after its start is started again with a delay.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// The settings of the worker's malloc (glibc's manual, "Memory Allocation Tunables"): a thread keeps up to this many
-/// freed pieces of each small size for its next requests, instead of 7:
-/// [0007](../../../../docs/design/0007-allocator.md). Unless `env` says something else.
-const TUNABLES: &str = "glibc.malloc.tcache_count=64";
-
 /// The first delay; it doubles with each short life.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 
@@ -40,7 +35,6 @@ impl Process {
         let child = Command::new("/proc/self/exe")
             .arg0("freerun: worker process")
             .env_clear()
-            .env("GLIBC_TUNABLES", TUNABLES)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(MARKER, "1")
             .stdin(Stdio::from(theirs))
