@@ -210,7 +210,7 @@ fn keys_and_clients_have_the_same_servers() {
     let down = "server @C@ down; ".repeat(20);
     let few = format!("server @A@; {down} server @B@; server @D@;");
     for (method, requests) in [("hash $arg_k;", &keys), ("hash $arg_k consistent;", &keys), ("ip_hash;", &clients)] {
-        for servers in [servers, few.as_str()] {
+        for (servers, requests) in [(servers, &requests[..]), (&few, &requests[..KEYS / 10])] {
             let http = format!(
                 "proxy_http_version 1.1; proxy_set_header Connection \"\"; keepalive_requests 100000;
                  set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP;

@@ -68,8 +68,9 @@ fn what_does_not_go_on_takes_nobody_with_it() {
         let mut peer = asked.expect("a connection");
         peer.head();
         peer.send(ok("Cache-Control: max-age=1000", "new"));
-        let mut last = later.pop().expect("the client that asked");
-        assert_eq!(said(&last.response()), ("MISS".into(), "new".into()));
+        // It, or one that came a moment later and follows.
+        let mut last = later.pop().expect("a client");
+        assert_eq!(last.response().text(), "new");
         // It is stored, and those that follow get it.
         assert_eq!(said(&server.get("/a")), ("HIT".into(), "new".into()));
         // Those that came before the age are bound to the first one, and get all of it.

@@ -86,7 +86,7 @@ impl Source for Included {
                 }
                 State::Over => return Ok(None),
                 State::Running(_) | State::Closed => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a subrequest closed the connection"));
+                    return Err(io::Error::new(io::ErrorKind::ConnectionReset, "a subrequest closed the connection"));
                 }
             }
             if let State::Body(subrequest, _) = std::mem::replace(&mut self.state, State::Over) {

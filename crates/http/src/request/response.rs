@@ -94,8 +94,9 @@ pub trait Source {
     /// Returns the next piece, which is never empty; `None` at the end.
     ///
     /// # Errors
-    /// The body cannot be completed: the response is cut short, never ended as if it were whole. The bytes before the
-    /// error are certain to be sent only if the error is `ConnectionAborted`.
+    /// The body cannot be completed: the response is cut short, never ended as if it were whole. The head and the bytes
+    /// before the error are certain to be sent only if the error is `ConnectionAborted` (another server has broken off) or,
+    /// if there are such bytes, `ConnectionReset` (this server closes the connection).
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
     /// Returns the next piece if it is in a file, from which it is sent. It is called before each [`next`](Self::next),

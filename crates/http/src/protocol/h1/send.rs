@@ -296,13 +296,18 @@ async fn pull(
             Ok(piece) => piece,
             Err(error) => {
                 // Where a source of this server fails at once, the client sees that there is no response at all. The head
-                // and the bytes that another server has sent before it broke off are passed on. The end of its last chunk
+                // and the bytes that another server has sent before it broke off are passed on. The end of the last chunk
                 // is not sent: the client must find nothing that it could take for more of the framing.
                 let sent = match framing {
                     Framing::Chunked if begun => held.strip_suffix(CHUNK_END).unwrap_or(held),
                     _ => held,
                 };
-                if !sent.is_empty() && error.kind() == io::ErrorKind::ConnectionAborted {
+                let is_wanted = match error.kind() {
+                    io::ErrorKind::ConnectionAborted => true,
+                    io::ErrorKind::ConnectionReset => begun,
+                    _ => false,
+                };
+                if is_wanted && !sent.is_empty() {
                     writer.all(sent, b"", Follows::Later).await?;
                 }
                 return Err(WriteError::Body);
