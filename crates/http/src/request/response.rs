@@ -157,6 +157,8 @@ pub struct AsWritten {
     pub content_type: Bytes,
     /// The media type and the character set in it.
     pub read_as: (Bytes, Option<Bytes>),
+    /// The character set that the client is to get (`X-Accel-Charset`); empty: one that the configuration does not name.
+    pub charset: Option<Bytes>,
     /// Whether the fields have a `Server`, so that none is added.
     pub server: bool,
     /// Whether the fields have a `Date`, so that none is added.

@@ -44,10 +44,12 @@ fn run(request: &mut Request, response: &mut Response) {
             refusal.fields = std::mem::take(&mut response.fields);
             refusal.late_trailers = response.late_trailers;
             refusal.location = response.location.take();
+            refusal.remove(b"Content-Range");
             refusal.add(&b"Content-Range"[..], range::content_range_unsatisfied(size));
             *response = *refusal;
             filters::run(request, response, Slot::Headers..Slot::Range);
         }
+        // A `Content-Range` of another server is not about this part.
         Ranges::Parts(parts) => match parts.as_slice() {
             [only] => single(request, response, *only, size),
             // A body that is pulled can be read only once, from beginning to end.
@@ -72,6 +74,7 @@ fn usable(request: &Request, response: &Response) -> bool {
 
 fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64) {
     response.status = 206;
+    response.remove(b"Content-Range");
     response.add(&b"Content-Range"[..], range::content_range(part, size));
     let body = std::mem::replace(&mut response.body, Body::Empty);
     if let Body::Parts(parts) = body {
@@ -188,6 +191,7 @@ fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
     }
     body.push(Part::Bytes(Bytes::copy_from_slice(multipart.tail())));
     response.status = 206;
+    response.remove(b"Content-Range");
     response.content_type = multipart.content_type().into();
     response.charset = None;
     response.body = Body::Parts(body);

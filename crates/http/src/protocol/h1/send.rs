@@ -295,14 +295,14 @@ async fn pull(
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                // If a source fails at once, its error comes before the head is sent: the client sees that there is no
-                // response at all. The bytes that another server has sent before it broke off are passed on. The end of
-                // its last chunk is not sent: the client must find nothing that it could take for more of the framing.
+                // Where a source of this server fails at once, the client sees that there is no response at all. The head
+                // and the bytes that another server has sent before it broke off are passed on. The end of its last chunk
+                // is not sent: the client must find nothing that it could take for more of the framing.
                 let sent = match framing {
-                    Framing::Chunked => held.strip_suffix(CHUNK_END).unwrap_or(held),
+                    Framing::Chunked if begun => held.strip_suffix(CHUNK_END).unwrap_or(held),
                     _ => held,
                 };
-                if begun && !sent.is_empty() && error.kind() == io::ErrorKind::ConnectionAborted {
+                if !sent.is_empty() && error.kind() == io::ErrorKind::ConnectionAborted {
                     writer.all(sent, b"", Follows::Later).await?;
                 }
                 return Err(WriteError::Body);
