@@ -219,7 +219,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
     }
     finish::finish(request);
     let Ok(framing) = written else { return After::Close };
-    let is_kept = request.answered.persistence.is_kept();
+    let is_kept = request.answered.persistence.is_kept() && !request.answered.ends_untold;
     if is_kept || awaits_body(request, framing) {
         match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
             Ok(()) if is_kept => {
