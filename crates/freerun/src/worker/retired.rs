@@ -78,6 +78,7 @@ mod tests {
         assert_eq!(retired.sweep(|_| {}), None);
         assert_eq!(told.try_recv(), Ok(thread::current().id()));
     }
+
     #[test]
     fn a_value_whose_time_is_up_is_named_once() {
         let (retired, old, other) = (Retired::new(), Arc::new(1), Arc::new(2));
