@@ -51,9 +51,9 @@ mod locations {
     #[test]
     fn predicates_come_behind_expressions_and_before_prefixes() {
         let servers = servers(
-            r"server { location / { location $in { } location /a/deep { } } location ^~ /final { } location ~ \.php$ { }
-                location = /exact { } location $out { location /out/in { } location ~ x$ { } } location $later { }
-                location /b { location $in { location $later { } } } }",
+            r"server { location / { location $arg_in { } location /a/deep { } } location ^~ /final { } location ~ \.php$ { }
+                location = /exact { } location $arg_out { location /out/in { } location ~ x$ { } } location $arg_later { }
+                location /b { location $arg_in { location $arg_later { } } } }",
         );
         let chosen = |path: &str, holding: &[&str]| {
             let holds = |location: &crate::request::location::Location| holding.contains(&location.name.as_str());
@@ -64,19 +64,19 @@ mod locations {
         };
         for (path, holding, wanted) in [
             ("/a", &[][..], "/"),
-            ("/a", &["$out"], "$out"),
-            ("/a", &["$out", "$later"], "$out"),
-            ("/a", &["$later"], "$later"),
-            ("/a", &["$in", "$out"], "$in"),
-            ("/a/deep/x", &["$in"], "$in"),
-            ("/a/deep/x", &["$out"], "x$"),
-            ("/exact", &["$out"], "/exact"),
-            ("/final/x", &["$out"], "/final"),
-            ("/a.php", &["$out"], r"\.php$"),
-            ("/out/in/y", &["$out"], "/out/in"),
-            ("/b", &["$in"], "$in"),
-            ("/b", &["$in", "$later"], "$later"),
-            ("/b", &["$later"], "$later"),
+            ("/a", &["$arg_out"], "$arg_out"),
+            ("/a", &["$arg_out", "$arg_later"], "$arg_out"),
+            ("/a", &["$arg_later"], "$arg_later"),
+            ("/a", &["$arg_in", "$arg_out"], "$arg_in"),
+            ("/a/deep/x", &["$arg_in"], "$arg_in"),
+            ("/a/deep/x", &["$arg_out"], "x$"),
+            ("/exact", &["$arg_out"], "/exact"),
+            ("/final/x", &["$arg_out"], "/final"),
+            ("/a.php", &["$arg_out"], r"\.php$"),
+            ("/out/in/y", &["$arg_out"], "/out/in"),
+            ("/b", &["$arg_in"], "$arg_in"),
+            ("/b", &["$arg_in", "$arg_later"], "$arg_later"),
+            ("/b", &["$arg_later"], "$arg_later"),
         ] {
             assert_eq!(chosen(path, holding), wanted, "{path} {holding:?}");
         }
