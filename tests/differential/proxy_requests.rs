@@ -56,6 +56,24 @@ fn fields_that_are_set() {
     ]);
 }
 
+/// A client that waits for leave to send a body that is empty gets it.
+#[test]
+fn bodies_that_wait_for_leave() {
+    let lines = "location / { proxy_pass http://@UP@; } location /unbuffered { proxy_request_buffering off; proxy_pass http://@UP@; }";
+    let mut cases = Vec::new();
+    for path in ["/", "/unbuffered"] {
+        for fields in ["", "Content-Length: 0\r\n", "Content-Length: 2\r\n"] {
+            for version in ["1.0", "1.1"] {
+                let body = if fields.contains('2') { "ab" } else { "" };
+                let head =
+                    format!("POST {path} HTTP/{version}\r\nHost: a\r\nExpect: 100-Continue\r\n{fields}\r\n{body}");
+                cases.push(passed(raw(head)));
+            }
+        }
+    }
+    compare_proxied("", lines, cases);
+}
+
 /// A body that has come whole with its head has a length, and is there for an error page, though it is not waited for.
 #[test]
 fn bodies_in_chunks_that_come_with_their_heads() {

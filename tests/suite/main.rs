@@ -24,6 +24,7 @@ mod links;
 mod listens;
 mod log_errors;
 mod logs;
+mod predicates;
 mod processes;
 mod proxied;
 mod proxy_bodies;

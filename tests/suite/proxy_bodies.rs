@@ -45,8 +45,14 @@ fn request_bodies_of_all_sizes_arrive() {
             let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
             let sum: u64 = body.iter().enumerate().map(|(at, byte)| (at as u64 + 1) * u64::from(*byte)).sum();
             assert_eq!(upload(&server, &body, false).text(), format!("{size} {sum} length"));
-            let framing = if streams { "chunks" } else { "length" };
-            assert_eq!(upload(&server, &body, true).text(), format!("{size} {sum} {framing}"));
+            let text = upload(&server, &body, true).text();
+            let (told, framing) = text.rsplit_once(' ').expect("the framing");
+            assert_eq!(told, format!("{size} {sum}"));
+            // A small body may have come with its head: then its length is known.
+            match size {
+                0..=5000 if streams => assert!(["length", "chunks"].contains(&framing), "{size} {framing}"),
+                _ => assert_eq!(framing, if streams { "chunks" } else { "length" }, "{size}"),
+            }
         }
     }
 }

@@ -8,6 +8,32 @@ fn site() -> Site {
     site
 }
 
+/// As in nginx, the connection ends behind the body that was refused, not before: a client may be about to send it.
+#[test]
+fn a_refused_body_is_awaited_before_the_connection_ends() {
+    let lines = "client_max_body_size 10; location /small { client_max_body_size 100; return 200 text; }";
+    let server = Setup::server(&Site::new(), lines).run();
+    let body = "x".repeat(20);
+    for (path, fields, status) in [
+        ("/", "Content-Length: 20\r\n", 413),
+        ("/", "Content-Length: 20\r\nExpect: 100-continue\r\n", 413),
+        ("/small", "Content-Length: 20\r\nConnection: close\r\n", 200),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let response = client.response();
+        assert_eq!((response.status, response.header("connection")), (status, Some("close")), "{fields}");
+        // An end that came with the response would be here by now.
+        server.get("/small");
+        let mut byte = [0u8; 1];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        let peeked = rustix::net::recv(client.socket(), &mut byte[..], flags);
+        assert_eq!(peeked.err(), Some(rustix::io::Errno::AGAIN), "{fields}");
+        client.send(&body);
+        assert!(client.is_closed(), "{fields}");
+    }
+}
+
 #[test]
 fn a_connection_is_kept() {
     let site = site();

@@ -502,3 +502,17 @@ fn what_is_wrong_in_a_configuration_is_told() {
     let checked = check(Kind::Freerun, &format!("events {{ }}\nhttp {{ {lines} }}\n")).expect("an answer");
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
 }
+
+/// CONNECT asks for a host and a port (RFC 9112 section 3.2.3), whether the server has tunnels or not.
+#[test]
+fn connect_to_a_path_is_a_bad_request() {
+    let http = "server { listen 127.0.0.1:@PORT@; tunnel_pass; } server { listen 127.0.0.1:@PORT2@; }";
+    let server = Setup::new().http(http).freerun();
+    for number in [1, 2] {
+        for target in ["/", "/a", "http://a/", "a", "a:", "*"] {
+            let mut client = Client::connect(server.address_number(number));
+            client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!(client.response_to("CONNECT").status, 400, "{target} at address {number}");
+        }
+    }
+}

@@ -69,6 +69,7 @@ pub static MODULES: &[&Module] = &[
     &variables::map::MODULE,
     &variables::geo::MODULE,
     &variables::geoip2::MODULE,
+    &variables::predicate::MODULE,
     &variables::split_clients::MODULE,
     &proxy::UPSTREAM,
     &proxy::HEALTH,

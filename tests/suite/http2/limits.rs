@@ -2,7 +2,7 @@
 
 use super::{connect, content, plain};
 use freerun_testkit::http2::{Block, End, Frame, Http2, code, flag, setting};
-use freerun_testkit::{Ending, Site};
+use freerun_testkit::{Ending, Site, Upstream, ok, require};
 
 const CALM: End = End::Gone(Ending::Closed, Some(code::ENHANCE_YOUR_CALM));
 
@@ -116,6 +116,32 @@ fn send_timeout_ends_what_a_client_does_not_take() {
     // The stream alone may end, or the connection, which has no other one.
     assert!(answer.end != End::Whole && answer.end != End::Gone(Ending::Silent, None), "{:?}", answer.end);
     server.logs("client timed out");
+}
+
+/// A client that has the end of a stream is let in again at once, on whatever connection it comes.
+#[test]
+fn a_place_is_free_before_the_end_of_a_stream_is_seen() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    site.file("small", content(100)).file("large", content(500_000));
+    let upstream = Upstream::answering(|_| ok(content(100_000)));
+    let lines = format!(
+        "limit_conn c 1; location /none {{ return 204; }} location /text {{ return 200 text; }}
+         location /trailer {{ add_trailer X-A b; return 200 text; }}
+         location /proxied {{ proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    let setup = plain(&site, &lines).http("limit_conn_zone $server_name zone=c:1m;");
+    let server = setup.main("worker_processes 4;").freerun();
+    let mut clients: Vec<Http2> = (0..6).map(|_| connect(&server)).collect();
+    for round in 0..15 {
+        for (number, path) in ["/none", "/text", "/trailer", "/small", "/large", "/proxied"].iter().enumerate() {
+            let status = clients[(round + number) % 6].get(path).status;
+            assert!(matches!(status, 200 | 204), "{path} in round {round}: {status}");
+        }
+    }
 }
 
 #[test]

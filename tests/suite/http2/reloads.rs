@@ -1,7 +1,7 @@
 //! Connections that meet a new configuration, or the end of the server.
 
 use super::{connect, content, plain};
-use freerun_testkit::http2::{End, Http2, code, setting};
+use freerun_testkit::http2::{Block, End, Http2, code, setting};
 use freerun_testkit::{Ending, Kind, Site, Upstream, eventually, ok, require};
 use rustix::process::Signal;
 
@@ -193,4 +193,33 @@ fn term_ends_at_once() {
     assert_eq!(http2.head(stream), 200);
     assert_eq!(server.stop().code(), Some(0));
     assert!(matches!(http2.answer(stream).end, End::Gone(..) | End::Reset(_)));
+}
+
+/// A tunnel of the configuration before ends when its time is over; the connection goes on.
+#[test]
+fn a_tunnel_ends_when_worker_shutdown_timeout_is_over() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let setup = plain(&Site::new(), "tunnel_pass; location = /v { return 200 one; }");
+    let server = setup.main("worker_shutdown_timeout 500ms;").freerun();
+    let mut http2 = connect(&server);
+    let open = |http2: &mut Http2| {
+        let stream = http2.begin(Block::new().fields(&[(":method", "CONNECT"), (":authority", &upstream.address())]));
+        let peer = upstream.accept();
+        assert_eq!(http2.head(stream), 200);
+        (stream, peer)
+    };
+    let (old, mut peer) = open(&mut http2);
+    server.edit("return 200 one", "return 200 two");
+    server.edit("worker_shutdown_timeout 500ms", "worker_shutdown_timeout 1h");
+    server.reload();
+    eventually("the new answer", || http2.get("/v").text() == "two");
+    let (new, mut its_peer) = open(&mut http2);
+    assert_eq!(http2.reset_of(old), code::CANCEL);
+    assert_eq!(peer.rest(), b"");
+    http2.upload(new, b"goes on", false);
+    assert_eq!(its_peer.bytes(7), b"goes on");
+    assert_eq!(http2.get("/v").text(), "two");
 }

@@ -11,7 +11,7 @@ use freerun_proto::Method;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::ech;
 use freerun_serve::tls::key_log::KeyLogFiles;
-use freerun_serve::values::Common;
+use freerun_serve::values::{Common, Reference};
 use freerun_serve::zones::ZoneTable;
 
 use crate::connection::tls_facts::HELLO_VARIABLES;
@@ -61,9 +61,14 @@ pub static STRUCTURE: &[Directive] = &[
     Directive::structural(
         "location",
         Contexts::SERVER.union(Contexts::LOCATION),
-        Shape::between(1, 2, "[= | ~ | ~* | ^~] uri | @name").with_block(Contexts::LOCATION),
+        Shape::between(1, 2, "[= | ~ | ~* | ^~] uri | $variable | @name").with_block(Contexts::LOCATION),
         "What holds for a part of the paths: one path (`=`), a prefix (final with `^~`), a regular expression (`~`, \
-         without regard to case `~*`), or under a name for internal use (`@name`).",
+         without regard to case `~*`); for the requests for which a variable has a value other than `0` (as in nginx since \
+         1.31.5); or under a name for internal use (`@name`).\n\
+         \n\
+         A request goes to the exact path, or else to the first regular expression that matches, unless the longest prefix \
+         has `^~`; or else to the first variable that holds, unless the longest prefix has `^~`; or else to the longest \
+         prefix. Then the locations inside are tried in the same way.",
     ),
     Directive::structural(
         "if",
@@ -137,6 +142,8 @@ struct Planned {
 #[derive(Clone, Copy)]
 struct Outer<'a> {
     name: &'a str,
+    /// What the names of the locations inside begin with.
+    prefix: &'a str,
     exact: bool,
     named: bool,
     alias: Option<&'a Arc<Alias>>,
@@ -145,7 +152,8 @@ struct Outer<'a> {
 
 impl Outer<'_> {
     /// The surroundings of an `if` at the server's own level.
-    const SERVER: Outer<'static> = Outer { name: "", exact: false, named: false, alias: None, content: None };
+    const SERVER: Outer<'static> =
+        Outer { name: "", prefix: "", exact: false, named: false, alias: None, content: None };
 }
 
 /// The contents of a level besides its settings.
@@ -169,6 +177,7 @@ enum Kind {
     Exact,
     Prefix { no_regex: bool },
     Regex(Pattern),
+    Predicate(Reference<Request>),
     Named,
 }
 
@@ -302,14 +311,14 @@ impl Builder<'_> {
             Ok(parsed) => parsed,
             Err(problem) => return cx.report(problem.at_node(node)),
         };
-        if let Some(Outer { name: outer, exact, named, .. }) = outer {
+        if let Some(Outer { name: outer, prefix, exact, named, .. }) = outer {
             let refused = if exact {
                 Some(format!("location \"{name}\" cannot be inside the exact location \"{outer}\""))
             } else if named {
                 Some(format!("location \"{name}\" cannot be inside the named location \"{outer}\""))
             } else if matches!(kind, Kind::Named) {
                 Some(format!("named location \"{name}\" can be on the server level only"))
-            } else if !matches!(kind, Kind::Regex(_)) && !name.starts_with(outer) {
+            } else if !matches!(kind, Kind::Regex(_) | Kind::Predicate(_)) && !name.starts_with(prefix) {
                 Some(format!("location \"{name}\" is outside location \"{outer}\""))
             } else {
                 None
@@ -319,7 +328,7 @@ impl Builder<'_> {
             }
         }
         root_and_alias(node, matches!(kind, Kind::Named), cx)?;
-        let is_regex = matches!(kind, Kind::Regex(_));
+        let is_regex = matches!(kind, Kind::Regex(_) | Kind::Predicate(_));
         let here = Within {
             location: Some(name.clone()),
             regex: is_regex,
@@ -339,7 +348,12 @@ impl Builder<'_> {
         }
         let exact = matches!(kind, Kind::Exact);
         let content = self.content(node);
-        let inside = Outer { name: &name, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref(), content };
+        let prefix = match kind {
+            Kind::Predicate(_) => outer.map_or("", |outer| outer.prefix),
+            _ => &name,
+        };
+        let named = matches!(kind, Kind::Named);
+        let inside = Outer { name: &name, prefix, exact, named, alias: alias.as_ref(), content };
         let mut within = Inside { content, ..Inside::default() };
         for block in blocks {
             match block.name.text.as_str() {
@@ -358,6 +372,9 @@ impl Builder<'_> {
         location.passes_on = passes_on;
         location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
         location.alias = alias;
+        if let Kind::Predicate(variable) = &kind {
+            location.predicate = Some(variable.clone());
+        }
         let location = Arc::new(location);
         let new = match kind {
             Kind::Exact => into.add_exact(&name, location),
@@ -372,6 +389,10 @@ impl Builder<'_> {
             }
             Kind::Regex(pattern) => {
                 into.add_regex(pattern, location);
+                true
+            }
+            Kind::Predicate(_) => {
+                into.add_predicate(location);
                 true
             }
         };
@@ -474,6 +495,7 @@ impl Builder<'_> {
             limit_except: inside.limit_except,
             nested: inside.nested,
             alias: None,
+            predicate: None,
             no_regex: false,
             internal,
             passes_on: false,
@@ -551,6 +573,14 @@ fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
             Kind::Regex(pattern.map_err(|why| Problem::new(why).at(place))?)
         }
         "" if name.starts_with('@') => Kind::Named,
+        "" if name.starts_with('$') => {
+            let variable = &name[1..];
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if variable.is_empty() || !variable.bytes().all(is_name) {
+                return Err(Problem::new(format!("invalid variable name \"{name}\"")).at(place));
+            }
+            Kind::Predicate(cx.extensions.get_or_default::<VariableTable>().resolve(variable, place))
+        }
         "" => Kind::Prefix { no_regex: false },
         other => {
             return Err(Problem::new(format!("invalid location modifier \"{other}\""))

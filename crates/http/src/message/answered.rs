@@ -38,6 +38,8 @@ pub struct Carried {
 pub struct Answered {
     /// Whether the connection can be used again after the response, as far as is known.
     pub persistence: Persistence,
+    /// Whether the connection ends after the response though its head does not say so, as that of a 412 in nginx.
+    pub ends_untold: bool,
     /// Whether the log lines of the request are being written.
     pub is_logged: bool,
     /// The fields of the response's head as they were sent, for `$sent_http_…`, without the server's own `Server` and
@@ -61,6 +63,7 @@ impl Default for Answered {
     fn default() -> Answered {
         Answered {
             persistence: Persistence::Closed(CloseReason::BadHead),
+            ends_untold: false,
             is_logged: false,
             head: Vec::new(),
             location: None,

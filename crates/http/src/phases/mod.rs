@@ -168,7 +168,7 @@ fn choose(request: &mut Request) -> Step {
     let server = request.place.server.clone();
     enter_server(request);
     request.place.path_behind_alias = false;
-    match server.locations.find(&request.asked.path, &request.captures) {
+    match server.locations.find(&request.asked.path, &request.captures, &|location| location.holds(request)) {
         Ok(Found::Location(location)) => {
             let refused = location.internal && !request.place.internal;
             request.place.location = request.generation.location(location.for_method(request.asked.method));

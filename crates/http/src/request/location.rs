@@ -9,7 +9,7 @@ use freerun_runtime::log::ErrorLog;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::services::Services;
 use freerun_serve::tls::server::ServerTls;
-use freerun_serve::values::Template;
+use freerun_serve::values::{Reference, Template};
 
 use super::Request;
 use super::core_settings::CoreSettings;
@@ -71,6 +71,8 @@ pub struct Location {
     pub nested: Locations<Location>,
     /// The location's `alias`, or that of the location around it if this one has no `root`.
     pub alias: Option<Arc<Alias>>,
+    /// The variable that is its predicate, if it is chosen by one.
+    pub predicate: Option<Reference<Request>>,
     /// Whether no regular expression is tried after it (`^~` or `=`).
     pub no_regex: bool,
     /// Whether the location is `internal`.
@@ -83,6 +85,12 @@ pub struct Location {
 }
 
 impl Location {
+    /// Whether the location's predicate holds: the variable has a value other than `0`.
+    pub fn holds(&self, request: &Request) -> bool {
+        let value = self.predicate.as_ref().and_then(|variable| variable.get(request)).unwrap_or_default();
+        !matches!(&*value, b"" | b"0")
+    }
+
     /// The location that answers a request with this method: this one, unless `limit_except` has another one for it.
     pub fn for_method(self: &Arc<Location>, method: Method) -> &Arc<Location> {
         match &self.limit_except {

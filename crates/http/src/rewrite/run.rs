@@ -3,6 +3,7 @@
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
 use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::values::Comparison;
 
 use crate::content::open;
 use crate::content::open_error::OpenError;
@@ -198,25 +199,18 @@ impl Run {
     }
 
     fn holds(&self, request: &Request, condition: &Condition<Request>) -> Result<bool, GaveUp> {
-        Ok(match &condition.test {
-            Test::True(variable) => {
-                let value = variable.get(request).unwrap_or_default();
-                !matches!(&*value, b"" | b"0")
+        // The caller looks at files.
+        let Test::Compare(comparison) = &condition.test else { return Ok(false) };
+        match comparison {
+            Comparison::Equal(variable, wanted) if wanted.has_captures() => {
+                Ok(*variable.get(request).unwrap_or_default() == self.text(request, wanted))
             }
-            Test::Equal(variable, wanted) => {
+            Comparison::Match(variable, pattern, text) => {
                 let value = variable.get(request).unwrap_or_default();
-                match wanted.has_captures() {
-                    true => *value == self.text(request, wanted),
-                    false => value == wanted.render(request),
-                }
+                matches(request, pattern, text, &value)
             }
-            Test::Match(variable, pattern, text) => {
-                let value = variable.get(request).unwrap_or_default();
-                matches(request, pattern, text, &value)?
-            }
-            // The caller looks at the file.
-            Test::File(..) => false,
-        })
+            comparison => comparison.holds(request),
+        }
     }
 }
 

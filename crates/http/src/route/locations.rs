@@ -1,4 +1,5 @@
-//! `location` and the choice of a location: exact, longest prefix (final with `^~`), regular expressions in order.
+//! `location` and the choice of a location: exact, longest prefix (final with `^~`), regular expressions in order,
+//! predicates in order.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct Locations<L> {
     /// The prefix locations, in the order of their names.
     prefix: Vec<Prefix<L>>,
     regex: Vec<(Pattern, Arc<L>)>,
+    /// The locations of predicates, in the order of the configuration.
+    predicates: Vec<Arc<L>>,
     /// Locations that pass requests on and whose names end with a slash, by their names without it.
     folders: FxHashMap<Box<[u8]>, Arc<L>>,
     named: FxHashMap<Box<str>, Arc<L>>,
@@ -74,8 +77,8 @@ struct Prefix<L> {
 
 impl<L> Default for Locations<L> {
     fn default() -> Locations<L> {
-        let (exact, exact_lengths, prefix, regex, folders, named) = Default::default();
-        Locations { exact, exact_lengths, prefix, regex, folders, named }
+        let (exact, exact_lengths, prefix, regex, predicates, folders, named) = Default::default();
+        Locations { exact, exact_lengths, prefix, regex, predicates, folders, named }
     }
 }
 
@@ -124,6 +127,11 @@ impl<L: Level> Locations<L> {
         self.regex.push((pattern, location));
     }
 
+    /// Adds the location of a predicate.
+    pub fn add_predicate(&mut self, location: Arc<L>) {
+        self.predicates.push(location);
+    }
+
     /// Adds a named location (with its `@`); `false` if the name is taken, which keeps its first location.
     pub fn add_named(&mut self, name: &str, location: Arc<L>) -> bool {
         match self.named.entry(name.into()) {
@@ -152,27 +160,32 @@ impl<L: Level> Locations<L> {
 
     /// Whether there is no location to choose.
     fn is_empty(&self) -> bool {
-        self.exact_lengths == 0 && self.prefix.is_empty() && self.regex.is_empty()
+        self.exact_lengths == 0 && self.prefix.is_empty() && self.regex.is_empty() && self.predicates.is_empty()
     }
 
     fn folder(&self, path: &[u8]) -> Option<&Arc<L>> {
         if self.folders.is_empty() { None } else { self.folders.get(path) }
     }
 
-    /// Chooses a location.
+    /// Chooses a location. `holds` says whether the predicate of a location holds.
     ///
     /// # Errors
     /// The matching of a regular expression was given up.
-    pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found<'_, L>, GaveUp> {
-        Ok(match self.choose(path, captures)? {
+    pub fn find(&self, path: &[u8], captures: &Captures, holds: &impl Fn(&L) -> bool) -> Result<Found<'_, L>, GaveUp> {
+        Ok(match self.choose(path, captures, holds)? {
             Some((location, Certainty::Folder)) => Found::Folder(location),
             Some((location, _)) => Found::Location(location),
             None => Found::Nothing,
         })
     }
 
-    /// The location, and whether it is final: then no regular expression of an outer level is tried.
-    fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l, L>, GaveUp> {
+    /// The location, and whether it is final: then neither a regular expression nor a predicate of an outer level is tried.
+    fn choose<'l>(
+        &'l self,
+        path: &[u8],
+        captures: &Captures,
+        holds: &impl Fn(&L) -> bool,
+    ) -> Result<Choice<'l, L>, GaveUp> {
         if self.exact_lengths & length_bit(path.len()) != 0
             && let Some(location) = self.exact.get(path)
         {
@@ -183,7 +196,7 @@ impl<L: Level> Locations<L> {
             return Ok(Some((folder, Certainty::Folder)));
         }
         let nested = match prefix {
-            Some(location) if !location.nested().is_empty() => location.nested().choose(path, captures)?,
+            Some(location) if !location.nested().is_empty() => location.nested().choose(path, captures, holds)?,
             _ => None,
         };
         if nested.is_some_and(|(_, certainty)| certainty != Certainty::Open) {
@@ -193,9 +206,13 @@ impl<L: Level> Locations<L> {
         if !prefix.is_some_and(|location| location.is_final()) {
             for (pattern, location) in &self.regex {
                 if pattern.matches(path, captures)? {
-                    let inner = location.nested().choose(path, captures)?;
+                    let inner = location.nested().choose(path, captures, holds)?;
                     return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
                 }
+            }
+            if let Some(location) = self.predicates.iter().find(|location| holds(location)) {
+                let inner = location.nested().choose(path, captures, holds)?;
+                return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
             }
         }
         Ok(nested.or(prefix.map(|location| (location, Certainty::Open))))

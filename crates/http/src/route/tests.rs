@@ -49,6 +49,43 @@ mod locations {
     use crate::route::Found;
 
     #[test]
+    fn predicates_come_behind_expressions_and_before_prefixes() {
+        let servers = servers(
+            r"server { location / { location $arg_in { } location /a/deep { } } location ^~ /final { } location ~ \.php$ { }
+                location = /exact { } location $arg_out { location /out/in { } location ~ x$ { } } location $arg_later { }
+                location /b { location $arg_in { location $arg_later { } } } }",
+        );
+        let chosen = |path: &str, holding: &[&str]| {
+            let holds = |location: &crate::request::location::Location| holding.contains(&location.name.as_str());
+            match servers.default.locations.find(path.as_bytes(), &Captures::default(), &holds).unwrap() {
+                Found::Location(location) => location.name.clone(),
+                _ => "nothing".to_owned(),
+            }
+        };
+        for (path, holding, wanted) in [
+            ("/a", &[][..], "/"),
+            ("/a", &["$arg_out"], "$arg_out"),
+            ("/a", &["$arg_out", "$arg_later"], "$arg_out"),
+            ("/a", &["$arg_later"], "$arg_later"),
+            ("/a", &["$arg_in", "$arg_out"], "$arg_in"),
+            ("/a/deep/x", &["$arg_in"], "$arg_in"),
+            ("/a/deep/x", &["$arg_out"], "x$"),
+            ("/exact", &["$arg_out"], "/exact"),
+            ("/final/x", &["$arg_out"], "/final"),
+            ("/a.php", &["$arg_out"], r"\.php$"),
+            ("/out/in/y", &["$arg_out"], "/out/in"),
+            ("/b", &["$arg_in"], "$arg_in"),
+            ("/b", &["$arg_in", "$arg_later"], "$arg_later"),
+            ("/b", &["$arg_later"], "$arg_later"),
+        ] {
+            assert_eq!(chosen(path, holding), wanted, "{path} {holding:?}");
+        }
+        for name in ["$", "$a$b", "$a/b", "${a", "$a-b"] {
+            assert!(read(&format!("server {{ location {name} {{ }} }}")).is_err(), "{name}");
+        }
+    }
+
+    #[test]
     fn an_alias_that_leads_out_is_told() {
         let rows = [
             ("location /img { alias /x/; }", 1),
@@ -69,7 +106,8 @@ mod locations {
     fn check(locations: &str, wanted: &[(&str, &str)]) {
         let servers = servers(&format!("server {{ {locations} }}"));
         for (path, wanted) in wanted {
-            let found = match servers.default.locations.find(path.as_bytes(), &Captures::default()).unwrap() {
+            let found = match servers.default.locations.find(path.as_bytes(), &Captures::default(), &|_| false).unwrap()
+            {
                 Found::Location(location) => location.name.clone(),
                 Found::Nothing => "-".to_owned(),
                 Found::Folder(location) => format!("{} redirected", location.name),
@@ -153,7 +191,7 @@ mod locations {
         );
         let servers = servers("server { location / { location ^~ /q/ {} } location ~ ^/(q)/ {} }");
         let captures = Captures::default();
-        assert!(matches!(servers.default.locations.find(b"/q/a", &captures), Ok(Found::Location(_))));
+        assert!(matches!(servers.default.locations.find(b"/q/a", &captures, &|_| false), Ok(Found::Location(_))));
         assert_eq!(captures.numbered(1), Some(&b"q"[..]), "the expression it is");
         check(
             r"location ^~ /c { location ~ in$ {} location /c/d {} } location ~ n$ {}",
@@ -189,7 +227,7 @@ mod locations {
         assert!(locations.named("@x").is_some());
         assert!(locations.named("@y").is_none());
         assert!(
-            matches!(locations.find(b"@x", &Captures::default()), Ok(Found::Nothing)),
+            matches!(locations.find(b"@x", &Captures::default(), &|_| false), Ok(Found::Nothing)),
             "no path begins so, and none gets there"
         );
     }
@@ -200,7 +238,7 @@ mod locations {
         let mut path = vec![b'a'; 4000];
         path[0] = b'/';
         path.push(b'!');
-        assert!(servers.default.locations.find(&path, &Captures::default()).is_err());
+        assert!(servers.default.locations.find(&path, &Captures::default(), &|_| false).is_err());
     }
 
     #[test]
@@ -217,7 +255,7 @@ mod locations {
             ("/e", Some(None)),
             ("/e/f", Some(None)),
         ] {
-            let found = servers.default.locations.find(path.as_bytes(), &Captures::default());
+            let found = servers.default.locations.find(path.as_bytes(), &Captures::default(), &|_| false);
             let Ok(Found::Location(location)) = found else { panic!("{path}") };
             assert_eq!(location.alias.as_ref().map(|alias| alias.prefix.as_deref()), wanted, "{path}");
         }

@@ -3,7 +3,7 @@
 use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_runtime::files::Meta;
 use freerun_serve::Subject;
-use freerun_serve::values::{Pattern, Reference, Template, VariableTable};
+use freerun_serve::values::{Comparison, Template};
 
 /// The condition of an `if`.
 pub struct Condition<S> {
@@ -14,12 +14,8 @@ pub struct Condition<S> {
 
 /// The test of a condition.
 pub enum Test<S> {
-    /// A variable has a value other than `0`.
-    True(Reference<S>),
-    /// A variable has this value.
-    Equal(Reference<S>, Template<S>),
-    /// A variable matches a regular expression, whose text is for the log.
-    Match(Reference<S>, Pattern, Box<str>),
+    /// A variable is compared.
+    Compare(Comparison<S>),
     /// A file passes a test.
     File(FileTest, Template<S>),
 }
@@ -89,13 +85,8 @@ impl<S: Subject> Condition<S> {
         }
         let Some((first, rest)) = words.split_first() else { return Err(invalid(&shown)) };
         let shown = if words.len() == 1 { first.text.clone() } else { shown };
-        if let Some(name) = first.text.strip_prefix('$').filter(|name| !name.is_empty()) {
-            let variable = cx.extensions.get_or_default::<VariableTable<S>>().resolve(name, first.place);
-            return match rest {
-                [] => Ok(Condition { test: Test::True(variable), negative: false }),
-                [operator, value] => Condition::compare(node, variable, operator, value, cx),
-                _ => Err(invalid(&shown)),
-            };
+        if let Some((comparison, negative)) = Comparison::parse(node, &words, cx)? {
+            return Ok(Condition { test: Test::Compare(comparison), negative });
         }
         let (negative, letter) = match first.text.strip_prefix('!') {
             Some(rest) => (true, rest),
@@ -106,32 +97,4 @@ impl<S: Subject> Condition<S> {
             _ => Err(invalid(&shown)),
         }
     }
-
-    fn compare(
-        node: &Node,
-        variable: Reference<S>,
-        operator: &Word,
-        value: &Word,
-        cx: &mut Cx,
-    ) -> Result<Condition<S>, Problem> {
-        let (negative, plain) = match operator.text.strip_prefix('!') {
-            Some(rest) => (true, rest),
-            None => (false, operator.text.as_str()),
-        };
-        let test = match plain {
-            "=" => Test::Equal(variable, Template::parse(value, cx)?),
-            "~" | "~*" => {
-                let table = cx.extensions.get_or_default::<VariableTable<S>>();
-                let pattern = Pattern::new(&value.text, plain == "~*", table)
-                    .map_err(|why| Problem::new(why).at_node(node).at(value.place))?;
-                Test::Match(variable, pattern, value.text.as_str().into())
-            }
-            _ => return Err(unexpected(node, operator)),
-        };
-        Ok(Condition { test, negative })
-    }
-}
-
-fn unexpected(node: &Node, operator: &Word) -> Problem {
-    Problem::new(format!("unexpected \"{}\" in condition", operator.text)).at_node(node).at(operator.place)
 }

@@ -51,6 +51,7 @@ fn run(request: &mut Request, response: &mut Response) {
         Verdict::PreconditionFailed => {
             // The page no longer stands for the redirect.
             request.answered.carried.location = None;
+            request.answered.ends_untold = true;
             *response = *error_page::built_in(request, 412);
         }
     }

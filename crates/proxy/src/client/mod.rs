@@ -31,6 +31,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use freerun_http::body;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -118,6 +119,9 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
         Some(begun) => begun?,
         None => Box::pin(begin_later(request, family, terms)).await?,
     };
+    if request.body.is_done() {
+        body::send_continue(request);
+    }
     let mut body = match OutgoingBody::ready(request, family, &upstream.plan.options) {
         Some(body) => body,
         None => match Box::pin(OutgoingBody::collect(request, family)).await {

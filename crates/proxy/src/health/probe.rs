@@ -176,6 +176,7 @@ fn location(check: &Check) -> Location {
         limit_except: None,
         nested: Default::default(),
         alias: None,
+        predicate: None,
         no_regex: false,
         internal: false,
         passes_on: true,

@@ -112,7 +112,8 @@ impl OpenFiles {
         }
         let used = self.0.entry(to.path.clone()).or_insert(Used { open: None, last: now, uses: 0, keep });
         used.last = now;
-        used.uses += 1;
+        // Lines that have come together were to be written one by one.
+        used.uses += memchr::memchr_iter(b'\n', lines).count().max(1) as u64;
         used.open = (used.uses >= keep.min_uses).then_some(file);
         written
     }

@@ -73,6 +73,32 @@ fn tasks_are_woken_by_other_threads_and_more_often_than_they_need() {
 }
 
 #[test]
+fn a_task_that_is_taken_out_ends_and_its_place_is_used_again() {
+    let (wakers, woken): (_, Receiver<Waker>) = channel();
+    let (done, finished) = channel();
+    let (count, taken) = channel();
+    let handle = on_a_loop(move |tasks| {
+        for number in 0..4 {
+            tasks.start(number, two_polls(number, &wakers, &done));
+        }
+        // The second and the third are wanted, and one may go.
+        let mut place = 0;
+        let is_wanted = |_: &Job| {
+            place += 1;
+            matches!(place, 2 | 3)
+        };
+        count.send(tasks.take_some(1, is_wanted).len()).unwrap();
+        tasks.start(9, two_polls(9, &wakers, &done));
+    });
+    assert_eq!(taken.recv(), Ok(1));
+    woken.iter().take(4).for_each(|waker| waker.wake());
+    let mut all: Vec<u64> = finished.iter().take(4).collect();
+    all.sort_unstable();
+    assert_eq!(all, [0, 2, 3, 9]);
+    handle.stop();
+}
+
+#[test]
 fn a_place_is_used_again_and_a_panic_ends_one_task_alone() {
     let (send, receive) = channel();
     let (done, finished) = channel();

@@ -4,6 +4,7 @@ mod geo;
 mod geoip2;
 mod hostnames;
 mod map;
+mod predicate;
 mod split_clients;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::values::{Compute, VariableTable};
 pub use geo::Geos;
 pub use geoip2::{ClientAddress, Databases, OwnAddress};
 pub use map::Maps;
+pub use predicate::Predicates;
 pub use split_clients::Splits;
 
 /// The name of a word of the form `$name`.

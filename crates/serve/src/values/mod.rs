@@ -4,12 +4,14 @@
 //! [`Values`](crate::captures::Values) of the subject: for values of `set`, named captures and maps.
 
 mod common;
+mod comparison;
 mod pattern;
 mod table;
 mod template;
 mod variable;
 
 pub use common::{Common, NGINX_VERSION};
+pub use comparison::Comparison;
 pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};
 pub use table::{Target, VariableTable};
 pub use template::Template;

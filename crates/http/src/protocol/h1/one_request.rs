@@ -219,23 +219,32 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
     }
     finish::finish(request);
     let Ok(framing) = written else { return After::Close };
-    let unread = !request.body.is_done();
-    if request.answered.persistence.is_kept() {
-        return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
-            Ok(()) => {
+    let is_kept = request.answered.persistence.is_kept() && !request.answered.ends_untold;
+    if is_kept || awaits_body(request, framing) {
+        match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
+            Ok(()) if is_kept => {
                 let keep = Keep { most: core.keepalive_timeout.timeout, least: core.keepalive_min_timeout };
-                After::Next(rest_of(request), keep)
+                return After::Next(rest_of(request), keep);
             }
-            Err(BodyError::Status(_)) => linger_or_close(core, true),
-            Err(BodyError::TimedOut | BodyError::Broken(_)) => After::Close,
-        };
+            Ok(()) => {}
+            Err(BodyError::Status(_)) => return linger_or_close(core, true),
+            Err(BodyError::TimedOut | BodyError::Broken(_)) => return After::Close,
+        }
     }
+    let unread = !request.body.is_done();
     let pipelined = request.head.buffer.len() > request.body.used();
     let may_be_sending = unread || pipelined || (!was_emptied_now(request) && has_more(connection, request));
     // A client that knows the end of the response by that of the connection alone takes a whole one for one that was cut if
     // `close_notify` is missing (RFC 8446 section 6.1).
     let waits_for_room = framing == Framing::Close && !connection.transport.end_session();
     linger_or_close(core, may_be_sending || waits_for_room)
+}
+
+/// Whether a connection that ends after the response waits for the body first that nobody wanted, as in nginx: a client that
+/// is about to send it finds the connection whole. If the end of the connection is that of the response, the client must see
+/// it.
+fn awaits_body(request: &Request, framing: Framing) -> bool {
+    !request.body.is_done() && request.body.received() == 0 && framing != Framing::Close
 }
 
 /// Sends the head that ends HTTP; then another protocol goes on.

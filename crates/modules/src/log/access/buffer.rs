@@ -4,7 +4,7 @@
 //! `writev`, about as much as a request. Lines of a file without `buffer=` therefore wait for [`SOON`]: a loop hands
 //! over at most some fifty times a second for each file, or each [`SOON_SIZE`] bytes, and runs no timer while no lines
 //! wait. A line costs the loop about a thousand instructions then. If a file has no room for more, its lines are
-//! counted but not made.
+//! counted but not made. Lines of files that are opened by their names wait for no more than other tasks that are ready.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -116,7 +116,8 @@ impl Buffers {
         }
         gathered.append_here(line);
         let path = |gathered: &Gathered| gathered.to.as_ref().map(|to| to.path.as_slice().into()).unwrap_or_default();
-        self.come_back(gathered, |gathered| Key::Named(path(gathered)), || Some(SOON));
+        // The files are opened and closed as lines come: a folder that is moved away takes no line that comes after it.
+        self.come_back(gathered, |gathered| Key::Named(path(gathered)), || Some(Duration::ZERO));
     }
 
     /// Gathers lines for one file, and hands them over at the latest after the time `wait`.

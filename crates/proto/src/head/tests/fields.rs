@@ -149,3 +149,15 @@ fn many_fields_are_kept_in_order() {
     assert_eq!(head.fields().len(), 101);
     assert_eq!(head.fields()[77].value().of(text.as_bytes()), b"76");
 }
+
+#[test]
+fn lines_that_are_ignored_are_known() {
+    let text = b"GET / HTTP/1.1\r\nHost: a\r\na_b: c\r\nOk: x\nd@e:  f \nfoo=bar\r\n\r\nbody: x\r\n";
+    let head = parse_request(text, &HeadRules::default()).unwrap().unwrap();
+    let ignored: Vec<&[u8]> = head.ignored_lines(text).collect();
+    assert!(head.has_ignored);
+    assert_eq!(ignored, [&b"a_b: c"[..], b"d@e:  f", b"foo=bar"]);
+    let plain = b"GET / HTTP/1.1\r\nHost: a\r\nX-Y: z\r\n\r\n";
+    let head = parse_request(plain, &HeadRules::default()).unwrap().unwrap();
+    assert!(!head.has_ignored && head.ignored_lines(plain).next().is_none());
+}
