@@ -47,6 +47,9 @@ pub struct Connection<C> {
     pub responding: Cell<bool>,
     /// Whether the connection has been polled at least once.
     pub was_polled: Cell<bool>,
+    /// Whether the connection had nothing to read when it last waited for a request, so that an event announces the next
+    /// one.
+    pub rested: Cell<bool>,
     close_when_idle: Cell<bool>,
     nodelay: Cell<bool>,
 }
@@ -171,6 +174,7 @@ impl<C> Connection<C> {
             idle_since: Cell::new(0),
             responding: Cell::new(false),
             was_polled: Cell::new(false),
+            rested: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),
         }

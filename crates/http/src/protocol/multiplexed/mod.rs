@@ -10,7 +10,7 @@ use std::rc::Rc;
 use freerun_conf::SettingsSet;
 use freerun_proto::Version;
 use freerun_proto::head::{self, FieldFault, FieldRules};
-use freerun_runtime::loops;
+use freerun_runtime::{era, loops};
 
 use crate::arrive;
 use crate::connection::stream::Stream;
@@ -72,6 +72,8 @@ pub async fn serve(
     arrived: Arrived,
     scratch: &mut RequestScratch,
 ) {
+    // The stream may have come in a read after the loop last looked for changes of files.
+    era::begin();
     let Some((generation, servers, _)) = http.servers(&connection) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
     connection.loop_state.stats.requests.add_alone();
