@@ -3,12 +3,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use flate2::read::GzDecoder;
 use freerun_testkit::fuse::Mirror;
-use freerun_testkit::{Client, Response, Server, Setup, TempDir, require};
+use freerun_testkit::http2::Http2;
+use freerun_testkit::{Client, Response, Server, Setup, Site, TempDir, Tls, eventually, require};
 
 /// How many changes are made on each file system.
 const CHANGES: usize = 1000;
@@ -212,18 +215,16 @@ fn never_an_old_answer(root: &mut Root, server: &Server, name: &str, packed: boo
     }
 }
 
-fn serve(at: &Path) -> Server {
-    Setup::new()
-        .root_path(at)
-        .main("user nobody nogroup; worker_processes 2;")
-        .http(
-            "server {
-                listen 127.0.0.1:@PORT@; root @ROOT@; keepalive_requests 1000000;
-                gzip_static on; gzip on; gzip_min_length 1;
-                location = /status { status; }
-            }",
-        )
-        .run()
+/// Serves a folder, with so many loops and these lines.
+fn serve(at: &Path, loops: u32, lines: &str) -> Server {
+    let server = format!(
+        "server {{
+            listen 127.0.0.1:@PORT@; root @ROOT@; keepalive_requests 1000000; {lines}
+            gzip_static on; gzip on; gzip_min_length 1;
+            location = /status {{ status; }}
+        }}"
+    );
+    Setup::new().root_path(at).main(&format!("user nobody nogroup; worker_processes {loops};")).http(&server).run()
 }
 
 /// How many files the server has opened, or asked for, without a pool.
@@ -247,7 +248,7 @@ fn is_kept(server: &Server, target: &str) -> bool {
 
 fn changes_are_seen(at: &Path, is_usual: bool) {
     let mut root = Root::new(at, is_usual);
-    let server = serve(at);
+    let server = serve(at, 2, "");
     assert!(!is_usual || is_kept(&server, "/current/page.html"));
     never_an_old_answer(&mut root, &server, "page.html", false, CHANGES);
     // What compression has kept of the file, and a packed file beside it.
@@ -311,7 +312,7 @@ fn changes_are_seen_at_once_on_an_overlay() {
     let arguments = ["-t", "overlay", "overlay", "-o", &format!("{options},redirect_dir=on")];
     let Some(mount) = Mount::new(&arguments, &dir.path().join("mounted")) else { return };
     root.at = mount.0.clone();
-    let server = serve(&mount.0);
+    let server = serve(&mount.0, 2, "");
     assert!(is_kept(&server, "/current/page.html"));
     never_an_old_answer(&mut root, &server, "page.html", false, CHANGES);
     never_an_old_answer(&mut root, &server, "packed.html.gz", true, CHANGES / 10);
@@ -325,4 +326,119 @@ fn changes_are_seen_at_once_on_fuse() {
     let (of, dir) = (TempDir::new("hot-mirrored"), TempDir::new("hot-fuse"));
     let _mirror = Mirror::mount(of.path(), dir.path()).expect("mounting");
     changes_are_seen(dir.path(), false);
+}
+
+#[test]
+fn changes_are_seen_at_once_by_a_loop_that_is_busy() {
+    if !require::root() {
+        return;
+    }
+    let dir = TempDir::new("hot-busy");
+    let mut root = Root::new(dir.path(), true);
+    let server = serve(dir.path(), 1, "");
+    let (is_over, request) = (AtomicBool::new(false), "GET /current/page.html HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                while !is_over.load(Relaxed) {
+                    // A response that a change cuts short ends the connection.
+                    if client.try_send(request.repeat(5)).is_err()
+                        || (0..5).any(|_| client.try_response("GET").is_err())
+                    {
+                        client = server.connect();
+                    }
+                }
+            });
+        }
+        let changes = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            never_an_old_answer(&mut root, &server, "page.html", false, CHANGES / 2);
+        }));
+        is_over.store(true, Relaxed);
+        changes.unwrap_or_else(|failure| std::panic::resume_unwind(failure));
+    });
+}
+
+#[test]
+fn changes_are_seen_at_once_by_the_shared_cache_unless_a_time_is_given() {
+    if !require::root() {
+        return;
+    }
+    let dir = TempDir::new("hot-shared");
+    let mut root = Root::new(dir.path(), true);
+    let server = serve(dir.path(), 2, "open_file_cache max=100; open_file_cache_errors on;");
+    never_an_old_answer(&mut root, &server, "page.html", false, CHANGES / 4);
+    never_an_old_answer(&mut root, &server, "packed.html.gz", true, CHANGES / 10);
+    // Files that were changed long enough ago are kept.
+    eventually("kept", || is_kept(&server, "/current/page.html"));
+    never_an_old_answer(&mut root, &server, "page.html", false, 1);
+}
+
+/// A folder that others may not read cannot be watched; attributes are asked for.
+#[test]
+fn changes_are_seen_at_once_where_a_folder_cannot_be_watched() {
+    if !require::root() {
+        return;
+    }
+    let dir = TempDir::new("hot-closed");
+    let mut root = Root::new(dir.path(), true);
+    fs::set_permissions(dir.path().join("releases"), fs::Permissions::from_mode(0o711)).expect("permissions");
+    let server = serve(dir.path(), 2, "");
+    for number in [0, 1, 2, 11] {
+        eventually("kept", || is_kept(&server, "/current/page.html"));
+        root.change(number, "page.html");
+        let answer = Answer::of(&server.get("/current/page.html"));
+        assert_eq!(answer, root.answer("page.html"), "{number}");
+    }
+    never_an_old_answer(&mut root, &server, "page.html", false, CHANGES / 10);
+}
+
+#[test]
+fn what_is_mounted_over_a_folder_is_seen_at_once() {
+    if !require::root() {
+        return;
+    }
+    let dir = TempDir::new("hot-mounts");
+    let root = Root::new(dir.path(), true);
+    let server = serve(dir.path(), 1, "");
+    let mut client = server.connect();
+    for number in 0..20 {
+        let below = Answer::Text(fs::read(root.file("page.html")).expect("a file"));
+        for _ in 0..20 {
+            assert_eq!(Answer::of(&client.get("/current/page.html")), below, "{number}");
+        }
+        let Some(mount) = Mount::new(&["-t", "tmpfs", "tmpfs"], &root.folder()) else { return };
+        assert_eq!(client.get("/current/page.html").status, 404, "{number}");
+        fs::write(root.file("page.html"), "above").expect("a file");
+        for _ in 0..20 {
+            assert_eq!(client.get("/current/page.html").text(), "above", "{number}");
+        }
+        drop(mount);
+    }
+}
+
+#[test]
+fn changes_are_seen_at_once_in_every_protocol() {
+    let site = Site::new();
+    site.file("a.html", "first");
+    let server = Setup::new()
+        .root(&site)
+        .http(
+            "keepalive_requests 1000000; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+            server { listen 127.0.0.1:@PORT@; root @ROOT@; }
+            server { listen 127.0.0.1:@PORT2@ ssl; root @ROOT@; }
+            server { listen 127.0.0.1:@PORT3@ http2; root @ROOT@; }",
+        )
+        .run();
+    let connect = |number| Client::connect(server.address_number(number));
+    let (mut plain, mut secure, mut http2) = (connect(1), connect(2).tls(&Tls::new()), Http2::new(connect(3)));
+    for number in 0..CHANGES / 4 {
+        let text = format!("change {number}");
+        site.file("a.html", &text);
+        for _ in 0..5 {
+            assert_eq!(plain.get("/a.html").text(), text);
+            assert_eq!(secure.get("/a.html").text(), text);
+            assert_eq!(http2.get("/a.html").body(), text.as_bytes());
+        }
+    }
 }
