@@ -18,6 +18,10 @@ const MAX_WATCHES: usize = 2048;
 const MAX_WAYS: usize = 768;
 /// How many ways may be on the way to be watched at a time.
 const MAX_WALKS: usize = 4;
+/// With more ways that have changed at a time, everything is dropped.
+const MAX_STALE_WAYS: usize = 64;
+/// With more files that may have changed at a time, everything is dropped.
+const MAX_STALE_NAMES: usize = 1024;
 /// How many changes are remembered while ways are on the way to be watched; with more, the ways are watched again.
 const MAX_RECENT: usize = 1024;
 /// How long a way stays watched after its last use, and how long one is left alone that cannot be watched.
@@ -100,8 +104,8 @@ pub struct Watches {
     walks: usize,
     /// The era of the last look.
     looked: u64,
-    /// How many changes were told so far.
-    changes: u64,
+    /// How many ways were found to have changed so far.
+    forgotten: u64,
     /// How often everything may have changed.
     upheavals: u64,
     /// The changes since ways are being walked, by watch; with the name, if it is one in a folder.
@@ -115,19 +119,17 @@ impl Watches {
         self.looked != era::now()
     }
 
-    /// How many changes were seen so far: between two equal answers nothing has changed, as far as was looked.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    /// How many ways were found to have changed so far: between two equal answers none has, as far as was looked.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Looks for changes.
     pub fn look(&mut self) -> Option<Stale> {
         self.looked = era::now();
         let watcher = self.watcher.clone()?;
-        let before = self.changes;
         let mut stale = Stale::default();
         watcher.look(|change| {
-            self.changes += 1;
             if self.walks > 0 {
                 self.remember(change);
             }
@@ -148,13 +150,13 @@ impl Watches {
                 }
             }
         });
+        // Many things are dropped all at once, which takes less time than one by one.
+        stale.everything |= stale.ways.len() > MAX_STALE_WAYS || stale.names.len() > MAX_STALE_NAMES;
         if stale.everything {
             self.clear();
         }
-        while let Some(way) = stale.ways.iter().find(|way| self.is_watched(way)).cloned() {
-            self.forget_way(&way);
-        }
-        (self.changes > before).then_some(stale)
+        stale.ways.retain(|way| self.forget_way(way));
+        (stale.everything || !stale.names.is_empty() || !stale.ways.is_empty()).then_some(stale)
     }
 
     /// Remembers a change that may concern a way which is being walked.
@@ -176,10 +178,6 @@ impl Watches {
             Some(name) => way.names.iter().any(|(of, own)| of == watch && own == name),
             None => way.folders.contains(watch),
         })
-    }
-
-    fn is_watched(&self, way: &[u8]) -> bool {
-        matches!(self.ways.get(way), Some(Known { state: State::Watched(_), .. }))
     }
 
     /// The state of the way to `path`.
@@ -280,18 +278,23 @@ impl Watches {
         }
     }
 
-    fn forget_way(&mut self, path: &[u8]) {
-        let Some(Known { state: State::Watched(way), .. }) = self.ways.remove(path) else { return };
+    /// Ends the watches of a way, as far as no other way needs them. Returns whether it was watched.
+    fn forget_way(&mut self, path: &Rc<[u8]>) -> bool {
+        let is_watched = matches!(self.ways.get(path), Some(Known { state: State::Watched(_), .. }));
+        let known = if is_watched { self.ways.remove(path) } else { None };
+        let Some(Known { state: State::Watched(way), .. }) = known else { return false };
+        self.forgotten += 1;
         for watch in way.folders {
             let Some(Of::Folder { names, ways, ends }) = self.watched.get_mut(&watch) else { continue };
-            names.retain(|name| *name.way != *path);
-            ways.retain(|way| **way != *path);
-            ends.retain(|way| **way != *path);
+            names.retain(|name| !Rc::ptr_eq(&name.way, path));
+            ways.retain(|way| !Rc::ptr_eq(way, path));
+            ends.retain(|way| !Rc::ptr_eq(way, path));
             if ways.is_empty() {
                 self.watched.remove(&watch);
                 self.remove_unused(watch);
             }
         }
+        true
     }
 
     fn remove_unused(&self, watch: i32) {
@@ -307,8 +310,8 @@ impl Watches {
     pub fn purge(&mut self, now: Instant) {
         let is_old = |known: &Known| now.saturating_duration_since(known.used) >= UNUSED;
         self.ways.retain(|_, known| !(matches!(known.state, State::Unwatched) && is_old(known)));
-        while let Some(old) = self.ways.iter().find(|(path, known)| self.is_watched(path) && is_old(known)) {
-            let path = old.0.clone();
+        let old: Vec<_> = self.ways.iter().filter(|(_, known)| is_old(known)).map(|(path, _)| path.clone()).collect();
+        for path in old {
             self.forget_way(&path);
         }
     }
@@ -321,7 +324,7 @@ impl Watches {
             watched.keys().for_each(|watch| watcher.remove(*watch));
         }
         // A way that is being walked may have some of these watches.
-        self.changes += 1;
+        self.forgotten += 1;
         self.upheavals += 1;
     }
 

@@ -76,17 +76,6 @@ impl FileSystem {
         self.offload(via, self.tag_of(path, via.client), move || this.stat_waiting(&owned)).await?
     }
 
-    /// Whether a file has another length or date than when it was opened, as far as the kernel knows without asking.
-    pub fn has_changed(&self, file: &OpenFile) -> bool {
-        if !file.mount().class().opens_inline() {
-            return false;
-        }
-        let opened = file.meta();
-        self.kernel
-            .stat_known(file.as_fd())
-            .is_ok_and(|now| (now.size, now.mtime, now.mtime_nsec) != (opened.size, opened.mtime, opened.mtime_nsec))
-    }
-
     /// Whether the kernel reports every change of the file: not if it is on a server, or another process has it.
     pub fn reports_changes(&self, file: &OpenFile) -> bool {
         matches!(file.mount().class(), Class::Memory | Class::Local)

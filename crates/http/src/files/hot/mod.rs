@@ -204,9 +204,10 @@ impl<L> HotFiles<L> {
         }
     }
 
-    /// The number of changes that were seen so far: nothing has changed between two equal answers.
+    /// A number that grows when the way to a file is found to have changed: a file that was opened after one answer leads
+    /// where its path says as long as the answer stays the same.
     pub fn moment(&self) -> u64 {
-        self.watches.changes()
+        self.watches.forgotten()
     }
 
     /// The file that a path of a location leads to, if it was [learned](HotFiles::learn).
