@@ -215,6 +215,11 @@ fn never_an_old_answer(root: &mut Root, server: &Server, name: &str, packed: boo
     }
 }
 
+/// Whether these tests can be run: they need the status, and what only root may do.
+fn can_be_run() -> bool {
+    require::freerun() && require::root()
+}
+
 /// Serves a folder, with so many loops and these lines.
 fn serve(at: &Path, loops: u32, lines: &str) -> Server {
     let server = format!(
@@ -258,7 +263,7 @@ fn changes_are_seen(at: &Path, is_usual: bool) {
 
 #[test]
 fn changes_are_seen_at_once_on_the_systems_disk() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-disk");
@@ -267,7 +272,7 @@ fn changes_are_seen_at_once_on_the_systems_disk() {
 
 #[test]
 fn changes_are_seen_at_once_in_memory() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-tmpfs");
@@ -277,7 +282,7 @@ fn changes_are_seen_at_once_in_memory() {
 
 #[test]
 fn changes_are_seen_at_once_on_ext4() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-ext4");
@@ -287,7 +292,7 @@ fn changes_are_seen_at_once_on_ext4() {
 
 #[test]
 fn changes_are_seen_at_once_on_xfs() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-xfs");
@@ -298,7 +303,7 @@ fn changes_are_seen_at_once_on_xfs() {
 /// The files begin in the lower layer, and come to the upper one with their first change.
 #[test]
 fn changes_are_seen_at_once_on_an_overlay() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-overlay");
@@ -320,7 +325,7 @@ fn changes_are_seen_at_once_on_an_overlay() {
 
 #[test]
 fn changes_are_seen_at_once_on_fuse() {
-    if !require::root() || !require::fuse() {
+    if !can_be_run() || !require::fuse() {
         return;
     }
     let (of, dir) = (TempDir::new("hot-mirrored"), TempDir::new("hot-fuse"));
@@ -330,7 +335,7 @@ fn changes_are_seen_at_once_on_fuse() {
 
 #[test]
 fn changes_are_seen_at_once_by_a_loop_that_is_busy() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-busy");
@@ -361,7 +366,7 @@ fn changes_are_seen_at_once_by_a_loop_that_is_busy() {
 
 #[test]
 fn changes_are_seen_at_once_by_the_shared_cache_unless_a_time_is_given() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-shared");
@@ -377,7 +382,7 @@ fn changes_are_seen_at_once_by_the_shared_cache_unless_a_time_is_given() {
 /// A folder that others may not read cannot be watched; attributes are asked for.
 #[test]
 fn changes_are_seen_at_once_where_a_folder_cannot_be_watched() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-closed");
@@ -395,7 +400,7 @@ fn changes_are_seen_at_once_where_a_folder_cannot_be_watched() {
 
 #[test]
 fn what_is_mounted_over_a_folder_is_seen_at_once() {
-    if !require::root() {
+    if !can_be_run() {
         return;
     }
     let dir = TempDir::new("hot-mounts");

@@ -337,6 +337,12 @@ impl Watches {
         }
     }
 
+    /// How many ways are known.
+    #[cfg(test)]
+    pub fn ways(&self) -> usize {
+        self.ways.len()
+    }
+
     /// Whether nothing is watched.
     pub fn is_empty(&self) -> bool {
         self.ways.is_empty() && self.watched.is_empty()

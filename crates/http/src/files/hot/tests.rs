@@ -239,3 +239,25 @@ fn a_file_that_turned_out_to_be_another_is_forgotten_alone() {
         assert!(!site.has(&a) && site.has(&b));
     });
 }
+
+#[test]
+fn the_ways_are_bounded_and_end_together() {
+    undisturbed(|| {
+        let (folder, mut site) = (TempDir::new("hot-many"), Site::new());
+        let below = folder.path().join("below");
+        let paths: Vec<PathBuf> = (0..800).map(|number| below.join(format!("{number}/a"))).collect();
+        for (number, path) in paths.iter().enumerate() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+            (0..3).for_each(|_| site.open(path));
+            if number % 400 == 399 {
+                site.hot.purge(Instant::now() + VALID);
+            }
+        }
+        assert!((700..=768).contains(&site.hot.watches.ways()), "{}", site.hot.watches.ways());
+        site.keep(&paths[0]);
+        fs::rename(&below, folder.path().join("elsewhere")).unwrap();
+        assert!(!site.has(&paths[0]));
+        assert!(site.hot.files.is_empty() && site.hot.watches.is_empty());
+    });
+}
