@@ -133,7 +133,10 @@ impl Watches {
             if self.walks > 0 {
                 self.remember(change);
             }
+            // Many things are dropped all at once, which takes less time than one by one.
+            stale.everything |= stale.ways.len() > MAX_STALE_WAYS || stale.names.len() > MAX_STALE_NAMES;
             match change {
+                _ if stale.everything => {}
                 Change::Anything => stale.everything = true,
                 Change::Itself(watch) => match self.watched.get(&watch) {
                     Some(Of::Folder { ways, .. }) => stale.ways.extend(ways.iter().cloned()),
@@ -150,8 +153,6 @@ impl Watches {
                 }
             }
         });
-        // Many things are dropped all at once, which takes less time than one by one.
-        stale.everything |= stale.ways.len() > MAX_STALE_WAYS || stale.names.len() > MAX_STALE_NAMES;
         if stale.everything {
             self.clear();
         }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use freerun_conf::SettingsSet;
 use freerun_proto::Version;
 use freerun_proto::head::{self, FieldFault, FieldRules};
-use freerun_runtime::{era, loops};
+use freerun_runtime::loops;
 
 use crate::arrive;
 use crate::connection::stream::Stream;
@@ -63,7 +63,7 @@ pub fn field_rules(settings: &SettingsSet) -> FieldRules {
 }
 
 /// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
-/// requests. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
+/// requests, and begins an [era](freerun_runtime::era) when it has read of its connection. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
 /// gone.
 pub async fn serve(
     http: Rc<HttpLoop>,
@@ -72,8 +72,6 @@ pub async fn serve(
     arrived: Arrived,
     scratch: &mut RequestScratch,
 ) {
-    // The stream may have come in a read after the loop last looked for changes of files.
-    era::begin();
     let Some((generation, servers, _)) = http.servers(&connection) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
     connection.loop_state.stats.requests.add_alone();
