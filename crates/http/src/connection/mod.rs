@@ -20,6 +20,7 @@ use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Address;
+use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
@@ -50,6 +51,8 @@ pub struct Connection<C> {
     /// Whether the connection had nothing to read when it last waited for a request, so that an event announces the next
     /// one.
     pub rested: Cell<bool>,
+    /// Whether its request has places in the counts of limits.
+    counted: Cell<bool>,
     close_when_idle: Cell<bool>,
     nodelay: Cell<bool>,
 }
@@ -89,6 +92,8 @@ struct Extra {
     tls: OnceCell<TlsFacts>,
     /// The state that modules keep with the connection.
     states: States,
+    /// The places of its request in the counts of limits.
+    places: Cell<Places>,
     /// Asks the protocol to end the connection in its own way, if it has one.
     close_softly: OnceCell<Box<dyn Fn()>>,
 }
@@ -175,6 +180,7 @@ impl<C> Connection<C> {
             responding: Cell::new(false),
             was_polled: Cell::new(false),
             rested: Cell::new(false),
+            counted: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),
         }
@@ -211,6 +217,32 @@ impl<C> Connection<C> {
     /// Whether the connection was asked to close.
     pub fn is_closing(&self) -> bool {
         self.close_when_idle.get()
+    }
+
+    /// Keeps the places that the connection's request has in the counts of limits, until [`Connection::free_places`].
+    pub fn keep_places(&self, places: Places) {
+        self.counted.set(true);
+        self.extra.get_or_init(Box::default).places.set(places);
+    }
+
+    /// Takes the places back that [`Connection::keep_places`] was given.
+    pub fn take_places(&self) -> Places {
+        self.counted.set(false);
+        self.extra.get().map_or_else(Places::default, |extra| extra.places.take())
+    }
+
+    /// Whether the connection's request has places in the counts of limits.
+    #[inline]
+    pub fn has_places(&self) -> bool {
+        self.counted.get()
+    }
+
+    /// Frees the places of the connection's request in the counts of limits, if there are any.
+    #[inline]
+    pub fn free_places(&self) {
+        if self.has_places() {
+            drop(self.take_places());
+        }
     }
 
     /// Sends small segments at once from now on (`tcp_nodelay`).
