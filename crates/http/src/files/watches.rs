@@ -127,6 +127,14 @@ impl Watches {
     /// Looks for changes.
     pub fn look(&mut self) -> Option<Stale> {
         self.looked = era::now();
+        if self.watcher.as_ref()?.is_quiet() {
+            return None;
+        }
+        self.take_changes()
+    }
+
+    #[cold]
+    fn take_changes(&mut self) -> Option<Stale> {
         let watcher = self.watcher.clone()?;
         let mut stale = Stale::default();
         watcher.look(|change| {

@@ -122,7 +122,15 @@ impl Watcher {
         let _ = inotify::remove_watch(&self.changes, watch);
     }
 
+    /// Whether there is no change since the last call of [`Watcher::look`]. It does not wait, and costs one system call.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        let mut event = [MaybeUninit::uninit()];
+        matches!(epoll::wait(&self.both, &mut event[..], Some(&NOW)), Ok((events, _)) if events.is_empty())
+    }
+
     /// Calls `tell` with each change since the last call.
+    #[cold]
     pub fn look(&self, mut tell: impl FnMut(Change<'_>)) {
         let mut events = [MaybeUninit::uninit(); 2];
         let Ok((events, _)) = epoll::wait(&self.both, &mut events[..], Some(&NOW)) else {
@@ -136,7 +144,6 @@ impl Watcher {
         }
     }
 
-    #[cold]
     fn take_changes(&self, tell: &mut impl FnMut(Change<'_>)) {
         let mut buffer = [MaybeUninit::uninit(); READ];
         let mut reader = inotify::Reader::new(&self.changes, &mut buffer);
