@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::era;
 use freerun_runtime::files::OpenFile;
-use freerun_runtime::watch::{Change, Walked, Watcher, Way};
+use freerun_runtime::watch::{Change, News, Walked, Watcher, Way};
 use rustc_hash::FxHashMap;
 
 /// The most watches that a loop has at a time.
@@ -127,17 +127,15 @@ impl Watches {
     /// Looks for changes.
     pub fn look(&mut self) -> Option<Stale> {
         self.looked = era::now();
-        if self.watcher.as_ref()?.is_quiet() {
-            return None;
-        }
-        self.take_changes()
+        let news = self.watcher.as_ref()?.news()?;
+        self.take_news(news)
     }
 
     #[cold]
-    fn take_changes(&mut self) -> Option<Stale> {
+    fn take_news(&mut self, news: News) -> Option<Stale> {
         let watcher = self.watcher.clone()?;
         let mut stale = Stale::default();
-        watcher.look(|change| {
+        watcher.take_news(news, |change| {
             if self.walks > 0 {
                 self.remember(change);
             }

@@ -51,6 +51,15 @@ pub struct Watcher {
     _mounts: OwnedFd,
 }
 
+/// What kind of things have changed.
+#[derive(Debug, Clone, Copy)]
+pub struct News {
+    /// Watched files or folders.
+    changes: bool,
+    /// The mount table.
+    mounts: bool,
+}
+
 /// A change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'c> {
@@ -122,25 +131,29 @@ impl Watcher {
         let _ = inotify::remove_watch(&self.changes, watch);
     }
 
-    /// Whether there is no change since the last call of [`Watcher::look`]. It does not wait, and costs one system call.
+    /// Whether something has changed since the last call, and what kind of things: `None` if nothing has. It does not
+    /// wait, and costs one system call. What it returns has to be [taken](Watcher::take_news), since the kernel says only
+    /// once that a file system was mounted.
     #[inline]
-    pub fn is_quiet(&self) -> bool {
-        let mut event = [MaybeUninit::uninit()];
-        matches!(epoll::wait(&self.both, &mut event[..], Some(&NOW)), Ok((events, _)) if events.is_empty())
+    pub fn news(&self) -> Option<News> {
+        let mut events = [MaybeUninit::uninit(); 2];
+        match epoll::wait(&self.both, &mut events[..], Some(&NOW)) {
+            Ok(([], _)) => None,
+            Ok((events, _)) => {
+                let has = |key| events.iter().any(|event| event.data.u64() == key);
+                Some(News { changes: has(CHANGES), mounts: has(MOUNTS) })
+            }
+            Err(_) => Some(News { changes: true, mounts: true }),
+        }
     }
 
-    /// Calls `tell` with each change since the last call.
-    #[cold]
-    pub fn look(&self, mut tell: impl FnMut(Change<'_>)) {
-        let mut events = [MaybeUninit::uninit(); 2];
-        let Ok((events, _)) = epoll::wait(&self.both, &mut events[..], Some(&NOW)) else {
-            return tell(Change::Anything);
-        };
-        for event in events {
-            match event.data.u64() {
-                CHANGES => self.take_changes(&mut tell),
-                _ => tell(Change::Anything),
-            }
+    /// Calls `tell` with each change.
+    pub fn take_news(&self, news: News, mut tell: impl FnMut(Change<'_>)) {
+        if news.mounts {
+            tell(Change::Anything);
+        }
+        if news.changes {
+            self.take_changes(&mut tell);
         }
     }
 
