@@ -17,6 +17,7 @@ mod files;
 mod geoip2;
 mod headers;
 mod health;
+mod hot_files;
 mod http2;
 mod limit_errors;
 mod limits;

@@ -24,6 +24,7 @@ mod response;
 mod server;
 mod setup;
 mod tls;
+mod undisturbed;
 mod upstream;
 mod wait;
 
@@ -38,6 +39,7 @@ pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
 pub use tls::{Agreed, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
+pub use undisturbed::undisturbed;
 pub use upstream::{Answering, Full, Refusing, Upstream, ok};
 pub use wait::{PATIENCE, eventually, within};
 

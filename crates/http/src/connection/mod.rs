@@ -48,6 +48,9 @@ pub struct Connection<C> {
     pub responding: Cell<bool>,
     /// Whether the connection has been polled at least once.
     pub was_polled: Cell<bool>,
+    /// Whether the connection had nothing to read when it last waited for a request, so that an event announces the next
+    /// one.
+    pub rested: Cell<bool>,
     /// Whether its request has places in the counts of limits.
     counted: Cell<bool>,
     close_when_idle: Cell<bool>,
@@ -176,6 +179,7 @@ impl<C> Connection<C> {
             idle_since: Cell::new(0),
             responding: Cell::new(false),
             was_polled: Cell::new(false),
+            rested: Cell::new(false),
             counted: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),

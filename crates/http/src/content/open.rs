@@ -16,13 +16,13 @@ use crate::content::open_error::OpenError;
 use crate::content::path;
 use crate::content::path::NO_NAME;
 use crate::content::{aio, direct, media_type};
-use crate::files::hot::{Content, HotFile, MAX_CONTENT};
+use crate::files::hot::{HotFile, MAX_CONTENT, Opened};
 use crate::files::known::KnownFile;
 use crate::files::open_files::{Known, Terms};
 use crate::log_error;
 use crate::request::Request;
 use crate::request::location::Location;
-use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
+use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache, Valid};
 
 /// The file, if it is one of the kept files.
 pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
@@ -30,23 +30,25 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
     match &settings.open_file_cache {
         OpenFileCache::Off => None,
         OpenFileCache::Short => {
-            let kept = request.generation.hot.borrow().get(&key(request, path), loops::now())?;
-            // The bytes of the file are still to be read: their number has to be the length that the head will
-            // announce.
-            if let Content::Open(file) = &kept.content
-                && request.generation.files.has_changed(file)
-            {
-                request.generation.hot.borrow_mut().forget(file);
+            let key = key(request, path);
+            let kept = request.generation.hot.borrow_mut().get(&key, loops::now())?;
+            if kept.asks && !asked(request, path).is_some_and(|now| now.is_ok_and(|now| now.is_same(&kept.file.meta))) {
+                request.generation.hot.borrow_mut().forget_name(&key);
                 return None;
             }
-            Some(kept)
+            Some(kept.file)
         }
-        OpenFileCache::Shared(files) => match files.get(&key(request, path), terms(settings), loops::now())? {
-            // A caller that opens a folder looks at the entry of the cache itself.
+        // A caller that opens a folder looks at the entry of the cache itself.
+        OpenFileCache::Shared(_) => match known(request, path)? {
             Known::File(file) if file.meta.is_file() => Some(Rc::new(file)),
             _ => None,
         },
     }
+}
+
+/// The present attributes of a path, if asking for them does not wait.
+fn asked(request: &Request, path: &[u8]) -> Option<Result<Meta, FileError>> {
+    request.generation.files.try_stat_now(&CString::new(path).ok()?, &aio::resolve(request)?)
 }
 
 /// The file that the request's path leads to, if an earlier request has found it.
@@ -54,15 +56,7 @@ pub fn known_file(request: &Request) -> Option<Rc<KnownFile<Location>>> {
     if !path::is_as_asked(request) {
         return None;
     }
-    let known = request.generation.hot.borrow().known(&request.place.location, &request.asked.path)?.clone();
-    // The bytes are still to be read, as in `hot`.
-    if let Content::Open(file) = &known.file.content
-        && request.generation.files.has_changed(file)
-    {
-        request.generation.hot.borrow_mut().forget(file);
-        return None;
-    }
-    Some(known)
+    request.generation.hot.borrow_mut().known(&request.place.location, &request.asked.path).cloned()
 }
 
 /// Makes [`known_file`] return the file that [`hot`] has under this name to the next request for this path.
@@ -103,7 +97,10 @@ pub fn link_check(request: &Request, path: &[u8]) -> Option<LinkCheck> {
 
 fn terms(settings: &FileSettings) -> Terms {
     Terms {
-        valid: Duration::from_secs(settings.open_file_cache_valid.0),
+        valid: match settings.open_file_cache_valid {
+            Valid::Checked => Duration::MAX,
+            Valid::For(time) => time,
+        },
         min_uses: settings.open_file_cache_min_uses,
         errors: settings.open_file_cache_errors,
     }
@@ -119,6 +116,9 @@ fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
             request.generation.keep_hot(&key(request, path), &Rc::new(file));
         }
         (OpenFileCache::Short, _) => {}
+        // It could not be told from the same file in another state.
+        (OpenFileCache::Shared(_), Ok(Known::File(file)))
+            if settings.open_file_cache_valid == Valid::Checked && !file.meta.is_settled() => {}
         (OpenFileCache::Shared(files), Ok(known)) => files.put(&key(request, path), known, terms(settings), now),
         (OpenFileCache::Shared(files), Err(error)) if says_what_is_there(error) => {
             files.put(&key(request, path), Known::Error(error.clone()), terms(settings), now);
@@ -136,9 +136,20 @@ fn says_what_is_there(error: &FileError) -> bool {
 /// The cache's entry for a path, of any kind.
 fn known(request: &Request, path: &[u8]) -> Option<Known> {
     let settings = request.settings().get::<FileSettings>();
-    match &settings.open_file_cache {
-        OpenFileCache::Shared(files) => files.get(&key(request, path), terms(settings), loops::now()),
-        OpenFileCache::Off | OpenFileCache::Short => None,
+    let OpenFileCache::Shared(files) = &settings.open_file_cache else { return None };
+    let known = files.get(&key(request, path), terms(settings), loops::now())?;
+    if settings.open_file_cache_valid != Valid::Checked {
+        return Some(known);
+    }
+    // Where a rule for links holds, the attributes alone do not say that the path may be used.
+    if link_check(request, path).is_some() {
+        return None;
+    }
+    match (known, asked(request, path)?) {
+        (Known::File(file), Ok(now)) => now.is_same(&file.meta).then_some(Known::File(file)),
+        (Known::Meta(_), Ok(now)) => Some(Known::Meta(now)),
+        (Known::Error(before), Err(now)) => (before.errno() == now.errno()).then_some(Known::Error(before)),
+        _ => None,
     }
 }
 
@@ -204,6 +215,7 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
     }
     let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
     let c_path = c_path(path)?;
+    let moment = request.generation.hot.borrow().moment();
     let mut opened = open_path(request, &c_path, &aio).await;
     if let Err(error) = &opened
         && is_out_of_descriptors(error)
@@ -218,6 +230,11 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
             return Err(OpenError::File(error));
         }
     };
+    if file.is_file() && matches!(request.settings().get::<FileSettings>().open_file_cache, OpenFileCache::Short) {
+        let can_be_asked = link_check(request, path).is_none();
+        let opened = Opened { path: &c_path, file: &file, can_be_asked, moment };
+        request.generation.begin_hot(&key(request, path), &opened, &aio);
+    }
     let content = match direct::alignment(request, file.meta()) {
         None => match small_content(request, &file, &aio) {
             // The read that updates the access time has to go to the pool. It brings the bytes as well, so that they

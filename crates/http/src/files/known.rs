@@ -2,7 +2,7 @@
 //!
 //! A path has the same meaning in a location each time, unless variables are involved. A later request for it needs to
 //! make neither the file's name nor its type, and the first fields of the head are ready to be sent. The entries are
-//! dropped together with the files that they were made of, after a second at most.
+//! dropped together with the files that they were made of: when something has changed, and after a second at most.
 
 use std::hash::Hasher;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ const PLACES: usize = 1024;
 pub struct KnownFile<L> {
     location: LoopLocal<L>,
     path: Box<[u8]>,
-    /// The time until which it may be assumed to be unchanged: nanoseconds since the process began.
+    /// The time until which it is kept: nanoseconds since the process began.
     until: u64,
     /// The file.
     pub file: Rc<HotFile>,
@@ -83,7 +83,10 @@ fn is_same(one: &Bytes, other: &Bytes) -> bool {
 }
 
 /// The known files of a loop.
-pub struct KnownFiles<L>(Vec<Option<Rc<KnownFile<L>>>>);
+pub struct KnownFiles<L> {
+    places: Vec<Option<Rc<KnownFile<L>>>>,
+    has_some: bool,
+}
 
 fn place<L>(location: &LoopLocal<L>, path: &[u8]) -> usize {
     let mut hasher = FxHasher::default();
@@ -95,33 +98,36 @@ fn place<L>(location: &LoopLocal<L>, path: &[u8]) -> usize {
 
 impl<L> Default for KnownFiles<L> {
     fn default() -> KnownFiles<L> {
-        KnownFiles(Vec::new())
+        KnownFiles { places: Vec::new(), has_some: false }
     }
 }
 
 impl<L> KnownFiles<L> {
     /// The file, if its time has not expired.
     pub fn get(&self, location: &LoopLocal<L>, path: &[u8], now: u64) -> Option<&Rc<KnownFile<L>>> {
-        if self.0.is_empty() {
+        if self.places.is_empty() {
             return None;
         }
-        let known = self.0[place(location, path)].as_ref()?;
+        let known = self.places[place(location, path)].as_ref()?;
         (known.until > now && known.location.is_same(location) && *known.path == *path).then_some(known)
     }
 
     /// Enters a file, valid until `until`.
     pub fn put(&mut self, location: &LoopLocal<L>, path: &[u8], until: u64, file: &Rc<HotFile>, media_type: Bytes) {
-        if self.0.is_empty() {
-            self.0.resize(PLACES, None);
+        if self.places.is_empty() {
+            self.places.resize(PLACES, None);
         }
+        self.has_some = true;
         let described = Rc::new(Described::new(file, &media_type));
         let (location, file) = (location.clone(), file.clone());
-        let place = &mut self.0[place(&location, path)];
+        let place = &mut self.places[place(&location, path)];
         *place = Some(Rc::new(KnownFile { location, path: path.into(), until, file, media_type, described }));
     }
 
     /// Drops all entries.
     pub fn clear(&mut self) {
-        self.0.fill(None);
+        if std::mem::take(&mut self.has_some) {
+            self.places.fill(None);
+        }
     }
 }

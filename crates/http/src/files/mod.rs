@@ -3,3 +3,4 @@
 pub mod hot;
 pub mod known;
 pub mod open_files;
+pub mod watches;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use freerun_runtime::files::{Aio, Via};
+use freerun_runtime::watch::watch_way;
 use freerun_runtime::{loops, timer};
 use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
 
@@ -25,7 +28,8 @@ use freerun_tls::session::ServerConfig;
 use super::Request;
 use super::location::{Location, Server};
 use crate::connection::tls_facts::TlsFacts;
-use crate::files::hot::{HotFile, HotFiles, VALID};
+use crate::files::hot::{HotFile, HotFiles, Opened, VALID};
+use crate::files::watches::Wanted;
 use crate::route::names::NameTable;
 
 /// The servers of one address: found by name, or else the default server.
@@ -238,30 +242,59 @@ impl LoopGeneration {
         })
     }
 
-    /// Keeps a file for the requests of the next second.
-    pub fn keep_hot(self: &Rc<Self>, path: &[u8], file: &Rc<HotFile>) {
-        self.hot.borrow_mut().put(path, file, loops::now());
-        if !self.hot.borrow().is_empty() && !self.is_purging.replace(true) {
-            let generation = Rc::downgrade(self);
-            loops::spawn(0, "letting go of hot files", async move {
-                loop {
-                    timer::sleep(VALID).await;
-                    let Some(generation) = generation.upgrade() else { return };
-                    let mut hot = generation.hot.borrow_mut();
-                    hot.purge(Instant::now());
-                    if hot.is_empty() {
-                        generation.is_purging.set(false);
-                        return;
-                    }
-                }
-            });
+    /// Prepares to keep a file that was just opened, before its content is read. `aio` says how the way to it is watched,
+    /// which may wait.
+    pub fn begin_hot(self: &Rc<Self>, name: &[u8], opened: &Opened<'_>, aio: &Aio) {
+        let wanted = self.hot.borrow_mut().begin(name, opened, &self.files, loops::now());
+        if let Some(wanted) = wanted {
+            self.watch_way(wanted, aio.clone());
         }
+        self.keep_purging();
     }
 
-    /// Drops all hot files, because another generation serves from now on: its settings may have changed the meaning of
-    /// a path, or whether a file may be kept.
+    fn watch_way(self: &Rc<Self>, wanted: Wanted, aio: Aio) {
+        let (files, this) = (self.files.clone(), Rc::downgrade(self));
+        let (path, watcher) = (CString::new(&*wanted.path).unwrap_or_default(), wanted.watcher.clone());
+        loops::spawn(0, "watching folders", async move {
+            let via = Via { aio: &aio, client: 0, gone: None };
+            let tag = files.tag_of(&path, 0);
+            let mounts = files.mount_table().clone();
+            let walked = files.offload(via, tag, move || watch_way(&watcher, &mounts, path.to_bytes())).await.ok();
+            if let Some(generation) = this.upgrade() {
+                generation.hot.borrow_mut().walked(wanted, walked);
+            }
+        });
+    }
+
+    /// Keeps a file that was [begun](LoopGeneration::begin_hot), for the requests of the next second.
+    pub fn keep_hot(&self, name: &[u8], file: &Rc<HotFile>) {
+        self.hot.borrow_mut().put(name, file, loops::now());
+    }
+
+    /// Has a task remove hot files whose time is over, as long as there are any.
+    fn keep_purging(self: &Rc<Self>) {
+        if self.hot.borrow().is_empty() || self.is_purging.replace(true) {
+            return;
+        }
+        let generation = Rc::downgrade(self);
+        loops::spawn(0, "letting go of hot files", async move {
+            loop {
+                timer::sleep(VALID).await;
+                let Some(generation) = generation.upgrade() else { return };
+                let mut hot = generation.hot.borrow_mut();
+                hot.purge(Instant::now());
+                if hot.is_empty() {
+                    generation.is_purging.set(false);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Drops all hot files for good, because another generation serves from now on: its settings may have changed the
+    /// meaning of a path, or whether a file may be kept.
     pub fn forget_hot(&self) {
-        self.hot.borrow_mut().purge(Instant::now() + VALID);
+        self.hot.borrow_mut().retire();
     }
 
     /// The generation, in a form that other threads can share.

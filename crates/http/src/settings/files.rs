@@ -20,12 +20,19 @@ settings! {
         /// a reload that does not change these values keeps it. Of the descriptors that the process may have, it holds at
         /// most a quarter. An entry of the cache is believed for `open_file_cache_valid`.
         ///
-        /// `short`, the default, keeps files for at most one second, for each loop; `off` asks the file system for every
-        /// request.
+        /// `short`, the default, keeps files for at most one second, for each loop. A change of a file, of a folder or of a
+        /// link on the way to it that is complete before a request is sent is seen by that request: the kernel reports
+        /// changes (inotify), and where it does not, the attributes of the file are asked for each time. Files of network
+        /// and FUSE file systems are not kept. Only bytes that a process writes through a shared mapping of the file, or by
+        /// `io_submit`, may be seen up to a second later. `off` asks the file system for every request.
         open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the cache stays over a reload; small contents are kept with the file; `short` is ours");
         /// For how long an entry of `open_file_cache` is believed before the file is looked at again.
-        open_file_cache_valid: Seconds = "60s", in HTTP | SERVER | LOCATION;
+        ///
+        /// `checked`, the default, believes an entry only if the attributes of the file are asked for first, so that no
+        /// change is missed.
+        open_file_cache_valid: Valid = "checked", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("`checked` is ours and the default, in place of 60 seconds");
         /// How often a file must have been asked for, without a pause of `inactive`, to be kept open.
         open_file_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
         /// Whether the cache also keeps errors: that there is no such file, or that it may not be opened.
@@ -52,6 +59,26 @@ pub enum OpenFileCache {
     Short,
     /// Files are kept as long as nginx keeps them, for all loops together.
     Shared(Arc<OpenFiles>),
+}
+
+/// The value of `open_file_cache_valid`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Valid {
+    /// An entry is believed if the attributes of the file, asked for before each use, are the same.
+    Checked,
+    /// An entry is believed for this time.
+    For(Duration),
+}
+
+impl Value for Valid {
+    const SHAPE: Shape = Shape::between(1, 1, "time | checked");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Valid, Problem> {
+        match directive.args.first() {
+            Some(word) if word.text == "checked" => Ok(Valid::Checked),
+            _ => Seconds::parse(directive, cx).map(|time| Valid::For(Duration::from_secs(time.0))),
+        }
+    }
 }
 
 const INACTIVE: Duration = Duration::from_secs(60);

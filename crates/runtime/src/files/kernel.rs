@@ -43,6 +43,11 @@ pub(crate) trait Kernel: Send + Sync {
         rustix::fs::openat2(CWD, path, NAME_ONLY, Mode::empty(), ResolveFlags::CACHED)
     }
 
+    /// Like `name_cached`, for what the path itself names: a link at its end is not followed.
+    fn name_cached_itself(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat2(CWD, path, NAME_ONLY | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::CACHED)
+    }
+
     fn open(&self, path: &CStr) -> Result<OwnedFd, Errno> {
         rustix::fs::openat(CWD, path, OPEN, Mode::empty())
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::types::{Aio, FileError, Meta, OpenFile, Via};
 use super::{FileSystem, Tag};
-use crate::mounts::Mount;
+use crate::mounts::{Class, Mount};
 
 const OPEN: &str = "open()";
 const STAT: &str = "stat()";
@@ -76,15 +76,21 @@ impl FileSystem {
         self.offload(via, self.tag_of(path, via.client), move || this.stat_waiting(&owned)).await?
     }
 
-    /// Whether a file has another length or date than when it was opened, as far as the kernel knows without asking.
-    pub fn has_changed(&self, file: &OpenFile) -> bool {
-        if !file.mount().class().opens_inline() {
-            return false;
-        }
-        let opened = file.meta();
-        self.kernel
-            .stat_known(file.as_fd())
-            .is_ok_and(|now| (now.size, now.mtime, now.mtime_nsec) != (opened.size, opened.mtime, opened.mtime_nsec))
+    /// Whether the kernel reports every change of the file: not if it is on a server, or another process has it.
+    pub fn reports_changes(&self, file: &OpenFile) -> bool {
+        matches!(file.mount().class(), Class::Memory | Class::Local)
+    }
+
+    /// Whether a path names this file itself, not by a symbolic link at its end; `None` if finding that out would wait.
+    pub fn is_named(&self, path: &CStr, file: &OpenFile) -> Option<bool> {
+        let named = self.kernel.name_cached_itself(path).ok()?;
+        let meta = self.kernel.stat_known(named.as_fd()).ok()?;
+        Some((meta.dev, meta.ino) == (file.meta().dev, file.meta().ino))
+    }
+
+    /// Whether a file has the same attributes as when it was opened, as far as the kernel knows without asking.
+    pub fn is_unchanged(&self, file: &OpenFile) -> bool {
+        self.kernel.stat_known(file.as_fd()).is_ok_and(|now| now.is_same(file.meta()))
     }
 
     fn open_inline(&self, path: &CStr) -> Attempt<Arc<OpenFile>> {

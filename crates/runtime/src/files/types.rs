@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam_queue::SegQueue;
 use rustix::fs::FileType;
@@ -127,6 +128,9 @@ fn error_text(errno: i32) -> String {
     }
 }
 
+/// The largest step of a file system's clock, in seconds.
+const STEP: i64 = 2;
+
 /// Attributes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
@@ -187,6 +191,18 @@ impl Meta {
 
     pub(crate) fn mtime_whole(&self) -> (i64, u32) {
         (self.mtime, self.mtime_nsec)
+    }
+
+    /// Whether these are the attributes of the same file in the same state. When it was last read does not matter.
+    pub fn is_same(&self, other: &Meta) -> bool {
+        Meta { atime: other.atime, ..*self } == *other
+    }
+
+    /// Whether the last change of the file is so long ago that another one would have another time: file systems count
+    /// time in steps of up to two seconds. Only then do the same attributes mean the same bytes.
+    pub fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+        self.ctime.0.saturating_add(STEP) < i64::try_from(now).unwrap_or(i64::MAX)
     }
 
     fn file_type(&self) -> FileType {

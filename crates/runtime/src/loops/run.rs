@@ -20,7 +20,7 @@ use crate::mailbox::Mailbox;
 use crate::stalls::{self, Local, Row};
 use crate::tasks::Waiting;
 use crate::turn::fill_budget;
-use crate::{deadline, events, tasks};
+use crate::{deadline, era, events, tasks};
 
 thread_local! {
     static AFTER_EVENTS: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
@@ -79,6 +79,7 @@ impl Running {
             self.mailbox.wake_up();
             row.look();
             asked = row.last();
+            era::begin();
             events::tell(&told);
             deadline::wake_late(asked);
             after.drain(..).for_each(Waker::wake);

@@ -182,7 +182,10 @@ impl Future for Serve {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if let State::Idle(..) = self.state {
-                let goes_on = ready!(self.poll_idle(context));
+                let Poll::Ready(goes_on) = self.poll_idle(context) else {
+                    self.connection.rested.set(true);
+                    return Poll::Pending;
+                };
                 let Some(driver) = self.leave_idle().filter(|_| goes_on) else { return Poll::Ready(()) };
                 self.state = State::Active(driver.take_runner(&self.connection));
             }

@@ -7,7 +7,7 @@ use freerun_proto::head::{HeadParser, HeadRules, Progress, parse_request};
 use freerun_proto::{Error, RequestHead};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
-use freerun_runtime::{buffers, loops};
+use freerun_runtime::{buffers, era, loops};
 
 use crate::protocol::unanswered::End;
 use crate::request::Connection;
@@ -91,7 +91,13 @@ pub async fn read(
     loop {
         if !buffer.is_empty() {
             match parser.advance(&buffer, rules) {
-                Ok(Progress::Complete) => return Reading::Head(Head { buffer, parsed: parser.into_head() }),
+                Ok(Progress::Complete) => {
+                    // What the event announced may have been the empty line in front of the request.
+                    if buffer.first().is_some_and(u8::is_ascii_whitespace) {
+                        era::begin();
+                    }
+                    return Reading::Head(Head { buffer, parsed: parser.into_head() });
+                }
                 Ok(Progress::Partial) => {
                     counted.get_or_insert_with(|| Reader::begin(&connection.loop_state.stats));
                 }

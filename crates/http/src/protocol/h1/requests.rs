@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use freerun_runtime::timer::Timer;
-use freerun_runtime::{buffers, loops};
+use freerun_runtime::{buffers, era, loops};
 use freerun_serve::tls::handshake::Speaks;
 
 use crate::message::scratch::RequestScratch;
@@ -71,10 +71,14 @@ async fn requests(
             }
         }
     }
+    // An event has announced the first byte of a request that comes after a rest. In other cases bytes may have come since
+    // the loop last looked for changes of files.
+    let mut is_announced = connection.rested.take() && connection.transport.tls().is_none();
     let mut timer = Timer::default();
     if connection.requests.get() == 0 && connection.proxied().is_none() {
         let (_, servers, _) = http.servers(connection)?;
         if servers.proxy_protocol {
+            is_announced = false;
             let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
             let Some(header) = proxy_header::read(http, connection, &mut timer, timeout, &mut buffer).await else {
                 buffers::give_back(buffer);
@@ -123,6 +127,9 @@ async fn requests(
     loop {
         // A client that always has its next request ready must not keep the others waiting.
         loops::consume_budget().await;
+        if !std::mem::take(&mut is_announced) {
+            era::begin();
+        }
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         match one_request(http, connection, &mut timer, buffer, serial, scratch).await {

@@ -11,7 +11,7 @@ use freerun_proto::h2::{self, Config, ErrorCode, Event, Role, Slot};
 use freerun_proto::head::FieldRules;
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
-use freerun_runtime::loops;
+use freerun_runtime::{era, loops};
 
 use crate::connection::idle::{self, Waiting};
 use crate::protocol::h2::Driver;
@@ -244,6 +244,8 @@ impl Serve {
 
     /// Takes received bytes.
     fn received(&mut self, mut bytes: &[u8]) {
+        // They may have been sent after the loop last looked for changes of files.
+        era::begin();
         if let Stage::Lingering { until, most, .. } = &mut self.stage {
             *most = most.saturating_sub(bytes.len());
             if *most == 0 {

@@ -63,7 +63,7 @@ pub fn field_rules(settings: &SettingsSet) -> FieldRules {
 }
 
 /// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
-/// requests. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
+/// requests, and begins an [era](freerun_runtime::era) when it has read of its connection. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
 /// gone.
 pub async fn serve(
     http: Rc<HttpLoop>,

@@ -1,4 +1,4 @@
-//! The compressed bodies of one loop, used again for at most one second, like the files that they were made of.
+//! The compressed bodies of one loop, used again for at most one second.
 //!
 //! A compressed body is found by the very bytes, or the very open file, that it was made of, and never by a name: a
 //! response is sent only if its uncompressed form could be sent at the same moment. `open_file_cache off` keeps no

@@ -1,0 +1,185 @@
+//! Changes of files and folders, as the kernel reports them: inotify(7), and the changes of the mount table.
+//!
+//! A change is in the queue of a [`Watcher`] when the system call that makes it returns. There are two exceptions:
+//! bytes that are written through a shared mapping, and those that are written by Linux's own asynchronous interface
+//! (io_submit(2)), are not reported.
+
+mod way;
+
+use std::cell::RefCell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{Timespec, epoll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+pub use way::{Walked, Way, watch_way};
+
+/// What is asked of a folder on the way to a file: what its names lead to, and who may use it. New names are not asked
+/// for: only what exists is kept.
+const FOLDER: WatchFlags = WatchFlags::DELETE
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+/// What is asked of a file: its bytes, its attributes and its names.
+const FILE: WatchFlags =
+    WatchFlags::MODIFY.union(WatchFlags::ATTRIB).union(WatchFlags::DELETE_SELF).union(WatchFlags::MOVE_SELF);
+
+/// How many changes are taken at a time; with more, everything may have changed. The kernel's queue has half as many
+/// places by default (`fs.inotify.max_queued_events`).
+const MOST_CHANGES: usize = 32 * 1024;
+/// The bytes of changes that are read at a time.
+const READ: usize = 16 * 1024;
+
+/// The keys of the two descriptors in the epoll instance.
+const CHANGES: u64 = 0;
+const MOUNTS: u64 = 1;
+
+/// Watches of files and folders, and of the mount table.
+#[derive(Debug)]
+pub struct Watcher {
+    changes: OwnedFd,
+    both: OwnedFd,
+    /// The mount table: only what epoll says of it counts.
+    _mounts: OwnedFd,
+}
+
+/// What kind of things have changed.
+#[derive(Debug, Clone, Copy)]
+pub struct News {
+    /// Watched files or folders.
+    changes: bool,
+    /// The mount table.
+    mounts: bool,
+}
+
+/// A change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'c> {
+    /// In the folder of this watch, this name leads elsewhere, or what it leads to has other attributes.
+    Name(i32, &'c [u8]),
+    /// The file or folder of this watch itself has changed, was moved or removed, or the watch has ended.
+    Itself(i32),
+    /// Anything may have changed: a file system was mounted or unmounted, or there were too many changes.
+    Anything,
+}
+
+thread_local! {
+    /// The watchers of this thread that nobody uses, as many as were ever used at a time: one for each generation that
+    /// serves. They are kept to the end of the thread, for closing one waits.
+    static SPARE: RefCell<Vec<Arc<Watcher>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Watcher {
+    /// A watcher for the use of this thread's loop; the one that was [given back](Watcher::give_back), if there is one.
+    ///
+    /// # Errors
+    /// The number of inotify instances that a user may have is reached (`fs.inotify.max_user_instances`); there is no
+    /// `/proc`.
+    pub fn take() -> io::Result<Arc<Watcher>> {
+        match SPARE.with_borrow_mut(Vec::pop) {
+            Some(watcher) => Ok(watcher),
+            None => Watcher::new().map(Arc::new),
+        }
+    }
+
+    /// Gives a watcher back whose watches are all removed.
+    pub fn give_back(watcher: Arc<Watcher>) {
+        // On a thread that is ending there is no place for it; then it is closed.
+        let _ = SPARE.try_with(|spare| spare.borrow_mut().push(watcher));
+    }
+
+    fn new() -> io::Result<Watcher> {
+        let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mounts = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&both, &changes, epoll::EventData::new_u64(CHANGES), epoll::EventFlags::IN)?;
+        // The table can always be read; a change of it is an exceptional condition (proc_pid_mountinfo(5)).
+        epoll::add(&both, &mounts, epoll::EventData::new_u64(MOUNTS), epoll::EventFlags::PRI)?;
+        Ok(Watcher { changes, both, _mounts: mounts })
+    }
+
+    /// Watches an open file.
+    ///
+    /// # Errors
+    /// The error of `inotify_add_watch(2)`: most often `ENOSPC`, when the user has as many watches as allowed
+    /// (`fs.inotify.max_user_watches`).
+    pub fn add_file(&self, file: impl AsFd) -> Result<i32, Errno> {
+        self.add(file.as_fd(), FILE)
+    }
+
+    /// Watches an open folder. With `bytes`, it also reports that the bytes of a file in it have changed.
+    fn add_folder(&self, folder: BorrowedFd<'_>, bytes: bool) -> Result<i32, Errno> {
+        self.add(folder, if bytes { FOLDER | WatchFlags::MODIFY } else { FOLDER })
+    }
+
+    /// The descriptor's link in `/proc` leads to its file without a lookup that could wait.
+    fn add(&self, fd: BorrowedFd<'_>, flags: WatchFlags) -> Result<i32, Errno> {
+        inotify::add_watch(&self.changes, format!("/proc/self/fd/{}", fd.as_raw_fd()), flags)
+    }
+
+    /// Ends a watch. One that has ended by itself is no error.
+    pub fn remove(&self, watch: i32) {
+        let _ = inotify::remove_watch(&self.changes, watch);
+    }
+
+    /// Whether something has changed since the last call, and what kind of things: `None` if nothing has. It does not
+    /// wait, and costs one system call. What it returns has to be [taken](Watcher::take_news), since the kernel says only
+    /// once that a file system was mounted.
+    #[inline]
+    pub fn news(&self) -> Option<News> {
+        let mut events = [MaybeUninit::uninit(); 2];
+        match epoll::wait(&self.both, &mut events[..], Some(&NOW)) {
+            Ok(([], _)) => None,
+            Ok((events, _)) => {
+                let has = |key| events.iter().any(|event| event.data.u64() == key);
+                Some(News { changes: has(CHANGES), mounts: has(MOUNTS) })
+            }
+            Err(_) => Some(News { changes: true, mounts: true }),
+        }
+    }
+
+    /// Calls `tell` with each change.
+    pub fn take_news(&self, news: News, mut tell: impl FnMut(Change<'_>)) {
+        if news.mounts {
+            tell(Change::Anything);
+        }
+        if news.changes {
+            self.take_changes(&mut tell);
+        }
+    }
+
+    fn take_changes(&self, tell: &mut impl FnMut(Change<'_>)) {
+        let mut buffer = [MaybeUninit::uninit(); READ];
+        let mut reader = inotify::Reader::new(&self.changes, &mut buffer);
+        for _ in 0..MOST_CHANGES {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => continue,
+                Err(_) => break,
+            };
+            let name = event.file_name().map(|name| name.to_bytes()).filter(|name| !name.is_empty());
+            match name {
+                _ if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => tell(Change::Anything),
+                Some(name) => tell(Change::Name(event.wd(), name)),
+                None => tell(Change::Itself(event.wd())),
+            }
+        }
+        tell(Change::Anything);
+    }
+}
+
+/// A wait that asks only.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+#[cfg(test)]
+mod tests;
