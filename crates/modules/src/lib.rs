@@ -52,6 +52,7 @@ pub static MODULES: &[&Module] = &[
     &filters::addition::MODULE,
     &filters::slice::MODULE,
     &filters::ssi::MODULE,
+    &filters::more_headers::MODULE,
     &filters::headers::MODULE,
     &filters::userid::MODULE,
     &filters::sub::MODULE,

@@ -8,6 +8,7 @@ const BUILT_IN: &[&str] = &[
     "ngx_http_brotli_filter_module",
     "ngx_http_brotli_static_module",
     "ngx_http_geoip2_module",
+    "ngx_http_headers_more_filter_module",
     "ngx_http_zstd_filter_module",
     "ngx_http_zstd_static_module",
 ];
@@ -23,7 +24,6 @@ const INERT: &[&str] = &[
     "ngx_http_echo_module",
     "ngx_http_fancyindex_module",
     "ngx_http_geoip_module",
-    "ngx_http_headers_more_filter_module",
     "ngx_http_image_filter_module",
     "ngx_http_js_module",
     "ngx_http_lua_module",

@@ -54,6 +54,16 @@ impl Head {
         Head { buffer: self.buffer[..len].to_vec(), parsed }
     }
 
+    /// Removes the fields whose names `is_gone` is true for, for all later code.
+    pub(crate) fn remove_fields(&mut self, is_gone: impl FnMut(&[u8]) -> bool) {
+        self.parsed.remove_fields(&self.buffer, is_gone);
+    }
+
+    /// Gives the field of this name a value, for all later code; returns by how many bytes the head has grown.
+    pub(crate) fn set_field(&mut self, name: &[u8], value: &[u8]) -> usize {
+        self.parsed.set_field(&mut self.buffer, name, value)
+    }
+
     /// The bytes of a span of the head.
     #[inline]
     pub(crate) fn text(&self, span: Span) -> &[u8] {

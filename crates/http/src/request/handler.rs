@@ -12,7 +12,7 @@ pub enum Phase {
     PostRead,
     /// Rewriting at the level of the server, before a location is chosen.
     ServerRewrite,
-    /// Rewriting inside the location.
+    /// Behind the script of the location. A script that has an answer ends the phase.
     Rewrite,
     /// Limits, before access is checked.
     PreAccess,
@@ -84,6 +84,8 @@ pub enum Slot {
     /// Answers 304 and 412 instead of the body. After it, `error_page` may replace the response; the slots below see
     /// only the response that is really sent.
     NotModified,
+    /// Sets and removes fields: `more_set_headers`.
+    MoreHeaders,
     /// Adds fields: `add_header`, `expires`.
     Headers,
     /// Marks clients with a cookie (`userid`).

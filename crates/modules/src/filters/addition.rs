@@ -14,6 +14,8 @@ use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::values::media_types::MediaTypes;
 
+use super::unmeasured::Unmeasured;
+
 settings! {
     /// Text before and after a response.
     #[module = "addition"]
@@ -59,8 +61,7 @@ fn announce(request: &mut Request, response: &mut Response) {
     request.own.get::<Announced>().0.set(added);
     if added {
         response.weaken_and_refuse_ranges();
-        let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-        response.body = Body::Source(Box::new(Open(body)));
+        Unmeasured::make(request, response);
     }
 }
 
@@ -78,27 +79,6 @@ fn insert(request: &mut Request, response: &mut Response) {
     parts.push_back(Piece::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
     parts.extend(uri(&settings.add_after_body).map(Piece::Uri));
     response.body = Body::Source(Box::new(Added { request: request.fork(), parts }));
-}
-
-/// A body to which texts will be added, so that its length is unknown.
-struct Open(Box<dyn Source>);
-
-impl Source for Open {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-        self.0.next()
-    }
-
-    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
-        self.0.ahead()
-    }
-
-    fn is_urgent(&self) -> bool {
-        self.0.is_urgent()
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        None
-    }
 }
 
 enum Piece {

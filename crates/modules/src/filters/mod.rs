@@ -5,6 +5,7 @@ pub mod charset;
 pub mod compress;
 pub mod gunzip;
 pub mod headers;
+pub mod more_headers;
 pub mod not_modified;
 pub mod range;
 #[cfg(test)]
@@ -12,4 +13,5 @@ pub mod repeated;
 pub mod slice;
 pub mod ssi;
 pub mod sub;
+pub mod unmeasured;
 pub mod userid;
