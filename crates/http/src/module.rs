@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
 
+use crate::request::Request;
 use crate::request::handler::{Filter, Handler};
+use crate::script::Script;
 use crate::variables::Variable;
 use freerun_serve::generation::Generation;
 use freerun_serve::shared::Shared;
@@ -49,6 +51,8 @@ pub struct Module {
     pub filters: &'static [Filter],
     /// The variables of the module.
     pub variables: &'static [Variable],
+    /// The directives of the module that run in the script of a level, between those of the rewrite module.
+    pub script: Option<fn(&SettingsSet) -> Script<Request>>,
     /// Called with the merged settings of every location and of every server's own level, for checks and defaults that
     /// need them, such as a default that needs a file.
     pub settle: Option<Settle>,
@@ -79,6 +83,7 @@ impl Module {
         content: None,
         filters: &[],
         variables: &[],
+        script: None,
         settle: None,
         blocks: &[],
         finish: None,

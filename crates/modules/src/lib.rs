@@ -3,6 +3,7 @@
 pub mod access;
 pub mod acme;
 pub mod content;
+mod dates;
 pub mod filters;
 #[cfg(test)]
 mod in_process;
@@ -12,6 +13,7 @@ mod multiplexed_tests;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;
+pub mod rewrite;
 pub mod variables;
 
 use freerun_http::module::Module;
@@ -22,6 +24,7 @@ pub static MODULES: &[&Module] = &[
     &variables::ssl::MODULE,
     &acme::MODULE,
     &postread::realip::MODULE,
+    &rewrite::set_misc::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,
     &access::subrequest::MODULE,

@@ -1,6 +1,7 @@
 //! Modules that people add to nginx, compared with those that Debian ships (the packages are in .ci/packages).
 
 mod more_headers;
+mod set_misc;
 
 use freerun_testkit::{Kind, Setup, Site, check, require};
 

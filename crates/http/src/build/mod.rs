@@ -461,7 +461,11 @@ impl Builder<'_> {
         filters.sort_by_key(|filter| filter.slot);
         let core = settings.share::<CoreSettings>();
         let internal = core.internal.0;
-        let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
+        let mut script = settings.get::<RewriteSettings>().script.clone();
+        for add in self.modules.iter().filter_map(|module| module.script) {
+            script.add(&add(&settings));
+        }
+        let script = script.steps(inside.conditions);
         let identity = cx.extensions.get_or_default::<Identities>().next(&name);
         Ok(Location {
             name,
