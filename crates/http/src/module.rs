@@ -44,9 +44,9 @@ pub struct Module {
     pub groups: &'static [&'static dyn Group],
     /// The handlers of the module.
     pub handlers: &'static [Handler],
-    /// The directive by which this module makes a location's content. If a location has several such directives, the
+    /// The directives by which this module makes a location's content. If a location has several such directives, the
     /// last one chooses the module: its handlers come first, and those of the other modules are left out.
-    pub content: Option<&'static str>,
+    pub content: &'static [&'static str],
     /// The filters of the module.
     pub filters: &'static [Filter],
     /// The variables of the module.
@@ -80,7 +80,7 @@ impl Module {
         name: "",
         groups: &[],
         handlers: &[],
-        content: None,
+        content: &[],
         filters: &[],
         variables: &[],
         script: None,

@@ -40,6 +40,7 @@ pub static MODULES: &[&Module] = &[
     &proxy::SCGI,
     &proxy::MEMCACHED,
     &proxy::TUNNEL,
+    &content::echo::MODULE,
     &content::status::MODULE,
     &content::dav::MODULE,
     &content::mp4::MODULE,

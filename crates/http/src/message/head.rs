@@ -94,6 +94,23 @@ impl Head {
         !self.parsed.method_text.is_empty()
     }
 
+    /// The request line and the fields as they came, with the empty line behind them; of a protocol that has no such text, in
+    /// the form of HTTP/1.
+    pub fn as_text(&self) -> Vec<u8> {
+        let line = self.parsed.request_line;
+        if self.parsed.version < Version::Http2 {
+            let end = line.start as usize + self.parsed.told_len() as usize;
+            return self.buffer.get(line.start as usize..end).unwrap_or_default().to_vec();
+        }
+        let mut out = self.text(line).to_vec();
+        out.extend_from_slice(b"\r\n");
+        for field in self.fields() {
+            freerun_proto::encode::field(&mut out, field.name, field.value);
+        }
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+
     /// The version of the protocol.
     #[inline]
     pub fn version(&self) -> Version {

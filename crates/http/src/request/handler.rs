@@ -86,6 +86,8 @@ pub enum Slot {
     NotModified,
     /// Sets and removes fields: `more_set_headers`.
     MoreHeaders,
+    /// Puts text around the body (`echo_before_body`, `echo_after_body`).
+    Around,
     /// Adds fields: `add_header`, `expires`.
     Headers,
     /// Marks clients with a cookie (`userid`).

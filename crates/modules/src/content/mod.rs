@@ -2,6 +2,7 @@
 
 pub mod autoindex;
 pub mod dav;
+pub mod echo;
 pub mod empty_gif;
 pub mod flv;
 pub mod index;
