@@ -16,6 +16,8 @@ pub struct Status {
     pub stalls: Option<u64>,
     /// The longest poll of a task, in milliseconds.
     pub longest_poll_ms: Option<f64>,
+    /// The longest poll over 10 ms without the time for which its thread had no processor, in milliseconds.
+    pub longest_stall_of_its_own_ms: Option<f64>,
     /// Connections accepted by each loop.
     pub accepted: Vec<u64>,
     /// Entries of all caches whose indexes are there.
@@ -40,9 +42,11 @@ fn read(status: &Value) -> Status {
     let number = |value: &Value, name: &str| find(value, name).and_then(Value::as_f64);
     let stalls: Vec<f64> = loops.iter().filter_map(|one| number(one, "stalls")).collect();
     let longest = loops.iter().filter_map(|one| number(find(one, "poll")?, "max_us"));
+    let own = loops.iter().filter_map(|one| number(one, "longest_stall_of_its_own_us"));
     Status {
         stalls: (!stalls.is_empty()).then(|| stalls.iter().sum::<f64>() as u64),
         longest_poll_ms: longest.max_by(f64::total_cmp).map(|us| us / 1000.0),
+        longest_stall_of_its_own_ms: own.max_by(f64::total_cmp).map(|us| us / 1000.0),
         accepted: loops.iter().filter_map(|one| number(one, "accepted")).map(|count| count as u64).collect(),
         cache_entries: status.get("caches").and_then(Value::as_array).map(|list| {
             let entries = list.iter().filter_map(|cache| cache.get("entries").and_then(Value::as_u64));
@@ -77,14 +81,21 @@ mod tests {
 
     #[test]
     fn loops_are_summed_and_missing_figures_stay_missing() {
-        let text = r#"{"loops":[{"connections":{"accepted":3},"stalls":1,"poll_us":{"max_us":2500,"buckets":[1]}},
+        let text = r#"{"loops":[{"connections":{"accepted":3},"stalls":1,"longest_stall_of_its_own_us":1500,"poll_us":{"max_us":2500,"buckets":[1]}},
                        {"connections":{"accepted":4},"stalls":2,"poll_us":{"max_us":500}}],"pools":[],
                        "mounts":[{"mount":"/","type":"ext4","rung":"nowait","hits":3}]}"#;
         let status = read(&serde_json::from_str(text).unwrap());
         let mounts = vec!["type ext4, rung nowait, hits 3".to_owned()];
         assert_eq!(
             status,
-            Status { stalls: Some(3), longest_poll_ms: Some(2.5), accepted: vec![3, 4], cache_entries: None, mounts }
+            Status {
+                stalls: Some(3),
+                longest_poll_ms: Some(2.5),
+                longest_stall_of_its_own_ms: Some(1.5),
+                accepted: vec![3, 4],
+                cache_entries: None,
+                mounts,
+            }
         );
         assert_eq!(read(&Value::Null), Status::default());
     }

@@ -228,10 +228,12 @@ fn table_of_others(results: &Results, title: &str) -> Table {
         "max",
         "failed",
         "longest poll ms, all floods",
+        "on a processor",
     ];
     let mut table = Table::new(format!("{title}: the others"), &head);
     for (name, list) in measured(results) {
         let longest = series(list, |shown| shown.status.as_ref()?.longest_poll_ms).max();
+        let own = series(list, |shown| shown.status.as_ref()?.longest_stall_of_its_own_ms).max();
         for (index, level) in LEVELS.iter().enumerate() {
             let figure = |figure: &dyn Fn(&Level) -> Option<f64>| {
                 short_or_nothing(series(list, |shown| figure(shown.levels.get(index)?)).median())
@@ -242,6 +244,7 @@ fn table_of_others(results: &Results, title: &str) -> Table {
             row.extend(percents.map(|percent| figure(&|level| level.tls.0.percentile_ms(percent))));
             row.push(figure(&|level| Some((level.plain.1 + level.tls.1) as f64)));
             row.push(short_or_nothing(longest));
+            row.push(short_or_nothing(own));
             table.row(row);
         }
     }

@@ -17,6 +17,7 @@ pub mod pool;
 mod stalls;
 pub mod stats;
 pub mod tasks;
+mod thread_times;
 pub mod timer;
 mod turn;
 pub mod waiter;

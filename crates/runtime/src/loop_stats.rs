@@ -27,6 +27,10 @@ pub struct LoopStats {
     pub polls: Histogram,
     /// Polls longer than [`STALL`](crate::loops::STALL).
     pub stalls: Counter,
+    /// Of these, polls most of which the loop's thread had no processor.
+    pub stalls_without_processor: Counter,
+    /// The longest of these polls, without the time for which the thread had no processor; in microseconds.
+    pub longest_stall_of_its_own_us: AtomicU64,
     /// When the current poll began, in nanoseconds since [`epoch`] plus one; 0 between polls.
     poll_started: AtomicU64,
 }
@@ -38,6 +42,16 @@ impl LoopStats {
             0 => Duration::ZERO,
             started => epoch().elapsed().saturating_sub(Duration::from_nanos(started - 1)),
         }
+    }
+
+    /// Notes that a poll has taken too long, and for how long of it the thread had no processor.
+    pub(crate) fn stalled(&self, took: Duration, waited: Duration) {
+        let own = took.saturating_sub(waited);
+        self.stalls.add();
+        if waited > own {
+            self.stalls_without_processor.add();
+        }
+        self.longest_stall_of_its_own_us.fetch_max(own.as_micros() as u64, Relaxed);
     }
 
     /// Notes that a poll begins, so many nanoseconds after [`epoch`].

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::loop_stats::LoopStats;
+use crate::thread_times::ThreadTimes;
 
 /// A poll of a task that takes longer than this is a stall: counted, and logged with the task that ran.
 pub const STALL: Duration = Duration::from_millis(10);
@@ -21,8 +22,21 @@ pub struct Activity {
     pub step: &'static str,
 }
 
+/// A poll of a task that took longer than [`STALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// How long the poll took.
+    pub took: Duration,
+    /// How much of it the loop's thread ran, at most.
+    pub ran: Duration,
+    /// How much of it the loop's thread was ready and had no processor, at most; zero if the kernel does not count it.
+    pub without_processor: Duration,
+    /// What the task did.
+    pub activity: Activity,
+}
+
 /// A function that is called on the loop's thread after a stall.
-pub type StallReport = Box<dyn Fn(Duration, Activity)>;
+pub type StallReport = Box<dyn Fn(&Stall)>;
 
 /// The state of a loop for the timing of its polls.
 pub(crate) struct Local {
@@ -75,12 +89,13 @@ pub(crate) struct Row<'l> {
     local: &'l Local,
     /// End of the last poll, in nanoseconds since [`epoch`](clock::epoch).
     last: u64,
+    times: ThreadTimes,
 }
 
 impl<'l> Row<'l> {
     /// A row that begins now.
     pub(crate) fn new(local: &'l Local) -> Row<'l> {
-        Row { local, last: clock::look() }
+        Row { local, last: clock::look(), times: ThreadTimes::of_this_thread() }
     }
 
     /// When the last poll ended, in nanoseconds since [`epoch`](clock::epoch).
@@ -93,9 +108,14 @@ impl<'l> Row<'l> {
         self.last = clock::look();
     }
 
+    /// Prepares for the next polls: what the thread does from here on counts for them.
+    pub(crate) fn begin(&mut self) {
+        self.times.refresh(self.last);
+    }
+
     /// Times one poll of a task.
     pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
-        let Row { local, last: start } = *self;
+        let Row { local, last: start, .. } = *self;
         ACTIVITY.set(activity);
         local.stats.begin_poll(start);
         let answer = poll();
@@ -104,9 +124,12 @@ impl<'l> Row<'l> {
         let took = Duration::from_nanos(self.last.saturating_sub(start));
         local.stats.polls.record_alone(took);
         if took > STALL {
-            local.stats.stalls.add();
+            let times = self.times.since();
+            let (ran, without_processor) = (times.ran.min(took), times.waited.min(took));
+            let stall = Stall { took, ran, without_processor, activity: ACTIVITY.get() };
+            local.stats.stalled(took, without_processor);
             if let Some(report) = &*local.report.borrow() {
-                report(took, ACTIVITY.get());
+                report(&stall);
             }
         }
         answer

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::run::{UNASKED, after_events, block_on, wake_after_events};
 pub use crate::clock::{epoch, millis, nanos, nanos_here, now};
 pub use crate::loop_stats::LoopStats;
-pub use crate::stalls::{Activity, STALL, StallReport, note, set_stall_report, stats};
+pub use crate::stalls::{Activity, STALL, Stall, StallReport, note, set_stall_report, stats};
 pub use crate::turn::spend;
 
 use self::run::Running;
@@ -184,7 +184,7 @@ mod tests {
         let (done, finished) = channel();
         handle.tell(move || {
             assert_eq!(index(), Some(3));
-            set_stall_report(Box::new(move |took, activity| report.send((took, activity)).unwrap()));
+            set_stall_report(Box::new(move |stall| report.send(*stall).unwrap()));
         });
         handle.tell(move || {
             spawn(9, "first step", async move {
@@ -199,9 +199,10 @@ mod tests {
             });
         });
         finished.recv().unwrap();
-        let (took, activity) = reports.recv().unwrap();
-        assert!(took > STALL);
-        assert_eq!(activity, Activity { connection: 9, step: "hog" });
+        let stall = reports.recv().unwrap();
+        assert!(stall.took > STALL && stall.without_processor <= stall.took);
+        assert!(stall.ran + stall.without_processor >= stall.took / 2, "it was never blocked");
+        assert_eq!(stall.activity, Activity { connection: 9, step: "hog" });
         let stats = handle.stats.clone();
         handle.stop();
         // On a busy machine the second poll may be a stall, too; each is reported once.

@@ -65,6 +65,7 @@ impl Running {
                 }
                 row.look();
             }
+            row.begin();
             tasks::turn(&mut row);
             let waiting = tasks::waiting();
             if waiting == Waiting::Others && row.last().saturating_sub(asked) < UNASKED {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_runtime::log::Level;
-use freerun_runtime::loops::{self, LoopStats};
+use freerun_runtime::loops::{self, LoopStats, Stall};
 
 use self::admission::Admission;
 use self::clock::Clock;
@@ -50,14 +50,21 @@ impl LoopState {
             draining: Cell::new(false),
         });
         let weak = Rc::downgrade(&state);
-        loops::set_stall_report(Box::new(move |took, activity| {
+        loops::set_stall_report(Box::new(move |stall| {
             let Some(state) = weak.upgrade() else { return };
+            let Stall { took, ran, without_processor, activity } = *stall;
             let connection = (activity.connection > 0).then_some(activity.connection);
-            let step = activity.step;
+            // Who reads this has to know whether the server did too much, was blocked, or had no processor.
             state.generation().error_log.write(
                 Level::Warn,
                 connection,
-                format_args!("event loop {index} stalled for {} ms in \"{step}\"", took.as_millis()),
+                format_args!(
+                    "event loop {index} stalled for {} ms in \"{}\": it ran for {} ms and had no processor for {} ms",
+                    took.as_millis(),
+                    activity.step,
+                    ran.as_millis(),
+                    without_processor.as_millis()
+                ),
             );
         }));
         state

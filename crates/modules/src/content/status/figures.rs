@@ -1,5 +1,7 @@
 //! All counters, collected from the places where they are kept. The field names are those of the JSON.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
@@ -43,6 +45,8 @@ pub struct Loop {
     pub connections: Connections,
     pub requests: u64,
     pub stalls: u64,
+    pub stalls_without_processor: u64,
+    pub longest_stall_of_its_own_us: u64,
     pub polls: Histogram,
 }
 
@@ -151,6 +155,8 @@ impl Loop {
             },
             requests: stats.requests.get(),
             stalls: stats.stalls.get(),
+            stalls_without_processor: stats.stalls_without_processor.get(),
+            longest_stall_of_its_own_us: stats.longest_stall_of_its_own_us.load(Relaxed),
             polls: stats.polls.snapshot().into(),
         }
     }

@@ -22,6 +22,8 @@
 //!     },
 //!     "requests": 1000,          begun
 //!     "stalls": 0,               polls of tasks longer than 10 ms
+//!     "stalls_without_processor": 0,         of these, most of the time the loop's thread waited for a processor
+//!     "longest_stall_of_its_own_us": 0,      the longest of them, without the time spent waiting for a processor
 //!     "polls": HISTOGRAM         how long polls of tasks took
 //!   } ],
 //!   "pools": [ {                 thread pools of the current configuration, by name

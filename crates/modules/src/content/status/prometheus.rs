@@ -58,6 +58,12 @@ impl Text {
         );
         of("freerun_requests_total", "counter", "Requests begun.", |l| l.requests);
         of("freerun_stalls_total", "counter", "Polls of tasks longer than 10 ms.", |l| l.stalls);
+        of(
+            "freerun_stalls_without_processor_total",
+            "counter",
+            "Polls of tasks longer than 10 ms, most of which the thread waited for a processor.",
+            |l| l.stalls_without_processor,
+        );
         self.histogram("freerun_poll_seconds", "How long polls of tasks took.", all.iter(), |l| {
             (vec![("loop", &l.index)], &l.polls)
         });

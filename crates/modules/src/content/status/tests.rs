@@ -38,6 +38,8 @@ fn one_loop(index: usize) -> Loop {
         connections: Connections { active: 3, idle: 2, accepted: u64::MAX, rescued: 1 },
         requests: 7,
         stalls: 0,
+        stalls_without_processor: 0,
+        longest_stall_of_its_own_us: 0,
         polls: histogram(&[0, 3, 3, 900, u64::MAX / 4]),
     }
 }
