@@ -44,6 +44,7 @@ mod status;
 mod subrequests;
 mod timeouts;
 mod tls;
+mod tokens;
 mod tools;
 mod tunnel_access;
 mod tunnel_pass;

@@ -14,6 +14,7 @@ pub mod postread;
 pub mod preaccess;
 pub mod precontent;
 pub mod rewrite;
+mod small_file;
 pub mod variables;
 
 use freerun_http::module::Module;
@@ -27,9 +28,12 @@ pub static MODULES: &[&Module] = &[
     &rewrite::set_misc::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,
+    &access::jwt::MODULE,
     &access::subrequest::MODULE,
+    &access::require::MODULE,
     &preaccess::limit_req::MODULE,
     &preaccess::limit_conn::MODULE,
+    &precontent::internal_redirect::MODULE,
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
     &proxy::CACHES,
@@ -72,6 +76,7 @@ pub static MODULES: &[&Module] = &[
     &variables::secure_link::MODULE,
     &log::access::MODULE,
     &variables::map::MODULE,
+    &variables::num_map::MODULE,
     &variables::geo::MODULE,
     &variables::geoip2::MODULE,
     &variables::split_clients::MODULE,

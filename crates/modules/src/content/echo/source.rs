@@ -7,8 +7,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use freerun_http::body;
 use freerun_http::body::collect::{Collected, KeptBody};
-use freerun_http::content::open;
-use freerun_http::files::hot::Content;
 use freerun_http::log_error;
 use freerun_http::phases::included::Included;
 use freerun_http::phases::subrequest::{prepared, target};
@@ -20,6 +18,7 @@ use freerun_runtime::{loops, timer};
 use super::commands::{Command, Commands, Sent, Sub};
 use super::variables::{Counter, State};
 use super::{Later, sleeping_time};
+use crate::small_file;
 
 /// How many bytes may wait to be sent before the next directive runs.
 const MAX_QUEUED: usize = 64 * 1024;
@@ -279,26 +278,10 @@ impl Echoed {
 
 /// Reads a file that is to be the body of a subrequest.
 async fn read(request: &Request, path: &[u8]) -> io::Result<Bytes> {
-    let path = String::from_utf8_lossy(path).into_owned();
-    let opened = open::open(request, path.as_bytes()).await.map_err(|error| {
-        log_error!(request, Error, "the body \"{path}\" of a subrequest cannot be opened: {error:?}");
-        io::Error::from(io::ErrorKind::NotFound)
-    })?;
-    let len = opened.meta.size;
-    if len > MAX_FILE {
-        log_error!(request, Error, "the body \"{path}\" of a subrequest has more than {MAX_FILE} bytes");
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let file = match &opened.content {
-        Content::Bytes(bytes) => return Ok(bytes.clone()),
-        Content::Open(file) => file.clone(),
-    };
-    let mut source = Body::File(FileRange { file, offset: 0, len }).into_source(request);
-    let mut out = Vec::new();
-    while let Some(piece) = source.next().await? {
-        out.extend_from_slice(&piece);
-    }
-    Ok(out.into())
+    small_file::read(request, path, MAX_FILE).await.map_err(|why| {
+        log_error!(request, Error, "{why}");
+        io::ErrorKind::InvalidInput.into()
+    })
 }
 
 /// The parts of a text that are not empty, the first one last.
