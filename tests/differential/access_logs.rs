@@ -171,6 +171,33 @@ fn lengths_of_requests() {
     same("lengths", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
 }
 
+/// A target that is not understood is no URI, and interim responses count with the body.
+#[test]
+fn refused_targets_and_interim_responses() {
+    if !require::nginx() {
+        return;
+    }
+    let http = "log_format f '$request_uri|$uri|$args|$request|$status'; log_format s '$request_uri $body_bytes_sent';
+        server { listen 127.0.0.1:@PORT2@; access_log off; return 200 text; }";
+    let lines = "access_log @DIR@/log f; error_page 400 /page; location /page { return 200 \"$request_uri\"; }
+        location /read { access_log @DIR@/sent s; proxy_ignore_client_abort on; proxy_pass http://127.0.0.1:@PORT2@; }
+        location /none { access_log @DIR@/sent s; return 204; }";
+    let setup = server(&site(), http, lines);
+    let mut requests: Vec<String> = ["/a%00b", "/%zz", "/../x?a=b", "http://localhost/../x", "/a?b=%00", "/x y", "x"]
+        .map(|target| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        .into();
+    for path in ["/read", "/none"] {
+        for expect in ["", "Expect: 100-continue\r\n"] {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{expect}");
+            requests.push(format!("{head}Content-Length: 3\r\n\r\nabc"));
+        }
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let theirs = logs_of(&setup, Kind::Nginx, &["log", "sent"], &requests);
+    let ours = logs_of(&setup, Kind::under_test(), &["log", "sent"], &requests);
+    same("refused targets", &theirs, &ours);
+}
+
 /// Of a body in chunks that somebody reads all counts that came over the wire, and what follows it does not.
 #[test]
 fn lengths_of_requests_in_chunks() {

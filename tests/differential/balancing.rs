@@ -155,6 +155,85 @@ fn keys_are_looked_for_at_as_many_places() {
     same_ways(&groups.each_ref().map(String::as_str));
 }
 
+/// How many keys are looked at.
+const KEYS: usize = 10_000;
+
+/// How many requests are sent before their responses are read.
+const BATCH: usize = 50;
+
+/// The bodies of the responses to these requests: what follows the method, without `Host`.
+fn bodies(kind: Kind, http: &str, requests: &[String]) -> Vec<String> {
+    let server = Setup::new().http(http).start(kind);
+    let mut client = server.connect();
+    let mut bodies = Vec::with_capacity(requests.len());
+    for batch in requests.chunks(BATCH) {
+        client.send(batch.iter().map(|rest| format!("GET {rest}Host: h\r\n\r\n")).collect::<String>());
+        bodies.extend(batch.iter().map(|_| client.response().text()));
+    }
+    bodies
+}
+
+#[track_caller]
+fn same_bodies(http: &str, requests: &[String]) {
+    let [nginx, freerun] = [Kind::Nginx, Kind::Freerun].map(|kind| bodies(kind, http, requests));
+    let others = nginx.iter().zip(&freerun).zip(requests).filter(|((nginx, freerun), _)| nginx != freerun);
+    let others: Vec<_> = others.take(5).collect();
+    assert!(others.is_empty(), "nginx and freerun differ, among others for {others:?}\n{http}");
+    assert!(nginx.iter().any(|body| *body != nginx[0]), "all have one and the same\n{http}");
+}
+
+/// Ten thousand keys, and as many clients, have the same server with both.
+#[test]
+fn keys_and_clients_have_the_same_servers() {
+    if !require::nginx() || !require::freerun() {
+        return;
+    }
+    let behind =
+        ["a", "b", "c", "d"].map(|name| freerun_testkit::Upstream::answering(move |_| freerun_testkit::ok(name)));
+    let with_addresses = |group: &str| {
+        let names = ["@A@", "@B@", "@C@", "@D@"];
+        names.iter().zip(&behind).fold(group.to_owned(), |group, (name, behind)| group.replace(name, behind.address()))
+    };
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("/?k=key-{number} HTTP/1.1\r\n")).collect();
+    let clients: Vec<String> = (0..KEYS as u32)
+        .map(|number| {
+            let [_, a, b, c] = number.wrapping_mul(2_654_435_761).to_be_bytes();
+            let address = match number % 2 {
+                0 => format!("{}.{a}.{b}.{c}", 1 + number % 200),
+                _ => format!("2001:db8:{a:x}{b:02x}::{c:x}:{number:x}"),
+            };
+            format!("/ HTTP/1.1\r\nX-Real-IP: {address}\r\n")
+        })
+        .collect();
+    let servers = "server @A@; server @B@ weight=2; server @C@ down; server @D@ weight=3;";
+    // Nearly all of these are down: what is looked for at many places is sometimes found, and sometimes turns decide.
+    let down = "server @C@ down; ".repeat(20);
+    let few = format!("server @A@; {down} server @B@; server @D@;");
+    for (method, requests) in [("hash $arg_k;", &keys), ("hash $arg_k consistent;", &keys), ("ip_hash;", &clients)] {
+        for servers in [servers, few.as_str()] {
+            let http = format!(
+                "proxy_http_version 1.1; proxy_set_header Connection \"\"; keepalive_requests 100000;
+                 set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP;
+                 upstream g {{ {method} {servers} keepalive 16; }}
+                 server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://g; }} }}"
+            );
+            same_bodies(&with_addresses(&http), requests);
+        }
+    }
+}
+
+#[test]
+fn keys_have_the_same_shares() {
+    if !require::nginx() || !require::freerun() {
+        return;
+    }
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("/?k=key-{number} HTTP/1.1\r\n")).collect();
+    let http = "keepalive_requests 100000; split_clients $arg_k $share { 0.5% a; 33.33% b; 0.01% c; 20% d; * e; }
+        split_clients x$arg_k $other { 50% f; 49.99% g; }
+        server { listen 127.0.0.1:@PORT@; return 200 \"$share$other\"; }";
+    same_bodies(http, &keys);
+}
+
 #[test]
 fn what_the_log_says_of_groups_without_a_server() {
     if !require::nginx() || !require::freerun() {

@@ -1,5 +1,6 @@
 //! What is known of clients: `userid`, `valid_referers`, `modern_browser` and `ancient_browser`, `secure_link`.
 
+use crate::checks::same_verdicts;
 use crate::harness::{Case, compare, get, head, raw, request};
 use crate::site::site;
 use freerun_testkit::{Kind, Setup};
@@ -331,6 +332,48 @@ fn secure_links() {
     cases.push(request("POST", "/p/29245bdc2d04a9e0e729927ed0f84e26/link"));
     cases.push(raw("GET /p/29245bdc2d04a9e0e729927ed0f84e26/link HTTP/1.0\r\n\r\n"));
     compare(&Setup::server(&site(), lines), cases);
+}
+
+/// The directives of one kind of links replace those of the other kind that are outside.
+#[test]
+fn secure_links_of_two_kinds() {
+    let show = "return 200 \"[$secure_link|$secure_link_expires]\";";
+    let plain = "secure_link $arg_m,$arg_e; secure_link_md5 x;";
+    let lines = format!(
+        "location /a {{ secure_link_secret word; {show}
+            location /a1 {{ {plain} {show} }}
+            location /a2 {{ secure_link $arg_m; {show} }}
+            location /a3 {{ secure_link_md5 x; {show} }}
+            location /a4 {{ secure_link_secret other; {show} }}
+            location /a5 {{ {show} }} }}
+         location /b {{ {plain} {show}
+            location /b1 {{ secure_link_secret word; {show}
+                location /b11 {{ secure_link $arg_m; {show} }}
+                location /b12 {{ secure_link_md5 x; {show} }}
+                location /b13 {{ {show} }}
+                location /b14 {{ {plain} {show} }} }}
+            location /b2 {{ secure_link_md5 y; {show} }}
+            location /b3 {{ {show} }} }}"
+    );
+    let names = ["a", "a1", "a2", "a3", "a4", "a5", "b", "b1", "b11", "b12", "b13", "b14", "b2", "b3"];
+    // MD5 of "x", "linkword".
+    let (md5, secret) = ("ndTkYSaMgDT1yFZOFVxnpg", "29245bdc2d04a9e0e729927ed0f84e26");
+    let targets = names.iter().flat_map(|name| {
+        [
+            format!("/{name}/{secret}/link?m={md5}&e=4000000000"),
+            format!("/{name}/{secret}/link"),
+            format!("/{name}/x?m={md5}"),
+            format!("/{name}/x?m={md5}&e=4000000000"),
+        ]
+    });
+    compare(&Setup::server(&site(), &lines), targets.map(|target| get(&target)).collect());
+    same_verdicts(&[
+        "location /a { secure_link_secret a; secure_link b; }",
+        "location /a { secure_link_md5 b; secure_link_secret a; }",
+        "secure_link_md5 b; location /a { secure_link_secret a; }",
+        "location /a { secure_link_secret a; secure_link_secret b; }",
+        "location /a { secure_link a; secure_link_md5 b; secure_link a; }",
+    ]);
 }
 
 /// A link that needs itself to be checked is none; a worker that follows it round and round is none either.

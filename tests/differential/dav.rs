@@ -363,6 +363,8 @@ fn some_methods_and_aliases() {
         location /put/ { dav_methods PUT; alias @ROOT@/; }
         location /delete/ { dav_methods DELETE COPY; alias @ROOT@/; }
         location /off/ { dav_methods off; alias @ROOT@/; }
+        location /several/ { dav_methods PUT; dav_methods off; dav_methods DELETE; alias @ROOT@/;
+            location /several/one/ { dav_methods PUT; alias @ROOT@/; } }
         location /none/ { alias @ROOT@/; }
         location ~ ^/re/(.*)$ { dav_methods PUT COPY MOVE; alias @ROOT@/$1; }
         location = /exact { dav_methods PUT; alias @ROOT@/exact.txt; }
@@ -379,6 +381,11 @@ fn some_methods_and_aliases() {
         Ask("COPY", "/delete/a.txt", "Destination: /delete\r\n", ""),
         Ask("MKCOL", "/delete/new/", "", ""),
         Ask("PUT", "/off/x", FOUR, "1234"),
+        Ask("PUT", "/several/x", FOUR, "1234"),
+        Ask("DELETE", "/several/x", "", ""),
+        Ask("MKCOL", "/several/new/", "", ""),
+        Ask("PUT", "/several/one/x", FOUR, "1234"),
+        Ask("DELETE", "/several/one/x", "", ""),
         Ask("PUT", "/none/x", FOUR, "1234"),
         Ask("PUT", "/re/x", FOUR, "1234"),
         Ask("PUT", "/exact", FOUR, "1234"),

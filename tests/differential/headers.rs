@@ -25,6 +25,8 @@ fn fields_are_added() {
         location /503 { add_header X y; add_header Retry-After 5 always; return 503; }
         location /last { add_header Last-Modified \"\"; try_files /a.txt =404; }
         location /last2 { add_header last-modified foo; add_header B b; try_files /a.txt =404; }
+        location /last3 { add_header Last-Modified 'Tue, 01 Feb 2000 00:00:00 GMT'; try_files /a.txt =404; }
+        location /last4 { add_header Last-Modified 'Tue, 01 Feb 2000 00:00:00 GMT'; try_files /a.txt =404; sub_filter a b; sub_filter_types *; }
         location /etag { add_header ETag \"\"; try_files /a.txt =404; }
         location /etag2 { add_header A a; add_header ETag x; try_files /a.txt =404; }
         location /cache { add_header Cache-Control a; add_header Cache-Control b; expires max; return 200 x; }
@@ -63,6 +65,10 @@ fn fields_are_added() {
             get("/last").field(&format!("If-Modified-Since: {DATE}")),
             get("/last2"),
             get("/last2").field(&format!("If-Range: {DATE}")).field("Range: bytes=0-3"),
+            get("/last3").field(&format!("If-Range: {DATE}")).field("Range: bytes=0-3"),
+            get("/last3").field("If-Range: Tue, 01 Feb 2000 00:00:00 GMT").field("Range: bytes=0-3"),
+            get("/last3").field("If-Range: Tue, 01 Feb 2000 00:00:01 GMT").field("Range: bytes=0-3"),
+            get("/last4"),
             get("/etag"),
             get("/etag").field("If-None-Match: \"2ebc98a1-10\""),
             get("/etag2"),

@@ -17,6 +17,7 @@ mod conditions;
 mod contents;
 mod dav;
 mod error_pages;
+mod error_words;
 mod errors;
 mod exchange;
 mod file_cache;

@@ -138,6 +138,65 @@ fn ranges_that_are_offered_for_another_server() {
     compare_proxied("", lines, cases);
 }
 
+#[test]
+fn a_whole_made_of_slices_offers_ranges_of_its_own() {
+    let lines = "location /s { slice 8; proxy_set_header Range $slice_range; proxy_set_header Connection \"\"; \
+        proxy_pass http://@UP@; }";
+    let mut cases = Vec::new();
+    for fields in ["", "Accept-Ranges: bytes\r\n", "Accept-Ranges: none\r\n"] {
+        for range in ["0-1", "1-", "0-0", "5-6"] {
+            let answer =
+                format!("HTTP/1.1 206 Part\r\n{fields}Content-Range: bytes 0-4/5\r\nContent-Length: 5\r\n\r\n01234");
+            cases.push(answered(get("/s").field(&format!("Range: bytes={range}")), &answer));
+            cases.push(answered(get("/s"), answer));
+        }
+    }
+    compare_proxied("", lines, cases);
+}
+
+#[test]
+fn a_character_set_for_the_client_comes_before_that_of_the_type() {
+    let lines = "
+        location /a { proxy_pass http://@UP@; }
+        location /src { source_charset koi8-r; proxy_pass http://@UP@; }
+        location /ov { charset utf-8; override_charset on; proxy_pass http://@UP@; }
+        location /unused { charset koi8-r; }
+        location /none { charset latin; }
+    ";
+    let mut cases = Vec::new();
+    for path in ["/a", "/src", "/ov"] {
+        for own in ["", "; charset=koi8-r", "; charset=KOI8-R", "; charset=utf-8", "; charset=unknown"] {
+            for told in ["utf-8", "UTF-8", "koi8-r", "latin", "off", ""] {
+                let fields = format!("Content-Type: text/html{own}\r\nX-Accel-Charset: {told}\r\n");
+                let answer = |status: &str, more: &str| {
+                    let head = format!("HTTP/1.1 {status}\r\n{fields}{more}Content-Length: 2\r\n\r\n");
+                    [head.as_bytes(), b"a\xc0"].concat()
+                };
+                cases.push(answered(get(path), answer("200 OK", "")));
+                cases.push(answered(get(path), answer("302 OK", "Location: /\r\n")));
+                cases.push(answered(get(path), answer("200 OK", "Content-Encoding: gzip\r\n")));
+            }
+        }
+    }
+    compare_proxied("charset_map koi8-r utf-8 { C0 D18E; }", lines, cases);
+}
+
+#[test]
+fn a_field_that_is_passed_on_is_missing_where_it_was_not_sent() {
+    let lines = "
+        location /both { proxy_pass_header Server; proxy_pass_header date; proxy_pass http://@UP@; }
+        location /server { proxy_pass_header Server; proxy_pass http://@UP@; }
+        location /hidden { proxy_pass_header Server; proxy_hide_header Server; proxy_pass http://@UP@; }
+    ";
+    let mut cases = Vec::new();
+    for path in ["/both", "/server", "/hidden"] {
+        for fields in [&["Server: s", "Date: d"][..], &["Server: s"], &["Date: d"], &[]] {
+            cases.push(with_fields(get(path), "200 OK", fields));
+        }
+    }
+    compare_proxied("", lines, cases);
+}
+
 /// The first answer comes from the server behind, the second one from the cache.
 #[test]
 fn several_ranges_of_what_is_cached() {

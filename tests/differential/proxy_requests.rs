@@ -56,6 +56,31 @@ fn fields_that_are_set() {
     ]);
 }
 
+/// A body that has come whole with its head has a length, and is there for an error page, though it is not waited for.
+#[test]
+fn bodies_in_chunks_that_come_with_their_heads() {
+    let lines = "
+        proxy_request_buffering off;
+        location /passed { proxy_pass http://@UP@; add_header X-Body <$request_body> always; }
+        location /dead { proxy_pass http://127.0.0.1:1; error_page 502 = /page; }
+        location /refused { proxy_pass http://@UP@; proxy_intercept_errors on; error_page 404 = /page; }
+        location /elsewhere { proxy_pass http://127.0.0.1:1; error_page 502 = /passed; }
+        location /page { return 200 \"<$request_body>\"; }
+    ";
+    let bodies = ["3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "0\r\n\r\n", "1;x=y\r\na\r\n0\r\nT: v\r\n\r\n"];
+    let mut cases = Vec::new();
+    for path in ["/passed", "/dead", "/refused", "/elsewhere"] {
+        for body in bodies {
+            let case = request("POST", path).field("Transfer-Encoding: chunked").body(body);
+            cases.push(match path {
+                "/refused" => answered(case, "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"),
+                _ => passed(case),
+            });
+        }
+    }
+    compare_proxied("", lines, cases);
+}
+
 #[test]
 fn methods_and_bodies() {
     compare_ways(&[

@@ -26,6 +26,8 @@ fn server_names() {
         server("", "server_name UPPER.example;", "upper"),
         server("", "server_name \\\"\\\";", "empty name"),
         server("", "server_name 127.0.0.1;", "address"),
+        server("", "server_name ~^Two(?<Rest>[A-Z]*)\\\\.Cases$ x;", "upper-case expression"),
+        server("", "server_name *.Upper.Wild.Example;", "upper wildcard"),
     ]
     .concat()
     .replace("\\\\", "\\")
@@ -53,6 +55,8 @@ fn server_names() {
         "re12.example:80",
         "www.site.two",
         "site.two",
+        "twoABC.cases",
+        "a.upper.wild.example",
         "upper.example",
         "127.0.0.1",
         "a.example.",

@@ -69,6 +69,31 @@ fn trailers_are_made_at_the_end_and_logged() {
 }
 
 #[test]
+fn a_trailer_knows_those_before_it() {
+    let lines = "add_trailer X-First $uri; add_trailer X-Second \"$sent_trailer_x_first|$sent_trailer_x_third\";
+        add_trailer X-Third z; add_trailer X-First again; add_trailer X-Last $sent_trailer_x_first;";
+    let site = site();
+    let server = Setup::server(&site, lines).run();
+    let trailers = server.get("/a").trailers;
+    let trailers: Vec<String> = trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let wanted = ["X-First: /a", "X-Second: /a|", "X-Third: z", "X-First: again"];
+    assert_eq!(trailers[..4], wanted);
+    // nginx 1.22 does not join the fields of a name.
+    assert!(["X-Last: /a", "X-Last: /a, again"].contains(&trailers[4].as_str()), "{}", trailers[4]);
+}
+
+/// As in nginx since 1.23: whoever looks at the media type sees that there are two.
+#[test]
+fn a_media_type_that_is_sent_twice_is_seen_twice() {
+    let site = site();
+    let server = Setup::server(&site, "location / { return 200 \"<$content_type>\"; }").freerun();
+    let fields = "Content-Type: text/plain\r\nX: y\r\ncontent-type: image/gif\r\n";
+    assert_eq!(server.get_with("/", fields).text(), "<text/plain, image/gif>");
+    assert_eq!(server.get_with("/", "Content-Type: text/plain\r\n").text(), "<text/plain>");
+    assert_eq!(server.get("/").text(), "<>");
+}
+
+#[test]
 fn a_listing_has_no_hidden_names() {
     let site = site();
     site.file(".hidden", "").file("shown", "");

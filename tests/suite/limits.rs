@@ -1,6 +1,6 @@
 //! Limits of requests and connections: waiting, clients that go away, reloads.
 
-use freerun_testkit::{Setup, Site, eventually, require};
+use freerun_testkit::{Client, Setup, Site, Upstream, eventually, ok, require};
 
 /// A file that takes a client that reads nothing for ever.
 fn site() -> Site {
@@ -62,6 +62,88 @@ fn a_connection_counts_until_its_request_ends() {
         eventually("its place becomes free", || get("/a?k=1") == 200);
     }
     server.logs("limiting connections by zone \"c\"");
+}
+
+/// A client that has the end of a response is let in again at once, on whatever loop it comes.
+#[test]
+fn a_place_is_free_before_the_end_of_the_response_is_seen() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/proxied/chunked" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec(),
+        _ => ok("x".repeat(200_000)),
+    });
+    let site = Site::new();
+    for (name, size) in [("small", 100), ("middle", 100_000), ("large", 3_000_000)] {
+        site.file(name, vec![b'x'; size]);
+    }
+    let lines = format!(
+        "limit_conn c 1; limit_conn_log_level info; keepalive_requests 100000;
+         location /return {{ return 200 text; }}
+         location /nothing {{ return 204; }}
+         location /compressed {{ alias @ROOT@/middle; gzip on; gzip_types *; }}
+         location /proxied/ {{ proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    let server = Setup::server(&site, &lines)
+        .main("worker_processes 4;")
+        .http("limit_conn_zone $server_name zone=c:1m;")
+        .freerun();
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let paths = [
+        "/return",
+        "/nothing",
+        "/small",
+        "/middle",
+        "/large",
+        "/compressed",
+        "/proxied/length",
+        "/proxied/chunked",
+        "/none",
+    ];
+    for round in 0..30 {
+        for (number, path) in paths.iter().enumerate() {
+            let client = &mut clients[(round + number) % 8];
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n"));
+            let status = client.response().status;
+            assert!(matches!(status, 200 | 204 | 404), "{path} in round {round}: {status}");
+        }
+        // The end of the connection is the end of the response.
+        let mut last = server.connect();
+        last.send("GET /proxied/chunked HTTP/1.0\r\n\r\n");
+        assert!(last.rest().0.ends_with(b"abc"), "in round {round}");
+    }
+}
+
+/// A browser that stops or reloads a page ends its connection, which its server may notice long before the response does.
+/// A client that ends only its own side gets its answer all the same.
+#[test]
+fn a_place_is_free_when_the_client_ends_its_side() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let lines = format!(
+        "limit_conn c 1;
+         location /waits {{ proxy_ignore_client_abort on; proxy_buffering off; proxy_pass http://{}; }}
+         location /a {{ }}",
+        upstream.address()
+    );
+    let site = site();
+    let server = Setup::server(&site, &lines).http("limit_conn_zone $server_name zone=c:1m;").freerun();
+    let mut waits = server.connect();
+    waits.send("GET /waits HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.request();
+    assert_eq!(server.get("/a").status, 503);
+    waits.half_close();
+    eventually("its place becomes free", || server.get("/a").status == 200);
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nla");
+    waits.until(|bytes| bytes.ends_with(b"la"));
+    assert_eq!(server.get("/a").status, 200);
+    peer.send("te");
+    assert_eq!(waits.response().text(), "late");
 }
 
 #[test]

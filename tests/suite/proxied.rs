@@ -93,12 +93,13 @@ fn broken_headers_are_logged_and_nothing_is_answered() {
 #[test]
 fn further_fields_are_variables() {
     let lines = "location / { return 200 '$proxy_protocol_tlv_alpn|$proxy_protocol_tlv_0x02|$proxy_protocol_tlv_ssl_version|\
-                 $proxy_protocol_tlv_ssl_verify|$proxy_protocol_tlv_unique_id'; }";
+                 $proxy_protocol_tlv_ssl_verify|$proxy_protocol_tlv_unique_id|$proxy_protocol_tlv_0x005|\
+                 $proxy_protocol_tlv_0x105'; }";
     let site = site();
     let server = setup(&site, lines).freerun();
     let tlvs = b"\x01\0\x02h2\x02\0\x04host\x20\0\x0f\x01\0\0\0\x07\x21\0\x07TLSv1.3\x05\0\x01u";
-    assert_eq!(server.send([&v2(tlvs)[..], REQUEST].concat()).text(), "h2|host|TLSv1.3|7|u");
-    assert_eq!(server.send([TCP4, REQUEST].concat()).text(), "||||");
+    assert_eq!(server.send([&v2(tlvs)[..], REQUEST].concat()).text(), "h2|host|TLSv1.3|7|u|u|");
+    assert_eq!(server.send([TCP4, REQUEST].concat()).text(), "||||||");
 }
 
 #[test]

@@ -50,6 +50,85 @@ fn all_ways_in_are_told_by_whoever_refuses() {
     assert_eq!(challenges(&client.get("/pass")).len(), 0);
 }
 
+#[test]
+fn of_fields_that_count_once_the_first_counts() {
+    let upstream = Upstream::answering(|_| {
+        let fields = "Content-Type: text/a\r\nexpires: 1\r\nETag: \"a\"\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\
+             Location: /a\r\nRefresh: 1\r\nX-Accel-Expires: 1\r\nX-Many: 1\r\n";
+        let again = "Content-Type: text/b\r\nExpires: 2\r\nETag: \"b\"\r\nLast-Modified: Tue, 02 Jan 2024 00:00:00 GMT\r\n\
+             Location: /b\r\nRefresh: 2\r\nX-Accel-Expires: 2\r\nX-Many: 2\r\n";
+        format!("HTTP/1.1 200 OK\r\n{fields}{again}Content-Length: 2\r\n\r\nok").into()
+    });
+    let behind = upstream.address();
+    let lines = format!(
+        "location / {{ add_header X-Known \"$upstream_http_content_type $upstream_http_location $upstream_http_x_many\";
+             proxy_pass_header X-Accel-Expires; proxy_pass http://{behind}; }}"
+    );
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    let response = server.get("/");
+    let of = |name: &str| {
+        let same = |(field, _): &&(String, String)| field.eq_ignore_ascii_case(name);
+        response.headers.iter().filter(same).map(|(_, value)| value.as_str()).collect::<Vec<_>>().join("|")
+    };
+    for (name, value) in [
+        ("Content-Type", "text/a"),
+        ("Expires", "1"),
+        ("ETag", "\"a\""),
+        ("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT"),
+        ("Location", "/a"),
+        ("Refresh", "1"),
+        ("X-Accel-Expires", "1"),
+        ("X-Many", "1|2"),
+        ("X-Known", "text/a /a 1, 2"),
+    ] {
+        assert_eq!(of(name), value, "{name}");
+    }
+    for (again, first) in [
+        ("Content-Type: text/b", "Content-Type: text/a"),
+        ("Expires: 2", "expires: 1"),
+        ("X-Accel-Expires: 2", "X-Accel-Expires: 1"),
+        ("Location: /b", "Location: /a"),
+    ] {
+        server.logs(&format!("upstream sent duplicate header line: \"{again}\", previous value: \"{first}\", ignored"));
+    }
+}
+
+#[test]
+fn of_cookies_that_are_set_the_first_counts() {
+    let upstream = Upstream::answering(|_| {
+        "HTTP/1.1 200 OK\r\nSet-Cookie: b=0\r\nSet-Cookie: a =  1 ; path=/\r\nset-cookie: A=2\r\nSet-Cookie: e= ;\r\n\
+         Content-Length: 2\r\n\r\nok"
+            .into()
+    });
+    let lines = format!(
+        "add_header X-Known \"[$upstream_cookie_a][$upstream_cookie_b][$upstream_cookie_e]\"; location / {{ proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    assert_eq!(server.get("/").header("x-known"), Some("[1][0][]"));
+}
+
+#[test]
+fn a_part_of_what_is_stored_has_its_own_range() {
+    let upstream = Upstream::answering(|_| {
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=100\r\nAccept-Ranges: bytes\r\nContent-Range: bytes 1-2/77\r\n\
+         Content-Length: 10\r\n\r\n0123456789"
+            .into()
+    });
+    let lines = format!("location / {{ proxy_cache c; proxy_pass http://{}; }}", upstream.address());
+    let server = Setup::server(&Site::new(), &lines).http("proxy_cache_path @DIR@/cache keys_zone=c:1m;").freerun();
+    let ranges = |asked: &str| {
+        let response = server.get_with("/", &format!("Range: bytes={asked}\r\n"));
+        let of = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-range");
+        (response.status, response.headers.iter().filter(of).map(|(_, value)| value.clone()).collect::<Vec<_>>())
+    };
+    for _ in 0..2 {
+        assert_eq!(ranges("2-3"), (206, vec!["bytes 2-3/10".to_owned()]));
+        assert_eq!(ranges("2-3,5-6"), (206, vec![]));
+        assert_eq!(ranges("20-30"), (416, vec!["bytes */10".to_owned()]));
+    }
+}
+
 /// The server behind one that answers in chunks with these trailers.
 fn with_trailers(trailers: &str) -> freerun_testkit::Answering {
     let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n{trailers}\r\n");

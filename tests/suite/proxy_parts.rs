@@ -29,6 +29,37 @@ fn a_mirrored_request_has_the_body_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_mirrored_request_has_the_arguments() {
+    let (real, mirror) = (Upstream::answering(|request| ok(request.target())), Upstream::answering(|_| ok("")));
+    let server = Setup::server(
+        &Site::new(),
+        &format!(
+            "location / {{ mirror /copy; mirror /uri; proxy_pass http://{0}; }}
+             location /rewritten {{ rewrite ^ /new?x=1; }}
+             location /copy {{ internal; proxy_pass http://{1}; }}
+             location /uri {{ internal; proxy_pass http://{1}/with$is_args$args; }}",
+            real.address(),
+            mirror.address()
+        ),
+    )
+    .run();
+    for (asked, passed, mirrored) in [
+        ("/a?b=c&d=%20", "/a?b=c&d=%20", ["/copy?b=c&d=%20", "/with?b=c&d=%20"]),
+        ("/a", "/a", ["/copy", "/with"]),
+        ("/rewritten?y=2", "/new?x=1&y=2", ["/copy?x=1&y=2", "/with?x=1&y=2"]),
+    ] {
+        assert_eq!(server.get(asked).text(), passed);
+        let mut seen = Vec::new();
+        eventually("the mirrored requests", || {
+            seen.extend(mirror.take_requests().iter().map(|request| request.target().to_owned()));
+            seen.len() == 2
+        });
+        seen.sort();
+        assert_eq!(seen, mirrored, "{asked}");
+    }
+}
+
+#[test]
 fn a_mirror_that_never_answers_holds_nobody_up() {
     let (real, mirror) = (Upstream::answering(|request| ok(request.target())), Upstream::new());
     let lines = format!(
@@ -120,4 +151,98 @@ fn a_slow_client_does_not_hold_the_upstream_up_behind_filters() {
         let response = client.response();
         assert!(response.body == body, "{lines} {}", response.body.len());
     }
+}
+
+/// A request goes on when its response is over: the log line comes after that, and the client's next request.
+#[test]
+fn a_request_goes_on_after_its_response() {
+    let counted = Upstream::answering(|_| ok("dropped"));
+    let proxied = format!(
+        "proxy_set_header X-Seen \"$status|$body_bytes_sent|$uri|$request_uri\"; proxy_pass http://{};",
+        counted.address()
+    );
+    let lines = format!(
+        "access_log @DIR@/access.log f;
+         location / {{ post_action @count; }}
+         location /path {{ post_action /count; return 200 text; }}
+         location /page {{ post_action @count; error_page 418 = /other; return 418; }}
+         location /other {{ return 200 other; }}
+         location /lost {{ post_action /nowhere/file; return 200 text; }}
+         location /nowhere/ {{ root /nowhere; }}
+         location /chain {{ post_action /chained; return 200 text; }}
+         location = /chained {{ post_action @count; return 200 more; }}
+         location /closes {{ post_action @count; return 444; }}
+         location /unknown {{ post_action @unknown; return 200 text; }}
+         location @count {{ {proxied} }}
+         location = /count {{ {proxied} }}"
+    );
+    let site = Site::new();
+    site.file("file", "a file");
+    let server = format!("server {{ listen 127.0.0.1:@PORT@; root @ROOT@; {lines} }}");
+    let format = "log_format f '$uri|$request_uri|$status|$body_bytes_sent|$upstream_status';";
+    let server = Setup::new().root(&site).http(format).http(&server).run();
+    let mut client = server.connect();
+    let seen = |wanted: &[&str]| {
+        let got: Vec<String> = counted
+            .take_requests()
+            .iter()
+            .map(|request| format!("{} {}", request.target(), request.header("x-seen").unwrap_or_default()))
+            .collect();
+        assert_eq!(got, wanted);
+    };
+    assert_eq!(client.get("/file").text(), "a file");
+    // The connection is kept, and what was asked for has been done when the next answer is there.
+    assert_eq!(client.get("/path").text(), "text");
+    assert_eq!(client.get("/page").text(), "other");
+    seen(&["/file 200|6|/file|/file", "/count 200|4|/count|/path"]);
+    assert_eq!(client.get("/missing").status, 404);
+    assert_eq!(client.get("/lost").text(), "text");
+    assert_eq!(client.get("/chain").text(), "text");
+    assert_eq!(server.get("/unknown").text(), "text");
+    assert_eq!(client.get("/other").text(), "other");
+    let lines = server.access_lines(8);
+    let missing: Vec<&str> = lines[3].split('|').collect();
+    assert_eq!((missing[0], missing[2], missing[4]), ("/missing", "404", "200"));
+    assert_eq!(lines[0], "/file|/file|200|6|200");
+    assert_eq!(lines[1], "/count|/path|200|4|200");
+    assert_eq!(lines[2], "/other|/page|200|5|-");
+    assert_eq!(lines[4], "/nowhere/file|/lost|404|4|-");
+    assert!(lines.contains(&"/chained|/chain|200|4|200".to_owned()), "{lines:?}");
+    server.logs("could not find named location \"@unknown\"");
+    counted.take_requests();
+    let mut other = server.connect();
+    other.send("GET /closes HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(other.is_closed());
+    assert_eq!(client.get("/other").text(), "other");
+    seen(&[]);
+}
+
+/// What cannot be the beginning of a string that is searched for is not held back: each event comes before the next one is
+/// sent.
+#[test]
+fn events_pass_through_substitutions_at_once() {
+    let upstream = Upstream::new();
+    let lines = format!(
+        "location / {{ sub_filter needle thread; sub_filter 'a string that is longer than every event here' x;
+            sub_filter_once off; sub_filter_types *; proxy_pass http://{}; proxy_http_version 1.1; }}",
+        upstream.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).run();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut seen = |text: &str| {
+        client.until(|bytes| String::from_utf8_lossy(bytes).contains(text));
+    };
+    for (sent, wanted) in [("data: one\n\n", "data: one\n\n"), ("data: two needle\n\n", "data: two thread\n\n")] {
+        peer.send(format!("{:x}\r\n{sent}\r\n", sent.len()));
+        seen(wanted);
+    }
+    // The beginning of a string waits for the rest, and what is before it does not.
+    peer.send("d\r\ndata: six nee\r\n");
+    seen("data: six ");
+    peer.send("5\r\ndle\n\n\r\n0\r\n\r\n");
+    seen("thread\n\n");
 }

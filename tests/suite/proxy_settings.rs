@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use freerun_testkit::{Setup, Site, TempDir, Upstream, ok, require};
+use freerun_testkit::{Kind, Setup, Site, TempDir, Upstream, check, ok, require};
 use rustix::net::{getsockname, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -82,6 +82,62 @@ fn a_limited_rate_delivers_everything() {
     let upstream = Upstream::answering(move |_| answer.clone());
     let server = passing(upstream.address(), "proxy_limit_rate 300k;").freerun();
     assert!(server.get("/").text() == body);
+}
+
+/// HTTP/1.1 has no request without `Host`, and a client of HTTP/1.0 may have none.
+#[test]
+fn a_host_that_variables_do_not_know_is_that_of_the_server_behind() {
+    let upstream = Upstream::answering(|request| ok(format!("[{}]", request.headers("host").join("|"))));
+    let behind = upstream.address();
+    for (lines, host, hosts) in [
+        ("proxy_set_header Host $http_host;", behind, "h"),
+        ("proxy_set_header Host $http_host; proxy_set_header host x;", "x", "h|x"),
+        ("proxy_set_header Host $http_host; proxy_http_version 1.0;", "", "h"),
+        ("proxy_set_header Host \"\";", "", ""),
+        ("", behind, behind),
+    ] {
+        let server = passing(behind, lines).freerun();
+        assert_eq!(server.send("GET / HTTP/1.0\r\n\r\n").text(), format!("[{host}]"), "{lines}");
+        assert_eq!(server.send("GET / HTTP/1.0\r\nHost: h\r\n\r\n").text(), format!("[{hosts}]"), "{lines}");
+    }
+}
+
+/// What a parameter's value says matters only where requests are passed on with it.
+#[test]
+fn parameters_that_are_not_used_may_name_unknown_variables() {
+    if !require::freerun() {
+        return;
+    }
+    let unknown = "unknown \"none_such\" variable";
+    for member in ["fastcgi", "uwsgi", "scgi"] {
+        let param = format!("{member}_param A $none_such;");
+        let pass = format!("{member}_pass 127.0.0.1:1;");
+        for (outer, location, problem) in [
+            (&*param, format!("{member}_param B c; {pass}"), None),
+            ("", param.clone(), None),
+            (&param, pass.clone(), Some(unknown)),
+            ("", format!("{param} {pass}"), Some(unknown)),
+            ("", format!("{param} if ($uri) {{ {pass} }}"), Some(unknown)),
+        ] {
+            let text =
+                format!("events {{ }} http {{ {outer} server {{ listen 127.0.0.1:1; location / {{ {location} }} }} }}");
+            let checked = check(Kind::Freerun, &text).expect("it runs");
+            let told = problem.is_none_or(|problem| checked.stderr.contains(problem));
+            assert!(told && (checked.code == Some(0)) == problem.is_none(), "{text}\n{}", checked.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_limited_rate_may_be_what_the_head_says() {
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/bad" => "HTTP/1.1 200 OK\r\nX-Rate: bad\r\nContent-Length: 2\r\n\r\nok".into(),
+        _ => "HTTP/1.1 200 OK\r\nX-Rate: 300k\r\nContent-Length: 2\r\n\r\nok".into(),
+    });
+    let server = passing(upstream.address(), "proxy_limit_rate $upstream_http_x_rate;").freerun();
+    assert_eq!([server.get("/").text(), server.get("/bad").text()], ["ok", "ok"]);
+    server.logs("invalid size \"bad\"");
+    assert_eq!(server.error_log().matches("invalid size").count(), 1, "{}", server.error_log());
 }
 
 #[test]

@@ -216,6 +216,26 @@ fn a_worker_that_ends_leaves_tunnels_their_time() {
     assert!(client.is_closed());
 }
 
+/// A tunnel that began before a reload has the time that the configuration of then allows.
+#[test]
+fn a_reload_leaves_old_tunnels_their_time() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "add_header X-Which old;").main("worker_shutdown_timeout 500ms;").freerun();
+    let (mut client, mut peer, _) = open(&server, &upstream, "");
+    server.edit("worker_shutdown_timeout 500ms;", "worker_shutdown_timeout 1h;");
+    server.edit("X-Which old", "X-Which new");
+    server.reload();
+    let (mut later, mut its_peer, _) = open(&server, &upstream, "");
+    assert_eq!(peer.rest(), b"");
+    assert!(client.is_closed());
+    later.send("goes on");
+    assert_eq!(its_peer.bytes(7), b"goes on");
+    server.edit("X-Which new", "X-Which newest");
+    server.reload();
+    later.send("and on");
+    assert_eq!(its_peer.bytes(6), b"and on");
+}
+
 #[test]
 fn nobody_switches_protocols_unasked() {
     let upstream = Upstream::answering(|_| SWITCHED.into());

@@ -48,6 +48,36 @@ fn a_request_ends_with_what_it_began() {
     assert_eq!(slow.get("/v").text(), "two", "and its connection goes on with the new one");
 }
 
+/// In the words for the workers of nginx, which scripts wait for.
+#[test]
+fn the_end_of_an_old_configuration_is_told() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let mut server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let old = format!("configuration 1 of worker process {}", server.worker());
+    let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    server.edit("return 200 one", "return 200 two");
+    server.reload();
+    server.logs("signal 1 (SIGHUP) received, reconfiguring");
+    server.logs(&format!("{old} is gracefully shutting down"));
+    assert!(!server.error_log().contains("exited with code"), "a request uses it");
+    slow.response();
+    server.logs(&format!("{old} exited with code 0: "));
+    let worker = server.worker();
+    server.signal(Signal::QUIT);
+    server.wait();
+    let told = server.error_log();
+    let lines = told.lines().filter_map(|line| Some(line.split_once(": ")?.1));
+    let lines: Vec<&str> = lines.skip_while(|line| !line.contains("SIGQUIT")).collect();
+    let end = format!("worker process {worker} exited with code 0");
+    let wanted =
+        ["signal 3 (SIGQUIT) received, shutting down", "gracefully shutting down", "exiting", "exit", &end, "exit"];
+    assert_eq!(lines, wanted);
+}
+
 #[test]
 fn a_broken_configuration_changes_nothing() {
     if !require::freerun() {

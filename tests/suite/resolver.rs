@@ -149,6 +149,50 @@ fn servers_with_resolve_follow_their_name_also_over_a_reload() {
     }
 }
 
+/// What failed for one request says nothing to the next one: a name that came back is there at once.
+#[test]
+fn a_server_of_a_name_that_a_request_brings_is_not_left_out() {
+    let dns = Dns::start();
+    let nobody = freerun_testkit::Refusing::new();
+    let port: u16 = nobody.address().rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+    dns.set("a.test", Reply::Addresses(vec![ip(61).into(), ip(62).into()], 60));
+    let server = run(&format!(
+        "server {{ listen 127.0.0.1:@PORT@; resolver {} ipv6=off; location / {{ proxy_pass http://$arg_host:{port}; }} }}",
+        dns.address()
+    ));
+    for _ in 0..3 {
+        assert_eq!(server.get("/?host=a.test").status, 502);
+    }
+    assert!(!server.error_log().contains("no live upstreams"), "{}", server.error_log());
+    let _back = Upstream::on(([127, 0, 0, 61], port).into()).answer(|_| ok("back"));
+    for _ in 0..3 {
+        assert_eq!(server.get("/?host=a.test").text(), "back");
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_looked_up_keeps_its_addresses_though_its_port_changes() {
+    if !freerun_testkit::require::freerun() {
+        return;
+    }
+    let dns = Dns::start();
+    let (first, second) = (named("first"), named("second"));
+    dns.set("a.test", Reply::address(ip(1), 1));
+    let server = run(&format!(
+        "upstream a {{ resolver {} ipv6=off; resolver_timeout 1s; zone a 64k; server a.test:{} resolve; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
+        dns.address(),
+        port_of(&first)
+    ));
+    assert_eq!(server.get("/").text(), "first");
+    dns.set("a.test", Reply::Silence);
+    let asked = dns.asked("a.test");
+    eventually("it is asked again, to no avail", || dns.asked("a.test") > asked);
+    server.edit(&format!("a.test:{}", port_of(&first)), &format!("a.test:{}", port_of(&second)));
+    server.reload();
+    assert_eq!(server.get("/").text(), "second");
+}
+
 #[test]
 fn services_say_where_servers_are() {
     let dns = Dns::start();

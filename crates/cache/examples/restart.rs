@@ -23,7 +23,7 @@ fn run(count: u64, path: PathBuf) -> std::io::Result<()> {
         name: "restart".into(),
         path,
         levels: Levels::parse("1:2").unwrap_or_default(),
-        zone_size: count * 128 * 2,
+        zone_size: (count + 32) * 128 * 2,
         max_size: u64::MAX,
         min_free: 0,
         inactive: 3600,

@@ -75,8 +75,8 @@ impl Cache {
     /// Leads or follows the fill of a key; `main` is the key of the key's text, which differs from `key` for a variant.
     ///
     /// `known` is the entry that the request has found (one that is stale), or none: if the index has another one now,
-    /// the answer is [`Lead::Changed`]. A fill without a head that is older than `age` (`proxy_cache_lock_age`) is not
-    /// followed, but led anew. `aio` says how files are written, `client` for which client.
+    /// the answer is [`Lead::Changed`]. A fill to which nothing has come for as long as `age` (`proxy_cache_lock_age`) is
+    /// not followed, but led anew. `aio` says how files are written, `client` for which client.
     pub fn lead(
         &self,
         key: Key,

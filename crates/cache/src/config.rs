@@ -7,7 +7,13 @@ use std::time::Duration;
 use crate::key::Levels;
 
 /// Bytes of `keys_zone` for one entry. nginx's documentation: a zone of one megabyte has about eight thousand keys.
-pub const BYTES_PER_ENTRY: u64 = 128;
+const BYTES_PER_ENTRY: u64 = 128;
+
+/// How nginx divides a zone into pages, as far as the number of entries in zones of all sizes shows it: the size of a page,
+/// the bytes that are needed elsewhere for each page, and those that are needed once.
+const PAGE: u64 = 4096;
+const BESIDE_PAGE: u64 = 24;
+const BESIDE_ALL: u64 = 512;
 
 /// How fast a piece of background work goes (`manager_files`, `manager_threshold`, `manager_sleep` and their like).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +42,7 @@ pub struct CacheConfig {
     pub path: PathBuf,
     /// The levels of folders below the path: the parameter `levels=`.
     pub levels: Levels,
-    /// `keys_zone=NAME:SIZE`, in bytes: it limits the number of entries, see [`BYTES_PER_ENTRY`].
+    /// `keys_zone=NAME:SIZE`, in bytes: it limits the number of entries, see [`CacheConfig::max_entries`].
     pub zone_size: u64,
     /// `max_size=`, in bytes; `u64::MAX` for no limit.
     pub max_size: u64,
@@ -55,8 +61,36 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// The most entries that the cache may have.
+    /// The most entries that the cache may have: as many as nginx keeps in a zone of this size. There one page, and one
+    /// entry's place, have another use.
     pub fn max_entries(&self) -> usize {
-        usize::try_from(self.zone_size / BYTES_PER_ENTRY).unwrap_or(usize::MAX).max(1)
+        let pages = self.zone_size.saturating_sub(BESIDE_ALL) / (PAGE + BESIDE_PAGE);
+        let entries = pages.saturating_sub(1).max(1) * (PAGE / BYTES_PER_ENTRY) - 1;
+        usize::try_from(entries).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_have_as_many_entries_as_with_nginx() {
+        for (kilobytes, entries) in [(12, 31), (16, 63), (20, 95), (32, 191), (64, 447), (128, 959), (1024, 8095)] {
+            let config = CacheConfig {
+                name: "z".into(),
+                path: PathBuf::new(),
+                levels: Levels::default(),
+                zone_size: kilobytes << 10,
+                max_size: u64::MAX,
+                min_free: 0,
+                inactive: 600,
+                memory: 0,
+                manager: Pace::default(),
+                loader: Pace::default(),
+                purger: Pace::default(),
+            };
+            assert_eq!(config.max_entries(), entries, "{kilobytes}k");
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::directive::Shape;
 use crate::problem::Problem;
 use crate::tree::{Node, Word};
-use crate::value::Value;
+use crate::value::Setting;
 
 /// A closed list of words; made by [`crate::keyword_enum!`].
 pub trait Keyword: Copy + Send + Sync + 'static {
@@ -23,7 +23,7 @@ pub trait Keyword: Copy + Send + Sync + 'static {
 }
 
 /// A set of keywords, one or more arguments: nginx's bit masks such as `proxy_next_upstream`.
-/// A word given twice is a warning, as in nginx.
+/// The directives of one level add up, and a word given twice is a warning, as in nginx.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Flags<K> {
     bits: u64,
@@ -65,11 +65,12 @@ impl<K: Keyword> std::fmt::Debug for Flags<K> {
     }
 }
 
-impl<K: Keyword> Value for Flags<K> {
+impl<K: Keyword> Setting for Flags<K> {
     const SHAPE: Shape = Shape::at_least(1, K::SYNTAX);
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        let mut flags = Flags::default();
+    /// Several directives of one level add up, as in nginx.
+    fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let mut flags = previous.unwrap_or_default();
         for word in &directive.args {
             let keyword = K::from_word(&word.text).ok_or_else(|| unknown_keyword(directive, word, K::WORDS))?;
             if flags.contains(keyword) {
@@ -77,7 +78,7 @@ impl<K: Keyword> Value for Flags<K> {
                     Problem::warning(format!("duplicate value \"{}\"", word.text)).at_node(directive).at(word.place),
                 );
             }
-            flags.bits |= bit(keyword);
+            flags.insert(keyword);
         }
         Ok(flags)
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use freerun_proto::{BodyFraming, Method, Version, uri};
+use freerun_proto::{BodyFraming, Method, Target, Version, uri};
 
 use crate::log_error;
 use crate::message::persistence::CloseReason;
@@ -32,6 +32,8 @@ pub fn route_server(
         }
         Err(error) => {
             parsed.forget_fields();
+            // What is not understood is no URI: `$request_uri` has no value.
+            parsed.target = Target::UNKNOWN;
             let line = parsed.request_line;
             let end = if buffer.get(line.end as usize) == Some(&b'\r') { 2 } else { 1 };
             parsed.len = line.end + end;

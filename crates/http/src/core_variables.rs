@@ -30,7 +30,8 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("connection_requests", |r, _| number(r.arrival.serial)),
     Variable::named("connection_time", |r, _| seconds(r.client.accepted.elapsed())),
     Variable::named("content_length", content_length),
-    Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
+    // Two of them make no media type, but they are not hidden from those who look at this variable.
+    Variable::named("content_type", |r, _| http(r, "content_type")),
     Variable::family("cookie_", cookie),
     Variable::named("document_root", |r, _| owned(path::document_root(r))),
     Variable::named("document_uri", |r, _| path(r)),
@@ -82,7 +83,9 @@ pub const CORE_VARIABLES: &[Variable] = &[
         None => text(""),
     }),
     Variable::named("request_time", |r, _| seconds(r.arrival.started.elapsed())),
-    Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.uri()))),
+    Variable::named("request_uri", |r, _| {
+        some((understood(r) && r.head.parsed.target.is_known()).then(|| r.head.uri()))
+    }),
     Variable::named("scheme", |r, _| text(r.client.scheme())),
     Variable::family("sent_http_", sent_http).but_fixed(SENT_BY_ITSELF).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use freerun_runtime::loops;
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_state::LoopState;
@@ -13,6 +14,9 @@ use crate::http_loop::HttpLoop;
 use crate::protocol::{h1, h2};
 use crate::request::Connection;
 use crate::settings::listen::SERVICE;
+
+/// How many old tunnels are ended before other tasks get their turn.
+const ENDED_AT_ONCE: usize = 64;
 
 /// The service `http` on one loop.
 pub struct HttpService {
@@ -89,6 +93,26 @@ impl Service for HttpService {
     fn drain(self: Rc<Self>) {
         self.http.idle.close_kept();
         self.h2.drain();
+    }
+
+    fn end_tunnels(self: Rc<Self>, generation: u64) {
+        loops::spawn(0, "ending old tunnels", async move {
+            loop {
+                let is_old = |task: &Task| match task {
+                    Task::Connection(serve) => serve.is_tunnel_of(generation),
+                    Task::Request(request) => {
+                        request.end_tunnel(generation);
+                        false
+                    }
+                };
+                let ended = self.tasks.take_some(ENDED_AT_ONCE, is_old);
+                if ended.is_empty() {
+                    return;
+                }
+                drop(ended);
+                loops::after_events().await;
+            }
+        });
     }
 
     fn oldest_idle(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ use crate::chunked::{ChunkedDecoder, Step};
 ///
 /// [`BodyDecoder::step`] takes bytes and returns places in them: nothing is copied, and nothing is kept but the
 /// decoder's state (and trailers, until the body is complete).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum BodyDecoder {
     /// A body of which so many bytes are still to come.
     Length(u64),

@@ -19,7 +19,7 @@ pub enum Error {
     #[error("client sent invalid version while reading client request line")]
     Version,
     /// The protocol's major version is 2 or more.
-    #[error("client sent unsupported version while reading client request line")]
+    #[error("client sent invalid version while reading client request line")]
     VersionNotSupported,
     /// An HTTP/0.9 request with another method than GET.
     #[error("client sent invalid method in HTTP/0.9 request while reading client request line")]

@@ -110,7 +110,10 @@ impl<'l> Row<'l> {
 
     /// Prepares for the next polls: what the thread does from here on counts for them.
     pub(crate) fn begin(&mut self) {
-        self.times.refresh(self.last);
+        if self.times.refresh(self.last) {
+            // The thread may have lost its processor meanwhile: that is no part of a poll.
+            self.look();
+        }
     }
 
     /// Times one poll of a task.

@@ -40,11 +40,14 @@ impl ThreadTimes {
     }
 
     /// Looks at the times if the last look is not fresh any more: to be called before polls, with the current time.
-    pub(crate) fn refresh(&mut self, now: u64) {
-        if now.saturating_sub(self.at) >= FRESH {
+    /// Returns whether it has looked, so that the current time is a later one.
+    pub(crate) fn refresh(&mut self, now: u64) -> bool {
+        let is_old = now.saturating_sub(self.at) >= FRESH;
+        if is_old {
             self.at = now;
             self.last = self.look();
         }
+        is_old
     }
 
     /// The times since the last look, which was a short while before a poll.
@@ -91,7 +94,7 @@ mod tests {
             let done = done.clone();
             move || while !done.load(Relaxed) {}
         });
-        own.refresh(clock::look());
+        assert!(own.refresh(clock::look()));
         let wanted = Duration::from_millis(5);
         while own.since().waited < wanted || own.since().ran < wanted {
             std::hint::spin_loop();
@@ -101,9 +104,9 @@ mod tests {
         sched_setaffinity(None, &before).unwrap();
         // A fresh look is not repeated, a later one begins anew.
         let (at, last) = (own.at, own.last);
-        own.refresh(at + FRESH - 1);
+        assert!(!own.refresh(at + FRESH - 1));
         assert_eq!((own.at, own.last), (at, last));
-        own.refresh(at + FRESH);
+        assert!(own.refresh(at + FRESH));
         assert!(own.last.ran >= last.ran + wanted && own.last.waited >= last.waited + wanted);
     }
 }

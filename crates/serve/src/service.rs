@@ -57,6 +57,9 @@ pub trait Service {
     /// the first request of a new connection is still answered.
     fn drain(self: Rc<Self>);
 
+    /// Ends the tunnels of requests that began with this generation: their time is up (`worker_shutdown_timeout`).
+    fn end_tunnels(self: Rc<Self>, _generation: u64) {}
+
     /// Since when the connection is idle that [`Service::close_oldest`] would ask, in nanoseconds since the process began.
     fn oldest_idle(&self) -> Option<u64>;
 

@@ -164,6 +164,13 @@ impl Worker {
         }
     }
 
+    /// Ends the tunnels of requests that began with this generation, soon.
+    pub fn end_tunnels(&self, generation: u64) {
+        for handle in &self.handles {
+            handle.tell(move || loop_listeners::of_this_loop(|listeners| listeners.end_tunnels(generation)));
+        }
+    }
+
     /// The number of open connections.
     pub fn active(&self) -> u64 {
         self.handles.iter().map(|handle| handle.stats.active.get()).sum()

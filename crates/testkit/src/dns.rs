@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hickory_proto::op::{Message, OpCode, ResponseCode};
+use hickory_proto::op::{Message, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
@@ -29,6 +29,8 @@ pub enum Reply {
     Code(u16),
     /// No answer at all.
     Silence,
+    /// Only the first question of each type is answered, and only when it is asked again.
+    Late(Box<Reply>),
     /// In a datagram: a truncated answer, so that the question has to be repeated over a connection.
     Cut(Box<Reply>),
     /// Bytes that are no valid answer, and then the answer.
@@ -49,6 +51,8 @@ struct State {
     replies: HashMap<String, Reply>,
     asked: HashMap<String, usize>,
     connections: usize,
+    /// The first questions that [`Reply::Late`] has not answered yet, by name and type, with their sender.
+    held: HashMap<(String, RecordType), (Vec<u8>, SocketAddr)>,
 }
 
 /// The server. It ends when this is dropped.
@@ -124,7 +128,8 @@ fn answer_datagrams(socket: &UdpSocket, state: &Mutex<State>, stop: &AtomicBool)
     let mut buffer = [0; 4096];
     while !stop.load(Relaxed) {
         let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
-        for answer in answers(&buffer[..len], state, true) {
+        let Some((question, from)) = in_time(&buffer[..len], from, state) else { continue };
+        for answer in answers(&question, state, true) {
             let _ = socket.send_to(&answer, from);
         }
     }
@@ -154,12 +159,37 @@ fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &Atomi
     }
 }
 
+/// The question that is answered now: this one, or one that was held back until now; `None`: none is.
+fn in_time(question: &[u8], from: SocketAddr, state: &Mutex<State>) -> Option<(Vec<u8>, SocketAddr)> {
+    let now = (question.to_vec(), from);
+    let Some(query) = Message::from_vec(question).ok().and_then(|message| message.queries.first().cloned()) else {
+        return Some(now);
+    };
+    let name = name_of(&query);
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if !matches!(state.replies.get(&name), Some(Reply::Late(_))) {
+        return Some(now);
+    }
+    let key = (name, query.query_type);
+    match state.held.remove(&key) {
+        Some(held) => Some(held),
+        None => {
+            state.held.insert(key, now);
+            None
+        }
+    }
+}
+
+/// The name that is asked for. It is taken as its bytes are, valid or not.
+fn name_of(query: &Query) -> String {
+    let labels: Vec<_> = query.name.iter().map(String::from_utf8_lossy).collect();
+    labels.join(".").to_ascii_lowercase()
+}
+
 fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>> {
     let Ok(question) = Message::from_vec(question) else { return Vec::new() };
     let Some(query) = question.queries.first().cloned() else { return Vec::new() };
-    // The name is taken as its bytes are, valid or not.
-    let labels: Vec<_> = query.name.iter().map(String::from_utf8_lossy).collect();
-    let name = labels.join(".").to_ascii_lowercase();
+    let name = name_of(&query);
     let reply = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         *state.asked.entry(name.clone()).or_default() += 1;
@@ -187,7 +217,7 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
             answer.metadata.truncation = true;
             return vec![answer.to_vec().expect("a message")];
         }
-        Reply::Cut(reply) => *reply,
+        Reply::Cut(reply) | Reply::Late(reply) => *reply,
         reply => reply,
     };
     let mut add = |ttl, data| {
@@ -212,7 +242,7 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
                 add(ttl, RData::SRV(SRV::new(priority, weight, port, target)));
             }
         }
-        Reply::Services(..) | Reply::Cut(_) | Reply::Noise(_) | Reply::Followed(..) => {}
+        Reply::Services(..) | Reply::Cut(_) | Reply::Noise(_) | Reply::Followed(..) | Reply::Late(_) => {}
     }
     let mut message = answer.to_vec().expect("a message");
     if !after.is_empty() {

@@ -371,6 +371,13 @@ impl Transport {
         self.socket().gone_for_reader()
     }
 
+    /// Polls for the end of what the peer sends, which half-closing peers reach long before they have gone. Unread bytes
+    /// may come before it.
+    #[inline]
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.socket().poll_ended(context)
+    }
+
     /// Shuts down the receiving side: a task that waits for bytes reads the end of the stream, after the bytes that
     /// have come already.
     pub fn shutdown_read(&self) {

@@ -14,7 +14,7 @@ use crate::health::OutlierRules;
 use crate::lease::Lease;
 use crate::method::Method;
 use crate::peer::{Peer, PeerSettings};
-use crate::query::{NoPeer, Query, Tried};
+use crate::query::{Bound, NoPeer, Query, Tried};
 
 /// The configuration of a group, apart from its servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -109,8 +109,18 @@ impl Group {
     pub fn pick(&self, query: &Query<'_>, tried: &mut Tried) -> Result<Lease, NoPeer> {
         let set = self.set.load();
         let tiers = [&set.primary, &set.backup];
-        let bound = query.sticky.and_then(|bound| tiers.iter().find_map(|tier| tier.bound(bound, query.now, tried)));
-        let lease = bound.or_else(|| tiers.iter().find_map(|tier| tier.pick(self.settings.method, query, tried)));
+        let bound = |tier: &&Tier, bound| tier.bound(bound, query.now, tried);
+        // A client may be tied to the very server that it has, but a route only decides within the servers whose turn it is.
+        let (own, route) = match query.sticky {
+            Some(own @ Bound::Id(_)) => (tiers.iter().find_map(|tier| bound(tier, own)), None),
+            route => (None, route),
+        };
+        let lease = own.or_else(|| {
+            tiers.iter().find_map(|tier| {
+                let routed = route.and_then(|route| bound(tier, route));
+                routed.or_else(|| tier.pick(self.settings.method, query, tried))
+            })
+        });
         if let Some(lease) = lease {
             tried.add(lease.peer().id);
             return Ok(lease);

@@ -303,6 +303,7 @@ pub const CASES: &[(&str, &str)] = &[
 
 const BIG: &str = "nginx counts on until it overflows; 2^31 seconds are as long as RFC 9111 asks for";
 const ORDER: &str = "since 1.23.0 the order of the fields does not matter";
+const FIRST: &str = "since 1.23.0 the first of several such fields counts";
 const STAR: &str = "a Vary in which one name is * matches no request, as RFC 9110 section 12.5.5 says";
 
 /// Cases in which the rules do other than the nginx that is compared with, and why.
@@ -324,4 +325,6 @@ pub const DIFFERENT: &[(&str, &str)] = &[
     ("200|Vary: *, foo|Cache-Control: max-age=100", STAR),
     ("200|Cache-Control: no-cache|Expires: {100}|X-Accel-Expires: 100", ORDER),
     ("200|Expires: x|Cache-Control: max-age=9", ORDER),
+    ("200|X-Accel-Expires: 100|X-Accel-Expires: 50", FIRST),
+    ("200|X-Accel-Expires: 100|X-Accel-Expires: 0", FIRST),
 ];

@@ -146,6 +146,8 @@ fn directives() {
             "@F@_ignore_headers Cache-Control Expires Set-Cookie Vary X-Accel-Expires;",
             "@F@_ignore_headers Age;",
             "@F@_ignore_headers Vary Vary;",
+            "@F@_ignore_headers Vary; @F@_ignore_headers Expires;",
+            "@F@_ignore_headers Vary; @F@_ignore_headers Expires Vary;",
             "@F@_store on; @F@_cache z;",
             "@F@_cache z; @F@_store on;",
             "@F@_store off; @F@_cache z;",

@@ -38,6 +38,23 @@ fn ignored_fields() {
 }
 
 #[test]
+fn lines_of_one_level_add_up() {
+    let mut stories = Stories::new(
+        "",
+        "proxy_cache z; proxy_cache_valid any 10m; proxy_ignore_headers Set-Cookie;
+        location /a { proxy_ignore_headers Cache-Control; proxy_ignore_headers Expires Cache-Control;
+            proxy_pass http://@UP@; }
+        location /inherits { proxy_pass http://@UP@; }",
+    );
+    for location in ["/a", "/inherits"] {
+        for field in ["Cache-Control: no-store", "Expires: Thu, 01 Jan 1970 00:00:00 GMT", "Set-Cookie: a=b"] {
+            stories.twice(location, ok(&[field]));
+        }
+    }
+    stories.compare();
+}
+
+#[test]
 fn hidden_fields_count_all_the_same() {
     let mut stories = Stories::new(
         "",

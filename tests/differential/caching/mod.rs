@@ -13,11 +13,13 @@ mod keys;
 mod locks;
 mod revalidated;
 mod settings;
+mod space;
 mod stale;
 mod validity;
 mod variants;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use freerun_testkit::{Answering, Kind, PATIENCE, Received, Server, Setup, Upstream, eventually, within};
@@ -346,21 +348,26 @@ impl Side {
 
     /// The names of the stored files, below the cache's folder.
     fn stored(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut folders = vec![self.server.path("cache")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let path = entry.path();
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                    let below = path.strip_prefix(self.server.path("cache")).expect("below the cache");
-                    names.push(below.to_string_lossy().into_owned());
-                }
+        stored(&self.server.path("cache"))
+    }
+}
+
+/// The names of the stored files below a cache's folder.
+fn stored(cache: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut folders = vec![cache.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                let below = path.strip_prefix(cache).expect("below the cache");
+                names.push(below.to_string_lossy().into_owned());
             }
         }
-        names.sort();
-        names
     }
+    names.sort();
+    names
 }

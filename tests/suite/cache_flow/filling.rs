@@ -36,6 +36,78 @@ fn who_comes_later_gets_what_has_come_and_the_rest_as_it_comes() {
     }
 }
 
+/// The head, and a part of the body.
+const BEGUN: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 10\r\n\r\n01234";
+
+/// Whoever comes after the lock's age has passed asks the origin, and is not bound to what does not go on.
+#[test]
+fn what_does_not_go_on_takes_nobody_with_it() {
+    if !require::freerun() {
+        return;
+    }
+    for lock in ["proxy_cache_lock on;", ""] {
+        let upstream = Upstream::new();
+        let lines =
+            format!("{lock} proxy_cache_lock_age 200ms; location / {{ proxy_pass http://{}; }}", upstream.address());
+        let server = serve(&lines, "");
+        let mut first = server.connect();
+        first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut stuck = upstream.accept();
+        stuck.head();
+        stuck.send(BEGUN);
+        first.until(|bytes| bytes.ends_with(b"01234"));
+        let mut later = Vec::new();
+        let mut asked = None;
+        eventually("one that comes later asks", || {
+            let mut client = server.connect();
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+            later.push(client);
+            asked = upstream.try_accept(std::time::Duration::from_millis(50));
+            asked.is_some()
+        });
+        let mut peer = asked.expect("a connection");
+        peer.head();
+        peer.send(ok("Cache-Control: max-age=1000", "new"));
+        let mut last = later.pop().expect("the client that asked");
+        assert_eq!(said(&last.response()), ("MISS".into(), "new".into()));
+        // It is stored, and those that follow get it.
+        assert_eq!(said(&server.get("/a")), ("HIT".into(), "new".into()));
+        // Those that came before the age are bound to the first one, and get all of it.
+        stuck.send("56789");
+        assert_eq!(said(&first.response()), ("MISS".into(), "0123456789".into()));
+    }
+}
+
+/// As long as a waiting request has nothing of the body, it waits no longer than the lock's timeout.
+#[test]
+fn who_waits_for_a_body_waits_no_longer_than_for_a_head() {
+    if !require::freerun() {
+        return;
+    }
+    for lock in ["proxy_cache_lock on;", ""] {
+        let upstream = Upstream::new();
+        let lines = format!(
+            "{lock} proxy_cache_lock_age 1h; proxy_cache_lock_timeout 200ms; location / {{ proxy_pass http://{}; }}",
+            upstream.address()
+        );
+        let server = serve(&lines, "");
+        let mut first = server.connect();
+        first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut stuck = upstream.accept();
+        stuck.head();
+        stuck.send(BEGUN.trim_end_matches("01234"));
+        first.until(|bytes| bytes.ends_with(b"\r\n\r\n"));
+        let mut second = server.connect();
+        second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send(ok("Cache-Control: max-age=1000", "new"));
+        assert_eq!(said(&second.response()), ("MISS".into(), "new".into()));
+        stuck.send("0123456789");
+        assert_eq!(said(&first.response()), ("MISS".into(), "0123456789".into()));
+    }
+}
+
 #[test]
 fn a_part_of_what_is_being_fetched() {
     if !require::freerun() {

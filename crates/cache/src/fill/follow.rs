@@ -86,6 +86,21 @@ impl Follower {
         .await
     }
 
+    /// Waits for the first byte of the body, or its end. Returns false if the body has broken off before its first byte.
+    pub async fn begun(&self) -> bool {
+        poll_fn(|context| {
+            self.fill.with(|state, _| match state.end {
+                _ if state.window.end() > 0 => Poll::Ready(true),
+                Some(end) => Poll::Ready(end == End::Whole),
+                None => {
+                    state.seats.wait(self.seat, context);
+                    Poll::Pending
+                }
+            })
+        })
+        .await
+    }
+
     /// The length of the body, if it is known: it was announced, or all of the body has come.
     pub fn length(&self) -> Option<u64> {
         self.fill.with(|state, _| match state.end {

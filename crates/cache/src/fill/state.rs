@@ -120,6 +120,8 @@ pub(super) struct State {
     pub(super) reserved: Option<Reservation>,
     /// Where in the file the body begins.
     pub(super) begin: u64,
+    /// When the head, or the last bytes of the body, came.
+    moved: Option<Instant>,
     /// When all of the body had come.
     ended: Option<Instant>,
     /// The value of `written` when it was last looked at.
@@ -139,10 +141,12 @@ impl State {
         self.phase = Phase::Known(head);
         self.length = length;
         self.storing = storing;
+        self.moved = Some(Instant::now());
         self.seats.wake(wakes);
     }
 
     pub(super) fn push(&mut self, piece: Bytes, wakes: &mut Wakes) {
+        self.moved = Some(Instant::now());
         self.window.push(piece);
         self.trim();
         self.seats.wake(wakes);
@@ -173,6 +177,11 @@ impl State {
             self.storing = Storing::No;
         }
         wakes.extend(self.giver.take());
+    }
+
+    /// When the head, or the last bytes of the body, came. `None` once the body has ended.
+    pub(super) fn moved(&self) -> Option<Instant> {
+        if self.end.is_some() { None } else { self.moved }
     }
 
     pub(super) fn is_storing(&self) -> bool {

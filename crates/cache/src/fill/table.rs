@@ -303,7 +303,13 @@ impl Fill {
         self.with(|state, _| state.is_open())
     }
 
+    /// Whether nothing has come for so long: neither the head nor, after it, more of the body.
     pub(super) fn is_overdue(&self, age: Duration) -> bool {
-        self.began.elapsed() >= age && self.with(|state, _| matches!(state.phase, Phase::Asked))
+        let moved = self.with(|state, _| match state.phase {
+            Phase::Asked => Some(self.began),
+            Phase::Known(_) => state.moved(),
+            Phase::Never => None,
+        });
+        moved.is_some_and(|moved| moved.elapsed() >= age)
     }
 }

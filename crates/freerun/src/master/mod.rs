@@ -164,6 +164,7 @@ impl Master {
             }
             Serving::Process(process) => {
                 process.send_bundle(&self.current.bundle, &self.current.descriptors())?;
+                self.log(Level::Notice, format_args!("start worker processes"));
                 self.log_started();
                 self.give_memory_back();
                 Ok(())

@@ -1,8 +1,9 @@
 //! The connection between the processes and the crates that serve HTTP.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freerun_http::service::HttpService;
 use freerun_runtime::files::FileSystem;
@@ -24,6 +25,15 @@ use crate::worker::retired::Retired;
 
 /// The services that handle connections on each loop.
 const SERVICES: &[MakeService] = &[HttpService::make];
+
+/// A configuration with the words that scripts look for, which know a process of nginx for each: its number is shown.
+struct Process(u64);
+
+impl fmt::Display for Process {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "configuration {} of worker process {}", self.0, std::process::id())
+    }
+}
 
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
@@ -49,10 +59,10 @@ impl Engine {
     }
 
     /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` are the open
-    /// [`Configuration::logs`].
+    /// [`Configuration::logs`]. Tunnels of the configuration before may go on for `patience`.
     pub fn install(
         &mut self,
-        number: u64,
+        (number, patience): (u64, Option<Duration>),
         configuration: Configuration,
         mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         logs: Vec<LogFile>,
@@ -70,11 +80,14 @@ impl Engine {
             Some((_, files)) => files.clone(),
             None => FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?,
         };
+        if let Some(old) = &self.newest {
+            log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", Process(old.number)));
+        }
         let generation = configuration.blueprint.serve(number, logs, log, pools, files.clone());
         let generation = Arc::new(generation);
         self.zones = generation.zones.clone();
         if let Some(old) = self.newest.replace(generation.clone()) {
-            self.retired.keep(old);
+            self.retired.keep(old, patience.map(|patience| Instant::now() + patience));
         }
         let worker = match &mut self.started {
             Some((worker, _)) => worker,
@@ -111,16 +124,18 @@ impl Engine {
         }
     }
 
-    /// Takes down configurations that are not used any more. `Some`: there are others; call again after this time.
+    /// Takes down configurations that are not used any more, and ends tunnels of others whose time is up. `Some`: there are
+    /// others; call again after this time.
     pub fn sweep(&self, log: &ErrorLog) -> Option<Duration> {
+        if let Some((worker, _)) = &self.started {
+            for old in self.retired.overdue(Instant::now()) {
+                worker.end_tunnels(old.number);
+            }
+        }
         // Scripts that wait for the end of old connections look for the words that nginx has for the end of an old worker.
         let tell = |old: &Generation| {
-            let number = old.number;
-            log.write(
-                Level::Notice,
-                None,
-                format_args!("configuration {number} exited with code 0: nothing uses it any more"),
-            );
+            let told = format_args!("{} exited with code 0: nothing uses it any more", Process(old.number));
+            log.write(Level::Notice, None, told);
         };
         self.retired.sweep(tell)
     }

@@ -158,6 +158,7 @@ impl Worker {
     /// Ends the loops and writes the lines that are still in the logs.
     pub fn stop(self) {
         if let Some(running) = self.running {
+            running.log.write(Level::Notice, None, format_args!("exiting"));
             running.engine.stop();
             running.log.write(Level::Notice, None, format_args!("exit"));
             running.writer.shutdown(LOG_PATIENCE);
@@ -204,7 +205,8 @@ impl Running {
         let log = configuration.error_log(&files);
         let shutdown_timeout = configuration.main().worker_shutdown_timeout;
         let inherited = configuration.inherited.clone();
-        self.engine.install(bundle.number, configuration, sockets, files, log.clone())?;
+        let number = (bundle.number, self.shutdown_timeout);
+        self.engine.install(number, configuration, sockets, files, log.clone())?;
         self.writer.report_to(log.clone());
         panics::report_to(log.clone());
         self.log = log;

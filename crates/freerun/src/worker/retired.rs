@@ -6,13 +6,20 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a configuration that is not used any more may stay in memory.
 const STEP: Duration = Duration::from_secs(1);
 
 /// Values that were replaced and may still be in use.
-pub struct Retired<T>(RefCell<Vec<Arc<T>>>);
+pub struct Retired<T>(RefCell<Vec<Old<T>>>);
+
+/// A value that was replaced.
+struct Old<T> {
+    value: Arc<T>,
+    /// The time until which its use may go on for long; `None` once that has passed, too.
+    until: Option<Instant>,
+}
 
 impl<T> Retired<T> {
     /// An empty list.
@@ -20,20 +27,29 @@ impl<T> Retired<T> {
         Retired(RefCell::default())
     }
 
-    /// Keeps a value until it has no other references.
-    pub fn keep(&self, old: Arc<T>) {
-        self.0.borrow_mut().push(old);
+    /// Keeps a value until it has no other references. `until` is the time from which on [`Retired::overdue`] names it.
+    pub fn keep(&self, value: Arc<T>, until: Option<Instant>) {
+        self.0.borrow_mut().push(Old { value, until });
+    }
+
+    /// The values whose time is up, each once.
+    pub fn overdue(&self, now: Instant) -> Vec<Arc<T>> {
+        let mut retired = self.0.borrow_mut();
+        let late = |old: &mut Old<T>| old.until.take_if(|until| *until <= now).map(|_| old.value.clone());
+        retired.iter_mut().filter_map(late).collect()
     }
 
     /// Takes down the values without other references, each after `tell` was told of it. `Some`: there are more; call
     /// again after this time.
     pub fn sweep(&self, tell: impl Fn(&T)) -> Option<Duration> {
         let mut retired = self.0.borrow_mut();
-        let (used, unused) = retired.drain(..).partition(|old| Arc::strong_count(old) > 1);
+        let (used, unused) = retired.drain(..).partition(|old| Arc::strong_count(&old.value) > 1);
         *retired = used;
-        let unused: Vec<Arc<T>> = unused;
-        unused.iter().for_each(|old| tell(old));
-        (!retired.is_empty()).then_some(STEP)
+        let unused: Vec<Old<T>> = unused;
+        unused.iter().for_each(|old| tell(&old.value));
+        let next = retired.iter().filter_map(|old| old.until).min();
+        let next = next.map_or(STEP, |until| until.saturating_duration_since(Instant::now()).min(STEP));
+        (!retired.is_empty()).then_some(next)
     }
 }
 
@@ -55,11 +71,26 @@ mod tests {
     fn what_others_let_go_of_is_taken_down_here() {
         let (tell, told) = channel();
         let (retired, old) = (Retired::new(), Arc::new(Tells(tell)));
-        retired.keep(old.clone());
+        retired.keep(old.clone(), None);
         assert_eq!(retired.sweep(|_| panic!("it is in use")), Some(STEP));
         thread::spawn(move || drop(old)).join().unwrap();
         assert!(told.try_recv().is_err(), "not there");
         assert_eq!(retired.sweep(|_| {}), None);
         assert_eq!(told.try_recv(), Ok(thread::current().id()));
+    }
+    #[test]
+    fn a_value_whose_time_is_up_is_named_once() {
+        let (retired, old, other) = (Retired::new(), Arc::new(1), Arc::new(2));
+        let now = Instant::now();
+        retired.keep(old.clone(), Some(now + STEP));
+        retired.keep(other.clone(), None);
+        let late = |now| retired.overdue(now).iter().map(|value| **value).collect::<Vec<u32>>();
+        assert_eq!(late(now), []);
+        assert!(retired.sweep(|_| {}).is_some_and(|next| next <= STEP));
+        assert_eq!(late(now + STEP), [1]);
+        assert_eq!(late(now + STEP), []);
+        assert_eq!(retired.sweep(|_| {}), Some(STEP));
+        drop((old, other));
+        assert_eq!(retired.sweep(|_| {}), None);
     }
 }

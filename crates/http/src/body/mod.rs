@@ -94,7 +94,10 @@ pub fn give(request: &mut Request, body: Bytes) {
 /// Sends `100 Continue` to a client that waits for it before it sends its body.
 fn send_continue(request: &mut Request) {
     if request.is_http11() && request.body.take_expects_continue() {
-        request.sent.bytes += request.client.send_continue() as u64;
+        // As in nginx, all bytes that are not of the response's head count as its body.
+        let sent = request.client.send_continue() as u64;
+        request.sent.bytes += sent;
+        request.sent.body_bytes += sent;
     }
 }
 

@@ -11,6 +11,7 @@ use freerun_transport::{TcpInfo, TlsStream, Transport};
 use super::stream::{ResponseHead, Stream};
 use super::{Connection, Facts};
 use freerun_serve::Address;
+use freerun_serve::limits::Places;
 
 /// The client of a request: the properties of the connection that it came on, the source of its body, and whether the
 /// client is still there. Sending the response is the task of the protocol's driver, which knows the connection or
@@ -162,6 +163,18 @@ impl<C> ClientStream<C> {
             Way::Connection(connection) => connection.transport.gone_for_reader().await,
             Way::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
             Way::Nobody(_) => pending().await,
+        }
+    }
+
+    /// Keeps places in the counts of limits until the response has ended or the client ends its side, if the connection
+    /// carries one request at a time; otherwise they are returned.
+    pub(crate) fn keep_places(&self, places: Places) -> Option<Places> {
+        match &self.way {
+            Way::Connection(connection) => {
+                connection.keep_places(places);
+                None
+            }
+            Way::Stream(..) | Way::Nobody(_) => Some(places),
         }
     }
 

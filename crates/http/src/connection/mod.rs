@@ -20,6 +20,7 @@ use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Address;
+use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
@@ -47,6 +48,8 @@ pub struct Connection<C> {
     pub responding: Cell<bool>,
     /// Whether the connection has been polled at least once.
     pub was_polled: Cell<bool>,
+    /// Whether its request has places in the counts of limits.
+    counted: Cell<bool>,
     close_when_idle: Cell<bool>,
     nodelay: Cell<bool>,
 }
@@ -86,6 +89,8 @@ struct Extra {
     tls: OnceCell<TlsFacts>,
     /// The state that modules keep with the connection.
     states: States,
+    /// The places of its request in the counts of limits.
+    places: Cell<Places>,
     /// Asks the protocol to end the connection in its own way, if it has one.
     close_softly: OnceCell<Box<dyn Fn()>>,
 }
@@ -171,6 +176,7 @@ impl<C> Connection<C> {
             idle_since: Cell::new(0),
             responding: Cell::new(false),
             was_polled: Cell::new(false),
+            counted: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),
         }
@@ -207,6 +213,32 @@ impl<C> Connection<C> {
     /// Whether the connection was asked to close.
     pub fn is_closing(&self) -> bool {
         self.close_when_idle.get()
+    }
+
+    /// Keeps the places that the connection's request has in the counts of limits, until [`Connection::free_places`].
+    pub fn keep_places(&self, places: Places) {
+        self.counted.set(true);
+        self.extra.get_or_init(Box::default).places.set(places);
+    }
+
+    /// Takes the places back that [`Connection::keep_places`] was given.
+    pub fn take_places(&self) -> Places {
+        self.counted.set(false);
+        self.extra.get().map_or_else(Places::default, |extra| extra.places.take())
+    }
+
+    /// Whether the connection's request has places in the counts of limits.
+    #[inline]
+    pub fn has_places(&self) -> bool {
+        self.counted.get()
+    }
+
+    /// Frees the places of the connection's request in the counts of limits, if there are any.
+    #[inline]
+    pub fn free_places(&self) {
+        if self.has_places() {
+            drop(self.take_places());
+        }
     }
 
     /// Sends small segments at once from now on (`tcp_nodelay`).

@@ -89,7 +89,7 @@ pub trait Stream {
     fn limit_frames(&self, _most: u64) {}
 
     /// Lets the client go on sending when everything was sent to it: the stream is a tunnel from now on.
-    fn become_tunnel(&self) {}
+    fn become_tunnel(&self, _generation: u64) {}
 
     /// Resets the stream without completing the response: the client must not take the received part for the whole.
     fn reset(&self);

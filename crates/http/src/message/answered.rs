@@ -15,7 +15,8 @@ pub struct Sent {
     pub status: u16,
     /// The number of all bytes sent.
     pub bytes: u64,
-    /// The number of bytes of the body, without chunk framing.
+    /// The number of bytes that are not of the response's head, as `$body_bytes_sent` has it: those of the body with its
+    /// framing, and those of interim responses.
     pub body_bytes: u64,
     /// Whether the whole response was sent.
     pub complete: bool,

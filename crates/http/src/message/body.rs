@@ -47,6 +47,21 @@ enum Source {
 #[derive(Default)]
 pub(crate) struct Returned(Cell<Option<(ClientBody, Vec<u8>)>>);
 
+/// Whether a body ends within these bytes.
+fn ends_within(decoder: &BodyDecoder, mut bytes: &[u8]) -> bool {
+    if let Some(left) = decoder.remaining() {
+        return left <= bytes.len() as u64;
+    }
+    let mut decoder = decoder.clone();
+    loop {
+        match decoder.step(bytes) {
+            Ok(Step::Data(data)) => bytes = &bytes[data.end..],
+            Ok(Step::Done(_)) => return true,
+            Ok(Step::More) | Err(_) => return false,
+        }
+    }
+}
+
 impl Returned {
     /// Leaves the body for the request.
     pub(crate) fn leave(&self, body: ClientBody, buffer: Vec<u8>) {
@@ -107,10 +122,14 @@ impl ClientBody {
         }
     }
 
-    /// Whether the whole rest of the body stands in the connection's buffer, if its length is known.
+    /// Whether the whole rest of the body stands in the connection's buffer. The end of one in chunks is looked for.
     pub fn is_here(&self, buffer: &[u8]) -> bool {
-        let here = buffer.len().saturating_sub(self.used) as u64;
-        self.is_done() || self.remaining().is_some_and(|left| left <= here)
+        let rest = buffer.get(self.used..).unwrap_or_default();
+        match &self.source {
+            Source::Done => true,
+            Source::Framed(decoder) => ends_within(decoder, rest),
+            Source::Stream | Source::Lent(_) => false,
+        }
     }
 
     /// Whether more of the body has come than `limit` allows; 0 is no limit.
@@ -322,7 +341,8 @@ mod tests {
         let buffer = b"head2;x\r\nok\r\n0\r\nT: v\r\n\r\nGET";
         for most in 1..buffer.len() {
             let mut body = ClientBody::new(BodyFraming::Chunked, 4, false);
-            assert!(!body.is_here(buffer), "nobody has looked for its end");
+            assert!(body.is_here(buffer) && body.is_here(&buffer[..buffer.len() - 3]));
+            assert!((0..buffer.len() - 3).all(|len| !body.is_here(&buffer[..len])), "its end is missing");
             assert_eq!(read(&mut body, buffer, most).as_deref(), Ok(&b"ok"[..]));
             assert_eq!((body.is_done(), body.used()), (true, buffer.len() - 3));
             assert_eq!((body.received(), body.length()), (2, buffer.len() as u64 - 7));

@@ -2,6 +2,7 @@
 
 pub mod included;
 pub mod keepalive;
+pub mod post_action;
 pub mod subrequest;
 
 use std::num::NonZeroU16;

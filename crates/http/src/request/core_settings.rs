@@ -182,6 +182,10 @@ settings! {
         satisfy: Satisfy = "all", in HTTP | SERVER | LOCATION;
         /// How long an answer of 401 waits, so that guessing passwords takes time.
         auth_delay: Duration = "0s", in HTTP | SERVER | LOCATION;
+        /// Where a request goes on inside the server when its response has been sent, or could not be sent to its end: a URI, or
+        /// a named location. Nothing is sent to the client then, whose next request waits; the log line comes after it, and
+        /// has the status of that answer if it is an error.
+        post_action: Option<String>, in HTTP | SERVER | LOCATION;
         /// Whether subrequests are logged in the access log.
         log_subrequest: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether `error_page` applies to the answer of an error page too.

@@ -1,6 +1,7 @@
 //! One request in progress: what was received, where it was routed, and the state of its response.
 
 pub mod core_settings;
+mod counted;
 pub mod generation;
 pub mod handler;
 pub mod location;
@@ -192,7 +193,7 @@ impl Request {
         self.asked.host = self.head.host().map(|host| host.name(&self.head.buffer).into_owned());
     }
 
-    /// Whether the whole rest of the body has come, and the length of the body is known.
+    /// Whether the whole rest of the body has come.
     pub fn has_whole_body(&self) -> bool {
         self.body.is_here(&self.head.buffer)
     }

@@ -18,8 +18,9 @@ use crate::message::fields::Fields;
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Adds trailers when a body has been sent: their variables may refer to it (`$body_bytes_sent`).
-pub type MakeTrailers = fn(&Request, &mut Vec<Field>);
+/// Adds trailers to [`Answered::trailers`](super::Answered) when a body has been sent: their variables may refer to it
+/// (`$body_bytes_sent`) and to the trailers before them (`$sent_trailer_…`).
+pub type MakeTrailers = fn(&mut Request);
 
 /// The functions that add trailers when a body has been sent, in this order.
 #[derive(Clone, Copy, Default)]
@@ -156,6 +157,8 @@ pub struct AsWritten {
     pub content_type: Bytes,
     /// The media type and the character set in it.
     pub read_as: (Bytes, Option<Bytes>),
+    /// The character set that the client is to get (`X-Accel-Charset`); empty: one that the configuration does not name.
+    pub charset: Option<Bytes>,
     /// Whether the fields have a `Server`, so that none is added.
     pub server: bool,
     /// Whether the fields have a `Date`, so that none is added.
@@ -323,6 +326,12 @@ impl Response {
         if self.field(name).is_some() {
             self.fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
         }
+    }
+
+    /// Drops `Last-Modified`, though the configuration may have added it.
+    pub fn drop_last_modified(&mut self) {
+        self.last_modified = None;
+        self.remove(b"Last-Modified");
     }
 
     /// Whether there are trailers to send after the body.

@@ -16,7 +16,10 @@ settings! {
         /// are looked up here. An answer is kept for as long as it says itself, or for the time of `valid`.
         /// `ipv4=off` and `ipv6=off` leave out addresses of one kind; `status_zone` names the resolver in `status`.
         /// Resolvers that are written alike share what they know, and keep it over a reload.
-        resolver: Option<ResolverSetting>, in HTTP | SERVER | LOCATION | UPSTREAM;
+        resolver: Option<ResolverSetting>, in HTTP | SERVER | LOCATION | UPSTREAM,
+            fidelity = Differs("names of more than 253 octets, which RFC 1035 does not allow, are not asked for; after an error of a \
+                name server the next one is asked; addresses of IPv4 and IPv6 are asked for apart: each question follows its own aliases, \
+                and where one finds addresses, an error for the other one is none");
         /// How long a name may take to be resolved.
         resolver_timeout: Duration = "30s", in HTTP | SERVER | LOCATION | UPSTREAM;
     }

@@ -13,7 +13,7 @@ use crate::variables::VariableTable;
 pub struct ServerNames {
     /// The names in the order written.
     pub names: Arc<Vec<Name>>,
-    /// The first name as written, for `$server_name` and redirects.
+    /// The first name, for `$server_name` and redirects: in lower case, or an expression as written.
     pub first: Arc<str>,
 }
 
@@ -61,6 +61,9 @@ impl Setting for ServerNames {
         }
         let first = first.unwrap_or_else(|| {
             let written = directive.args[0].text.as_str();
+            if written.starts_with('~') {
+                return written.into();
+            }
             // `.example.com` stands for `example.com` here.
             written.strip_prefix('.').unwrap_or(written).to_lowercase().into()
         });

@@ -42,5 +42,6 @@ pub async fn send(request: &mut Request, head: &ResponseHead, wait: Duration) ->
         }
     }
     request.sent.bytes += out.len() as u64;
+    request.sent.body_bytes += out.len() as u64;
     Ok(())
 }

@@ -11,7 +11,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part, Response, Source};
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
-use freerun_proto::{HeaderId, Version, conditional};
+use freerun_proto::{HeaderId, Version, conditional, date};
 
 /// The module `range`.
 pub static MODULE: Module =
@@ -44,10 +44,12 @@ fn run(request: &mut Request, response: &mut Response) {
             refusal.fields = std::mem::take(&mut response.fields);
             refusal.late_trailers = response.late_trailers;
             refusal.location = response.location.take();
+            refusal.remove(b"Content-Range");
             refusal.add(&b"Content-Range"[..], range::content_range_unsatisfied(size));
             *response = *refusal;
             filters::run(request, response, Slot::Headers..Slot::Range);
         }
+        // A `Content-Range` of another server is not about this part.
         Ranges::Parts(parts) => match parts.as_slice() {
             [only] => single(request, response, *only, size),
             // A body that is pulled can be read only once, from beginning to end.
@@ -61,12 +63,18 @@ fn run(request: &mut Request, response: &mut Response) {
 fn usable(request: &Request, response: &Response) -> bool {
     match request.head.value(HeaderId::IfRange) {
         None => true,
-        Some(value) => conditional::if_range(value, response.etag.as_deref(), response.last_modified),
+        Some(value) => {
+            // `add_header` may have put a time of its own there.
+            let written = || date::parse_http_date(response.field(b"Last-Modified")?);
+            let modified = response.last_modified.or_else(written);
+            conditional::if_range(value, response.etag.as_deref(), modified)
+        }
     }
 }
 
 fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64) {
     response.status = 206;
+    response.remove(b"Content-Range");
     response.add(&b"Content-Range"[..], range::content_range(part, size));
     let body = std::mem::replace(&mut response.body, Body::Empty);
     if let Body::Parts(parts) = body {
@@ -183,6 +191,7 @@ fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
     }
     body.push(Part::Bytes(Bytes::copy_from_slice(multipart.tail())));
     response.status = 206;
+    response.remove(b"Content-Range");
     response.content_type = multipart.content_type().into();
     response.charset = None;
     response.body = Body::Parts(body);

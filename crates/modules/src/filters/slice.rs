@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Size, group, settings};
@@ -143,7 +144,13 @@ fn run(request: &mut Request, response: &mut Response) {
             let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
             response.status = 200;
             response.ranges = true;
+            // What the other server says of a part is not about the whole.
             response.remove(b"Content-Range");
+            response.remove(b"Accept-Ranges");
+            if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
+                (written.status, written.reason) = (200, Bytes::from_static(b"OK"));
+                written.accept_ranges = false;
+            }
             let slice = Slice { body, subrequest: None };
             Slices {
                 request: request.fork(),

@@ -3,14 +3,14 @@
 //! <https://nginx.org/en/docs/http/ngx_http_limit_conn_module.html>
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::variables::Variable;
-use freerun_serve::limits::{ConnLimits, ConnZones, Places, RefusalLevel, Verdict};
+use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
 
 use super::key::RefusalStatus;
 
@@ -27,7 +27,8 @@ settings! {
             fidelity = Differs("a state takes 8 bytes instead of 32 or 64; a zone whose key or size changes on reload starts anew");
         /// Limits the requests of each key that are served at the same time.
         ///
-        /// A connection counts only while it has a request whose head has been read. A level may have several limits.
+        /// A connection counts only while it has a request whose head has been read: until the end of the response is sent,
+        /// or until the client ends its side of the connection. A level may have several limits.
         limit_conn: ConnLimits<Request>, in HTTP | SERVER | LOCATION;
         /// Only counts, logs and sets `$limit_conn_status`; nothing is refused.
         limit_conn_dry_run: bool = "off", in HTTP | SERVER | LOCATION;
@@ -49,12 +50,10 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The result for a request, and its places in the counts, which become free with the request, however it ends. A
-/// request is counted once, whatever internal redirects and subrequests it leads to.
+/// The result for a request. A request is counted once, whatever internal redirects and subrequests it leads to.
 #[derive(Default)]
 struct Judged {
     status: Cell<Option<&'static [u8]>>,
-    held: RefCell<Places>,
 }
 
 fn wanted(settings: &SettingsSet) -> bool {
@@ -72,7 +71,7 @@ fn run(request: &mut Request) -> Outcome {
     let (status, outcome) = match settings.limit_conn.enter(request, dry, settings.limit_conn_log_level.level()) {
         Verdict::NotCounted => return Outcome::Declined,
         Verdict::Counted(places) => {
-            *judged.held.borrow_mut() = places;
+            request.keep_places(places);
             (&b"PASSED"[..], Outcome::Declined)
         }
         Verdict::Refused if dry => (&b"REJECTED_DRY_RUN"[..], Outcome::Declined),

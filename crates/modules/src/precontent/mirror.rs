@@ -24,7 +24,7 @@ settings! {
         /// Sends a copy of each request to this URI, besides answering it; several directives send several copies. The
         /// answers are dropped.
         ///
-        /// The URI is used as it is: without variables, arguments or escapes. `off` cancels what an outer level says. At
+        /// The URI is used as it is: without variables, arguments or escapes. The copy has the arguments of the request. `off` cancels what an outer level says. At
         /// most 1024 such requests run on each event loop at a time; when there are more, requests are not mirrored.
         mirror: Mirrors, in HTTP | SERVER | LOCATION,
             fidelity = Differs("the next request of the connection does not wait for mirrored ones");
@@ -98,7 +98,8 @@ async fn run(request: &mut Request) -> Outcome {
             log_error!(request, Warn, "{MAX_RUNNING} mirrored requests are running, not mirrored to \"{uri}\"");
             break;
         }
-        let Ok(mirrored) = background(request, request.asked.method, uri.clone().into_bytes(), None, with_body) else {
+        let (path, args) = (uri.clone().into_bytes(), request.asked.args.clone());
+        let Ok(mirrored) = background(request, request.asked.method, path, args, with_body) else {
             break;
         };
         running.0.set(running.0.get() + 1);

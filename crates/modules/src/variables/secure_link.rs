@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, settings};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -14,15 +14,62 @@ use md5::{Digest, Md5};
 
 settings! {
     /// Links with a checksum.
+    ///
+    /// There are two kinds of links: a level that has directives of one kind has nothing of the other kind from the levels
+    /// outside.
     #[module = "secure_link"]
     pub struct SecureLinkSettings {
         /// The checksum of a link (MD5 in Base64 for URLs), and after a comma its expiry time, in seconds since 1970.
-        secure_link: Option<Template>, in HTTP | SERVER | LOCATION;
+        #[name = "secure_link"]
+        links: Links, in HTTP | SERVER | LOCATION;
+    }
+    also {
         /// The text from which the checksum is computed.
-        secure_link_md5: Option<Template>, in HTTP | SERVER | LOCATION;
+        "secure_link_md5" => links: Template::SHAPE, in HTTP | SERVER | LOCATION;
         /// The secret word of links of the form `/prefix/checksum/link`, whose checksum is that of link and word, in
         /// hexadecimal.
-        secure_link_secret: Option<String>, in LOCATION;
+        "secure_link_secret" => links: String::SHAPE, in LOCATION;
+    }
+}
+
+/// The links of a level: those that `secure_link` and `secure_link_md5` describe, or those with a secret word.
+#[derive(Debug, Clone, Default)]
+pub struct Links {
+    link: Option<Template>,
+    md5: Option<Template>,
+    secret: Option<String>,
+}
+
+impl Links {
+    /// Whether there are directives of both kinds.
+    fn is_mixed(&self) -> bool {
+        self.secret.is_some() && (self.link.is_some() || self.md5.is_some())
+    }
+}
+
+impl Setting for Links {
+    const SHAPE: Shape = Template::SHAPE;
+
+    fn set(previous: Option<Links>, directive: &Node, cx: &mut Cx) -> Result<Links, Problem> {
+        let mut links = previous.unwrap_or_default();
+        match directive.name.text.as_str() {
+            "secure_link_secret" => links.secret = Setting::set(links.secret.map(Some), directive, cx)?,
+            "secure_link_md5" => links.md5 = Setting::set(links.md5.map(Some), directive, cx)?,
+            _ => links.link = Setting::set(links.link.map(Some), directive, cx)?,
+        }
+        Ok(links)
+    }
+
+    fn merge(level: Option<Links>, outer: &Links) -> Links {
+        let Some(level) = level else { return outer.clone() };
+        if level.secret.is_some() {
+            return level;
+        }
+        Links {
+            link: level.link.or_else(|| outer.link.clone()),
+            md5: level.md5.or_else(|| outer.md5.clone()),
+            secret: None,
+        }
     }
 }
 
@@ -36,9 +83,7 @@ pub static MODULE: Module = Module {
 };
 
 fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
-    let settings = settings.get::<SecureLinkSettings>();
-    let other = settings.secure_link.is_some() || settings.secure_link_md5.is_some();
-    if settings.secure_link_secret.is_some() && other {
+    if settings.get::<SecureLinkSettings>().links.is_mixed() {
         let message = "\"secure_link_secret\" cannot be mixed with \"secure_link\" and \"secure_link_md5\"";
         return Err(Problem::new(message));
     }
@@ -52,8 +97,8 @@ struct Link<'r> {
 }
 
 /// The parsed value of `secure_link`; `None` without it, and if the expiry time is not valid.
-fn link<'r>(request: &'r Request, settings: &'r SecureLinkSettings) -> Option<Link<'r>> {
-    let value = settings.secure_link.as_ref()?.render(request);
+fn link<'r>(request: &'r Request, links: &'r Links) -> Option<Link<'r>> {
+    let value = links.link.as_ref()?.render(request);
     let Some(comma) = memchr::memchr(b',', &value) else { return Some(Link { checksum: value, expires: None }) };
     let text = value[comma + 1..].to_vec();
     let digits = text.iter().all(u8::is_ascii_digit);
@@ -91,12 +136,12 @@ fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
 }
 
 fn check(request: &Request) -> Value<'_> {
-    let settings = request.settings().get::<SecureLinkSettings>();
-    if let Some(secret) = &settings.secure_link_secret {
+    let links = &request.settings().get::<SecureLinkSettings>().links;
+    if let Some(secret) = &links.secret {
         return with_secret(request, secret).map(Cow::Borrowed);
     }
-    let text = settings.secure_link_md5.as_ref()?;
-    let Link { checksum, expires } = link(request, settings)?;
+    let text = links.md5.as_ref()?;
+    let Link { checksum, expires } = link(request, links)?;
     if !same(&decode(&checksum)?, &Md5::digest(text.render(request))) {
         return None;
     }
@@ -109,9 +154,9 @@ fn expires<'r>(request: &'r Request, _: &str) -> Value<'r> {
 }
 
 fn time(request: &Request) -> Value<'_> {
-    let settings = request.settings().get::<SecureLinkSettings>();
-    settings.secure_link_md5.as_ref()?;
-    let (_, text) = link(request, settings)?.expires?;
+    let links = &request.settings().get::<SecureLinkSettings>().links;
+    links.md5.as_ref()?;
+    let (_, text) = link(request, links)?.expires?;
     Some(Cow::Owned(text))
 }
 

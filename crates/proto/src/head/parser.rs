@@ -359,6 +359,7 @@ impl HeadParser {
             to -= 1;
         }
         if invalid && rules.ignore_invalid_headers {
+            self.head.has_ignored = true;
             return Ok(());
         }
         // A name whose length does not fit 16 bits is not a meaningful one.

@@ -112,6 +112,14 @@ pub struct Target {
 }
 
 impl Target {
+    /// A target that was not understood: there is no URI.
+    pub const UNKNOWN: Target = Target { form: TargetForm::Origin, uri: Span::new(0, 0), scheme: None };
+
+    /// Whether it was understood.
+    pub const fn is_known(self) -> bool {
+        !(matches!(self.form, TargetForm::Origin) && self.uri.is_empty())
+    }
+
     /// Path and arguments as sent, `$request_uri`: `/` if the absolute form has none.
     pub fn uri(self, buf: &[u8]) -> &[u8] {
         if self.uri.is_empty() { b"/" } else { self.uri.of(buf) }
@@ -222,6 +230,8 @@ pub struct RequestHead {
     /// The bytes of the head, leading empty lines included: the bytes behind them are the body, or the next request.
     /// For an invalid head, the bytes of the lines that could be parsed.
     pub len: u32,
+    /// Whether fields with bad names were ignored: [`RequestHead::ignored_lines`].
+    pub has_ignored: bool,
     pub(super) fields: SmallVec<[Field; INLINE_FIELDS]>,
     pub(super) present: u64,
     pub(super) hosts: KnownHost,
@@ -239,12 +249,13 @@ impl RequestHead {
             version: Version::Http09,
             version_text: none,
             request_line: none,
-            target: Target { form: TargetForm::Origin, uri: none, scheme: None },
+            target: Target::UNKNOWN,
             host: None,
             body: BodyFraming::None,
             keep_alive: false,
             expect_continue: false,
             len: 0,
+            has_ignored: false,
             fields: SmallVec::new(),
             present: 0,
             hosts: KnownHost::default(),
@@ -258,10 +269,10 @@ impl RequestHead {
         let RequestHead { method, method_text, version, version_text, request_line, target, host, body, .. } = self;
         (*method, *method_text, *version, *version_text) = (Method::Other, none, Version::Http09, none);
         *request_line = none;
-        *target = Target { form: TargetForm::Origin, uri: none, scheme: None };
+        *target = Target::UNKNOWN;
         (*host, *body) = (None, BodyFraming::None);
-        let RequestHead { keep_alive, expect_continue, len, fields, present, wire_len, .. } = self;
-        (*keep_alive, *expect_continue, *len, *present, *wire_len) = (false, false, 0, 0, 0);
+        let RequestHead { keep_alive, expect_continue, len, has_ignored, fields, present, wire_len, .. } = self;
+        (*keep_alive, *expect_continue, *len, *has_ignored, *present, *wire_len) = (false, false, 0, false, 0, 0);
         fields.clear();
     }
 
@@ -287,6 +298,19 @@ impl RequestHead {
         self.present = 0;
         self.host = None;
         self.body = BodyFraming::None;
+    }
+
+    /// The lines of the fields that were ignored because of their names, without their line ends.
+    pub fn ignored_lines<'a>(&'a self, buf: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let mut at = self.request_line.end as usize;
+        let lines = buf.get(at..self.len as usize).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
+        lines.filter_map(move |line| {
+            let start = at as u32;
+            at += line.len();
+            let line = line.trim_ascii();
+            let is_kept = self.fields.iter().any(|field| field.name_start == start);
+            (!line.is_empty() && !is_kept).then_some(line)
+        })
     }
 
     /// The fields in the order in which they came, without ignored ones.

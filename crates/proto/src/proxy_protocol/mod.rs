@@ -226,8 +226,8 @@ impl ProxyHeader {
 }
 
 fn type_number(text: &str) -> Option<u8> {
-    let digits = text.strip_prefix("0x").filter(|digits| matches!(digits.len(), 1 | 2))?;
-    // `from_str_radix` accepts a sign.
+    let digits = text.strip_prefix("0x")?;
+    // `from_str_radix` accepts a sign. There may be zeros in front.
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
 }
 

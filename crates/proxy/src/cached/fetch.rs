@@ -190,9 +190,14 @@ impl<'s> Ask<'s> {
         filling.whole(Bytes::new());
     }
 
-    /// The stale response to use instead of an answer with this status, if it may be used.
+    /// The stale response to use instead of an answer with this status, if it may be used. By nginx's rules only
+    /// `cache_use_stale` allows that: `stale-if-error` in the stored response is about servers that do not answer.
     fn covers(&self, status: u16, stale: Option<&Arc<Object>>) -> Option<Arc<Object>> {
         let cause = NextUpstream::of_status(status)?;
+        let shared = self.serve.shared;
+        if !shared.proxy_cache_rfc9111 && !shared.proxy_cache_use_stale.0.contains(cause) {
+            return None;
+        }
         stale.filter(|object| self.serve.may_cover(object, cause)).cloned()
     }
 

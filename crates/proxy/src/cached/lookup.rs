@@ -260,6 +260,10 @@ impl Serve<'_> {
         let key = self.wanted.key;
         for _ in 0..MAX_ROUNDS {
             let known = self.cache().peek(key);
+            let is_coming = |fill: &Arc<Fill>| matches!(fill.progress(), Progress::Known(_)) && !fill.is_whole();
+            if self.cache().fill_of(key).as_ref().is_some_and(is_coming) {
+                break;
+            }
             let age = Some(Duration::ZERO);
             match self.cache().lead(key, key, known.as_ref(), age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
@@ -441,6 +445,14 @@ impl Serve<'_> {
             None => {
                 let place = place.or_else(|| fill.join(self.aio.clone(), request.client_key()));
                 let Some(follower) = place else { return Waited::Again };
+                // As long as nothing was sent to the client, it need not share the fate of this body.
+                let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
+                match client.unless_gone(freerun_runtime::timer::timeout(left, follower.begun())).await {
+                    Err(gone) => return Waited::Answered(gone.outcome(request)),
+                    Ok(Ok(true)) => {}
+                    Ok(Ok(false)) => return Waited::Again,
+                    Ok(Err(_)) => return Waited::Alone,
+                }
                 (follower.length(), Body::Source(Box::new(FollowerBody::new(request, family, follower))))
             }
         };

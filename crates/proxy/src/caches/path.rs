@@ -131,8 +131,7 @@ impl CachePath {
                 "keys_zone" => (read.name, read.zone_size) = zone(value, word)?,
                 "inactive" => read.inactive = parse_seconds(value).ok_or_else(|| invalid(name, word))?,
                 "max_size" => {
-                    let size = parse_offset(value).ok_or_else(|| invalid(name, word))?;
-                    read.max_size = Some(size).filter(|size| *size > 0);
+                    read.max_size = Some(parse_offset(value).ok_or_else(|| invalid(name, word))?);
                 }
                 "min_free" => read.min_free = parse_offset(value).ok_or_else(|| invalid(name, word))?,
                 "memory" => read.memory = Some(parse_offset(value).ok_or_else(|| invalid(name, word))?),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
+use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::Method;
@@ -117,24 +117,20 @@ keyword_enum! {
 
 /// `cache_methods`; GET and HEAD are always among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Methods {
-    post: bool,
-}
+pub struct Methods(Flags<CacheMethod>);
 
 impl Setting for Methods {
     const SHAPE: Shape = Shape::at_least(1, "GET | HEAD | POST …");
 
-    /// Several directives of one level add up, as in nginx.
     fn set(previous: Option<Methods>, directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
-        let flags = freerun_conf::Flags::<CacheMethod>::parse(directive, cx)?;
-        Ok(Methods { post: flags.contains(CacheMethod::Post) || previous.unwrap_or_default().post })
+        Flags::set(previous.map(|Methods(flags)| flags), directive, cx).map(Methods)
     }
 }
 
 impl Methods {
     /// Whether responses to this method may be cached.
     pub fn has(self, method: Method) -> bool {
-        matches!(method, Method::Get | Method::Head) || self.post && method == Method::Post
+        matches!(method, Method::Get | Method::Head) || method == Method::Post && self.0.contains(CacheMethod::Post)
     }
 }
 

@@ -112,14 +112,15 @@ impl Reader {
         std::mem::take(&mut self.upstream.head)
     }
 
-    /// Limits the rate of reading from now on to `proxy_limit_rate`.
-    pub fn limit_rate(&mut self) {
-        let Plan { options, record, .. } = self.plan();
-        if options.limit_rate == 0 {
+    /// Limits the rate of reading from now on to `proxy_limit_rate`, whose variables may be about the head.
+    pub fn limit_rate(&mut self, request: &Request) {
+        let Plan { family, record, .. } = self.plan();
+        let rate = family.table(request.settings()).proxy_limit_rate.of(request);
+        if rate == 0 {
             return;
         }
         let received = record.with(|last| last.received).unwrap_or_default();
-        self.pace = Pace { rate: options.limit_rate, began: loops::nanos(), received };
+        self.pace = Pace { rate, began: loops::nanos(), received };
     }
 
     /// Gives the lease back, because the whole body has come and the server has done its work: it is free for other

@@ -83,7 +83,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     // As in nginx, an unbuffered response goes to the client only.
     let buffered = advice.buffering.unwrap_or(buffering);
     if buffered {
-        reader.limit_rate();
+        reader.limit_rate(request);
     }
     if let Some(tee) = tee {
         if buffered {
@@ -108,6 +108,16 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     }
     let announced = reader.left().is_some();
     let (mut front, broken) = front(request, &mut reader);
+    // As long as nothing was sent, the client can be told that this is no response.
+    if broken
+        && front.is_empty()
+        && let Some(error) =
+            reader.unsaid.error.take_if(|error| matches!(error, UpstreamError::Fault(Fault::Invalid(_))))
+    {
+        error.log(request, Stage::ReadingBody);
+        reader.plan().record.with(|last| last.status = error.upstream_status());
+        return error.outcome(request);
+    }
     response.body = if announced && reader.is_complete() && !broken && front.len() <= 1 {
         front.pop().map_or(Body::Empty, Body::Bytes)
     } else {

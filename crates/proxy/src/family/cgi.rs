@@ -20,6 +20,7 @@ use crate::exchange::{BodyPlan, Exchange, Fault, To, UpstreamHead};
 use crate::family::headers;
 use crate::family::headers::AsItIs;
 use crate::family::http::request::is_idempotent;
+use crate::family::params::{self, Param};
 use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::lists::Hidden;
 use crate::settings::options::Options;
@@ -46,6 +47,9 @@ pub trait Script: Send + Sync + 'static {
 
     /// The value of the member's pass directive.
     fn pass(settings: &SettingsSet) -> Option<&Pass>;
+
+    /// The parameters that describe a request.
+    fn params(settings: &SettingsSet) -> &[Param];
 
     /// What the log has before an address at this location, and whether its servers are spoken to by TLS.
     fn scheme(settings: &SettingsSet) -> Scheme {
@@ -93,6 +97,7 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
         let _ = tls.set(family.upstream_tls(S::Member::PREFIX, false, cx)?);
     }
     if S::pass(settings).is_some() {
+        params::settle(S::params(settings), cx)?;
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
     }
     Ok(())

@@ -17,7 +17,7 @@ use freerun_proto::{HeaderId, Method};
 
 use crate::exchange::UpstreamHead;
 use crate::exchange::family::{Advice, Passed};
-use crate::exchange::fields::{HeadField, usual_type};
+use crate::exchange::fields::{HeadField, HeadFields, usual_type};
 use crate::settings::FamilySettings;
 use crate::settings::lists::{Hidden, Ignorable, Known};
 
@@ -123,12 +123,16 @@ struct Told {
     /// The character set for a response that names none; an empty one: there is none, and none is to be added.
     charset: Option<Bytes>,
     advice: Advice,
+    /// Whether `X-Accel-Expires` has come.
+    expires: bool,
 }
 
 impl Told {
-    /// Reads an `X-Accel-…` field.
-    fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) {
-        let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
+    /// Reads an `X-Accel-…` field. Returns whether it is one that counts only once, and has come before.
+    fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) -> bool {
+        let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else {
+            return false;
+        };
         let (rest, value) = (&field.name()[start.len()..], field.value());
         let is = |text: &[u8], which| rest.eq_ignore_ascii_case(text) && !family.ignores(which);
         if is(b"Redirect", Ignorable::XAccelRedirect) {
@@ -145,8 +149,39 @@ impl Told {
         } else if is(b"Limit-Rate", Ignorable::XAccelLimitRate) {
             let rate = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             self.advice.limit_rate = rate.or(self.advice.limit_rate);
+        } else if rest.eq_ignore_ascii_case(b"Expires") {
+            // What it says is for the cache.
+            return std::mem::replace(&mut self.expires, true);
         }
+        false
     }
+}
+
+/// The character set of `X-Accel-Charset`; an empty one if the configuration does not name it.
+#[cold]
+fn known_charset(request: &Request, charset: Bytes) -> Bytes {
+    if charsets::is_known(request, &charset) {
+        return charset;
+    }
+    log_error!(request, Error, "unknown charset \"{}\" to override", String::from_utf8_lossy(&charset));
+    Bytes::new()
+}
+
+/// Logs that a field that counts only once has come again.
+#[cold]
+fn repeated(request: &Request, fields: &HeadFields, field: &HeadField<'_>) {
+    let shown = |field: &HeadField<'_>| {
+        format!("{}: {}", String::from_utf8_lossy(field.name()), String::from_utf8_lossy(field.value()))
+    };
+    let first = fields.iter().find(|first| first.name().eq_ignore_ascii_case(field.name()));
+    log_error!(
+        request,
+        Warn,
+        "upstream sent duplicate header line: \"{}\", previous value: \"{}\", ignored while {}",
+        shown(field),
+        first.as_ref().map(shown).unwrap_or_default(),
+        "reading response header from upstream"
+    );
 }
 
 /// Makes the client's response of a head, without its body. `always` names the fields that are hidden by default.
@@ -158,11 +193,14 @@ pub fn respond(
     head: UpstreamHead,
 ) -> Passed {
     let mut told = Told::default();
+    // Of these fields the first counts; those that are hidden do not matter.
+    let mut seen = Known::default();
     let mut written = AsWritten {
         status: head.status,
         reason: head.reason,
         content_type: Bytes::new(),
         read_as: (Bytes::new(), None),
+        charset: None,
         server: false,
         date: false,
         accept_ranges: false,
@@ -177,8 +215,9 @@ pub fn respond(
         if OF_CONNECTION.has(id) {
             continue;
         }
-        if id == HeaderId::Other {
-            told.hear(family, &field);
+        if id == HeaderId::Other && told.hear(family, &field) {
+            repeated(request, &head.fields, &field);
+            continue;
         }
         // The filter of ranges adds the field later, if ranges are supported.
         let told_later = forces_ranges && id == HeaderId::AcceptRanges;
@@ -191,8 +230,18 @@ pub fn respond(
             continue;
         }
         let value = match id {
+            HeaderId::ContentType
+            | HeaderId::Etag
+            | HeaderId::Expires
+            | HeaderId::LastModified
+            | HeaderId::Location
+            | HeaderId::Refresh
+                if !seen.insert(id) =>
+            {
+                repeated(request, &head.fields, &field);
+                continue;
+            }
             HeaderId::ContentType => {
-                // As in nginx the last field counts.
                 written.content_type = field.keep_value();
                 continue;
             }
@@ -204,7 +253,7 @@ pub fn respond(
                 written.date = true;
                 field.keep_value()
             }
-            HeaderId::Etag if response.etag.is_none() && !field.value().is_empty() => {
+            HeaderId::Etag if !field.value().is_empty() => {
                 response.etag = Some(field.keep_value());
                 response.fields.push_own(field.keep_name());
                 continue;
@@ -216,16 +265,14 @@ pub fn respond(
             HeaderId::Refresh => changed(&field, changes.refresh(field.value(), request)),
             HeaderId::Location => match changes.location(field.value(), request) {
                 Some(new) if completes && new.starts_with(b"/") => {
-                    // The last `Location` is made an absolute URL, in the place where this server's own would be.
-                    if let Some(earlier) = response.location.replace(new.into()) {
-                        response.fields.push((field.keep_name(), earlier));
-                    }
+                    // It is made an absolute URL, in the place where this server's own would be.
+                    response.location = Some(new.into());
                     continue;
                 }
                 new => changed(&field, new),
             },
             HeaderId::SetCookie => changed(&field, changes.cookie(field.value(), request)),
-            HeaderId::LastModified if response.last_modified.is_none() => {
+            HeaderId::LastModified => {
                 // Any other form of the same time stays as it was written.
                 match request.client.loop_state.clock.time_of(field.value()) {
                     Some(time) => {
@@ -240,17 +287,26 @@ pub fn respond(
         };
         response.fields.push((field.keep_name(), value));
     }
-    // A character set that the configuration does not name is treated as none, like `off`.
-    let is_known = |name: &Bytes| charsets::is_known(request, name);
-    let told_charset = told.charset.filter(|name| !name.is_empty());
-    told.charset = told_charset.map(|name| if is_known(&name) { name } else { Bytes::new() });
+    if names_fields {
+        // As in nginx, this server adds none of its own in place of a field that is passed on but was not sent.
+        let passed = |id: HeaderId| always.known.has(id) && !family.hides(id, id.name().as_bytes(), always);
+        written.server |= passed(HeaderId::Server);
+        written.date |= passed(HeaderId::Date);
+    }
+    let charset = told.charset.filter(|charset| !charset.is_empty());
+    told.charset = charset.map(|charset| known_charset(request, charset));
     if let Some(uri) = told.redirect {
         let carried = head.fields.iter().filter(|field| is_carried(field.id)).map(|field| field.keep()).collect();
         return Passed::Elsewhere(elsewhere(request, &uri, written.content_type, told.charset, carried, told.advice));
     }
     (response.content_type, response.charset) = content_type(&written.content_type);
     written.read_as = (response.content_type.clone(), response.charset.clone());
-    response.charset = response.charset.take().or(told.charset);
+    if let Some(charset) = told.charset {
+        if response.charset.is_none() {
+            response.charset = Some(charset.clone());
+        }
+        written.charset = Some(charset);
+    }
     response.ranges = forces_ranges && head.status == 200;
     response.single_range = forces_ranges;
     response.as_written = Some(share(written));
@@ -267,8 +323,9 @@ fn share(written: AsWritten) -> Arc<AsWritten> {
     USUAL.with_borrow_mut(|usual| match usual {
         Some(usual) if is_same(usual, &written) => usual.clone(),
         _ => {
-            let is_usual =
-                usual_type(&written.content_type).is_some() && *written.reason == *reason(written.status).as_bytes();
+            let is_usual = usual_type(&written.content_type).is_some()
+                && *written.reason == *reason(written.status).as_bytes()
+                && written.charset.is_none();
             let written = Arc::new(written);
             if is_usual {
                 *usual = Some(written.clone());
@@ -283,7 +340,8 @@ fn share(written: AsWritten) -> Arc<AsWritten> {
 #[inline]
 fn is_same(usual: &AsWritten, written: &AsWritten) -> bool {
     let text = |text: &Bytes| (text.as_ptr(), text.len());
-    let facts = |one: &AsWritten| (one.status, one.server, one.date, one.accept_ranges, one.conditions);
+    let facts =
+        |one: &AsWritten| (one.status, one.server, one.date, one.accept_ranges, one.conditions, one.charset.is_some());
     text(&usual.content_type) == text(&written.content_type)
         && text(&usual.reason) == text(&written.reason)
         && facts(usual) == facts(written)

@@ -1,7 +1,9 @@
 //! The parameters that describe a request to an application behind FastCGI, uwsgi or SCGI: `fastcgi_param` and the
 //! corresponding directives, and the request's fields as `HTTP_NAME`.
 
-use freerun_conf::{Cx, Many, Node, Problem, Shape, Value};
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Value, Word};
 use freerun_http::message::head::HeadField;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
@@ -17,7 +19,9 @@ const FIELD: &[u8] = b"HTTP_";
 #[derive(Debug, Clone)]
 pub struct Param {
     name: Box<[u8]>,
-    value: Template,
+    written: Word,
+    /// The value, once a level that passes requests on has the parameter: elsewhere it may name unknown variables.
+    value: Arc<OnceLock<Template>>,
     /// Whether the parameter is left out if its value is empty.
     if_not_empty: bool,
     /// Whether the parameter is never sent, and neither is the field of the request that it stands for: `HTTP_PROXY
@@ -28,7 +32,7 @@ pub struct Param {
 impl Value for Param {
     const SHAPE: Shape = Shape::between(2, 3, "name value [if_not_empty]");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Param, Problem> {
+    fn parse(directive: &Node, _: &mut Cx) -> Result<Param, Problem> {
         let if_not_empty = match directive.args.get(2) {
             None => false,
             Some(word) if word.text == "if_not_empty" => true,
@@ -37,8 +41,19 @@ impl Value for Param {
         let name: Box<[u8]> = directive.args[0].text.as_bytes().into();
         // As in nginx: only if the configuration itself has an empty value.
         let hides = name.len() > FIELD.len() && name.starts_with(FIELD) && directive.args[1].text.is_empty();
-        Ok(Param { name, value: Template::parse(&directive.args[1], cx)?, if_not_empty, hides })
+        Ok(Param { name, written: directive.args[1].clone(), value: Arc::default(), if_not_empty, hides })
     }
+}
+
+/// Reads the values of the parameters, for a level that passes requests on.
+///
+/// # Errors
+/// A value is not valid.
+pub fn settle(params: &[Param], cx: &mut Cx) -> Result<(), Problem> {
+    for param in params.iter().filter(|param| param.value.get().is_none()) {
+        let _ = param.value.set(Template::parse(&param.written, cx)?);
+    }
+    Ok(())
 }
 
 /// Passes every parameter to `add`: those of the configuration in their order, and with `fields` those of the request,
@@ -53,7 +68,8 @@ pub fn each<E>(
     mut add: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     for param in params.iter().filter(|param| !param.hides) {
-        let value = param.value.render(request);
+        let Some(value) = param.value.get() else { continue };
+        let value = value.render(request);
         if !(param.if_not_empty && value.is_empty()) {
             add(&param.name, &value)?;
         }

@@ -62,6 +62,10 @@ impl Script for ScgiScript {
         settings.get::<ScgiSettings>().scgi_pass.as_ref().map(|pass| &pass.0)
     }
 
+    fn params(settings: &SettingsSet) -> &[Param] {
+        &settings.get::<ScgiSettings>().scgi_param
+    }
+
     fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {
         let fields = family.proxy_pass_request_headers;
         cgi::exchange(request, family, move |request, body, out| {

@@ -99,6 +99,10 @@ impl Script for UwsgiScript {
         settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.to)
     }
 
+    fn params(settings: &SettingsSet) -> &[Param] {
+        &settings.get::<UwsgiSettings>().uwsgi_param
+    }
+
     fn scheme(settings: &SettingsSet) -> Scheme {
         match Self::tls(settings) {
             Some(_) => Scheme { text: "suwsgi://", is_secure: true },

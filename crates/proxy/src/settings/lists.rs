@@ -78,6 +78,14 @@ impl Known {
     pub const fn has(self, id: HeaderId) -> bool {
         self.0 >> id as u8 & 1 != 0
     }
+
+    /// Puts the name into the set. Returns whether it was not in it.
+    #[inline]
+    pub fn insert(&mut self, id: HeaderId) -> bool {
+        let before = self.0;
+        self.0 |= 1 << id as u8;
+        self.0 != before
+    }
 }
 
 impl Hidden {

@@ -13,7 +13,10 @@ member! {
 member! {
     /// Requests passed on over FastCGI: the directives that all members of the family have; the others are on [its own
     /// page](fastcgi_application.md).
-    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head", "ssl_*"];
+    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head", "ssl_*"], differs &[(
+        "request_buffering",
+        "a body in chunks is read before it is passed on in any case: an application is told the length",
+    )];
 }
 
 member! {

@@ -19,7 +19,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{
-    Buffers, Contexts, Cx, Directive, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value, settings,
+    Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value,
+    settings,
 };
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
@@ -82,16 +83,18 @@ settings! {
         proxy_cache_bypass: Conditions, in HTTP | SERVER | LOCATION;
         /// Whether HEAD is passed on as GET where responses are cached. With `off`, the key has to contain
         /// `$request_method`.
-        proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION;
+        proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the answer to a HEAD that was passed on as such has no body, and is never one to GET, whatever the key says");
         /// The key under which a response is stored and found.
         proxy_cache_key: Option<Template>, in HTTP | SERVER | LOCATION;
         /// Whether only one of several requests for a missing entry is passed on at a time. The others wait for it, and
         /// are answered while the response comes.
         proxy_cache_lock: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second");
-        /// The time without a response after which one more request is passed on.
+        /// The time after which one more request is passed on: without a response, or without more of its body.
         proxy_cache_lock_age: Duration = "5s", in HTTP | SERVER | LOCATION;
-        /// The time after which a waiting request is passed on, and its response is not stored.
+        /// The time after which a waiting request is passed on, and its response is not stored. A request waits until the
+        /// response's body begins.
         proxy_cache_lock_timeout: Duration = "5s", in HTTP | SERVER | LOCATION;
         /// The largest offset of ranges that are answered from the cache; requests for later ranges are passed on
         /// unchanged, and their responses are not stored.
@@ -102,11 +105,11 @@ settings! {
         proxy_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
         /// A folder for a cache, and the zone (`keys_zone=name:size`) with its index in memory.
         ///
-        /// An entry takes 128 bytes of the zone. The name of its file is the MD5 sum of its key, in folders named by
-        /// the sum's last digits (`levels=1:2`). `max_size` is never exceeded, and `min_free` stays free: the least
-        /// used entries are removed, and so are entries that were not used for `inactive` (10 minutes). Files are made
-        /// in the cache's own folder with `use_temp_path=off`, or if the folder for temporary files is on another file
-        /// system.
+        /// A zone has as many entries as with nginx: 8095 in one megabyte. The name of an entry's file is the MD5 sum of
+        /// its key, in folders named by the sum's last digits (`levels=1:2`). `max_size` is never exceeded (0: nothing is
+        /// kept), and `min_free` stays free: the least used entries are removed, and so are entries that were not used
+        /// for `inactive` (10 minutes). Files are made in the cache's own folder with `use_temp_path=off`, or if the
+        /// folder for temporary files is on another file system.
         ///
         /// `memory` is the size of the tier in memory (32m; 0: none). The entries in the folder are known at once after
         /// a restart.
@@ -322,6 +325,9 @@ pub trait Member: Send + Sync + 'static {
     /// The rows of the table that it does not have, without prefix; with `*` all rows that begin so.
     const LACKS: &'static [&'static str];
 
+    /// In which rows it is not as with nginx, and how, where the other members are; rows without prefix.
+    const DIFFERS: &'static [(&'static str, &'static str)];
+
     /// Changes the defaults of the rows that it lacks.
     fn adapt(_settings: &mut FamilySettings) {}
 
@@ -390,8 +396,10 @@ impl Table {
             if M::LACKS.iter().any(is) {
                 continue;
             }
+            let differs = M::DIFFERS.iter().find(|(row, _)| *row == name).map(|(_, how)| Fidelity::Differs(how));
             directives.push(Directive {
                 name: renamed(directive.name),
+                fidelity: differs.unwrap_or(directive.fidelity),
                 documentation: renamed(directive.documentation),
                 default: directive.default.map(renamed),
                 ..*directive
@@ -405,7 +413,7 @@ impl Table {
 /// Implements [`Member`] for a new type.
 macro_rules! member {
     ($(#[doc = $doc:literal])* $vis:vis struct $name:ident: $prefix:literal, $group:literal, lacks $lacks:expr
-        $(, with $adapt:expr)?;) => {
+        $(, differs $differs:expr)? $(, with $adapt:expr)?;) => {
         $(#[doc = $doc])*
         $vis struct $name;
 
@@ -414,6 +422,11 @@ macro_rules! member {
             const NAME: &'static str = $group;
             const DOCS: &'static str = concat!($($doc, "\n",)* "");
             const LACKS: &'static [&'static str] = $lacks;
+            const DIFFERS: &'static [(&'static str, &'static str)] = {
+                let differs: &[(&str, &str)] = &[];
+                $(let _ = differs; let differs: &[(&str, &str)] = $differs;)?
+                differs
+            };
 
             $(fn adapt(settings: &mut $crate::settings::FamilySettings) {
                 let adapt: fn(&mut $crate::settings::FamilySettings) = $adapt;

@@ -43,8 +43,6 @@ pub struct Options {
     pub intercept_errors: bool,
     /// The value of `proxy_ignore_client_abort`.
     pub ignore_client_abort: bool,
-    /// The value of `proxy_limit_rate` for this request, in bytes a second; 0: no limit.
-    pub limit_rate: u64,
     /// The function that passes trailers on, if `proxy_pass_trailers` is on.
     pub pass_trailers: Option<MakeTrailers>,
     /// Whether a server that is silent for longer than `read_timeout` is not given up, as long as it answers when it is asked
@@ -98,7 +96,6 @@ impl FamilySettings {
             temp_file_write_size: bytes(self.temp_file_write_size()),
             intercept_errors: self.proxy_intercept_errors,
             ignore_client_abort: self.proxy_ignore_client_abort,
-            limit_rate: self.proxy_limit_rate.of(request),
             pass_trailers: None,
             kept_by_ping: false,
             force_ranges: self.proxy_force_ranges,

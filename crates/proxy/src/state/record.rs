@@ -252,8 +252,8 @@ impl Record {
     }
 
     /// Passes the trailer fields of the response to `look`.
-    pub fn with_trailers(&self, look: impl FnOnce(&[Field])) {
-        look(&self.0.borrow().trailers);
+    pub fn with_trailers<T>(&self, look: impl FnOnce(&[Field]) -> T) -> T {
+        look(&self.0.borrow().trailers)
     }
 }
 

@@ -25,7 +25,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("upstream_connect_time", |r, _| list(r, |try_, out| seconds(try_.connect, out))),
     Variable::family("upstream_cookie_", cookie),
     Variable::named("upstream_header_time", |r, _| list(r, |try_, out| seconds(try_.header, out))),
-    Variable::family("upstream_http_", |r, name| field(r, name, |inner| &inner.fields)),
+    Variable::family("upstream_http_", |r, name| field(r, name, |inner| &inner.fields, counts_once(name))),
     Variable::named("upstream_queue_time", |r, _| list(r, |try_, out| seconds(try_.queue, out))),
     Variable::named("upstream_response_length", |r, _| list(r, |try_, out| number(try_.length, out))),
     Variable::named("upstream_response_time", |r, _| list(r, |try_, out| seconds(try_.response, out))),
@@ -35,7 +35,7 @@ pub const VARIABLES: &[Variable] = &[
             status => number(status.into(), out),
         })
     }),
-    Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers)),
+    Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers, false)),
     Variable::named("upstream_cache_status", |request, _| {
         cache_status::of(request).map(|status| status.word().as_bytes().into())
     }),
@@ -98,8 +98,13 @@ fn seconds(time: Took, out: &mut String) {
     }
 }
 
-/// The values of all fields with this name, where `-` in the field's name is `_`.
-fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field]) -> Value<'r> {
+/// Whether only the first of several fields with this name counts.
+fn counts_once(name: &str) -> bool {
+    matches!(name, "content_type" | "etag" | "expires" | "last_modified" | "location" | "refresh" | "x_accel_expires")
+}
+
+/// The values of all fields with this name, or only the first, where `-` in the field's name is `_`.
+fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field], only_first: bool) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let same = |field: &[u8]| {
@@ -111,29 +116,39 @@ fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field]) -
     };
     let mut values = fields(&inner).iter().filter(|(field, _)| same(field)).map(|(_, value)| value);
     let mut joined = values.next()?.to_vec();
-    for value in values {
+    for value in values.take_while(|_| !only_first) {
         joined.extend_from_slice(b", ");
         joined.extend_from_slice(value);
     }
     Some(Cow::Owned(joined))
 }
 
-/// The value of a cookie that the upstream server set; if there are several, the last one counts.
+/// The value of a cookie that the upstream server set; if there are several, the first one counts.
 fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let set = inner.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(b"set-cookie"));
-    let found = set.filter_map(|(_, value)| cookie_value(value, name.as_bytes())).next_back()?;
+    let found = set.filter_map(|(_, value)| cookie_value(value, name.as_bytes())).next()?;
     Some(Cow::Owned(found.to_vec()))
 }
 
+/// The value in a `Set-Cookie` without the blanks around it, if the cookie has this name. An empty value is none.
 fn cookie_value(set_cookie: &Bytes, name: &[u8]) -> Option<Bytes> {
-    let equals = set_cookie.iter().position(|byte| *byte == b'=')?;
-    if !set_cookie[..equals].trim_ascii().eq_ignore_ascii_case(name) {
+    let end = set_cookie.iter().position(|byte| *byte == b';').unwrap_or(set_cookie.len());
+    let equals = set_cookie[..end].iter().position(|byte| *byte == b'=')?;
+    if !trim_spaces(&set_cookie[..equals]).eq_ignore_ascii_case(name) {
         return None;
     }
-    let end = set_cookie.iter().position(|byte| *byte == b';').unwrap_or(set_cookie.len());
-    (equals < end).then(|| set_cookie.slice(equals + 1..end))
+    let value = trim_spaces(&set_cookie[equals + 1..end]);
+    (!value.is_empty()).then(|| set_cookie.slice_ref(value))
+}
+
+/// The text without the spaces around it; tabs belong to it.
+fn trim_spaces(text: &[u8]) -> &[u8] {
+    let is_other = |byte: &u8| *byte != b' ';
+    let begin = text.iter().position(is_other).unwrap_or(text.len());
+    let end = text.iter().rposition(is_other).map_or(begin, |last| last + 1);
+    &text[begin..end]
 }
 
 #[cfg(test)]
@@ -147,7 +162,11 @@ mod tests {
         for (set, value) in [
             ("a=1; Path=/", Some("1")),
             ("A=1", Some("1")),
-            ("a=", Some("")),
+            ("a=", None),
+            ("a= ; Path=/", None),
+            (" a =  1 2 ; Path=/", Some("1 2")),
+            ("a\t=1", None),
+            ("a=\t1\t", Some("\t1\t")),
             ("a=b=c", Some("b=c")),
             ("b=1", None),
             ("a", None),

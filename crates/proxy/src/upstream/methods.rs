@@ -43,8 +43,10 @@ settings! {
         /// | `route $variable …` | the first value that is not empty is compared with the `route` of the servers |
         /// | `learn create=$variable lookup=$variable zone=name:size [timeout=time] [header]` | the application has sessions; the server that has made one is learned from its response |
         ///
-        /// If the server cannot be asked, another one is chosen as for a new client. Servers with `drain` are chosen
-        /// only for clients that are bound to them.
+        /// The cookie comes with each response, so that its time counts from the last request. If the server cannot be
+        /// asked, another one is chosen as for a new client. A `backup` server that a cookie or a route names is chosen
+        /// only once no other server can be asked. Servers with `drain` are chosen only for clients that are bound to
+        /// them.
         sticky: Option<Sticky>, in UPSTREAM, since = "1.29.6",
             fidelity = Differs("learn: sessions are learned from the response's head with and without header; there is no sync, for there is one process");
         /// Leaves a server out for a while if its answers are much worse than they should be; off by default.
@@ -62,10 +64,9 @@ settings! {
     }
     also {
         /// Clients of one network get the same server: the hash of the first three octets of an IPv4 address, or of a
-        /// whole IPv6 address, chooses it. If it cannot be asked, the hash is changed up to 19 times; then round robin
+        /// whole IPv6 address, chooses it. If it cannot be asked, the hash is changed up to 20 times; then round robin
         /// decides.
-        "ip_hash" => method: Shape::exactly(0, ""), in UPSTREAM,
-            fidelity = Differs("which network has which server is another matter than in nginx");
+        "ip_hash" => method: Shape::exactly(0, ""), in UPSTREAM;
         /// The hash of a text chooses the server, as in the Perl library Cache::Memcached; with `consistent` the points
         /// of ketama are used, as in Cache::Memcached::Fast, so that few texts change their server when one is added or
         /// removed.
@@ -77,8 +78,8 @@ settings! {
         /// weight.
         ///
         /// The time is that to the response's head or to its end; with `inflight` requests in flight count, too. A
-        /// server without measurements is tried first, and an average counts half after 10 seconds without requests, so
-        /// that a server that was slow once is tried again.
+        /// server without measurements is tried first, and an average counts half after each `fail_timeout` of the server
+        /// (10 seconds) without requests, so that a server that was slow once is tried again.
         "least_time" => method: Shape::between(1, 2, "header | last_byte [inflight]"), in UPSTREAM, since = "1.31.0";
     }
 }

@@ -34,7 +34,8 @@ settings! {
         /// | `service=name` | its address is given by the SRV records of `_name._tcp` under its name (or of `name` itself if that has a dot). Those of the best priority are servers, the others `backup`. Needs `resolve` |
         #[name = "server"]
         servers: Servers, in UPSTREAM,
-            fidelity = Differs("a name that does not resolve never prevents starting; resolve needs no zone");
+            fidelity = Differs("a name that does not resolve never prevents starting; resolve needs no zone; SRV records that are equal are \
+                servers of their own");
         /// Names the memory for a group's state.
         ///
         /// State is shared by all loops in any case, and kept over reloads by the group's name, so this has no effect.

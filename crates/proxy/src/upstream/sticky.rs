@@ -19,6 +19,9 @@ use freerun_proto::date::cookie_date;
 /// The kind of the zone that sessions are kept in.
 const KIND: &str = "sticky";
 
+/// The seconds in `max-age` beside `expires=max`: ten years.
+const MAX_AGE: u64 = 315_360_000;
+
 /// How long a session without requests is remembered.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -145,9 +148,13 @@ impl Cookie {
         };
         match self.expires {
             None => {}
-            Some(Expires::Max) => attribute("; expires=", b"Thu, 31-Dec-37 23:55:55 GMT"),
+            Some(Expires::Max) => {
+                attribute("; expires=", b"Thu, 31-Dec-37 23:55:55 GMT");
+                attribute("; max-age=", MAX_AGE.to_string().as_bytes());
+            }
             Some(Expires::After(seconds)) => {
                 attribute("; expires=", &cookie_date(clock::now().secs.saturating_add(seconds)));
+                attribute("; max-age=", seconds.to_string().as_bytes());
             }
         }
         if let Some(domain) = &self.domain {
@@ -250,11 +257,8 @@ impl Sticky {
     /// the one it knows was used.
     pub(super) fn answered(&self, request: &Request, peer: &Peer, response: &mut Response, now: Millis) {
         match self {
-            Sticky::Cookie(cookie) => {
-                if request.head.cookie(&cookie.name) != Some(peer.route.as_bytes()) {
-                    response.add(&b"Set-Cookie"[..], cookie.text(request, &peer.route));
-                }
-            }
+            // A client that has the cookie gets it again, so that its time counts from the last request.
+            Sticky::Cookie(cookie) => response.add(&b"Set-Cookie"[..], cookie.text(request, &peer.route)),
             Sticky::Route(_) => {}
             Sticky::Learn(learn) => {
                 let Some(sessions) = learn.zone.get() else { return };

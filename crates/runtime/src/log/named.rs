@@ -22,7 +22,7 @@ pub struct Keep {
     pub max: usize,
     /// A file that was not used for this long is closed.
     pub inactive: Duration,
-    /// Only files that were used this often within that time stay open longer.
+    /// Only files that were used this often, never after a longer break, stay open.
     pub min_uses: u64,
     /// How often the path is checked for whether it still leads to the open file.
     pub valid: Duration,
@@ -61,19 +61,24 @@ impl Failure {
     }
 }
 
-struct Open {
-    fd: OwnedFd,
-    identity: (u64, u64),
-    used: Instant,
-    since: Instant,
-    checked: Instant,
+/// A file that was used.
+struct Used {
+    /// The open file; not if it was used too seldom to stay open.
+    open: Option<Open>,
+    last: Instant,
     uses: u64,
     keep: Keep,
 }
 
-/// The files that are open.
+struct Open {
+    fd: OwnedFd,
+    identity: (u64, u64),
+    checked: Instant,
+}
+
+/// The files that were used, most of which are open.
 #[derive(Default)]
-pub(super) struct OpenFiles(HashMap<Vec<u8>, Open>);
+pub(super) struct OpenFiles(HashMap<Vec<u8>, Used>);
 
 impl OpenFiles {
     /// Writes lines to the file that they name.
@@ -89,29 +94,33 @@ impl OpenFiles {
             let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
             return write_all(&fd, lines).map_err(failed);
         };
-        if self.0.get(&to.path).is_some_and(|file| !file.is_current(&path, now)) {
-            self.0.remove(&to.path);
-        }
-        if !self.0.contains_key(&to.path) {
-            let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
-            let identity = identity(rustix::fs::fstat(&fd));
-            self.make_room(keep.max.clamp(1, MAX_OPEN));
-            let file = Open { fd, identity, used: now, since: now, checked: now, uses: 0, keep };
-            self.0.insert(to.path.clone(), file);
-        }
-        let Some(file) = self.0.get_mut(&to.path) else { return Ok(()) };
+        let known = self.0.get_mut(&to.path).and_then(|file| file.open.take());
+        let mut file = match known.filter(|open| open.is_current(&path, now, keep.valid)) {
+            Some(open) => open,
+            None => {
+                let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
+                let identity = identity(rustix::fs::fstat(&fd));
+                Open { fd, identity, checked: now }
+            }
+        };
         if now.saturating_duration_since(file.checked) >= keep.valid {
             file.checked = now;
         }
-        file.used = now;
-        file.uses += 1;
-        write_all(&file.fd, lines).map_err(failed)
+        let written = write_all(&file.fd, lines).map_err(failed);
+        if !self.0.contains_key(&to.path) {
+            self.make_room(keep.max.clamp(1, MAX_OPEN));
+        }
+        let used = self.0.entry(to.path.clone()).or_insert(Used { open: None, last: now, uses: 0, keep });
+        used.last = now;
+        used.uses += 1;
+        used.open = (used.uses >= keep.min_uses).then_some(file);
+        written
     }
 
     /// Closes files that have not been used for long. Returns when to come back, if any file is open.
     pub(super) fn purge(&mut self, now: Instant) -> Option<Instant> {
-        self.0.retain(|_, file| file.stays(now));
-        self.0.values().map(|file| file.used.max(file.since) + file.keep.inactive).min()
+        self.0.retain(|_, file| now.saturating_duration_since(file.last) < file.keep.inactive);
+        self.0.values().map(|file| file.last + file.keep.inactive).min()
     }
 
     /// Closes all files: logs are reopened.
@@ -121,7 +130,7 @@ impl OpenFiles {
 
     fn make_room(&mut self, max: usize) {
         while self.0.len() >= max {
-            let Some(oldest) = self.0.iter().min_by_key(|(_, file)| file.used).map(|(path, _)| path.clone()) else {
+            let Some(oldest) = self.0.iter().min_by_key(|(_, file)| file.last).map(|(path, _)| path.clone()) else {
                 return;
             };
             self.0.remove(&oldest);
@@ -131,18 +140,8 @@ impl OpenFiles {
 
 impl Open {
     /// Whether the path still leads to this file, as far as that has to be known now.
-    fn is_current(&self, path: &CStr, now: Instant) -> bool {
-        now.saturating_duration_since(self.checked) < self.keep.valid
-            || identity(rustix::fs::stat(path)) == self.identity
-    }
-
-    fn stays(&self, now: Instant) -> bool {
-        if now.saturating_duration_since(self.used) >= self.keep.inactive {
-            return false;
-        }
-        // The file was used since, but not often enough.
-        let judged = now.saturating_duration_since(self.since) >= self.keep.inactive;
-        !judged || self.uses >= self.keep.min_uses
+    fn is_current(&self, path: &CStr, now: Instant, valid: Duration) -> bool {
+        now.saturating_duration_since(self.checked) < valid || identity(rustix::fs::stat(path)) == self.identity
     }
 }
 
@@ -241,18 +240,37 @@ mod tests {
         let mut files = OpenFiles::default();
         let now = Instant::now();
         let at = |secs| now + Duration::from_secs(secs);
-        let often = keep(8).map(|keep| Keep { min_uses: 3, ..keep });
         for name in ["a", "b"] {
             files.write(&dir.to(name, keep(8)), b"1\n", now).unwrap();
-            files.write(&dir.to(&format!("{name}-often"), often), b"1\n", now).unwrap();
         }
         files.write(&dir.to("a", keep(8)), b"2\n", at(5)).unwrap();
-        files.write(&dir.to("a-often", often), b"2\n", at(5)).unwrap();
-        assert!(files.purge(at(9)).is_some());
-        assert_eq!(files.0.len(), 4);
+        assert_eq!(files.purge(at(9)), Some(at(10)));
+        assert_eq!(files.0.len(), 2);
         assert_eq!(files.purge(at(12)), Some(at(15)));
-        assert_eq!(files.0.len(), 1, "used, and as often as it takes");
+        assert_eq!(files.0.len(), 1);
         assert_eq!(files.purge(at(15)), None);
+    }
+
+    #[test]
+    fn files_that_are_used_seldom_do_not_stay_open() {
+        let dir = Scratch::new("seldom");
+        let mut files = OpenFiles::default();
+        let now = Instant::now();
+        let to = dir.to("a", keep(8).map(|keep| Keep { min_uses: 3, ..keep }));
+        // Each line goes to the file that has the name by then, until there are enough of them.
+        for (number, line) in ["1\n", "2\n", "3\n", "4\n"].iter().enumerate() {
+            files.write(&to, line.as_bytes(), now).unwrap();
+            let _ = fs::rename(dir.0.join("a"), dir.0.join(number.to_string()));
+        }
+        let read: Vec<String> = (0..4).map(|number| dir.read(&number.to_string())).collect();
+        assert_eq!(read, ["1\n", "2\n", "3\n4\n", ""]);
+        // After a break it is as if it had never been used.
+        let later = now + Duration::from_secs(10);
+        assert_eq!(files.purge(later), None);
+        files.write(&to, b"5\n", later).unwrap();
+        fs::rename(dir.0.join("a"), dir.0.join("4")).unwrap();
+        files.write(&to, b"6\n", later).unwrap();
+        assert_eq!((dir.read("4").as_str(), dir.read("a").as_str()), ("5\n", "6\n"));
     }
 
     #[test]

@@ -375,6 +375,14 @@ impl Socket {
         }
     }
 
+    /// Polls for the end of what the peer sends: it has shut down its sending side, or its connection is closed or broken.
+    /// Unread bytes may come before that end.
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        let Ok(registered) = self.registration(Side::Read) else { return Poll::Ready(()) };
+        let wanted = Ready::READ_CLOSED | Ready::ERROR;
+        registered.poll_for(&self.fd, wanted, context).map(|_| ())
+    }
+
     /// Resolves when the peer has gone, like [`Socket::gone`], for the task that otherwise reads from the socket: other
     /// tasks are not woken, and waiting costs less.
     pub async fn gone_for_reader(&self) {

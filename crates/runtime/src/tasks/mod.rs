@@ -353,6 +353,26 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         self.0.ring(index);
     }
 
+    /// Takes up to `most` tasks out for which `is_wanted` is true: they end when the caller drops them. A task that is being
+    /// polled is not looked at.
+    pub fn take_some(&self, most: usize, mut is_wanted: impl FnMut(&F) -> bool) -> Vec<F> {
+        let mut taken = Vec::new();
+        let mut table = self.0.table.borrow_mut();
+        let Table { places, free } = &mut *table;
+        for (index, place) in places.iter_mut().enumerate() {
+            if taken.len() == most {
+                break;
+            }
+            if let Some(future) = place.future.take_if(|future| is_wanted(future)) {
+                taken.push(future);
+                place.bell.long.store(false, Ordering::Relaxed);
+                // The table has no more places than a `u32` can number.
+                free.extend(u32::try_from(index));
+            }
+        }
+        taken
+    }
+
     /// Starts a task and polls it within the current poll, as a part of it: to be called as the last step of that poll,
     /// or several times one after the other.
     pub fn start_now(&self, number: u64, future: F) {

@@ -101,6 +101,11 @@ impl LoopListeners {
         });
     }
 
+    /// Ends the tunnels of requests that began with this generation.
+    pub(crate) fn end_tunnels(&self, generation: u64) {
+        self.services.all().for_each(|service| service.end_tunnels(generation));
+    }
+
     /// Has the modules hand over the data that they have gathered, such as buffered lines of logs.
     pub(crate) fn hand_over(&self) {
         self.services.loop_state.modules.hand_over();

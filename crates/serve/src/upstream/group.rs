@@ -95,7 +95,8 @@ impl<P: Protocol> Upstream<P> {
             let Place::Name(name) = &server.place else { return None };
             let asked = if server.resolve { asked.as_str() } else { "" };
             let service = server.service.as_deref().unwrap_or_default();
-            Some(zones.keep(&format!("name {name} {service} {asked}"), Known::default))
+            // Without the port: what is known of a name goes on though its port changes.
+            Some(zones.keep(&format!("name {} {service} {asked}", name.host), Known::default))
         };
         let known: Vec<_> = servers.iter().map(known).collect();
         let servers: Vec<_> = servers.into_iter().zip(known).collect();
@@ -171,8 +172,12 @@ fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
     for (server, known) in servers {
         match (&server.place, known) {
             (Place::Address(address), _) => all.push(spec(server, address.clone(), server.settings.clone())),
-            (Place::Name(_), Some(known)) => {
+            (Place::Name(name), Some(known)) => {
                 for target in known.targets().iter().flat_map(|targets| targets.iter()) {
+                    let mut address = target.address;
+                    if server.service.is_none() {
+                        address.set_port(name.port);
+                    }
                     let mut settings = server.settings.clone();
                     // For a backup server with several services, those with the best priority are the backup.
                     if target.later && settings.backup {
@@ -180,7 +185,7 @@ fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
                     }
                     settings.backup |= target.later;
                     settings.weight = settings.weight.saturating_mul(target.weight);
-                    all.push(spec(server, target.address.into(), settings));
+                    all.push(spec(server, address.into(), settings));
                 }
             }
             (Place::Name(_), None) => {}

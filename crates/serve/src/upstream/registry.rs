@@ -267,7 +267,9 @@ pub async fn find<P: Protocol>(
     }
     let key = written.place.to_string();
     let server: Arc<str> = key.as_str().into();
-    let spec = |address| PeerSpec { address, server: server.clone(), settings: PeerSettings::default() };
+    // As in nginx, what fails for one request says nothing to the next one.
+    let settings = PeerSettings { max_fails: 0, ..PeerSettings::default() };
+    let spec = |address| PeerSpec { address, server: server.clone(), settings: settings.clone() };
     let (asked, peers) = match &written.place {
         Place::Address(address) => (0, vec![spec(address.clone())]),
         Place::Name(name) => {

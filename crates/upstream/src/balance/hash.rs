@@ -1,5 +1,5 @@
 //! Maps a key to a server: by the hash of the Perl library Cache::Memcached, by ketama's points as
-//! Cache::Memcached::Fast sets them, or by a client's address.
+//! Cache::Memcached::Fast sets them, or by a client's address as nginx does.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -105,9 +105,40 @@ impl Iterator for Keyed<'_> {
     }
 }
 
-/// The part of a client's address that `ip_hash` looks at: the first three octets of IPv4, all of anything else.
-pub(super) fn network(address: &[u8]) -> &[u8] {
-    if address.len() == 4 { &address[..3] } else { address }
+/// The sequence of numbers that a client's address yields for `ip_hash`, as nginx computes them: each goes on from the
+/// one before.
+pub(super) struct Addressed<'k> {
+    octets: &'k [u8],
+    value: u32,
+}
+
+impl<'k> Addressed<'k> {
+    /// The value that the calculation begins with.
+    const START: u32 = 89;
+    /// The number by which the value is multiplied for each octet.
+    const FACTOR: u32 = 113;
+    /// The number of different values.
+    const VALUES: u32 = 6271;
+
+    /// `address` has 4 or 16 octets. Of IPv4, the first three count; all clients without an address (`unix:`) are alike.
+    pub(super) fn new(address: &'k [u8]) -> Addressed<'k> {
+        let octets = match address.len() {
+            4 => &address[..3],
+            16 => address,
+            _ => &[0; 3],
+        };
+        Addressed { octets, value: Addressed::START }
+    }
+}
+
+impl Iterator for Addressed<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let step = |value, octet: &u8| (value * Addressed::FACTOR + u32::from(*octet)) % Addressed::VALUES;
+        self.value = self.octets.iter().fold(self.value, step);
+        Some(u64::from(self.value))
+    }
 }
 
 /// The circle of points for `hash … consistent`.
@@ -192,8 +223,14 @@ mod tests {
 
     #[test]
     fn only_the_network_of_a_client_counts() {
-        assert_eq!(network(&[10, 1, 2, 3]), [10, 1, 2]);
-        assert_eq!(network(&[9; 16]), [9; 16]);
+        let first = |address: &[u8]| Addressed::new(address).next();
+        assert_eq!(first(&[10, 1, 2, 3]), first(&[10, 1, 2, 200]));
+        assert_ne!(first(&[10, 1, 2, 3]), first(&[10, 1, 3, 3]));
+        assert_ne!(first(&[9; 16]), first(&[9; 4]));
+        assert_eq!(first(b""), first(&[0; 4]));
+        // ((89 * 113 + 1) * 113 * 113) % 6271, and the same from there.
+        let numbers: Vec<u64> = Addressed::new(&[1, 0, 0, 9]).take(2).collect();
+        assert_eq!(numbers, [522, 1464]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How the next server is chosen.
 
+#[cfg(test)]
+mod bound_tests;
 mod hash;
 mod round_robin;
 #[cfg(test)]
@@ -14,7 +16,7 @@ use crate::method::{Method, Two};
 use crate::peer::Peer;
 use crate::query::{Bound, Query, Tried};
 use crate::random::Random;
-use hash::{Circle, Keyed, Shares};
+use hash::{Addressed, Circle, Keyed, Shares};
 use round_robin::{Candidate, Candidates, RoundRobin};
 
 /// Servers that are chosen from together: the primary or the `backup` servers of a group.
@@ -81,7 +83,7 @@ impl Tier {
             // Without a key there are no requests to keep together, so round robin decides, as in nginx.
             Method::Hash | Method::ConsistentHash if query.key.is_empty() => None,
             Method::Hash => self.by_numbers(Keyed::new(query.key), query.now, tried),
-            Method::IpHash => self.by_numbers(Keyed::new(hash::network(query.key)), query.now, tried),
+            Method::IpHash => self.by_numbers(Addressed::new(query.key), query.now, tried),
             Method::ConsistentHash => self.on_circle(query, tried),
             Method::Random => {
                 let mut random = Random::seeded(query.random);

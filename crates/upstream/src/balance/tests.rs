@@ -29,21 +29,21 @@ const ALL: [Method; 11] = [
     Method::LeastTime { measure: Measure::LastByte, inflight: true },
 ];
 
-fn spec(number: usize, settings: PeerSettings) -> PeerSpec {
+pub(super) fn spec(number: usize, settings: PeerSettings) -> PeerSpec {
     let server: Arc<str> = format!("127.0.0.1:{}", 8000 + number).into();
     PeerSpec { address: crate::UpstreamAddress::Ip(server.parse().unwrap()), server, settings }
 }
 
-fn weighted(weights: &[u32]) -> Vec<PeerSpec> {
+pub(super) fn weighted(weights: &[u32]) -> Vec<PeerSpec> {
     let settings = |&weight| PeerSettings { weight, ..PeerSettings::default() };
     weights.iter().map(settings).enumerate().map(|(number, settings)| spec(number, settings)).collect()
 }
 
-fn group(method: Method, peers: Vec<PeerSpec>) -> Group {
+pub(super) fn group(method: Method, peers: Vec<PeerSpec>) -> Group {
     Group::new("g", GroupSettings { method, ..GroupSettings::default() }, Arc::default(), peers)
 }
 
-fn index(lease: &Lease) -> usize {
+pub(super) fn index(lease: &Lease) -> usize {
     usize::from(lease.peer().server.rsplit_once(':').unwrap().1.parse::<u16>().unwrap() - 8000)
 }
 
@@ -51,7 +51,7 @@ fn ask(group: &Group, now: Millis, key: &[u8], random: u64) -> Result<Lease, NoP
     group.pick(&Query { now, key, sticky: None, random }, &mut Tried::new())
 }
 
-fn chosen(group: &Group, now: Millis) -> Option<usize> {
+pub(super) fn chosen(group: &Group, now: Millis) -> Option<usize> {
     ask(group, now, b"", 0).ok().map(|lease| index(&lease))
 }
 
@@ -60,7 +60,8 @@ fn counts(group: &Group, servers: usize, count: usize) -> Vec<usize> {
     let mut random = Random::seeded(1);
     let mut counts = vec![0; servers];
     for number in 0..count {
-        let key = format!("key{number}");
+        // As long as an IPv6 address, for `ip_hash`.
+        let key = format!("key-{number:012}");
         counts[index(&ask(group, 0, key.as_bytes(), random.number()).unwrap())] += 1;
     }
     counts
@@ -216,6 +217,19 @@ fn the_fastest_gets_the_most() {
         })
         .collect();
     assert!(seen.contains(&2), "{seen:?}");
+}
+
+#[test]
+fn a_time_counts_half_after_each_fail_timeout_of_its_server() {
+    let method = Method::LeastTime { measure: Measure::Header, inflight: false };
+    let settings = PeerSettings { fail_timeout: Duration::from_secs(4), ..PeerSettings::default() };
+    let group = group(method, vec![spec(0, settings), spec(1, PeerSettings::default())]);
+    let peers = group.peers();
+    let at = |now| [0, 1].map(|number: usize| peers.primary.peers[number].slowness(Measure::Header, false, now));
+    for peer in &peers.primary.peers {
+        peer.averaged(&peer.header_average, Duration::from_millis(8), 0);
+    }
+    assert_eq!([at(0), at(3_999), at(9_999), at(20_000)], [[8000, 8000], [8000, 8000], [2000, 8000], [250, 2000]]);
 }
 
 #[test]
@@ -436,45 +450,6 @@ fn loops_that_take_turns_at_once_still_follow_weights() {
         // Each of the copies may be in the middle of its cycle.
         assert!(count.load(SeqCst).abs_diff(weight * 10_000) <= 8 * 5, "{counts:?}");
     }
-}
-
-#[test]
-fn who_is_bound_stays() {
-    let mut specs = weighted(&[1, 1, 1]);
-    specs[1].settings.route = Some("b".into());
-    specs[2].settings.drain = true;
-    let group = group(Method::RoundRobin, specs);
-    let bound = |bound, now| {
-        let query = Query { now, sticky: Some(bound), ..Query::default() };
-        group.pick(&query, &mut Tried::new()).map(|lease| index(&lease))
-    };
-    let peers = group.peers();
-    // md5 of "127.0.0.1:8000"
-    let first = &peers.primary.peers[0].route.clone();
-    assert_eq!(first.len(), 32);
-    for _ in 0..5 {
-        assert_eq!(bound(Bound::Route(first.as_bytes()), 0), Ok(0));
-        assert_eq!(bound(Bound::Route(b"b"), 0), Ok(1));
-        // A drained server serves the clients that are bound to it, and no others.
-        assert_eq!(bound(Bound::Id(peers.primary.peers[2].id), 0), Ok(2));
-        assert_ne!(chosen(&group, 0), Some(2));
-        assert!(bound(Bound::Route(b"unknown"), 0).unwrap() < 2);
-    }
-    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(Failure::Connect, 0);
-    assert_eq!(bound(Bound::Route(b"b"), 0), Ok(0));
-}
-
-#[test]
-fn servers_of_one_route_take_turns_whatever_turns_others_had() {
-    let route = |weight| PeerSettings { weight, route: Some("r".into()), ..PeerSettings::default() };
-    let group = group(Method::RoundRobin, [1, 1].into_iter().enumerate().map(|(n, w)| spec(n, route(w))).collect());
-    let bound = || {
-        let query = Query { sticky: Some(Bound::Route(b"r")), ..Query::default() };
-        index(&group.pick(&query, &mut Tried::new()).unwrap())
-    };
-    assert_eq!(chosen(&group, 0), Some(0));
-    assert_eq!([bound(), bound(), bound(), bound()], [1, 0, 1, 0]);
-    assert_eq!(chosen(&group, 0), Some(1));
 }
 
 #[test]

@@ -21,9 +21,6 @@ pub(crate) const MAX_WEIGHT: u32 = 1 << 20;
 /// The divisor with which each new time enters the average.
 const AVERAGED_OVER: u64 = 8;
 
-/// The time in milliseconds without a measurement after which the average counts half.
-const FORGOTTEN: Millis = 10_000;
-
 /// The upper bound of the mean age of requests in flight, in milliseconds.
 const MAX_AGE: i64 = 3_600_000;
 
@@ -176,8 +173,8 @@ impl Peer {
             Measure::Header => &self.header_average,
             Measure::LastByte => &self.last_byte_average,
         };
-        // An old measurement counts less and less, so that a server that was slow once is tried again.
-        let old = now.saturating_sub(self.measured.load(Relaxed)) / FORGOTTEN;
+        // A measurement counts half after each `fail_timeout`, so that a server that was slow once is tried again.
+        let old = now.saturating_sub(self.measured.load(Relaxed)) / millis(self.settings.fail_timeout).max(1);
         let mut time = average.load(Relaxed) >> old.min(63);
         let waiting = u64::from(self.inflight.load(Relaxed));
         if inflight && waiting > 0 {

@@ -1,7 +1,11 @@
 //! Asks name servers (RFC 1035): by datagrams, and by a TCP connection where the answer was truncated.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, Query};
@@ -16,8 +20,8 @@ use super::{MAX_ADDRESSES, ResolveError, Service, sockets, told};
 /// The largest datagram that name servers are allowed to send: it is not fragmented on the way (RFC 9715).
 const PAYLOAD: u16 = 1232;
 
-/// How long a name server has for its answer in the first round, the second and so on; the last value holds for all
-/// further rounds.
+/// How long a name server has for its answer in the first round, the second and so on, before the next one is asked; the
+/// last value holds for all further rounds.
 const ROUNDS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(5)];
 
@@ -30,9 +34,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The most aliases that are followed by separate questions.
 const MAX_ALIASES: usize = 8;
 
-/// The most TCP connections to name servers at a time. A question with a truncated answer waits for a place within the
-/// time of the round.
+/// The most questions about one name whose answers are waited for at a time: those of the first rounds.
+const MAX_PENDING: usize = 8;
+
+/// The most TCP connections to name servers at a time. A question with a truncated answer waits for a place.
 const CONNECTIONS: usize = 16;
+
+/// How long a question with a truncated answer may take by a TCP connection, with the wait for a place.
+const CONNECTION: Duration = Duration::from_secs(5);
 
 /// The response code by which old name servers say that they do not know the extension (RFC 6891 section 7).
 const FORMAT_ERROR: u16 = 1;
@@ -77,9 +86,44 @@ enum Tried {
     Answered(Vec<Record>),
     /// It answers, but not with the records.
     Failed(ResolveError),
-    Silent,
     /// It could not be asked.
     Unreachable,
+}
+
+/// A question to a name server, which it ends with.
+type Question<'q> = Pin<Box<dyn Future<Output = (SocketAddr, Tried)> + 'q>>;
+
+/// The questions about one name that have no answer yet, the oldest first.
+#[derive(Default)]
+struct Pending<'q>(VecDeque<Question<'q>>);
+
+impl<'q> Pending<'q> {
+    /// Asks a name server. Beyond [`MAX_PENDING`] questions, the oldest one is given up.
+    fn ask(&mut self, server: SocketAddr, name: &'q Name, kind: RecordType) {
+        if self.0.len() >= MAX_PENDING {
+            self.0.pop_front();
+        }
+        self.0.push_back(Box::pin(async move { (server, once(server, name, kind).await) }));
+    }
+
+    /// Waits for the next answer to any of the questions.
+    async fn next(&mut self) -> (SocketAddr, Tried) {
+        poll_fn(|context| {
+            let answered =
+                self.0.iter_mut().enumerate().find_map(|(index, question)| match question.as_mut().poll(context) {
+                    Poll::Ready(answered) => Some((index, answered)),
+                    Poll::Pending => None,
+                });
+            match answered {
+                Some((index, answered)) => {
+                    drop(self.0.remove(index));
+                    Poll::Ready(answered)
+                }
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
 }
 
 async fn answers(
@@ -90,6 +134,7 @@ async fn answers(
     nobody_waits: &impl Fn() -> bool,
 ) -> Result<Vec<Record>, ResolveError> {
     let begun = Instant::now();
+    let mut pending = Pending::default();
     let mut failed = None;
     let mut round = 0;
     while begun.elapsed() < LONGEST {
@@ -98,16 +143,28 @@ async fn answers(
             if nobody_waits() {
                 return Err(failed.unwrap_or(ResolveError::TimedOut));
             }
-            let server = servers[first.wrapping_add(turn) % servers.len()];
-            match once(server, name, kind, ROUNDS[round.min(ROUNDS.len() - 1)]).await {
-                Tried::Answered(records) => return Ok(records),
-                Tried::Failed(error @ ResolveError::NotFound) => return Err(error),
-                Tried::Failed(error) => {
-                    failed = Some(error);
-                    unreachable = false;
+            let asked = servers[first.wrapping_add(turn) % servers.len()];
+            pending.ask(asked, name, kind);
+            let until = tokio::time::Instant::now() + ROUNDS[round.min(ROUNDS.len() - 1)];
+            loop {
+                // An answer to an earlier question counts as well: a name server may be slow, or answer one question
+                // after the other.
+                let Ok((server, tried)) = tokio::time::timeout_at(until, pending.next()).await else {
+                    (silent, unreachable) = (true, false);
+                    break;
+                };
+                match tried {
+                    Tried::Answered(records) => return Ok(records),
+                    Tried::Failed(error @ ResolveError::NotFound) => return Err(error),
+                    Tried::Failed(error) => {
+                        failed = Some(error);
+                        unreachable = false;
+                    }
+                    Tried::Unreachable => {}
                 }
-                Tried::Silent => (silent, unreachable) = (true, false),
-                Tried::Unreachable => {}
+                if server == asked {
+                    break;
+                }
             }
         }
         if let Some(error) = failed.filter(|_| !silent) {
@@ -121,7 +178,8 @@ async fn answers(
     Err(failed.unwrap_or(ResolveError::TimedOut))
 }
 
-async fn once(server: SocketAddr, name: &Name, kind: RecordType, time: Duration) -> Tried {
+/// Asks a name server, without a time limit.
+async fn once(server: SocketAddr, name: &Name, kind: RecordType) -> Tried {
     let mut with_edns = true;
     loop {
         let mut message = Message::query();
@@ -132,11 +190,7 @@ async fn once(server: SocketAddr, name: &Name, kind: RecordType, time: Duration)
             edns.set_max_payload(PAYLOAD);
             message.set_edns(edns);
         }
-        let answer = match tokio::time::timeout(time, exchange(server, &mut message)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => return Tried::Unreachable,
-            Err(_) => return Tried::Silent,
-        };
+        let Ok(answer) = exchange(server, &mut message).await else { return Tried::Unreachable };
         return match ResolveError::of_code(answer.code) {
             None => match answer.records {
                 Some(records) => Tried::Answered(records),
@@ -154,7 +208,10 @@ async fn once(server: SocketAddr, name: &Name, kind: RecordType, time: Duration)
 /// Sends a question and waits for its answer.
 async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answer> {
     let answer = sockets::exchange(server, question).await?;
-    if answer.truncated { by_connection(server, question).await } else { Ok(answer) }
+    if !answer.truncated {
+        return Ok(answer);
+    }
+    tokio::time::timeout(CONNECTION, by_connection(server, question)).await?
 }
 
 async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<Answer> {

@@ -106,6 +106,19 @@ fn same_questions_at_a_time_are_asked_once() {
 }
 
 #[test]
+fn an_answer_to_an_earlier_question_counts() {
+    let dns = Dns::start();
+    dns.set("slow.test", Reply::Late(Box::new(Reply::Addresses(vec![ip(1)], 60))));
+    dns.set("broken.test", Reply::Late(Box::new(Reply::Code(2))));
+    let resolver = resolver(&dns);
+    run(async {
+        assert_eq!(*resolver.addresses("slow.test", LONG).await.unwrap().addresses, [ip(1)]);
+        assert_eq!(resolver.addresses("broken.test", LONG).await, Err(ResolveError::ServerFailure));
+        assert_eq!((dns.asked("slow.test"), dns.asked("broken.test")), (2, 2));
+    });
+}
+
+#[test]
 fn a_cut_answer_is_asked_for_by_a_connection() {
     let dns = Dns::start();
     let many: Vec<IpAddr> = (1..=200).map(ip).collect();

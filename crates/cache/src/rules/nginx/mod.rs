@@ -3,7 +3,7 @@
 //! `X-Accel-Expires` counts before `Cache-Control`, and that before `Expires`, in whatever order they come (since
 //! 1.23.0); `*_cache_valid` counts if the response has none of them. Comparisons with nginx showed the rest: nginx
 //! looks for the words of `Cache-Control` anywhere in the value, `no-storex` included, and it does not store a response
-//! with a time that it cannot read.
+//! with a time that it cannot read. Of several `X-Accel-Expires` or `Expires` the first counts (since 1.23.0).
 
 use bytes::Bytes;
 
@@ -70,14 +70,20 @@ fn vary_names(fields: &[Field], rules: &Rules<'_>) -> Result<Option<Bytes>, Why>
 impl Said {
     fn of(fields: &[Field], rules: &Rules<'_>, now: u64) -> Said {
         let mut said = Said::default();
+        let (mut accel_expires, mut expires) = (false, false);
+        let is_first = |seen: &mut bool| !std::mem::replace(seen, true);
         for (name, value) in fields {
             let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
             if is("x-accel-expires") && !rules.ignored.accel_expires {
-                said.accel_expires(value, now);
+                if is_first(&mut accel_expires) {
+                    said.accel_expires(value, now);
+                }
             } else if is("cache-control") && !rules.ignored.cache_control {
                 said.cache_control(value, now);
             } else if is("expires") && !rules.ignored.expires {
-                said.expires(value, now);
+                if is_first(&mut expires) {
+                    said.expires(value, now);
+                }
             } else if is("set-cookie") && !rules.ignored.set_cookie {
                 said.never = Some(Why::SetCookie);
             }

@@ -40,6 +40,21 @@ fn the_order_of_fields_does_not_matter() {
 }
 
 #[test]
+fn the_first_of_several_counts() {
+    let (near, far) = ("Expires: Fri, 15 Jan 2027 08:01:40 GMT", "Expires: Fri, 15 Jan 2027 08:03:20 GMT");
+    for (text, expected) in [
+        ("X-Accel-Expires: 100|x-accel-expires: 50", Ok((100, 0, 0))),
+        ("X-Accel-Expires: 100|X-Accel-Expires: 0", Ok((100, 0, 0))),
+        ("X-Accel-Expires: x|X-Accel-Expires: 100", Err(Why::NoLifetime)),
+        (&format!("{near}|{far}"), Ok((100, 0, 0))),
+        (&format!("{far}|{near}"), Ok((200, 0, 0))),
+        (&format!("Expires: x|{far}"), Err(Why::Expired)),
+    ] {
+        assert_eq!(judged(text, &Rules::default()), expected, "{text}");
+    }
+}
+
+#[test]
 fn fields_are_ignored_one_by_one() {
     let mut valid = Valid::default();
     valid.push(&[], 1000);

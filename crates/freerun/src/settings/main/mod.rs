@@ -209,7 +209,10 @@ settings! {
         /// Largest core file the worker may write (RLIMIT_CORE).
         worker_rlimit_core: Option<Offset>, in MAIN;
         /// How long a worker that shuts down gracefully goes on; then its connections are closed.
-        worker_shutdown_timeout: Option<Duration>, in MAIN;
+        ///
+        /// After a reload it is the time for which tunnels (WebSocket, CONNECT) of the configuration before go on.
+        worker_shutdown_timeout: Option<Duration>, in MAIN,
+            fidelity = Differs("after a reload only tunnels are ended, not requests that are running, nor connections between two requests, which use the new configuration at once");
         /// The worker's current folder.
         working_directory: Option<PathSetting>, in MAIN;
         /// The file that holds the master's process id, or `off` for none.

@@ -11,7 +11,7 @@ use crate::connection::gone::ClientGone;
 use crate::content::pull::Reader;
 use crate::content::{aio, direct};
 use crate::log_error;
-use crate::protocol::h1::writer::Writer;
+use crate::protocol::h1::writer::{Follows, Writer, before_end};
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{FileRange, Source};
@@ -45,14 +45,14 @@ pub async fn with_head(
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,
     range: FileRange,
-    more: bool,
+    follows: Follows,
 ) -> Result<(), WriteError> {
     let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
     let files = request.generation.files.clone();
     let core = request.settings().get::<CoreSettings>();
     let copies = matches!(writer.connection.transport.file_sending(), FileSending::Copy);
     if copies || direct::alignment(request, range.file.meta()).is_some() {
-        return by_copying(request, writer, head, range, more).await;
+        return by_copying(request, writer, head, range, follows).await;
     }
     let FileRange { file, offset, len } = range;
     if len <= SMALL_FILE {
@@ -62,7 +62,7 @@ pub async fn with_head(
         let read = files.try_read_now(&file, offset, &mut head[start..], &aio);
         match read {
             Some(Ok(n)) if n == want => {
-                let result = writer.all(head, b"", more).await;
+                let result = writer.all(head, b"", follows).await;
                 head.clear();
                 return result;
             }
@@ -72,10 +72,12 @@ pub async fn with_head(
         }
     }
     let short = len <= FIRST_CHUNK_FOR;
-    writer.all(head, b"", short || core.tcp_nopush).await?;
+    let file_follows = if short || core.tcp_nopush { Follows::AtOnce } else { Follows::Later };
+    writer.all(head, b"", file_follows).await?;
     head.clear();
     let first = if short { FIRST_CHUNK } else { MAX_INLINE };
-    send(request, writer, FileRange { file, offset, len }, first, &aio, None).await
+    let ends = follows == Follows::Nothing;
+    send(request, writer, FileRange { file, offset, len }, Chunks { first, ends }, &aio, None).await
 }
 
 /// Sends a range of a file that a source refers to; the source goes on while the client does not take it.
@@ -84,20 +86,32 @@ pub async fn of_source(
     writer: &mut Writer<'_>,
     range: FileRange,
     source: &mut Box<dyn Source>,
+    follows: Follows,
 ) -> Result<(), WriteError> {
+    let ends = follows == Follows::Nothing;
     if matches!(writer.connection.transport.file_sending(), FileSending::Copy) {
-        return by_copying(request, writer, &mut Vec::new(), range, true).await;
+        let follows = if ends { follows } else { Follows::AtOnce };
+        return by_copying(request, writer, &mut Vec::new(), range, follows).await;
     }
     let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
-    send(request, writer, range, MAX_INLINE, &aio, Some(source)).await
+    send(request, writer, range, Chunks { first: MAX_INLINE, ends }, &aio, Some(source)).await
 }
 
-/// Sends a range of a file, no more than `first` with the first call.
+/// How a range of a file is split.
+#[derive(Clone, Copy)]
+struct Chunks {
+    /// The most that the first call sends.
+    first: u64,
+    /// Whether the response ends with the range.
+    ends: bool,
+}
+
+/// Sends a range of a file.
 async fn send(
     request: &Request,
     writer: &mut Writer<'_>,
     range: FileRange,
-    mut first: u64,
+    Chunks { mut first, ends }: Chunks,
     aio: &Aio,
     mut source: Option<&mut Box<dyn Source>>,
 ) -> Result<(), WriteError> {
@@ -117,7 +131,8 @@ async fn send(
             true => limit,
             false => limit.min(meanwhile(&mut source, writer.room(len)).await),
         };
-        let chunk = len.min(limit).min(at_once).min(std::mem::replace(&mut first, MAX_INLINE));
+        let most = if ends { before_end(writer.connection, len) } else { len };
+        let chunk = most.min(limit).min(at_once).min(std::mem::replace(&mut first, MAX_INLINE));
         let transport = &writer.connection.transport;
         let (mut inline, mut filled) = (true, false);
         let FileSending::Sendfile(out) = transport.file_sending() else { return Err(WriteError::Body) };
@@ -125,7 +140,7 @@ async fn send(
             Ok(Sent::NeedsPool) => {
                 inline = false;
                 let via = Via { aio, client, gone: Some(&gone) };
-                let pooled = files.send_pooled(&file, &mut cursor, transport.shared_fd(), offset, len.min(limit), via);
+                let pooled = files.send_pooled(&file, &mut cursor, transport.shared_fd(), offset, most.min(limit), via);
                 meanwhile(&mut source, pooled).await
             }
             answer => answer,
@@ -172,7 +187,7 @@ async fn by_copying(
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,
     mut range: FileRange,
-    more: bool,
+    follows: Follows,
 ) -> Result<(), WriteError> {
     let reader = Reader::new(request);
     let mut in_this_turn = 0;
@@ -181,7 +196,8 @@ async fn by_copying(
             Ok(piece) => piece,
             Err(error) => return Err(unreadable(request, &range.file, &error)),
         };
-        writer.all(head, &piece, more || range.len > 0).await?;
+        let follows = if range.len > 0 { Follows::AtOnce } else { follows };
+        writer.all(head, &piece, follows).await?;
         head.clear();
         in_this_turn += piece.len();
         if in_this_turn >= MAX_COPIED && range.len > 0 {
@@ -189,7 +205,7 @@ async fn by_copying(
             loops::after_events().await;
         }
     }
-    writer.all(head, b"", more).await
+    writer.all(head, b"", follows).await
 }
 
 fn failed(request: &Request, error: &FileError) -> WriteError {

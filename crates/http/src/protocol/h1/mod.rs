@@ -101,6 +101,11 @@ impl Serve {
         Serve { connection, state }
     }
 
+    /// Whether another protocol than HTTP is served, for a request that began with this generation.
+    pub fn is_tunnel_of(&self, generation: u64) -> bool {
+        matches!(&self.state, State::Upgraded(upgraded) if upgraded.generation() == Some(generation))
+    }
+
     /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next
     /// request, or with `None` if the connection is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {
@@ -111,7 +116,12 @@ impl Serve {
             self.state = State::Over;
             return Poll::Ready(None);
         }
-        let Some((driver, keep)) = runner.post.answer.take() else { return Poll::Pending };
+        let Some((driver, keep)) = runner.post.answer.take() else {
+            if self.connection.has_places() && self.connection.transport.poll_ended(context).is_ready() {
+                self.connection.free_places();
+            }
+            return Poll::Pending;
+        };
         let (upgraded, http2) = (runner.post.upgraded.take(), runner.post.http2.take());
         if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
             driver.runners.give_back(runner);
@@ -212,6 +222,7 @@ impl Drop for Serve {
     fn drop(&mut self) {
         // The streams of a connection hold it, too, until they know that it has ended.
         self.leave_idle();
+        self.connection.free_places();
         if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.
             self.connection.transport.end();

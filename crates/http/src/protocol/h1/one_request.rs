@@ -15,7 +15,7 @@ use crate::connection::takeover::Takeover;
 use crate::http_loop::HttpLoop;
 use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
-use crate::phases::{self, Answer, keepalive};
+use crate::phases::{self, Answer, keepalive, post_action};
 use crate::protocol::h1::read::{self, Reading};
 use crate::protocol::h1::upgraded::Upgraded;
 use crate::protocol::h1::{Keep, send, words};
@@ -85,6 +85,9 @@ pub(super) async fn one_request(
     let mut request = Request::new(client, generation, place, head, serial, first_byte);
     request.arrival.pipelined = pipelined;
     loops::note(connection.number, "answering");
+    if request.head.parsed.has_ignored {
+        log_ignored(&request);
+    }
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
             if !request.head.parsed.method_text.is_empty() {
@@ -149,6 +152,14 @@ fn apply_rules(request: &mut Request, read_by: &HeadRules) -> Result<(), u16> {
     })
 }
 
+/// Logs the fields that were ignored because of their names.
+#[cold]
+fn log_ignored(request: &Request) {
+    for line in request.head.parsed.ignored_lines(&request.head.buffer) {
+        log_error!(request, Info, "{}", words::ignored(line));
+    }
+}
+
 /// Why a request does not reach the phases.
 enum Fault {
     /// The head is wrong: the request is answered with the error's status.
@@ -196,11 +207,15 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
         }
     };
     connection.responding.set(false);
+    connection.free_places();
     if let Err(error) = &written {
         log_write_error(request, error);
         if matches!(error, WriteError::TimedOut) {
             reset_if_wanted(connection, request);
         }
+    }
+    if core.post_action.is_some() {
+        Box::pin(post_action::run(request)).await;
     }
     finish::finish(request);
     let Ok(framing) = written else { return After::Close };
@@ -233,7 +248,12 @@ async fn take_over(
     request.answered.persistence.close(CloseReason::Upgraded);
     connection.set_nodelay();
     response.body = Body::Empty;
+    // What follows counts like a response that goes on.
+    let places = connection.has_places().then(|| connection.take_places());
     let written = send::response(connection, request, response, true).await;
+    if let Some(places) = places {
+        connection.keep_places(places);
+    }
     connection.responding.set(false);
     match written {
         Ok(_) => After::Upgraded(Box::new(Upgraded::new(takeover, connection, request))),

@@ -10,7 +10,8 @@ use freerun_runtime::deadline::Deadline;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::protocol::h1::{file, writer::Writer};
+use crate::protocol::h1::file;
+use crate::protocol::h1::writer::{Follows, Writer, before_end};
 use crate::request::Connection;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
@@ -93,7 +94,7 @@ async fn write(
     let send_timeout = core.send_timeout;
     let mut writer = Writer { connection, timer: Timer::default(), send_timeout, pace, bytes, long: None };
     let result = match framing {
-        Framing::None => writer.all(head, b"", false).await,
+        Framing::None => writer.all(head, b"", Follows::Nothing).await,
         Framing::Length | Framing::Close | Framing::Stream => {
             write_body(request, &mut writer, head, body, framing).await
         }
@@ -102,7 +103,7 @@ async fn write(
                 request.sent.bytes = before.bytes + writer.bytes;
                 request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
                 last_chunk(request, trailers, late_trailers, head);
-                writer.all(head, b"", false).await
+                writer.all(head, b"", Follows::Nothing).await
             }
             error => error,
         },
@@ -133,6 +134,10 @@ fn at_once(
         Body::Bytes(bytes) => bytes,
         body => return Ok((0, Some(body))),
     };
+    let left = (head.len() + bytes.len()) as u64;
+    if connection.has_places() && before_end(connection, left) < left {
+        return Ok((0, Some(Body::Bytes(bytes))));
+    }
     let transport = &connection.transport;
     let (sent, bytes) = if bytes.len() <= COPIED {
         head.extend_from_slice(&bytes);
@@ -177,19 +182,19 @@ async fn write_chunked(
 }
 
 /// Appends the last chunk with the trailers, which the request keeps for `$sent_trailer_…`.
-fn last_chunk(request: &mut Request, mut trailers: Vec<Field>, late: LateTrailers, out: &mut Vec<u8>) {
+fn last_chunk(request: &mut Request, trailers: Vec<Field>, late: LateTrailers, out: &mut Vec<u8>) {
+    request.answered.trailers = trailers;
     for make in [late.passed, late.added].into_iter().flatten() {
-        make(request, &mut trailers);
+        make(request);
     }
-    if trailers.is_empty() {
+    if request.answered.trailers.is_empty() {
         return out.extend_from_slice(LAST_CHUNK);
     }
     out.extend_from_slice(b"0\r\n");
-    for (name, value) in &trailers {
+    for (name, value) in &request.answered.trailers {
         field(out, name, value);
     }
     out.extend_from_slice(b"\r\n");
-    request.answered.trailers = trailers;
 }
 
 async fn write_body(
@@ -200,27 +205,28 @@ async fn write_body(
     framing: Framing,
 ) -> Result<(), WriteError> {
     // The end of the chunk comes after the body.
-    let more = framing == Framing::Chunked;
+    let follows = if framing == Framing::Chunked { Follows::AtOnce } else { Follows::Nothing };
     match body {
-        Body::Empty => writer.all(head, b"", false).await,
+        Body::Empty => writer.all(head, b"", follows).await,
         Body::Bytes(bytes) if bytes.len() <= COPIED => {
             head.extend_from_slice(&bytes);
-            writer.all(head, b"", more).await
+            writer.all(head, b"", follows).await
         }
-        Body::Bytes(bytes) => writer.all(head, &bytes, more).await,
-        Body::File(range) => file::with_head(request, writer, head, range, more).await,
+        Body::Bytes(bytes) => writer.all(head, &bytes, follows).await,
+        Body::File(range) => file::with_head(request, writer, head, range, follows).await,
         Body::Parts(parts) => {
             let last = parts.len().saturating_sub(1);
             for (index, part) in parts.into_iter().enumerate() {
                 // Thousands of small parts fit into a socket.
                 loops::consume_budget().await;
+                let follows = if index < last { Follows::AtOnce } else { follows };
                 match part {
-                    Part::Bytes(bytes) => writer.all(head, &bytes, more || index < last).await?,
-                    Part::File(range) => file::with_head(request, writer, head, range, more || index < last).await?,
+                    Part::Bytes(bytes) => writer.all(head, &bytes, follows).await?,
+                    Part::File(range) => file::with_head(request, writer, head, range, follows).await?,
                 }
                 head.clear();
             }
-            writer.all(head, b"", false).await
+            writer.all(head, b"", follows).await
         }
         Body::Source(source) => pull(request, writer, head, source, framing).await,
     }
@@ -249,9 +255,9 @@ async fn pull(
                 held.extend_from_slice(ChunkHead::new(range.len).as_bytes());
             }
             let ends = source.remaining() == Some(0);
-            writer.all_from(Some(&mut source), held, b"", true).await?;
+            writer.all_from(Some(&mut source), held, b"", Follows::AtOnce).await?;
             give_back(held, framing);
-            file::of_source(request, writer, range, &mut source).await?;
+            file::of_source(request, writer, range, &mut source, follows(framing, ends)).await?;
             if framing == Framing::Chunked {
                 held.extend_from_slice(CHUNK_END);
             }
@@ -276,7 +282,7 @@ async fn pull(
                 Some(piece) => piece,
                 None => {
                     // The held bytes must not wait for a slow source.
-                    let come = sent_beside(writer.all(held, b"", false), next.as_mut()).await?;
+                    let come = sent_beside(writer.all(held, b"", Follows::Later), next.as_mut()).await?;
                     held.clear();
                     match come {
                         Some(piece) => piece,
@@ -289,15 +295,15 @@ async fn pull(
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                // If a source fails at once, its error comes before the head is sent: the client sees that there is no
-                // response at all. The bytes that another server has sent before it broke off are passed on. The end of
-                // its last chunk is not sent: the client must find nothing that it could take for more of the framing.
+                // Where a source of this server fails at once, the client sees that there is no response at all. The head
+                // and the bytes that another server has sent before it broke off are passed on. The end of its last chunk
+                // is not sent: the client must find nothing that it could take for more of the framing.
                 let sent = match framing {
-                    Framing::Chunked => held.strip_suffix(CHUNK_END).unwrap_or(held),
+                    Framing::Chunked if begun => held.strip_suffix(CHUNK_END).unwrap_or(held),
                     _ => held,
                 };
-                if begun && !sent.is_empty() && error.kind() == io::ErrorKind::ConnectionAborted {
-                    writer.all(sent, b"", false).await?;
+                if !sent.is_empty() && error.kind() == io::ErrorKind::ConnectionAborted {
+                    writer.all(sent, b"", Follows::Later).await?;
                 }
                 return Err(WriteError::Body);
             }
@@ -315,7 +321,8 @@ async fn pull(
                 }
                 held.extend_from_slice(piece);
             } else {
-                writer.all_from(Some(&mut source), held, piece, framing == Framing::Chunked).await?;
+                let ends = ends || owed == Some(0);
+                writer.all_from(Some(&mut source), held, piece, follows(framing, ends)).await?;
                 give_back(held, framing);
             }
             if framing == Framing::Chunked {
@@ -353,6 +360,15 @@ async fn end(writer: &mut Writer<'_>, held: &[u8], owed: Option<u64>, framing: F
     match framing {
         // The last chunk goes with the held bytes.
         Framing::Chunked => Ok(()),
-        _ => writer.all(held, b"", false).await,
+        _ => writer.all(held, b"", Follows::Nothing).await,
+    }
+}
+
+/// What follows a piece of a source; `ends`: it is the last one.
+fn follows(framing: Framing, ends: bool) -> Follows {
+    match framing {
+        Framing::Chunked => Follows::AtOnce,
+        _ if ends => Follows::Nothing,
+        _ => Follows::Later,
     }
 }

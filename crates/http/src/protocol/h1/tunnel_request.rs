@@ -140,6 +140,11 @@ impl TunnelRequest {
         }
     }
 
+    /// The number of the generation that it has begun with.
+    pub fn generation(&self) -> u64 {
+        self.generation.number
+    }
+
     /// The request for the log: it has no body to be read, and no bytes can be sent for it.
     pub fn unpack(self, connection: &Rc<Connection>) -> Request {
         let rare = self.rare.map(|rare| *rare).unwrap_or_default();

@@ -31,6 +31,11 @@ impl Upgraded {
         Upgraded { takeover, client: client.clone(), request: Some(packed) }
     }
 
+    /// The number of the generation that the request has begun with.
+    pub fn generation(&self) -> Option<u64> {
+        self.request.as_ref().map(TunnelRequest::generation)
+    }
+
     /// Polls the takeover; ready when it is over.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loops::note(self.client.number, "tunnelling");

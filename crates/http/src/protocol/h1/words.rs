@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::io;
 
-use freerun_proto::Error;
+use freerun_proto::{Error, HeaderId};
 use freerun_runtime::log::Errno;
 
 use crate::request::Head;
@@ -24,14 +24,56 @@ fn reading(head: &Head, pipelined: bool) -> &'static str {
 /// The message for a wrong head.
 pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
     let mut text = error.to_string();
-    if let Some(span) = error.span() {
-        let line = String::from_utf8_lossy(head.text(span).trim_ascii_end()).into_owned();
-        let _ = write!(text, ": \"{line}\"");
+    match error {
+        Error::HeaderLine(span) => {
+            // The last byte is the one that is wrong.
+            if let Some((last, line)) = head.text(span).split_last() {
+                let _ = write!(text, ": \"{}\\x{last:02x}...\"", String::from_utf8_lossy(line));
+            }
+        }
+        Error::DuplicateHeader(span) => {
+            let (name, value) = split(head.text(span));
+            if name.eq_ignore_ascii_case(b"Host") {
+                "client sent duplicate host header".clone_into(&mut text);
+            }
+            let _ = write!(text, ": \"{}\"", shown(name, value));
+            if let Some(field) = head.parsed.find(HeaderId::of(name)) {
+                let previous = shown(head.text(field.name()), head.text(field.value()));
+                let _ = write!(text, ", previous value: \"{previous}\"");
+            }
+        }
+        Error::TransferEncoding => {
+            let value = head.value(HeaderId::TransferEncoding).unwrap_or_default();
+            let _ = write!(text, ": \"{}\"", String::from_utf8_lossy(value));
+        }
+        error => {
+            if let Some(span) = error.span() {
+                let line = String::from_utf8_lossy(head.text(span).trim_ascii_end()).into_owned();
+                let _ = write!(text, ": \"{line}\"");
+            }
+        }
     }
     if !text.contains("while reading") {
         let _ = write!(text, " while reading {}", reading(head, pipelined));
     }
     if pipelined { text.replacen("client request line", "client pipelined request line", 1) } else { text }
+}
+
+/// The message for a header line, without blanks around it, that is ignored because of its name.
+pub fn ignored(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    format!("client sent invalid header line: \"{text}\" while reading client request headers")
+}
+
+/// The name and the value of a header line.
+fn split(line: &[u8]) -> (&[u8], &[u8]) {
+    let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+    (&line[..colon], line.get(colon + 1..).unwrap_or_default().trim_ascii())
+}
+
+/// A field as the log has it.
+fn shown(name: &[u8], value: &[u8]) -> String {
+    format!("{}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
 }
 
 /// The message for a head that did not come in time.

@@ -13,6 +13,35 @@ use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::pace::Pace;
 
+/// What follows the bytes of one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follows {
+    /// More bytes of the response, at once: the kernel may hold a partial segment back for them.
+    AtOnce,
+    /// More bytes of the response, later.
+    Later,
+    /// Nothing: the response ends with these bytes.
+    Nothing,
+}
+
+/// The end of a response that is not split: the places of its request in the counts of limits are freed before it is
+/// sent, though the client may not take all of it at once.
+const UNSPLIT_END: u64 = 1024;
+
+/// How many of the last `left` bytes of a response may be sent now. A client that has all of them must not find the
+/// place of its request still taken (`limit_conn`), so this is freed before the last of them; what the socket has no room
+/// for counts until it has.
+pub fn before_end(connection: &Connection, left: u64) -> u64 {
+    if !connection.has_places() {
+        return left;
+    }
+    if left > UNSPLIT_END && left > connection.transport.certain_room() as u64 {
+        return left - UNSPLIT_END;
+    }
+    connection.free_places();
+    left
+}
+
 /// The state that writing one response needs throughout.
 pub struct Writer<'r> {
     /// The connection of the client.
@@ -34,8 +63,8 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// The client went away, or took no bytes for `send_timeout`.
-    pub async fn all(&mut self, first: &[u8], second: &[u8], more: bool) -> Result<(), WriteError> {
-        self.all_from(None, first, second, more).await
+    pub async fn all(&mut self, first: &[u8], second: &[u8], follows: Follows) -> Result<(), WriteError> {
+        self.all_from(None, first, second, follows).await
     }
 
     /// Writes all of `first` and `second`, which came from `source` in part: the source may go on while the client is
@@ -45,17 +74,20 @@ impl Writer<'_> {
         mut source: Option<&mut Box<dyn Source>>,
         mut first: &[u8],
         mut second: &[u8],
-        more: bool,
+        follows: Follows,
     ) -> Result<(), WriteError> {
         while !first.is_empty() || !second.is_empty() {
             let left = first.len() + second.len();
-            let room = match self.pace.is_free() {
+            let mut room = match self.pace.is_free() {
                 true => left,
                 false => usize::try_from(meanwhile(&mut source, self.room(left as u64)).await).unwrap_or(left),
             };
+            if follows == Follows::Nothing && room == left {
+                room = usize::try_from(before_end(self.connection, left as u64)).unwrap_or(left);
+            }
             let now = &first[..first.len().min(room)];
             let then = &second[..second.len().min(room - now.len())];
-            let more = more && room == left;
+            let more = follows == Follows::AtOnce && room == left;
             let answer = match (now.is_empty(), then.is_empty()) {
                 (false, false) => self.connection.transport.try_write(&[IoSlice::new(now), IoSlice::new(then)], more),
                 (false, true) => self.connection.transport.try_write(&[IoSlice::new(now)], more),

@@ -26,6 +26,13 @@ impl RequestTask {
     }
 }
 
+impl RequestTask {
+    /// Ends the request if it has led to a tunnel, and has begun with this generation.
+    pub fn end_tunnel(&self, generation: u64) {
+        self.stream.end_tunnel(generation);
+    }
+}
+
 impl Future for RequestTask {
     type Output = ();
 

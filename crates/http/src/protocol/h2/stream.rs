@@ -36,6 +36,8 @@ pub(super) struct H2Stream {
     was_read: Cell<bool>,
     has_wrong_length: Cell<bool>,
     sent_head: Cell<bool>,
+    /// The generation that the request has begun with, if it has led to a tunnel.
+    tunnel_of: Cell<Option<u64>>,
     reader: Waiter,
     writer: Waiter,
     /// Futures that wait for the client's leaving.
@@ -58,6 +60,7 @@ impl H2Stream {
             was_read: Cell::new(false),
             has_wrong_length: Cell::new(false),
             sent_head: Cell::new(false),
+            tunnel_of: Cell::new(None),
             reader: Waiter::default(),
             writer: Waiter::default(),
             watchers: RefCell::default(),
@@ -109,6 +112,14 @@ impl H2Stream {
     pub(super) fn fail(&self) {
         self.failed.set(true);
         self.leave();
+    }
+
+    /// Ends the stream if it is a tunnel of this generation.
+    pub(super) fn end_tunnel(&self, generation: u64) {
+        if self.tunnel_of.get() == Some(generation) && !self.is_over() {
+            self.shared.reset(self.slot, ErrorCode::CANCEL);
+            self.leave();
+        }
     }
 
     /// The request has ended: it uses the stream no more.
@@ -274,8 +285,9 @@ impl Stream for H2Stream {
         }
     }
 
-    fn become_tunnel(&self) {
+    fn become_tunnel(&self, generation: u64) {
         if !self.is_over() {
+            self.tunnel_of.set(Some(generation));
             self.shared.look(|machine| machine.stay_open(self.slot));
         }
     }

@@ -22,7 +22,7 @@ use crate::log_error;
 use crate::message::body::ClientBody;
 use crate::message::persistence::Persistence;
 use crate::message::scratch::RequestScratch;
-use crate::phases::{self, Answer};
+use crate::phases::{self, Answer, post_action};
 use crate::protocol::tls;
 use crate::request::ClientStream;
 use crate::request::Connection;
@@ -118,6 +118,7 @@ pub async fn serve(
         Ok(()) => phases::respond(&mut request).await,
         Err(status) => phases::respond_with_status(&mut request, status).await,
     };
+    let has_response = matches!(answer, Answer::Response(_));
     match answer {
         Answer::Response(mut response) => {
             let is_whole = match response.takeover.take() {
@@ -140,6 +141,9 @@ pub async fn serve(
         }
     }
     drop(response_end);
+    if has_response && request.core().post_action.is_some() {
+        Box::pin(post_action::run(&mut request)).await;
+    }
     finish::finish(&mut request);
     // Only these parts are passed on: passing the whole request would move it.
     scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
@@ -187,7 +191,7 @@ async fn take_over(
     mut takeover: Box<dyn Takeover<Request>>,
 ) -> bool {
     let decided = decide(request, response, true);
-    stream.become_tunnel();
+    stream.become_tunnel(request.generation.number);
     response_head::send(request, stream, response, &decided, false);
     takeover.begin(Vec::new());
     loops::note(request.client.number, "tunnelling");

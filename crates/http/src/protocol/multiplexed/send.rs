@@ -32,9 +32,12 @@ pub(super) async fn response(
     let decided = decide(request, &response, false);
     let has_trailers = decided.framing == Framing::Stream && response.has_trailers();
     let nothing = decided.framing == Framing::None || response.body.is_empty() && !has_trailers;
+    if nothing {
+        request.free_places();
+    }
     response_head::send(request, stream, &response, &decided, nothing);
     let body = std::mem::replace(&mut response.body, Body::Empty);
-    let mut trailers = std::mem::take(&mut response.trailers);
+    let trailers = std::mem::take(&mut response.trailers);
     let late = response.late_trailers;
     drop(response);
     if nothing {
@@ -50,6 +53,7 @@ pub(super) async fn response(
         let bytes = bytes.clone();
         request.sent.bytes += bytes.len() as u64;
         request.sent.body_bytes += bytes.len() as u64;
+        request.free_places();
         stream.send_data(bytes, true);
         // Nearly always it is written together with other responses.
         let sent = poll_fn(|context| Poll::Ready(stream.poll_sent(context))).await;
@@ -70,14 +74,15 @@ pub(super) async fn response(
     note_sent(request, stream);
     sent?;
     if has_trailers {
-        for make in [late.passed, late.added].into_iter().flatten() {
-            make(request, &mut trailers);
-        }
-        match trailers.is_empty() {
-            true => stream.send_data(Bytes::new(), true),
-            false => stream.send_trailers(&trailers),
-        }
+        request.free_places();
         request.answered.trailers = trailers;
+        for make in [late.passed, late.added].into_iter().flatten() {
+            make(request);
+        }
+        match request.answered.trailers.is_empty() {
+            true => stream.send_data(Bytes::new(), true),
+            false => stream.send_trailers(&request.answered.trailers),
+        }
     }
     let sent = sender.rest().await;
     note_sent(request, stream);
@@ -148,7 +153,7 @@ impl<'s> Sender<'s> {
             if last && owed.is_some_and(|owed| owed > 0) {
                 return Err(WriteError::Body);
             }
-            self.piece(&mut source, piece, last).await?;
+            self.piece(request, &mut source, piece, last).await?;
             if last {
                 return Ok(());
             }
@@ -157,6 +162,7 @@ impl<'s> Sender<'s> {
             return Err(WriteError::Body);
         }
         if ends {
+            request.free_places();
             self.stream.send_data(Bytes::new(), true);
         }
         Ok(())
@@ -183,13 +189,16 @@ impl<'s> Sender<'s> {
             let ready = file.as_ref().map_or(0, |file| file.sendable(range.offset, most));
             let Some(file) = file.as_ref().filter(|_| ready > 0) else {
                 let piece = reader.read(&mut range).await.map_err(|error| unreadable(request, &range.file, &error))?;
-                self.piece(source, piece, last && range.len == 0).await?;
+                self.piece(request, source, piece, last && range.len == 0).await?;
                 continue;
             };
             let part = match self.pace.is_free() {
                 true => ready,
                 false => meanwhile(&mut Some(&mut *source), self.paced(ready)).await.min(ready),
             };
+            if last && part == range.len {
+                request.free_places();
+            }
             self.stream.send_file(file, range.offset, usize::try_from(part).unwrap_or(0), last && part == range.len);
             range.offset += part;
             range.len -= part;
@@ -199,7 +208,13 @@ impl<'s> Sender<'s> {
     }
 
     /// Sends a piece as far as there is room, and waits for more room; the source goes on meanwhile.
-    async fn piece(&mut self, source: &mut Box<dyn Source>, mut piece: Bytes, last: bool) -> Result<(), WriteError> {
+    async fn piece(
+        &mut self,
+        request: &Request,
+        source: &mut Box<dyn Source>,
+        mut piece: Bytes,
+        last: bool,
+    ) -> Result<(), WriteError> {
         while !piece.is_empty() {
             let wanted = piece.len();
             let mut source = Some(&mut *source);
@@ -210,7 +225,11 @@ impl<'s> Sender<'s> {
             let room = meanwhile(&mut source, self.room()).await?;
             let part = piece.split_to(wanted.min(allowed).min(room));
             self.sent += part.len() as u64;
-            self.stream.send_data(part, last && piece.is_empty());
+            let ends = last && piece.is_empty();
+            if ends {
+                request.free_places();
+            }
+            self.stream.send_data(part, ends);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod work;
 use std::ffi::CString;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, keyword_enum, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings};
 use freerun_http::body::collect::Collected;
 use freerun_http::body::{self, BodyError};
 use freerun_http::connection::gone::ClientGone;
@@ -47,7 +47,7 @@ settings! {
     /// behind.
     #[module = "dav"]
     pub struct DavSettings {
-        /// The methods that are allowed: PUT, DELETE, MKCOL, COPY, MOVE.
+        /// The methods that are allowed: PUT, DELETE, MKCOL, COPY, MOVE. Those of several directives at one level add up.
         ///
         /// As in nginx 1.31, COPY and MOVE are refused (403) if the destination is the source, is inside it, or
         /// contains it. A host in `Destination` must be the host of the request.
@@ -64,7 +64,7 @@ settings! {
     }
 }
 
-/// The methods that `dav_methods` allows.
+/// The words of the `dav_methods` directives of a level, a bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Methods(u8);
 
@@ -77,33 +77,37 @@ impl Methods {
         (Method::Move, Word::Move),
     ];
 
+    /// Whether no method is allowed.
+    fn is_empty(self) -> bool {
+        self.0 & !(1 << Word::Off as u8) == 0
+    }
+
     fn has(self, method: Method) -> bool {
         Methods::ALL.iter().any(|(known, word)| *known == method && self.0 & 1 << *word as u8 != 0)
     }
 }
 
-impl Value for Methods {
+impl Setting for Methods {
     const SHAPE: Shape = Shape::at_least(1, "off | method …");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
-        let mut methods = Methods::default();
+    fn set(previous: Option<Methods>, directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
+        let mut methods = previous.unwrap_or_default();
         for word in &directive.args {
-            match Word::from_word(&word.text) {
-                Some(Word::Off) => {}
-                Some(method) if methods.0 & 1 << method as u8 != 0 => {
-                    let message = format!("duplicate value \"{}\"", word.text);
-                    cx.warn(Problem::warning(message).at_node(directive).at(word.place));
-                }
-                Some(method) => methods.0 |= 1 << method as u8,
-                None => return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place)),
+            let Some(known) = Word::from_word(&word.text) else {
+                return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place));
+            };
+            if methods.0 & 1 << known as u8 != 0 {
+                let message = format!("duplicate value \"{}\"", word.text);
+                cx.warn(Problem::warning(message).at_node(directive).at(word.place));
             }
+            methods.0 |= 1 << known as u8;
         }
         Ok(methods)
     }
 }
 
 fn wanted(settings: &SettingsSet) -> bool {
-    settings.get::<DavSettings>().dav_methods != Methods::default()
+    !settings.get::<DavSettings>().dav_methods.is_empty()
 }
 
 /// Checks the settings: PUT needs the folder for bodies.

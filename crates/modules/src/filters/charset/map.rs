@@ -61,6 +61,11 @@ impl Way {
 }
 
 impl CharsetMaps {
+    /// Whether there is no map.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Finds the conversion from one character set to another.
     pub fn find(&self, source: &[u8], target: &[u8]) -> Option<Way> {
         for map in self.0.iter() {

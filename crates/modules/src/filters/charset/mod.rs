@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::content::charsets;
 use freerun_http::content::charsets::CharsetNames;
 use freerun_http::log_error;
 use freerun_http::module::Module;
@@ -108,8 +109,9 @@ fn keep_names(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 
 fn wanted(settings: &SettingsSet) -> bool {
     let settings = settings.get::<CharsetSettings>();
-    // A part of a page with a known source is recoded to the page's character set.
-    !matches!((&settings.charset, &settings.source_charset), (Charset::Off, None))
+    // A part of a page with a known source is recoded to the page's character set. Where there are maps, another server
+    // may ask for one.
+    !matches!((&settings.charset, &settings.source_charset), (Charset::Off, None)) || !settings.charset_map.is_empty()
 }
 
 /// Checks that two names that are known have a map between them.
@@ -157,6 +159,13 @@ fn run(request: &mut Request, response: &mut Response) {
     if response.content_type.is_empty() {
         return;
     }
+    if let Some(written) = response.as_written.clone()
+        && let Some(target) = &written.charset
+    {
+        let own = written.read_as.1.clone();
+        *page.0.borrow_mut() = if target.is_empty() { own } else { told(request, response, settings, own, target) };
+        return;
+    }
     let own = response.charset.clone();
     if own.is_some() && !settings.override_charset || !settings.charset_types.contains(&response.content_type) {
         *page.0.borrow_mut() = own;
@@ -172,12 +181,34 @@ fn run(request: &mut Request, response: &mut Response) {
         Some(source) if !recode(request, response, settings, &source, &target) => return,
         _ => {}
     }
-    // Old browsers used the character set of a redirect for the page that it leads to.
-    if matches!(response.status, 301 | 302) {
-        return;
+    name(response, &target);
+    page.0.borrow_mut().clone_from(&response.charset);
+}
+
+/// Names the character set that a body has now. Old browsers used that of a redirect for the page that it leads to.
+fn name(response: &mut Response, target: &Bytes) {
+    response.charset = (!matches!(response.status, 301 | 302)).then(|| target.clone());
+}
+
+/// Recodes a body to the character set that the other server wants for the client (`X-Accel-Charset`), whatever the
+/// configuration says. Returns the one that it has then.
+fn told(
+    request: &Request,
+    response: &mut Response,
+    settings: &CharsetSettings,
+    own: Option<Bytes>,
+    target: &Bytes,
+) -> Option<Bytes> {
+    if own.as_ref().is_some_and(|own| !charsets::is_known(request, own)) {
+        return own;
     }
-    *page.0.borrow_mut() = Some(target.clone());
-    response.charset = Some(target);
+    let source = own.clone().or_else(|| settings.source(request));
+    if source.is_some_and(|source| !recode(request, response, settings, &source, target)) {
+        response.charset.clone_from(&own);
+        return own;
+    }
+    name(response, target);
+    Some(target.clone())
 }
 
 /// Recodes the body if the character sets differ; `false` if there is no map between them.

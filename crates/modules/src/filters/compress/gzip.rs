@@ -158,21 +158,19 @@ impl Value for Hash {
 
 /// The words of all `gzip_proxied` directives of one level.
 #[derive(Debug, Clone, Default)]
-pub struct ProxiedSetting(Vec<Flags<Proxied>>);
+pub struct ProxiedSetting(Flags<Proxied>);
 
 impl Setting for ProxiedSetting {
-    const SHAPE: Shape = <Flags<Proxied> as Value>::SHAPE;
+    const SHAPE: Shape = <Flags<Proxied> as Setting>::SHAPE;
 
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        let ProxiedSetting(mut flags) = previous.unwrap_or_default();
-        flags.push(Flags::parse(directive, cx)?);
-        Ok(ProxiedSetting(flags))
+        Flags::set(previous.map(|ProxiedSetting(flags)| flags), directive, cx).map(ProxiedSetting)
     }
 }
 
 impl ProxiedSetting {
     fn has(&self, word: Proxied) -> bool {
-        self.0.iter().any(|flags| flags.contains(word))
+        self.0.contains(word)
     }
 
     /// Whether a response to a proxy may be compressed. Each word restricts only the field that it names: a response

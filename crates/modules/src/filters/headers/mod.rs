@@ -9,7 +9,7 @@ use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keywor
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Field, Response};
+use freerun_http::request::response::Response;
 use freerun_http::template::Template;
 use freerun_http::write::text;
 
@@ -149,8 +149,7 @@ fn run(request: &mut Request, response: &mut Response) {
     for Addition { name, value, .. } in settings.add_header.for_status(status) {
         let value = value.render(request);
         if name.eq_ignore_ascii_case(b"Last-Modified") {
-            response.last_modified = None;
-            response.remove(name);
+            response.drop_last_modified();
         } else if name.eq_ignore_ascii_case(b"ETag") {
             response.etag = (!value.is_empty()).then(|| Bytes::copy_from_slice(&value));
             text::preview(request, response);
@@ -168,12 +167,13 @@ fn run(request: &mut Request, response: &mut Response) {
     }
 }
 
-fn trailers(request: &Request, out: &mut Vec<Field>) {
-    let settings = request.settings().get::<HeadersSettings>();
+fn trailers(request: &mut Request) {
+    let location = request.place.location.clone();
+    let settings = location.settings.get::<HeadersSettings>();
     for Addition { name, value, .. } in settings.add_trailer.for_status(request.sent.status) {
-        let value = value.render(request);
+        let value = Bytes::copy_from_slice(&value.render(request));
         if !value.is_empty() {
-            out.push((name.clone(), Bytes::copy_from_slice(&value)));
+            request.answered.trailers.push((name.clone(), value));
         }
     }
 }

@@ -85,7 +85,7 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     response.weaken_and_refuse_ranges();
     if !settings.ssi_last_modified {
-        response.last_modified = None;
+        response.drop_last_modified();
         response.etag = None;
     }
     if response.no_length {

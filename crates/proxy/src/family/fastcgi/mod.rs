@@ -76,6 +76,10 @@ impl Script for FastCgiScript {
         settings.get::<FastCgiSettings>().fastcgi_pass.as_ref().map(|pass| &pass.0)
     }
 
+    fn params(settings: &SettingsSet) -> &[Param] {
+        &settings.get::<FastCgiSettings>().fastcgi_param
+    }
+
     fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {
         Box::new(FastCgiExchange::new(request, cgi::max_head(family), family.proxy_pass_request_headers))
     }

@@ -53,11 +53,11 @@ fn family(request: &Request) -> &FamilySettings {
 }
 
 /// Passes the trailer fields on, except hidden ones.
-fn trailers(request: &Request, out: &mut Vec<Field>) {
-    if let Some(record) = request.own.find::<Record>() {
-        let passed = |(name, _): &&Field| !Calls.hides(request, HeaderId::of(name), name);
-        record.with_trailers(|trailers| out.extend(trailers.iter().filter(passed).cloned()));
-    }
+fn trailers(request: &mut Request) {
+    let Some(record) = request.own.find::<Record>() else { return };
+    let passed = |(name, _): &&Field| !Calls.hides(request, HeaderId::of(name), name);
+    let passed: Vec<Field> = record.with_trailers(|trailers| trailers.iter().filter(passed).cloned().collect());
+    request.answered.trailers.extend(passed);
 }
 
 /// gRPC as a member of the family.

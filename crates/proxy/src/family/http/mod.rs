@@ -86,12 +86,12 @@ impl Changes for HttpSettings {
 }
 
 /// Passes the trailer fields on, except hidden ones.
-fn trailers(request: &Request, out: &mut Vec<Field>) {
+fn trailers(request: &mut Request) {
+    let Some(record) = request.own.find::<Record>() else { return };
     let family = family(request);
-    let passed = |name: &[u8]| !family.hides(HeaderId::of(name), name, &headers::HIDDEN);
-    if let Some(record) = request.own.find::<Record>() {
-        record.with_trailers(|trailers| out.extend(trailers.iter().filter(|(name, _)| passed(name)).cloned()));
-    }
+    let passed = |(name, _): &&Field| !family.hides(HeaderId::of(name), name, &headers::HIDDEN);
+    let passed: Vec<Field> = record.with_trailers(|trailers| trailers.iter().filter(passed).cloned().collect());
+    request.answered.trailers.extend(passed);
 }
 
 impl Family for Http {

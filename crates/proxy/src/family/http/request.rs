@@ -97,7 +97,13 @@ pub fn write_head(
     });
     let set = &settings.proxy_set_header;
     set.iter().for_each(|item| item.append(request, out));
-    if !set.has(HeaderId::Host) {
+    if set.has(HeaderId::Host) {
+        // HTTP/1.1 has no request without it.
+        let may_lack = !request.head.has(HeaderId::Host) && settings.proxy_http_version == HttpVersion::Http11;
+        if may_lack && set.lacks_host(request) {
+            field(out, b"Host", &to.target.whom().host);
+        }
+    } else {
         match settings.proxy_pass.as_ref().and_then(|pass| pass.assigned_host(request)) {
             None => field(out, b"Host", &to.target.whom().host),
             // As with any field that is set, it is not sent if its value is empty.

@@ -25,7 +25,8 @@ settings! {
         /// on as it came, or as `rewrite` has changed it. A URI made of variables is passed on unchanged, except for
         /// spaces and control characters, which are escaped.
         proxy_pass: Option<ProxyPass>, in LOCATION | LOCATION_IF | LIMIT_EXCEPT, content,
-            fidelity = Differs("names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are escaped");
+            fidelity = Differs("names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are \
+                escaped; 101 is an error where neither the client nor `proxy_set_header` has asked for an upgrade");
         /// Changes the domain in `Set-Cookie` of the upstream server. A dot at the beginning is ignored.
         proxy_cookie_domain: Attribute, in HTTP | SERVER | LOCATION;
         /// Changes the flags in `Set-Cookie` of the upstream server: `secure`, `httponly`, `samesite=strict|lax|none`;
@@ -53,7 +54,8 @@ settings! {
         /// A body that is passed on instead of the client's.
         proxy_set_body: Option<Template>, in HTTP | SERVER | LOCATION;
         /// Sets a field of the request that is passed on; with an empty value the field is left out. These directives
-        /// are inherited from an outer level only if a level has none. If `Host` is not set, it is `$proxy_host`.
+        /// are inherited from an outer level only if a level has none. If `Host` is not set, it is `$proxy_host`, and so it
+        /// is where variables have no value for it because a client of HTTP/1.0 has sent none.
         proxy_set_header: SetHeaders, in HTTP | SERVER | LOCATION,
             fidelity = Differs("Content-Length and Transfer-Encoding always say what the body really is, whatever is set for them; line ends in a value become spaces");
     }
@@ -150,6 +152,13 @@ impl SetHeaders {
     /// Whether one of them sets the field with this known name.
     pub fn has(&self, id: HeaderId) -> bool {
         self.0.known & (1 << id as u8) != 0
+    }
+
+    /// Whether `Host` is to be set, but variables have no value for it.
+    #[cold]
+    pub fn lacks_host(&self, request: &Request) -> bool {
+        let mut named = self.0.items.iter().filter(|item| HeaderId::of(&item.name) == HeaderId::Host);
+        named.all(|item| item.line.is_none() && item.value.render(request).is_empty())
     }
 
     /// Whether one of them sets the field with this name; `id` is its identifier.

@@ -1,5 +1,7 @@
 //! `sub_filter`: replaces strings in bodies.
 
+mod beginnings;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -17,6 +19,8 @@ use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, Response};
 use freerun_http::template::Template;
 use freerun_http::values::media_types::MediaTypes;
+
+use beginnings::{Beginnings, Borders};
 
 settings! {
     /// Replacement of strings in responses.
@@ -45,7 +49,7 @@ pub struct Substitution {
 }
 
 /// The most bytes of all strings searched for in one response: the search needs some ten times as much memory, and
-/// holds back as much of the body as the longest string.
+/// holds back as much of the body as the longest string where the body goes on like it.
 const MAX_PATTERNS: usize = 64 * 1024;
 
 impl Value for Substitution {
@@ -108,7 +112,7 @@ fn run(request: &mut Request, response: &mut Response) {
         response.weaken();
     } else {
         response.ranges = false;
-        response.last_modified = None;
+        response.drop_last_modified();
         response.etag = None;
     }
     if response.no_length {
@@ -129,6 +133,7 @@ struct Pair {
 #[derive(Debug)]
 struct Sought {
     pattern: Arc<[u8]>,
+    borders: Borders,
     replacements: Vec<Bytes>,
     /// The index of the next replacement.
     next: usize,
@@ -172,7 +177,8 @@ impl Substitute {
             match known.entry(pattern.to_ascii_lowercase()) {
                 Entry::Vacant(place) => {
                     place.insert(sought.len());
-                    sought.push(Sought { pattern, replacements: vec![replacement], next: 0 });
+                    let borders = Borders::of(&pattern);
+                    sought.push(Sought { pattern, borders, replacements: vec![replacement], next: 0 });
                 }
                 // If the same string is given twice, the first replacement is used first.
                 Entry::Occupied(place) => sought[*place.get()].replacements.push(replacement),
@@ -217,11 +223,16 @@ impl Substitute {
         }
     }
 
-    /// Replaces the strings that are certain. A string that begins where the longest one would not end within the known
-    /// text may turn out to be another one.
+    /// Replaces the strings that are certain, and holds back only what can be the beginning of one: a string that begins
+    /// where another one may have begun, too, may turn out to be that one.
     fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
         let mut at = 0;
         self.full = false;
+        let mut beginnings = Beginnings::default();
+        if !last {
+            let sought = self.sought.iter().enumerate().filter(|(_, sought)| !sought.is_over());
+            beginnings = Beginnings::at_end_of(&self.held, sought.map(|(index, sought)| (index, &sought.borders)));
+        }
         while self.longest > 0 {
             // The replacement may be very much longer than the string.
             if out.len() >= PIECE {
@@ -229,10 +240,13 @@ impl Substitute {
                 self.held.drain(..at);
                 return;
             }
-            let found = self.find(&self.held[at..]);
-            let Some(found) = found.filter(|found| last || at + found.start + self.longest <= self.held.len()) else {
+            let Some(found) = self.find(&self.held[at..]) else { break };
+            let live = |index: usize| self.sought.get(index).filter(|one| !one.is_over()).map(|one| &one.borders);
+            let open = beginnings.first(at, live);
+            // Of strings that begin at the same place, the one that is written first counts.
+            if open.is_some_and(|open| open < (at + found.start, found.index)) {
                 break;
-            };
+            }
             out.extend_from_slice(&self.held[at..at + found.start]);
             at += found.end;
             let sought = &mut self.sought[found.index];
@@ -244,8 +258,8 @@ impl Substitute {
                 }
             }
         }
-        let kept = if last { 0 } else { self.longest.saturating_sub(1).min(self.held.len() - at) };
-        let ready = self.held.len() - kept;
+        let live = |index: usize| self.sought.get(index).filter(|one| !one.is_over()).map(|one| &one.borders);
+        let ready = beginnings.first(at, live).map_or(self.held.len(), |(start, _)| start);
         out.extend_from_slice(&self.held[at..ready]);
         self.held.drain(..ready);
     }
@@ -282,7 +296,7 @@ mod tests {
     use crate::filters::repeated::Repeated;
     use freerun_http::request::response::Source;
 
-    fn replaced(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
+    fn substitute(pairs: &[(&str, &str)], once: bool) -> Substitute {
         let pairs = pairs
             .iter()
             .map(|(pattern, replacement)| Pair {
@@ -290,7 +304,11 @@ mod tests {
                 replacement: Bytes::copy_from_slice(replacement.as_bytes()),
             })
             .collect();
-        let mut substitute = Substitute::new(pairs, once).unwrap();
+        Substitute::new(pairs, once).unwrap()
+    }
+
+    fn replaced(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
+        let mut substitute = substitute(pairs, once);
         let mut out = Vec::new();
         for piece in pieces {
             substitute.feed(piece, &mut out).unwrap();
@@ -363,6 +381,33 @@ mod tests {
         assert_eq!(out.len(), 50_001);
         let endless = Pair { pattern: vec![b'a'; MAX_PATTERNS + 1].into(), replacement: Bytes::new() };
         assert!(Substitute::new(vec![endless], false).is_none());
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_string_is_held_back() {
+        let fed = |pairs: &[(&str, &str)], once: bool, pieces: &[&str]| -> Vec<String> {
+            let mut substitute = substitute(pairs, once);
+            let feed = |piece: &&str| {
+                let mut out = Vec::new();
+                substitute.feed(piece.as_bytes(), &mut out).unwrap();
+                String::from_utf8(out).unwrap()
+            };
+            pieces.iter().map(feed).collect()
+        };
+        let events = &["data: hello\n\n", "data: nee", "dle\n\n", "data: NEEDLE\n\n"];
+        assert_eq!(
+            fed(&[("needle", "X")], false, events),
+            ["data: hello\n\n", "data: ", "X\n\n", "data: X\n\n"],
+            "the end of an event is no beginning"
+        );
+        // A match that may be a longer one, or not.
+        assert_eq!(fed(&[("abab", "1"), ("ababc", "2")], false, &["x abab", "c"]), ["x 1", "c"]);
+        assert_eq!(fed(&[("ababc", "2"), ("abab", "1")], false, &["x abab", "c", "ababx"]), ["x ", "2", "1x"]);
+        // One that has begun earlier than the one that is there, and leads to nothing.
+        assert_eq!(fed(&[("b", "1"), ("abc", "2")], false, &["xab", "d"]), ["x", "a1d"]);
+        // A string that is used up holds back nothing any more.
+        assert_eq!(fed(&[("needle", "X")], true, &["needle need", "need"]), ["X need", "need"]);
+        assert_eq!(fed(&[("needle", "X"), ("ab", "Y")], true, &["needle nee a", "a"]), ["X nee ", "a"]);
     }
 
     #[test]

@@ -1,0 +1,47 @@
+//! `post_action`: where a request goes on inside the server when its response is over.
+
+use super::{Answer, follow, walk};
+use crate::request::handler::Outcome;
+use crate::request::{Request, Sent};
+
+/// Takes the request to the location that its own location names for the time after the response, and from there on to
+/// the next one. What they answer is dropped, bodies are not asked for.
+#[cold]
+pub async fn run(request: &mut Request) {
+    let persistence = request.answered.persistence;
+    let behind = request.client.in_background();
+    let client = std::mem::replace(&mut request.client, behind);
+    // What of the body nobody has read yet is not for these locations.
+    request.body.give_up();
+    // Internal redirects are limited, so this ends.
+    while let Some(status) = once(request).await {
+        let sent = request.sent;
+        // The status of an error stays, as in nginx.
+        let is_kept = status == 0 || sent.status >= 300 && status < 300;
+        request.sent = Sent { status: if is_kept { sent.status } else { status }, ..sent };
+    }
+    request.client = client;
+    request.answered.persistence = persistence;
+}
+
+/// Takes the request to the next location. Returns the status of its answer; `None`: there is no next location.
+async fn once(request: &mut Request) -> Option<u16> {
+    let from = request.place.location.clone();
+    let target = from.core.post_action.as_ref().filter(|_| request.place.redirects_left > 0)?;
+    let outcome = match target.starts_with('/') {
+        true => Outcome::Redirect(target.clone().into_bytes(), None),
+        false => Outcome::Named(target.clone()),
+    };
+    let sent = request.sent;
+    let step = follow(request, outcome);
+    let answer = walk(request, step).await;
+    request.sent = sent;
+    if request.place.location.is_same(&from) {
+        // A location that does not exist, or one that names itself.
+        request.place.redirects_left = 0;
+    }
+    Some(match answer {
+        Answer::Response(response) => response.status,
+        Answer::Close => 0,
+    })
+}
