@@ -156,6 +156,7 @@ fn as_written(response: &mut Response) -> &mut AsWritten {
             reason: Bytes::new(),
             content_type: Bytes::new(),
             read_as: (Bytes::new(), None),
+            charset: None,
             server: false,
             date: false,
             accept_ranges: false,
