@@ -61,6 +61,7 @@ pub static MODULES: &[&Module] = &[
     &filters::slice::MODULE,
     &filters::ssi::MODULE,
     &filters::more_headers::MODULE,
+    &filters::subs::MODULE,
     &filters::headers::MODULE,
     &filters::userid::MODULE,
     &filters::sub::MODULE,

@@ -3,6 +3,7 @@
 mod echo;
 mod more_headers;
 mod set_misc;
+mod subs_filter;
 
 use freerun_testkit::{Kind, Setup, Site, check, require};
 

@@ -12,6 +12,7 @@ const BUILT_IN: &[&str] = &[
     "ngx_http_geoip2_module",
     "ngx_http_headers_more_filter_module",
     "ngx_http_set_misc_module",
+    "ngx_http_subs_filter_module",
     "ngx_http_zstd_filter_module",
     "ngx_http_zstd_static_module",
 ];
@@ -29,7 +30,6 @@ const INERT: &[&str] = &[
     "ngx_http_js_module",
     "ngx_http_lua_module",
     "ngx_http_perl_module",
-    "ngx_http_subs_filter_module",
     "ngx_http_uploadprogress_module",
     "ngx_http_upstream_fair_module",
     "ngx_http_xslt_filter_module",

@@ -88,6 +88,8 @@ pub enum Slot {
     MoreHeaders,
     /// Puts text around the body (`echo_before_body`, `echo_after_body`).
     Around,
+    /// Replaces strings line by line (`subs_filter`).
+    Subs,
     /// Adds fields: `add_header`, `expires`.
     Headers,
     /// Marks clients with a cookie (`userid`).

@@ -13,5 +13,6 @@ pub mod repeated;
 pub mod slice;
 pub mod ssi;
 pub mod sub;
+pub mod subs;
 pub mod unmeasured;
 pub mod userid;
