@@ -5,6 +5,7 @@ pub mod acme;
 pub mod content;
 mod dates;
 pub mod filters;
+mod html;
 #[cfg(test)]
 mod in_process;
 pub mod log;
@@ -53,6 +54,7 @@ pub static MODULES: &[&Module] = &[
     &content::empty_gif::MODULE,
     &content::random_index::MODULE,
     &content::index::MODULE,
+    &content::fancyindex::MODULE,
     &content::autoindex::MODULE,
     &content::precompressed::MODULE,
     &content::static_files::MODULE,

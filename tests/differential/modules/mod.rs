@@ -1,6 +1,7 @@
 //! Modules that people add to nginx, compared with those that Debian ships (the packages are in .ci/packages).
 
 mod echo;
+mod fancyindex;
 mod more_headers;
 mod set_misc;
 mod subs_filter;

@@ -4,6 +4,7 @@ pub mod autoindex;
 pub mod dav;
 pub mod echo;
 pub mod empty_gif;
+pub mod fancyindex;
 pub mod flv;
 pub mod index;
 pub mod mp4;

@@ -10,6 +10,7 @@ pub mod not_modified;
 pub mod range;
 #[cfg(test)]
 pub mod repeated;
+pub mod sequence;
 pub mod slice;
 pub mod ssi;
 pub mod sub;
