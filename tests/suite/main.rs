@@ -53,3 +53,4 @@ mod upstream_errors;
 mod upstream_http2;
 mod upstream_ntlm;
 mod upstreams;
+mod webdav;

@@ -1,5 +1,6 @@
 //! Modules that people add to nginx, compared with those that Debian ships (the packages are in .ci/packages).
 
+mod dav_ext;
 mod echo;
 mod fancyindex;
 mod more_headers;

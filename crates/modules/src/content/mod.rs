@@ -2,6 +2,7 @@
 
 pub mod autoindex;
 pub mod dav;
+pub mod dav_ext;
 pub mod echo;
 pub mod empty_gif;
 pub mod fancyindex;
