@@ -234,7 +234,7 @@ fn arrange(settings: &FancySettings, sort: Sort) -> Arrange {
     let change = move |entries: &mut Vec<Entry>| {
         // An expression that is given up hides the name.
         let is_ignored = |name: &[u8]| ignored.0.iter().any(|pattern| pattern.is_match(name).unwrap_or(true));
-        entries.retain(|entry| !(hides_links && entry.is_link) && !is_ignored(&entry.name));
+        entries.retain(|entry| !(hides_links && entry.is_link || is_ignored(&entry.name)));
         entries.sort_unstable_by(|one, other| {
             let folders = if folders_first { other.meta.is_dir().cmp(&one.meta.is_dir()) } else { Ordering::Equal };
             folders.then_with(|| by(sort, has_case, one, other)).then_with(|| one.name.cmp(&other.name))
