@@ -361,7 +361,9 @@ pub(in crate::content) fn destination(request: &Request) -> Result<Vec<u8>, u16>
     let path = match field.first() {
         Some(b'/') => field,
         _ => {
-            let rest = field.strip_prefix(b"http://").ok_or_else(invalid)?;
+            // Over TLS it is https.
+            let rest = field.strip_prefix(request.client.scheme().as_bytes()).ok_or_else(invalid)?;
+            let rest = rest.strip_prefix(b"://").ok_or_else(invalid)?;
             let slash = rest.iter().position(|byte| *byte == b'/').ok_or_else(invalid)?;
             let (authority, path) = rest.split_at(slash);
             let host = match authority.iter().rposition(|byte| *byte == b':') {
