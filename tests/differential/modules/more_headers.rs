@@ -1,7 +1,7 @@
 //! `more_set_headers` and its relatives.
 
 use super::{setup, taken_alike};
-use crate::harness::{compare, get, request};
+use crate::harness::{compare, get, raw, request};
 use crate::site::site;
 
 const MODULE: &[&str] = &["ngx_http_headers_more_filter_module"];
@@ -211,6 +211,10 @@ fn fields_of_requests() {
             cases.push(twice.iter().fold(get(target), |case, field| case.field(field)));
         }
     }
+    // What follows on the connection is not touched by what is put into a head.
+    let pipelined = "POST /1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabcGET /g HTTP/1.1\r\nHost: localhost\r\n\r\n\
+                     POST /c HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /6 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    cases.push(raw(pipelined).responses(4));
     compare(&setup, cases);
 }
 
