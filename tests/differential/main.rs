@@ -39,6 +39,7 @@ mod locations;
 mod malformed_text;
 mod maps;
 mod media;
+mod modules;
 mod packed_files;
 mod proxied;
 mod proxy_checks;

@@ -38,7 +38,7 @@ pub mod regex;
 pub mod request;
 pub mod rewrite;
 pub mod route;
-mod script;
+pub mod script;
 pub mod service;
 pub mod settings;
 mod subject;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
 
+use crate::request::Request;
 use crate::request::handler::{Filter, Handler};
+use crate::script::Script;
 use crate::variables::Variable;
 use freerun_serve::generation::Generation;
 use freerun_serve::shared::Shared;
@@ -42,13 +44,15 @@ pub struct Module {
     pub groups: &'static [&'static dyn Group],
     /// The handlers of the module.
     pub handlers: &'static [Handler],
-    /// The directive by which this module makes a location's content. If a location has several such directives, the
+    /// The directives by which this module makes a location's content. If a location has several such directives, the
     /// last one chooses the module: its handlers come first, and those of the other modules are left out.
-    pub content: Option<&'static str>,
+    pub content: &'static [&'static str],
     /// The filters of the module.
     pub filters: &'static [Filter],
     /// The variables of the module.
     pub variables: &'static [Variable],
+    /// The directives of the module that run in the script of a level, between those of the rewrite module.
+    pub script: Option<fn(&SettingsSet) -> Script<Request>>,
     /// Called with the merged settings of every location and of every server's own level, for checks and defaults that
     /// need them, such as a default that needs a file.
     pub settle: Option<Settle>,
@@ -76,9 +80,10 @@ impl Module {
         name: "",
         groups: &[],
         handlers: &[],
-        content: None,
+        content: &[],
         filters: &[],
         variables: &[],
+        script: None,
         settle: None,
         blocks: &[],
         finish: None,

@@ -3,7 +3,9 @@
 pub mod access;
 pub mod acme;
 pub mod content;
+mod dates;
 pub mod filters;
+mod html;
 #[cfg(test)]
 mod in_process;
 pub mod log;
@@ -12,6 +14,8 @@ mod multiplexed_tests;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;
+pub mod rewrite;
+mod small_file;
 pub mod variables;
 
 use freerun_http::module::Module;
@@ -22,11 +26,15 @@ pub static MODULES: &[&Module] = &[
     &variables::ssl::MODULE,
     &acme::MODULE,
     &postread::realip::MODULE,
+    &rewrite::set_misc::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,
+    &access::jwt::MODULE,
     &access::subrequest::MODULE,
+    &access::require::MODULE,
     &preaccess::limit_req::MODULE,
     &preaccess::limit_conn::MODULE,
+    &precontent::internal_redirect::MODULE,
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
     &proxy::CACHES,
@@ -37,7 +45,9 @@ pub static MODULES: &[&Module] = &[
     &proxy::SCGI,
     &proxy::MEMCACHED,
     &proxy::TUNNEL,
+    &content::echo::MODULE,
     &content::status::MODULE,
+    &content::dav_ext::MODULE,
     &content::dav::MODULE,
     &content::mp4::MODULE,
     &content::flv::MODULE,
@@ -45,6 +55,7 @@ pub static MODULES: &[&Module] = &[
     &content::empty_gif::MODULE,
     &content::random_index::MODULE,
     &content::index::MODULE,
+    &content::fancyindex::MODULE,
     &content::autoindex::MODULE,
     &content::precompressed::MODULE,
     &content::static_files::MODULE,
@@ -52,6 +63,8 @@ pub static MODULES: &[&Module] = &[
     &filters::addition::MODULE,
     &filters::slice::MODULE,
     &filters::ssi::MODULE,
+    &filters::more_headers::MODULE,
+    &filters::subs::MODULE,
     &filters::headers::MODULE,
     &filters::userid::MODULE,
     &filters::sub::MODULE,
@@ -67,6 +80,7 @@ pub static MODULES: &[&Module] = &[
     &variables::secure_link::MODULE,
     &log::access::MODULE,
     &variables::map::MODULE,
+    &variables::num_map::MODULE,
     &variables::geo::MODULE,
     &variables::geoip2::MODULE,
     &variables::predicate::MODULE,

@@ -36,7 +36,7 @@ pub static PROXY: Module = Module {
         wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
         run: Run::Later(|request| pass(request, &Http)),
     }],
-    content: Some("proxy_pass"),
+    content: &["proxy_pass"],
     variables: proxy_pass::VARIABLES,
     settle: Some(http::settle),
     ..Module::EMPTY
@@ -51,7 +51,7 @@ pub static FASTCGI: Module = Module {
         wanted: |settings| FastCgiScript::pass(settings).is_some(),
         run: Run::Later(|request| pass(request, Cgi::<FastCgiScript>::FAMILY)),
     }],
-    content: Some("fastcgi_pass"),
+    content: &["fastcgi_pass"],
     variables: &[
         Variable::named("fastcgi_script_name", script::script_name),
         Variable::named("fastcgi_path_info", script::path_info),
@@ -69,7 +69,7 @@ pub static UWSGI: Module = Module {
         wanted: |settings| UwsgiScript::pass(settings).is_some(),
         run: Run::Later(|request| pass(request, Cgi::<UwsgiScript>::FAMILY)),
     }],
-    content: Some("uwsgi_pass"),
+    content: &["uwsgi_pass"],
     settle: Some(cgi::settle::<UwsgiScript>),
     ..Module::EMPTY
 };
@@ -83,7 +83,7 @@ pub static SCGI: Module = Module {
         wanted: |settings| ScgiScript::pass(settings).is_some(),
         run: Run::Later(|request| pass(request, Cgi::<ScgiScript>::FAMILY)),
     }],
-    content: Some("scgi_pass"),
+    content: &["scgi_pass"],
     settle: Some(cgi::settle::<ScgiScript>),
     ..Module::EMPTY
 };
@@ -97,7 +97,7 @@ pub static GRPC: Module = Module {
         wanted: |settings| settings.get::<GrpcSettings>().grpc_pass.is_some(),
         run: Run::Later(|request| pass(request, &Calls)),
     }],
-    content: Some("grpc_pass"),
+    content: &["grpc_pass"],
     settle: Some(grpc::settle),
     ..Module::EMPTY
 };
@@ -111,7 +111,7 @@ pub static MEMCACHED: Module = Module {
         wanted: |settings| settings.get::<MemcachedSettings>().memcached_pass.is_some(),
         run: Run::Later(pass_to_memcached),
     }],
-    content: Some("memcached_pass"),
+    content: &["memcached_pass"],
     ..Module::EMPTY
 };
 
@@ -124,7 +124,7 @@ pub static TUNNEL: Module = Module {
         wanted: |settings| settings.get::<TunnelSettings>().tunnel_pass.is_some(),
         run: Run::Later(open_tunnel),
     }],
-    content: Some("tunnel_pass"),
+    content: &["tunnel_pass"],
     ..Module::EMPTY
 };
 

@@ -193,6 +193,29 @@ fn plain_http() {
 }
 
 #[test]
+fn destinations_of_webdav() {
+    let site = Site::new();
+    site.file("a", "x");
+    let http = format!(
+        "server {{ listen 127.0.0.1:@PORT@ ssl; server_name localhost; root @ROOT@; {EC} ssl_protocols TLSv1.2 TLSv1.3;
+                   location / {{ dav_methods COPY; }} }}"
+    );
+    let destinations = [
+        "https://localhost/a",
+        "https://localhost:8443/a",
+        "http://localhost/a",
+        "https://other/a",
+        "/a",
+        "ftp://localhost/a",
+    ];
+    let visits = destinations.map(|destination| {
+        let bytes = format!("COPY /none HTTP/1.1\r\nHost: localhost\r\nDestination: {destination}\r\n\r\n");
+        visit(destination, Tls::new()).says(&bytes, 1)
+    });
+    compare_with(&Setup::new().root(&site).http(&http), visits.into(), false);
+}
+
+#[test]
 fn keep_alive_and_errors() {
     let mut visits = Vec::new();
     for version in TlsVersion::ALL {

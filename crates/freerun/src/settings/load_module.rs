@@ -5,9 +5,16 @@ use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
 
 /// Modules whose function is built in: the name of nginx's module, the file's name without `.so`.
 const BUILT_IN: &[&str] = &[
+    "ndk_http_module",
     "ngx_http_brotli_filter_module",
     "ngx_http_brotli_static_module",
+    "ngx_http_dav_ext_module",
+    "ngx_http_echo_module",
+    "ngx_http_fancyindex_module",
     "ngx_http_geoip2_module",
+    "ngx_http_headers_more_filter_module",
+    "ngx_http_set_misc_module",
+    "ngx_http_subs_filter_module",
     "ngx_http_zstd_filter_module",
     "ngx_http_zstd_static_module",
 ];
@@ -15,20 +22,14 @@ const BUILT_IN: &[&str] = &[
 /// Modules that do nothing until one of their directives is used, and that distributions load as soon as they are
 /// installed. freerun does not have them: their directives are unknown.
 const INERT: &[&str] = &[
-    "ndk_http_module",
     "ngx_http_auth_pam_module",
     "ngx_http_auth_spnego_module",
     "ngx_http_cache_purge_module",
-    "ngx_http_dav_ext_module",
-    "ngx_http_echo_module",
-    "ngx_http_fancyindex_module",
     "ngx_http_geoip_module",
-    "ngx_http_headers_more_filter_module",
     "ngx_http_image_filter_module",
     "ngx_http_js_module",
     "ngx_http_lua_module",
     "ngx_http_perl_module",
-    "ngx_http_subs_filter_module",
     "ngx_http_uploadprogress_module",
     "ngx_http_upstream_fair_module",
     "ngx_http_xslt_filter_module",

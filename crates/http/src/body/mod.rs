@@ -1,6 +1,7 @@
 //! Reading a request's body, and reading past a body that no handler wants. A [`ClientBody`] keeps how far the body has
 //! come.
 
+use std::cell::{OnceCell, RefCell};
 use std::ffi::CString;
 use std::future::poll_fn;
 use std::io;
@@ -79,6 +80,15 @@ pub fn look_at_rest(request: &mut Request) {
     if request.body.skip(&request.head.buffer).is_err() {
         request.answered.persistence.close(CloseReason::BadBody);
     }
+}
+
+/// Gives a subrequest a body of its own instead of the client's: for its variables, and for what it is passed on to.
+pub fn give(request: &mut Request, body: Bytes) {
+    let length = body.len().to_string();
+    let kept = KeptBody(RefCell::new(Some(Rc::new(Collected::Memory(body)))));
+    request.shared = OnceCell::from(Rc::new(request.shared().with(kept)));
+    request.lineage.without_body = false;
+    request.set_field(b"Content-Length", length.as_bytes());
 }
 
 /// Sends `100 Continue` to a client that waits for it before it sends its body, even if that is empty, as nginx does.

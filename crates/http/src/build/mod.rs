@@ -448,10 +448,10 @@ impl Builder<'_> {
         Ok(Some((methods.into(), Arc::new(location))))
     }
 
-    /// Which of a level's own directives makes its content: the last one that can.
+    /// The module that makes a level's content: that of the last of its own directives that can.
     fn content(&self, level: &Node) -> Option<&'static str> {
-        let makers = || self.modules.iter().filter_map(|module| module.content);
-        level.children().iter().rev().find_map(|node| makers().find(|name| *name == node.name.text))
+        let named = |name: &str| self.modules.iter().find(|module| module.content.contains(&name));
+        level.children().iter().rev().find_map(|node| named(&node.name.text)).map(|module| module.name)
     }
 
     fn compile(&self, name: String, settings: SettingsSet, inside: Inside, cx: &mut Cx) -> Result<Location, Problem> {
@@ -462,12 +462,10 @@ impl Builder<'_> {
         let mut content = inside.content;
         for module in self.modules {
             let mut own = module.handlers.iter().copied().filter(|handler| (handler.wanted)(&settings)).peekable();
-            match module.content.filter(|_| own.peek().is_some()) {
-                None => handlers.extend(own),
-                Some(name) if *content.get_or_insert(name) == name => {
-                    handlers.splice(..0, own);
-                }
-                Some(_) => {}
+            if module.content.is_empty() || own.peek().is_none() {
+                handlers.extend(own);
+            } else if *content.get_or_insert(module.name) == module.name {
+                handlers.splice(..0, own);
             }
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
             if let Some(settle) = module.settle
@@ -482,7 +480,11 @@ impl Builder<'_> {
         filters.sort_by_key(|filter| filter.slot);
         let core = settings.share::<CoreSettings>();
         let internal = core.internal.0;
-        let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
+        let mut script = settings.get::<RewriteSettings>().script.clone();
+        for add in self.modules.iter().filter_map(|module| module.script) {
+            script.add(&add(&settings));
+        }
+        let script = script.steps(inside.conditions);
         let identity = cx.extensions.get_or_default::<Identities>().next(&name);
         Ok(Location {
             name,

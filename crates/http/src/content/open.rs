@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, FileError, LinkCheck, LinkRule, ListError, Listing, Meta, OpenFile, Via};
+use freerun_runtime::files::{Aio, Arrange, FileError, LinkCheck, LinkRule, ListError, Listing, Meta, OpenFile, Via};
 use freerun_runtime::loops;
 use rustix::io::Errno;
 
@@ -349,11 +349,19 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
 /// # Errors
 /// The status of the response; the reason was logged.
 pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
+    list_arranged(request, folder, Arrange::default()).await
+}
+
+/// The entries of a folder that are asked for, in the order that is asked for.
+///
+/// # Errors
+/// The errors of [`list`].
+pub async fn list_arranged(request: &Request, folder: &[u8], arrange: Arrange) -> Result<Listing, u16> {
     let aio = aio::resolve(request).ok_or(500u16)?;
     let path = c_path(folder).map_err(|error| error.status())?;
     let gone = ClientGone::of(&request.client);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
-    let error = match request.generation.files.list(path, link_check(request, folder), via).await {
+    let error = match request.generation.files.list(path, link_check(request, folder), arrange, via).await {
         Ok(listing) => return Ok(listing),
         Err(error) => error,
     };

@@ -13,7 +13,7 @@ pub fn run(request: &mut Request, response: &mut Response, slots: impl RangeBoun
     let location = request.place.location.clone();
     let is_tunnel = response.takeover.is_some() && response.status != 101;
     for filter in location.filters.iter().filter(|filter| slots.contains(&filter.slot)) {
-        if is_tunnel && !matches!(filter.slot, Slot::Headers | Slot::UserId) {
+        if is_tunnel && !matches!(filter.slot, Slot::MoreHeaders | Slot::Headers | Slot::UserId) {
             continue;
         }
         (filter.run)(request, response);

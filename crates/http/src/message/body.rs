@@ -166,6 +166,11 @@ impl ClientBody {
         self.given_up
     }
 
+    /// Notes that the head has grown in the buffer, so that everything behind it has moved.
+    pub(crate) fn head_has_grown(&mut self, by: usize) {
+        self.used += by;
+    }
+
     /// Does not ask a waiting client to send the body.
     pub fn refuse(&mut self) {
         self.expects_continue = false;

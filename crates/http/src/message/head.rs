@@ -54,6 +54,16 @@ impl Head {
         Head { buffer: self.buffer[..len].to_vec(), parsed }
     }
 
+    /// Removes the fields whose names `is_gone` is true for, for all later code.
+    pub(crate) fn remove_fields(&mut self, is_gone: impl FnMut(&[u8]) -> bool) {
+        self.parsed.remove_fields(&self.buffer, is_gone);
+    }
+
+    /// Gives the field of this name a value, for all later code; returns by how many bytes the head has grown.
+    pub(crate) fn set_field(&mut self, name: &[u8], value: &[u8]) -> usize {
+        self.parsed.set_field(&mut self.buffer, name, value)
+    }
+
     /// The bytes of a span of the head.
     #[inline]
     pub(crate) fn text(&self, span: Span) -> &[u8] {
@@ -82,6 +92,23 @@ impl Head {
     #[inline]
     pub fn is_understood(&self) -> bool {
         !self.parsed.method_text.is_empty()
+    }
+
+    /// The request line and the fields as they came, with the empty line behind them; of a protocol that has no such text, in
+    /// the form of HTTP/1.
+    pub fn as_text(&self) -> Vec<u8> {
+        let line = self.parsed.request_line;
+        if self.parsed.version < Version::Http2 {
+            let end = line.start as usize + self.parsed.told_len() as usize;
+            return self.buffer.get(line.start as usize..end).unwrap_or_default().to_vec();
+        }
+        let mut out = self.text(line).to_vec();
+        out.extend_from_slice(b"\r\n");
+        for field in self.fields() {
+            freerun_proto::encode::field(&mut out, field.name, field.value);
+        }
+        out.extend_from_slice(b"\r\n");
+        out
     }
 
     /// The version of the protocol.

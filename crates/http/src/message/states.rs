@@ -34,6 +34,14 @@ impl States {
         state.clone().downcast().ok()
     }
 
+    /// The same states, but with this one of its type.
+    pub(crate) fn with<T: 'static>(&self, state: T) -> States {
+        let others = self.0.borrow().iter().filter(|(key, _)| *key != TypeId::of::<T>()).cloned().collect();
+        let states = States(RefCell::new(others));
+        states.0.borrow_mut().push((TypeId::of::<T>(), Rc::new(state)));
+        states
+    }
+
     /// The states in a slice without spare capacity.
     pub(crate) fn pack(self) -> Box<[State]> {
         self.0.into_inner().into_boxed_slice()

@@ -227,6 +227,7 @@ async fn content(request: &mut Request) -> Step {
         match ended {
             Ended::Stays => {}
             Ended::Moved if take_redirect(request) => {
+                rewrite_tail(request).await;
                 request.place.rewritten_here = false;
                 return Step::Choose;
             }
@@ -270,6 +271,16 @@ async fn content(request: &mut Request) -> Step {
         return follow(request, Outcome::Status(403));
     }
     follow(request, Outcome::Status(404))
+}
+
+/// Runs the handlers behind a script that has changed the path. They change the request, and have no answers.
+async fn rewrite_tail(request: &mut Request) {
+    for index in 0..request.place.location.handlers.len() {
+        let handler = request.place.location.handlers[index];
+        if handler.phase == Phase::Rewrite {
+            run(request, handler.run).await;
+        }
+    }
 }
 
 /// Runs the handlers of the access phase, from the one at `index` on. `None` if the request may pass.
@@ -507,11 +518,11 @@ fn leave(request: &mut Request, response: &mut Response) {
         response.add(name, challenge.clone());
     }
     if request.place.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
-        filters::run(request, response, Slot::Headers..);
+        filters::run(request, response, Slot::MoreHeaders..);
     } else {
         // `expires modified` may count from this time, but an error page does not show the resource that was asked for,
         // so the time is not sent.
-        filters::run(request, response, Slot::Headers..=Slot::Headers);
+        filters::run(request, response, Slot::MoreHeaders..=Slot::Headers);
         response.last_modified = None;
         filters::run(request, response, Slot::UserId..);
     }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::task::Poll;
 
-use freerun_proto::Method;
+use freerun_proto::{Method, uri};
 
 use crate::finish;
 use crate::log_error;
@@ -87,6 +87,41 @@ pub fn plain(
     let mut request = fork(parent, path, args)?;
     request.lineage.plain_errors = true;
     Ok(run(request))
+}
+
+/// Makes a request as [`subrequest`] does. `prepare` may change it before.
+///
+/// # Errors
+/// [`Refused`], which is logged.
+pub fn prepared(
+    parent: &Request,
+    path: Vec<u8>,
+    args: Option<Vec<u8>>,
+    prepare: impl FnOnce(&mut Request),
+) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+    let mut request = fork(parent, path, args)?;
+    prepare(&mut request);
+    Ok(run(request))
+}
+
+/// Splits a URI that a page or a directive names into a decoded path, which is relative to `folder` if it begins with no
+/// slash, and arguments.
+///
+/// # Errors
+/// The path, if it climbs above its folder or has a NUL in it.
+#[allow(clippy::type_complexity)]
+pub fn target(folder: &[u8], uri: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>), Vec<u8>> {
+    let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
+        Some(mark) => (&uri[..mark], Some(uri[mark + 1..].to_vec())),
+        None => (uri, None),
+    };
+    let mut full = if uri.starts_with(b"/") { Vec::new() } else { folder.to_vec() };
+    full.extend_from_slice(&uri::unescape(path));
+    let climbs = full.split(|byte| *byte == b'/').any(|segment| segment == b"..");
+    if full.is_empty() || climbs || full.contains(&0) {
+        return Err(full);
+    }
+    Ok((full, args))
 }
 
 /// Makes the content of `parent` once more, by the handlers of its location and without any filter. `prepare` may leave

@@ -12,7 +12,7 @@ pub enum Phase {
     PostRead,
     /// Rewriting at the level of the server, before a location is chosen.
     ServerRewrite,
-    /// Rewriting inside the location.
+    /// Behind the script of the location. A script that has an answer ends the phase.
     Rewrite,
     /// Limits, before access is checked.
     PreAccess,
@@ -84,6 +84,12 @@ pub enum Slot {
     /// Answers 304 and 412 instead of the body. After it, `error_page` may replace the response; the slots below see
     /// only the response that is really sent.
     NotModified,
+    /// Sets and removes fields: `more_set_headers`.
+    MoreHeaders,
+    /// Puts text around the body (`echo_before_body`, `echo_after_body`).
+    Around,
+    /// Replaces strings line by line (`subs_filter`).
+    Subs,
     /// Adds fields: `add_header`, `expires`.
     Headers,
     /// Marks clients with a cookie (`userid`).

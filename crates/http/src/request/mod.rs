@@ -173,6 +173,26 @@ impl Request {
         })
     }
 
+    /// Removes the fields of the head whose names `is_gone` is true for, for all later code. How the body is framed stays as
+    /// the client has said it.
+    pub fn remove_fields(&mut self, is_gone: impl FnMut(&[u8]) -> bool) {
+        self.head.remove_fields(is_gone);
+        self.find_host();
+    }
+
+    /// Gives the field of this name a value, for all later code: the first one gets it and the others are removed, or a field
+    /// is added. How the body is framed stays as the client has said it.
+    pub fn set_field(&mut self, name: &[u8], value: &[u8]) {
+        let by = self.head.set_field(name, value);
+        self.body.head_has_grown(by);
+        self.find_host();
+    }
+
+    /// Takes over the host from the head, whose fields have changed.
+    fn find_host(&mut self) {
+        self.asked.host = self.head.host().map(|host| host.name(&self.head.buffer).into_owned());
+    }
+
     /// Whether the whole rest of the body has come.
     pub fn has_whole_body(&self) -> bool {
         self.body.is_here(&self.head.buffer)

@@ -16,7 +16,7 @@ use crate::rewrite::RewriteSettings;
 use crate::rewrite::replace::{self, Next};
 use crate::rewrite::returns;
 use crate::script::condition::{Condition, FileTest, Test};
-use crate::script::{Action, Step};
+use crate::script::{Action, Assignment, Step};
 use crate::template::Template;
 use crate::variables::Target;
 
@@ -144,6 +144,7 @@ impl Run {
             Action::Break => Some(Ended::Stays),
             Action::Return(answer) => Some(Ended::Answer(returns::answer(answer, request))),
             Action::Set(target, value) => self.set(request, *target, value).map(Ended::Answer),
+            Action::Assign(assignment) => self.assign(request, assignment).map(Ended::Answer),
             Action::Rewrite(rule) => {
                 let logs = logs(request);
                 let matched = matches(request, &rule.pattern, &rule.text, &request.asked.path);
@@ -174,17 +175,29 @@ impl Run {
                 } else {
                     request.values().set(slot, &value.render(request))
                 };
-                if let Err(error) = kept {
-                    log_error!(request, Error, "{error}");
-                    return Some(Outcome::Status(500));
-                }
+                kept.err().map(|error| fails(request, &error))
             }
             Target::Call(set) => {
                 let value = self.text(request, value);
                 set(request, &value);
+                None
             }
         }
-        None
+    }
+
+    fn assign(&self, request: &mut Request, assignment: &Assignment<Request>) -> Option<Outcome> {
+        let arguments: Vec<Vec<u8>> = assignment.arguments.iter().map(|value| self.text(request, value)).collect();
+        match (assignment.calculate)(request, &arguments) {
+            Ok(None) => None,
+            Ok(Some(value)) => match assignment.target {
+                Target::Slot(slot) => request.values().set(slot, &value).err().map(|error| fails(request, &error)),
+                Target::Call(set) => {
+                    set(request, &value);
+                    None
+                }
+            },
+            Err(why) => Some(fails(request, &why)),
+        }
     }
 
     /// A value of the script, with captures escaped as long as `quotes` is set.
@@ -212,6 +225,12 @@ impl Run {
             comparison => comparison.holds(request),
         }
     }
+}
+
+/// Logs why a variable gets no value.
+fn fails(request: &Request, why: &dyn std::fmt::Display) -> Outcome {
+    log_error!(request, Error, "{why}");
+    Outcome::Status(500)
 }
 
 fn logs(request: &Request) -> bool {

@@ -7,6 +7,7 @@ use freerun_serve::values::{Comparison, Template};
 
 /// The condition of an `if`.
 pub struct Condition<S> {
+    /// What is tested.
     pub test: Test<S>,
     /// Whether there is a `!` before the operator.
     pub negative: bool,
@@ -47,6 +48,7 @@ impl FileTest {
         })
     }
 
+    /// Whether a file with these attributes passes.
     pub fn holds(self, meta: &Meta) -> bool {
         match self {
             FileTest::File => meta.is_file(),

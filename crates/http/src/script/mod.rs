@@ -9,7 +9,7 @@ pub mod returns;
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
 use freerun_serve::Subject;
 use freerun_serve::values::{Target, Template, VariableTable};
 
@@ -17,10 +17,28 @@ use condition::Condition;
 use replace::Replace;
 use returns::Return;
 
+/// Computes the new value of a variable from the values of the arguments; `None` leaves the variable as it is.
+///
+/// # Errors
+/// There is none: the message is logged, and the request is answered with 500.
+pub type Calculate<S> = dyn Fn(&S, &[Vec<u8>]) -> Result<Option<Vec<u8>>, String> + Send + Sync;
+
+/// A directive of a module that gives a variable a value, as `set` does.
+pub struct Assignment<S> {
+    /// The variable.
+    pub target: Target<S>,
+    /// The arguments behind it.
+    pub arguments: Box<[Template<S>]>,
+    /// Makes the value.
+    pub calculate: Box<Calculate<S>>,
+}
+
 /// One directive of a script.
 pub enum Action<S> {
     /// `set`.
     Set(Target<S>, Template<S>),
+    /// The directive of a module.
+    Assign(Arc<Assignment<S>>),
     /// `rewrite`.
     Rewrite(Arc<Replace<S>>),
     /// `break`.
@@ -33,6 +51,7 @@ impl<S> Clone for Action<S> {
     fn clone(&self) -> Action<S> {
         match self {
             Action::Set(target, value) => Action::Set(*target, value.clone()),
+            Action::Assign(assignment) => Action::Assign(assignment.clone()),
             Action::Rewrite(replace) => Action::Rewrite(replace.clone()),
             Action::Break => Action::Break,
             Action::Return(answer) => Action::Return(answer.clone()),
@@ -73,12 +92,19 @@ impl<S: Subject> Setting for Script<S> {
 
 fn assignment<S: Subject>(directive: &Node, cx: &mut Cx) -> Result<Action<S>, Problem> {
     let [name, value] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
+    Ok(Action::Set(target(name, cx)?, Template::parse(value, cx)?))
+}
+
+/// The variable that a directive gives a value.
+///
+/// # Errors
+/// It is no name of a variable, or the variable cannot be changed.
+pub fn target<S: Subject>(name: &Word, cx: &mut Cx) -> Result<Target<S>, Problem> {
     let Some(bare) = name.text.strip_prefix('$').filter(|bare| !bare.is_empty()) else {
         return Err(Problem::new(format!("invalid variable name \"{}\"", name.text)).at(name.place));
     };
     let table = cx.extensions.get_or_default::<VariableTable<S>>();
-    let target = table.assign(bare).map_err(|problem| problem.at(name.place))?;
-    Ok(Action::Set(target, Template::parse(value, cx)?))
+    table.assign(bare).map_err(|problem| problem.at(name.place))
 }
 
 /// A step of a location's script.
@@ -90,6 +116,18 @@ pub enum Step<S, L> {
 }
 
 impl<S> Script<S> {
+    /// Adds a directive with its position in the configuration.
+    pub fn push(&mut self, order: u32, action: Action<S>) {
+        Arc::make_mut(&mut self.0).push((order, action));
+    }
+
+    /// Adds the directives of another script of the same level.
+    pub fn add(&mut self, other: &Script<S>) {
+        if !other.0.is_empty() {
+            Arc::make_mut(&mut self.0).extend(other.0.iter().cloned());
+        }
+    }
+
     /// The whole script of a level: its directives, and its `if`s by their position in the configuration.
     pub fn steps<L>(&self, conditions: Vec<(u32, Condition<S>, Arc<L>)>) -> Box<[Step<S, L>]> {
         let actions = self.0.iter().map(|(order, action)| (*order, Step::Act(action.clone())));

@@ -19,18 +19,25 @@ pub enum Flag {
 
 /// A `rewrite` directive.
 pub struct Replace<S> {
+    /// The expression that the path has to match.
     pub pattern: Pattern,
     /// The expression as written, for the log.
     pub text: Box<str>,
+    /// The part of the replacement before the first question mark.
     pub path: Template<S>,
     /// The part of the replacement after the first question mark.
     pub args: Option<Template<S>>,
     /// Whether the request's own arguments are added.
     pub add_args: bool,
+    /// How it goes on.
     pub flag: Flag,
 }
 
 impl<S: Subject> Replace<S> {
+    /// Reads a `rewrite`.
+    ///
+    /// # Errors
+    /// The replacement is empty, the flag unknown, or the expression invalid.
     pub fn parse(directive: &Node, cx: &mut Cx) -> Result<Replace<S>, Problem> {
         let [regex, replacement, rest @ ..] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
         let text = replacement.text.as_str();

@@ -6,6 +6,7 @@ use freerun_serve::values::Template;
 
 /// A `return` directive.
 pub struct Return<S> {
+    /// The status.
     pub status: u16,
     /// The text of the answer, or the target of a redirect.
     pub text: Option<Template<S>>,
@@ -18,6 +19,10 @@ impl<S> Clone for Return<S> {
 }
 
 impl<S: Subject> Return<S> {
+    /// Reads a `return`.
+    ///
+    /// # Errors
+    /// nginx's `invalid return code "x"`.
     pub fn parse(directive: &Node, cx: &mut Cx) -> Result<Return<S>, Problem> {
         let first = &directive.args[0];
         let invalid = || Problem::new(format!("invalid return code \"{}\"", first.text)).at(first.place);

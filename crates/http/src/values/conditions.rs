@@ -54,7 +54,8 @@ impl<S: Subject> Conditions<S> {
     }
 }
 
-fn is_met<S: Subject>(condition: &Template<S>, subject: &S) -> bool {
+/// Whether a text with variables is neither empty nor `0`.
+pub fn is_met<S: Subject>(condition: &Template<S>, subject: &S) -> bool {
     let value = condition.render(subject);
     !value.is_empty() && *value != *b"0"
 }

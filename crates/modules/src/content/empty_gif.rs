@@ -24,7 +24,7 @@ pub static MODULE: Module = Module {
     name: "empty_gif",
     groups: &[group::<EmptyGifSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
-    content: Some("empty_gif"),
+    content: &["empty_gif"],
     ..Module::EMPTY
 };
 

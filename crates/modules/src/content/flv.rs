@@ -38,7 +38,7 @@ pub static MODULE: Module = Module {
     name: "flv",
     groups: &[group::<FlvSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
-    content: Some("flv"),
+    content: &["flv"],
     ..Module::EMPTY
 };
 

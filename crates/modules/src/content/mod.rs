@@ -2,7 +2,10 @@
 
 pub mod autoindex;
 pub mod dav;
+pub mod dav_ext;
+pub mod echo;
 pub mod empty_gif;
+pub mod fancyindex;
 pub mod flv;
 pub mod index;
 pub mod mp4;

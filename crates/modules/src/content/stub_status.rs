@@ -28,7 +28,7 @@ pub static MODULE: Module = Module {
     name: "stub_status",
     groups: &[group::<StubStatusSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
-    content: Some("stub_status"),
+    content: &["stub_status"],
     variables: &[
         Variable::named("connections_active", |request, _| number(Figures::of(request).active)),
         Variable::named("connections_reading", |request, _| number(Figures::of(request).reading)),

@@ -2,17 +2,16 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::io;
 
-use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::module::Module;
-use freerun_http::phases::included::Included;
-use freerun_http::phases::subrequest::subrequest;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
+
+use super::sequence::{Part, Sequence};
+use super::unmeasured::Unmeasured;
 
 settings! {
     /// Text before and after a response.
@@ -59,8 +58,7 @@ fn announce(request: &mut Request, response: &mut Response) {
     request.own.get::<Announced>().0.set(added);
     if added {
         response.weaken_and_refuse_ranges();
-        let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-        response.body = Body::Source(Box::new(Open(body)));
+        Unmeasured::make(request, response);
     }
 }
 
@@ -74,75 +72,8 @@ fn insert(request: &mut Request, response: &mut Response) {
     let settings = settings.get::<AdditionSettings>();
     let mut parts = VecDeque::with_capacity(3);
     let uri = |uri: &String| (!uri.is_empty()).then(|| uri.clone().into_bytes());
-    parts.extend(uri(&settings.add_before_body).map(Piece::Uri));
-    parts.push_back(Piece::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
-    parts.extend(uri(&settings.add_after_body).map(Piece::Uri));
-    response.body = Body::Source(Box::new(Added { request: request.fork(), parts }));
-}
-
-/// A body to which texts will be added, so that its length is unknown.
-struct Open(Box<dyn Source>);
-
-impl Source for Open {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-        self.0.next()
-    }
-
-    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
-        self.0.ahead()
-    }
-
-    fn is_urgent(&self) -> bool {
-        self.0.is_urgent()
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        None
-    }
-}
-
-enum Piece {
-    Uri(Vec<u8>),
-    Body(Box<dyn Source>),
-}
-
-/// The sequence of the texts and the body.
-struct Added {
-    request: Box<Request>,
-    parts: VecDeque<Piece>,
-}
-
-impl Source for Added {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-        Box::pin(async {
-            loop {
-                match self.parts.front_mut() {
-                    None => return Ok(None),
-                    Some(Piece::Body(source)) => match source.next().await? {
-                        Some(piece) => return Ok(Some(piece)),
-                        None => drop(self.parts.pop_front()),
-                    },
-                    Some(Piece::Uri(uri)) => {
-                        let running = subrequest(&self.request, std::mem::take(uri), None).map_err(io::Error::other)?;
-                        self.parts[0] = Piece::Body(Box::new(Included::new(running)));
-                    }
-                }
-            }
-        })
-    }
-
-    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
-        match self.parts.front_mut() {
-            Some(Piece::Body(source)) => source.ahead(),
-            _ => Box::pin(std::future::pending()),
-        }
-    }
-
-    fn is_urgent(&self) -> bool {
-        matches!(self.parts.front(), Some(Piece::Body(source)) if source.is_urgent())
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        None
-    }
+    parts.extend(uri(&settings.add_before_body).map(Part::Uri));
+    parts.push_back(Part::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
+    parts.extend(uri(&settings.add_after_body).map(Part::Uri));
+    response.body = Body::Source(Box::new(Sequence::new(request, parts)));
 }

@@ -4,6 +4,7 @@ pub mod browser;
 pub mod geo;
 pub mod geoip2;
 pub mod map;
+pub mod num_map;
 pub mod predicate;
 pub mod referer;
 pub mod secure_link;

@@ -4,6 +4,7 @@
 //! buffers, names that are ignored instead of refused, HTTP/0.9, the place in a line that an error names — are rules
 //! about lines, and a head that comes in pieces must cost no more than one that comes whole.
 
+mod edit;
 mod field_fault;
 mod field_lines;
 mod fields;

@@ -39,6 +39,20 @@ pub struct Entry {
     pub name: Box<[u8]>,
     /// The entry's attributes; for a link, those of the file that it leads to, if that exists.
     pub meta: Meta,
+    /// Whether the entry is a symbolic link.
+    pub is_link: bool,
+}
+
+/// A change of the entries of a directory, in the pool: which are shown, and in which order.
+pub type Change = Box<dyn FnOnce(&mut Vec<Entry>) + Send>;
+
+/// Which entries a listing has, and in which order.
+#[derive(Default)]
+pub struct Arrange {
+    /// Whether entries whose names begin with a dot are among them (`.` and `..` never are).
+    pub dotfiles: bool,
+    /// Chooses and sorts them; without it, folders come first, and each group is sorted by name.
+    pub change: Option<Change>,
 }
 
 /// Why a directory cannot be listed.
@@ -75,14 +89,15 @@ impl FileSystem {
         self: &Arc<Self>,
         path: CString,
         check: Option<LinkCheck>,
+        arrange: Arrange,
         via: Via<'_>,
     ) -> Result<Listing, ListError> {
         let tag = self.tag_of(&path, via.client);
-        self.offload(via, tag, move || read(&path, check, LISTINGS.share())).await?
+        self.offload(via, tag, move || read(&path, check, arrange, LISTINGS.share())).await?
     }
 }
 
-fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Listing, ListError> {
+fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: Share) -> Result<Listing, ListError> {
     let failed = |call| move |error| ListError::File(FileError::new(call, error));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match check {
@@ -97,7 +112,8 @@ fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Li
     for entry in dir {
         let entry = entry.map_err(failed("readdir()"))?;
         let name = entry.file_name();
-        if name.to_bytes().starts_with(b".") {
+        let is_left_out = !arrange.dotfiles || matches!(name.to_bytes(), b"." | b"..");
+        if is_left_out && name.to_bytes().starts_with(b".") {
             continue;
         }
         let stat = match rustix::fs::statat(&folder, name, AtFlags::empty()) {
@@ -129,13 +145,17 @@ fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Li
         }
         names += name.to_bytes().len() as u64;
         let meta = Meta::of(&stat.map_err(failed("stat()"))?);
-        entries.push(Entry { name: name.to_bytes().into(), meta });
+        let is_link = entry.file_type() == FileType::Symlink;
+        entries.push(Entry { name: name.to_bytes().into(), meta, is_link });
     }
     share.grow(names)?;
     // The entries are sorted here, in the pool, because that may take long.
-    entries.sort_unstable_by(|one, other| {
-        other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
-    });
+    match arrange.change {
+        Some(change) => change(&mut entries),
+        None => entries.sort_unstable_by(|one, other| {
+            other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
+        }),
+    }
     Ok(Listing { entries, share })
 }
 
@@ -159,13 +179,13 @@ mod tests {
             std::fs::write(folder.join(format!("file-{number:05}")), "").unwrap();
         }
         let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
-        let first = read(&path, None, FEW.share()).unwrap();
+        let first = read(&path, None, Arrange::default(), FEW.share()).unwrap();
         assert!(FEW.taken() >= 2000 + 200 * size_of::<Entry>() as u64);
-        let refused = read(&path, None, FEW.share()).unwrap_err();
+        let refused = read(&path, None, Arrange::default(), FEW.share()).unwrap_err();
         assert!(matches!(refused, ListError::Exhausted(_)), "{refused}");
         drop(first);
         assert_eq!(FEW.taken(), 0);
-        assert_eq!(read(&path, None, FEW.share()).unwrap().entries.len(), 200);
+        assert_eq!(read(&path, None, Arrange::default(), FEW.share()).unwrap().entries.len(), 200);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -179,7 +199,9 @@ mod tests {
         std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
         let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
         std::fs::create_dir_all(folder.join("a")).unwrap();
-        let read = |path: &CString, check| read(path, check, LISTINGS.share()).map(|listing| listing.entries);
+        let read = |path: &CString, check| {
+            read(path, check, Arrange::default(), LISTINGS.share()).map(|listing| listing.entries)
+        };
         let entries = read(&path, None).unwrap();
         let seen: Vec<_> = entries
             .iter()
@@ -196,6 +218,12 @@ mod tests {
         let names = |rule| -> Vec<Box<[u8]>> {
             read(&path, check(rule)).unwrap().into_iter().map(|entry| entry.name).collect()
         };
+        let arrange =
+            Arrange { dotfiles: true, change: Some(Box::new(|entries| entries.retain(|entry| !entry.is_link))) };
+        let entries = super::read(&path, None, arrange, LISTINGS.share()).unwrap().entries;
+        let mut seen: Vec<_> = entries.iter().map(|entry| &*entry.name).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [&b".hidden"[..], b"a", b"file", b"sub"]);
         assert_eq!(names(LinkRule::None), [&b"a"[..], b"sub", b"file"].map(Box::from));
         assert_eq!(names(LinkRule::SameOwner), [&b"a"[..], b"link", b"sub", b"broken", b"file"].map(Box::from));
         let link = CString::new(folder.join("link").as_os_str().as_encoded_bytes()).unwrap();

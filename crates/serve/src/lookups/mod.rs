@@ -32,7 +32,10 @@ pub fn variable_name(word: &Word) -> Result<&str, Problem> {
 }
 
 /// Defines the variable that the last argument of a directive names.
-fn define<S: Subject>(directive: &Node, compute: Arc<dyn Compute<S>>, cx: &mut Cx) -> Result<(), Problem> {
+///
+/// # Errors
+/// It is no name of a variable, or the variable cannot be changed.
+pub fn define<S: Subject>(directive: &Node, compute: Arc<dyn Compute<S>>, cx: &mut Cx) -> Result<(), Problem> {
     let Some(word) = directive.args.last() else { return Err(Problem::wrong_count(directive)) };
     let name = variable_name(word)?.to_owned();
     let table = cx.extensions.get_or_default::<VariableTable<S>>();

@@ -85,6 +85,20 @@ impl Pattern {
         Ok(found.map(|found| [span(found.get(1)), span(found.get(2))]))
     }
 
+    /// The positions of the whole match and of the groups, the first match at or behind `start`; the subject's captures stay
+    /// as they are.
+    ///
+    /// # Errors
+    /// The errors of [`Pattern::matches`].
+    #[allow(clippy::type_complexity)]
+    pub fn groups_at(&self, subject: &[u8], start: usize) -> Result<Option<Vec<Option<Range<usize>>>>, GaveUp> {
+        let mut places = self.regex.capture_locations();
+        let found = self.regex.captures_read_at(&mut places, subject, start);
+        let found = found.map_err(|error| GaveUp::Match(error.to_string()))?;
+        let place = |group| places.get(group).map(|(start, end)| start..end);
+        Ok(found.map(|_| (0..self.groups).map(place).collect()))
+    }
+
     /// Matches without captures.
     ///
     /// # Errors

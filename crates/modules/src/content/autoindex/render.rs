@@ -7,6 +7,7 @@ use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::Entry;
 
 use super::Format;
+use crate::html::escape as escape_html;
 
 /// The approximate size of a piece.
 const PIECE: usize = 32 * 1024;
@@ -202,18 +203,6 @@ fn json(entry: &Entry, after_another: bool, out: &mut Vec<u8>) {
         let _ = write!(out, ", \"size\":{}", entry.meta.size);
     }
     out.extend_from_slice(b" }");
-}
-
-fn escape_html(text: &[u8], out: &mut Vec<u8>) {
-    for byte in text {
-        match byte {
-            b'<' => out.extend_from_slice(b"&lt;"),
-            b'>' => out.extend_from_slice(b"&gt;"),
-            b'&' => out.extend_from_slice(b"&amp;"),
-            b'"' => out.extend_from_slice(b"&quot;"),
-            byte => out.push(*byte),
-        }
-    }
 }
 
 fn escape_json(text: &[u8], out: &mut Vec<u8>) {

@@ -261,6 +261,18 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
     Ok(if existed { done(request, 204, false) } else { done(request, 201, true) })
 }
 
+/// Makes an empty file where there is none, for a lock.
+///
+/// # Errors
+/// The status of the answer; why is logged.
+pub(in crate::content) async fn make_empty_file(request: &Request) -> Result<(), u16> {
+    let settings = request.settings().get::<DavSettings>();
+    let mode = settings.dav_access.of_files();
+    let new = freerun_runtime::files::change::NewFile { mode, mtime: None, folders: None };
+    let target = c_path(path::file_name(request))?;
+    work(request, Work::Put { contents: Contents::Bytes(Bytes::new()), target, new }).await.map(drop)
+}
+
 /// The value of `Depth`: a missing field counts as `infinity`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
@@ -333,7 +345,10 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
 
 /// The path that `Destination` names: on this host, and in this location if its path is replaced by an alias. It has no
 /// fragment (RFC 4918 section 10.3): a `#` that a client has not escaped belongs to the name.
-fn destination(request: &Request) -> Result<Vec<u8>, u16> {
+///
+/// # Errors
+/// The status: it is missing or invalid.
+pub(in crate::content) fn destination(request: &Request) -> Result<Vec<u8>, u16> {
     let Some(field) = request.head.value(HeaderId::Destination) else {
         log_error!(request, Error, "client sent no \"Destination\" header");
         return Err(400);
@@ -346,7 +361,9 @@ fn destination(request: &Request) -> Result<Vec<u8>, u16> {
     let path = match field.first() {
         Some(b'/') => field,
         _ => {
-            let rest = field.strip_prefix(b"http://").ok_or_else(invalid)?;
+            // Over TLS it is https.
+            let rest = field.strip_prefix(request.client.scheme().as_bytes()).ok_or_else(invalid)?;
+            let rest = rest.strip_prefix(b"://").ok_or_else(invalid)?;
             let slash = rest.iter().position(|byte| *byte == b'/').ok_or_else(invalid)?;
             let (authority, path) = rest.split_at(slash);
             let host = match authority.iter().rposition(|byte| *byte == b':') {

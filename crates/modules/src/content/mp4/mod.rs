@@ -71,7 +71,7 @@ pub static MODULE: Module = Module {
     name: "mp4",
     groups: &[group::<Mp4Settings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
-    content: Some("mp4"),
+    content: &["mp4"],
     ..Module::EMPTY
 };
 

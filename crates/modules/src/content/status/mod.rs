@@ -299,7 +299,7 @@ pub static MODULE: Module = Module {
         Handler { phase: Phase::Content, wanted, run: Run::Now(answer) },
         Handler { phase: Phase::Content, wanted, run: Run::Later(explain) },
     ],
-    content: Some("status"),
+    content: &["status"],
     ..Module::EMPTY
 };
 

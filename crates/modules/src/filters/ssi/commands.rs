@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use freerun_http::phases::included::Included;
-use freerun_http::phases::subrequest::subrequest;
+use freerun_http::phases::subrequest::{subrequest, target};
 use freerun_http::request::Request;
 use freerun_http::{log_error, phases};
 use freerun_proto::uri;
@@ -238,21 +238,9 @@ impl Page {
 
     /// The path and arguments of a URI in a page, which may be relative to the page's own.
     fn place(&self, uri: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>), String> {
-        let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
-            Some(mark) => (&uri[..mark], Some(uri[mark + 1..].to_vec())),
-            None => (uri, None),
-        };
-        let mut full = Vec::new();
-        if !uri.starts_with(b"/") {
-            let folder = self.request.asked.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-            full.extend_from_slice(&self.request.asked.path[..folder]);
-        }
-        full.extend_from_slice(&uri::unescape(path));
-        let climbs = full.split(|byte| *byte == b'/').any(|segment| segment == b"..");
-        if full.is_empty() || climbs || full.contains(&0) {
-            return Err(format!("unsafe URI \"{}\" was detected", String::from_utf8_lossy(&full)));
-        }
-        Ok((full, args))
+        let folder = self.request.asked.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        target(&self.request.asked.path[..folder], uri)
+            .map_err(|full| format!("unsafe URI \"{}\" was detected", String::from_utf8_lossy(&full)))
     }
 }
 

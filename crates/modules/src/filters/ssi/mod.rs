@@ -1,7 +1,6 @@
 //! `ssi`: commands in pages that the server carries out while it sends them.
 
 mod commands;
-mod dates;
 mod expr;
 mod page;
 mod parser;
@@ -20,6 +19,7 @@ use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::Variable;
 use freerun_runtime::log::clock;
 
+use crate::dates;
 use state::TimeFormat;
 
 settings! {

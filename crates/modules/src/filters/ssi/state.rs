@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use bytes::Bytes;
 use freerun_http::request::Request;
 
-use super::dates;
 use super::expr::Captures;
+use crate::dates;
 
 /// The most bytes that the variables and blocks of one client request may hold.
 const MAX_HELD: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Formats times for `config timefmt`: with the format of strftime(3), in the C locale.
+//! Formats times with the format of strftime(3), in the C locale, as nginx does where a text is shown.
 
 use std::fmt::Write;
 

@@ -1,0 +1,182 @@
+//! Sets of keys (JWKS, RFC 7517), and the signatures that they verify (RFC 7518, RFC 8037).
+//!
+//! The signatures themselves are AWS-LC's, by way of `aws-lc-rs`. Crates for the whole of JSON Web Tokens lack some of nginx's
+//! algorithms, or bring another library for cryptography.
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
+use data_encoding::BASE64URL_NOPAD;
+use serde_json::{Map, Value};
+
+/// The most keys of one set.
+const MAX_KEYS: usize = 1000;
+
+/// A set of keys that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadKeys {
+    /// It is no JSON, or has no keys.
+    #[error("the key set is no JSON Web Key Set")]
+    Format,
+    /// One of the keys lacks a member, or has a wrong one.
+    #[error("the key set has an invalid key")]
+    Key,
+    /// There are too many.
+    #[error("the key set has more than {MAX_KEYS} keys")]
+    TooMany,
+}
+
+/// A key that signatures are verified with.
+#[derive(Debug)]
+pub struct Key {
+    id: Option<String>,
+    algorithm: Option<String>,
+    material: Material,
+}
+
+#[derive(Debug)]
+enum Material {
+    Shared(Box<[u8]>),
+    Rsa {
+        modulus: Box<[u8]>,
+        exponent: Box<[u8]>,
+    },
+    /// A point of a curve, uncompressed.
+    Elliptic(Curve, Box<[u8]>),
+    Ed25519(Box<[u8]>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Curve {
+    P256,
+    P384,
+    P521,
+}
+
+/// Reads a set of keys, or a single one. Keys of other types, and those that are not for signatures, are left out.
+///
+/// # Errors
+/// [`BadKeys`].
+pub fn parse(text: &[u8]) -> Result<Vec<Key>, BadKeys> {
+    let Ok(Value::Object(set)) = serde_json::from_slice(text) else { return Err(BadKeys::Format) };
+    let keys = match set.get("keys") {
+        Some(Value::Array(keys)) => &keys[..],
+        None if set.contains_key("kty") => return Ok(Key::parse(&set)?.into_iter().collect()),
+        _ => return Err(BadKeys::Format),
+    };
+    if keys.len() > MAX_KEYS {
+        return Err(BadKeys::TooMany);
+    }
+    let parsed = keys.iter().map(|key| Key::parse(key.as_object().ok_or(BadKeys::Key)?));
+    parsed.filter_map(Result::transpose).collect()
+}
+
+impl Key {
+    fn parse(key: &Map<String, Value>) -> Result<Option<Key>, BadKeys> {
+        let text = |name: &str| key.get(name).and_then(Value::as_str);
+        let bytes = |name: &str| {
+            let decoded = text(name).and_then(|text| BASE64URL_NOPAD.decode(text.as_bytes()).ok());
+            decoded.filter(|bytes| !bytes.is_empty()).ok_or(BadKeys::Key)
+        };
+        if text("use").is_some_and(|purpose| purpose != "sig") {
+            return Ok(None);
+        }
+        let material = match (text("kty").ok_or(BadKeys::Key)?, text("crv")) {
+            ("oct", _) => Material::Shared(bytes("k")?.into()),
+            ("RSA", _) => Material::Rsa { modulus: bytes("n")?.into(), exponent: bytes("e")?.into() },
+            ("EC", Some(curve)) => {
+                let (curve, length) = match curve {
+                    "P-256" => (Curve::P256, 32),
+                    "P-384" => (Curve::P384, 48),
+                    "P-521" => (Curve::P521, 66),
+                    _ => return Ok(None),
+                };
+                let (x, y) = (bytes("x")?, bytes("y")?);
+                if x.len() != length || y.len() != length {
+                    return Err(BadKeys::Key);
+                }
+                Material::Elliptic(curve, [&[4], &x[..], &y].concat().into())
+            }
+            ("OKP", Some("Ed25519")) => Material::Ed25519(bytes("x")?.into()),
+            _ => return Ok(None),
+        };
+        let owned = |name: &str| text(name).map(str::to_owned);
+        Ok(Some(Key { id: owned("kid"), algorithm: owned("alg"), material }))
+    }
+
+    /// Whether a token with this key's name and this algorithm may be of the key.
+    pub(super) fn may_have_signed(&self, id: Option<&str>, algorithm: &str) -> bool {
+        let same_id = id.zip(self.id.as_deref()).is_none_or(|(wanted, own)| wanted == own);
+        same_id && self.algorithm.as_deref().is_none_or(|own| own == algorithm)
+    }
+
+    /// Whether this is the key's signature of a message. The key's own type has to fit the algorithm.
+    pub(super) fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        match &self.material {
+            Material::Shared(key) => {
+                let algorithm = match algorithm {
+                    "HS256" => hmac::HMAC_SHA256,
+                    "HS384" => hmac::HMAC_SHA384,
+                    "HS512" => hmac::HMAC_SHA512,
+                    _ => return false,
+                };
+                hmac::verify(&hmac::Key::new(algorithm, key), message, signature).is_ok()
+            }
+            Material::Rsa { modulus, exponent } => {
+                let algorithm: &RsaParameters = match algorithm {
+                    "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    "RS384" => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    "RS512" => &signature::RSA_PKCS1_2048_8192_SHA512,
+                    "PS256" => &signature::RSA_PSS_2048_8192_SHA256,
+                    "PS384" => &signature::RSA_PSS_2048_8192_SHA384,
+                    "PS512" => &signature::RSA_PSS_2048_8192_SHA512,
+                    _ => return false,
+                };
+                RsaPublicKeyComponents { n: &**modulus, e: &**exponent }.verify(algorithm, message, signature).is_ok()
+            }
+            Material::Elliptic(curve, point) => {
+                let algorithm: &'static dyn VerificationAlgorithm = match (algorithm, curve) {
+                    ("ES256", Curve::P256) => &signature::ECDSA_P256_SHA256_FIXED,
+                    ("ES384", Curve::P384) => &signature::ECDSA_P384_SHA384_FIXED,
+                    ("ES512", Curve::P521) => &signature::ECDSA_P521_SHA512_FIXED,
+                    _ => return false,
+                };
+                UnparsedPublicKey::new(algorithm, point).verify(message, signature).is_ok()
+            }
+            Material::Ed25519(key) => {
+                matches!(algorithm, "EdDSA" | "Ed25519")
+                    && UnparsedPublicKey::new(&signature::ED25519, key).verify(message, signature).is_ok()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_cannot_be_used_is_refused() {
+        for (text, wanted) in [
+            ("", Err(BadKeys::Format)),
+            ("[]", Err(BadKeys::Format)),
+            ("{}", Err(BadKeys::Format)),
+            (r#"{"keys":{}}"#, Err(BadKeys::Format)),
+            (r#"{"keys":[]}"#, Ok(0)),
+            (r#"{"keys":[{}]}"#, Err(BadKeys::Key)),
+            (r#"{"keys":[{"kty":"oct"}]}"#, Err(BadKeys::Key)),
+            (r#"{"keys":[{"kty":"oct","k":"!"}]}"#, Err(BadKeys::Key)),
+            (r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}"#, Err(BadKeys::Key)),
+            (r#"{"keys":[{"kty":"new"},{"kty":"oct","k":"AA"},{"kty":"oct","k":"AA","use":"enc"}]}"#, Ok(1)),
+            (r#"{"kty":"oct","k":"AA"}"#, Ok(1)),
+        ] {
+            assert_eq!(parse(text.as_bytes()).map(|keys| keys.len()), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_and_an_algorithm_restrict_a_key() {
+        let keys = parse(br#"{"kty":"oct","k":"AA","kid":"a","alg":"HS256"}"#).unwrap();
+        assert!(keys[0].may_have_signed(None, "HS256") && keys[0].may_have_signed(Some("a"), "HS256"));
+        assert!(!keys[0].may_have_signed(Some("b"), "HS256") && !keys[0].may_have_signed(Some("a"), "HS512"));
+    }
+}

@@ -1,0 +1,186 @@
+//! Respecting locks: what changes files needs the tokens of the locks there.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use freerun_http::content::{open, path};
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::Response;
+use freerun_proto::Method;
+use freerun_proto::uri::unescape;
+use freerun_runtime::loops;
+
+use super::conditions::{self, List, State};
+use super::locks::{Lock, Locks, is_below};
+use super::{bare, key, zone};
+use crate::content::dav;
+
+/// The conditions that a client has sent.
+pub(super) struct Sent(Vec<List>);
+
+impl Sent {
+    /// Reads the field `If`.
+    ///
+    /// # Errors
+    /// The status: it is invalid.
+    pub(super) fn of(request: &Request) -> Result<Sent, u16> {
+        let Some(text) = request.head.values_named(b"If").next() else { return Ok(Sent(Vec::new())) };
+        conditions::parse(text).map(Sent).ok_or_else(|| {
+            log_error!(request, Error, "client sent invalid \"If\" header: \"{}\"", String::from_utf8_lossy(text));
+            400
+        })
+    }
+
+    /// The tokens in it, which the client knows.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let conditions = self.0.iter().flat_map(|list| &list.conditions);
+        conditions.filter_map(|condition| match &condition.state {
+            State::Token(token) => Some(String::from_utf8_lossy(token)),
+            State::Tag(_) => None,
+        })
+    }
+
+    fn knows(&self, lock: &Lock) -> bool {
+        self.tokens().any(|token| *token == *lock.token)
+    }
+
+    /// Whether one of the lists holds, or there are none.
+    pub(super) async fn holds(&self, request: &Request, locks: &Locks) -> bool {
+        for list in &self.0 {
+            let file = match &list.resource {
+                None => path::file_name(request),
+                Some(url) => path::file_name_of(request, &path_of(url)),
+            };
+            if list_holds(list, request, locks, key(file)).await {
+                return true;
+            }
+        }
+        self.0.is_empty()
+    }
+}
+
+/// The path of a URL.
+fn path_of(url: &[u8]) -> Vec<u8> {
+    let scheme = memchr::memmem::find(url, b"://").map(|at| at + 3).filter(|_| url.first() != Some(&b'/'));
+    let rest = scheme.map_or(url, |at| &url[at..]);
+    let path = scheme.map_or(rest, |_| memchr::memchr(b'/', rest).map_or(&b"/"[..], |slash| &rest[slash..]));
+    unescape(path).into_owned()
+}
+
+async fn list_holds(list: &List, request: &Request, locks: &Locks, file: Vec<u8>) -> bool {
+    let now = loops::now();
+    for condition in &list.conditions {
+        let is_so = match &condition.state {
+            State::Token(token) => {
+                let token = String::from_utf8_lossy(token);
+                !locks.find(now, |lock| *lock.token == *token && lock.covers(&file)).is_empty()
+            }
+            State::Tag(tag) => open::find(request, &file).await.is_ok_and(|found| *found.etag == **tag),
+        };
+        if is_so == condition.negated {
+            return false;
+        }
+    }
+    true
+}
+
+/// Refuses what would change locked files.
+pub(super) async fn run(request: &mut Request) -> Outcome {
+    let method = request.asked.method;
+    let changes = matches!(method, Method::Put | Method::Delete | Method::Mkcol | Method::Copy | Method::Move);
+    if !changes || request.is_subrequest() {
+        return Outcome::Declined;
+    }
+    let Some(zone) = zone(request) else { return Outcome::Declined };
+    let locks = zone.locks.clone();
+    let sent = match Sent::of(request) {
+        Ok(sent) => sent,
+        Err(status) => return Outcome::Status(status),
+    };
+    let own = key(path::file_name(request));
+    let destination = match method {
+        // A wrong destination is refused by the method itself.
+        Method::Copy | Method::Move => dav::destination(request).ok(),
+        _ => None,
+    };
+    let destination = destination.map(|path| key(path::file_name_of(request, &path)));
+    let mut needed = Vec::new();
+    match method {
+        Method::Put => needed.extend(for_file(request, &locks, &own, false).await),
+        Method::Mkcol => needed.extend(for_file(request, &locks, &own, true).await),
+        Method::Delete | Method::Move => needed.extend(for_tree(&locks, &own)),
+        _ => {}
+    }
+    if let Some(destination) = destination {
+        needed.extend(for_tree(&locks, &destination));
+        needed.extend(for_file(request, &locks, &destination, false).await);
+    }
+    // Of several locks of one path, which are shared, one is enough.
+    let mut known: BTreeMap<&[u8], bool> = BTreeMap::new();
+    for lock in &needed {
+        *known.entry(&lock.path).or_default() |= sent.knows(lock);
+    }
+    let is_locked = known.values().any(|known| !known);
+    if !sent.holds(request, &locks).await {
+        return Outcome::Status(412);
+    }
+    if is_locked {
+        log_error!(request, Info, "\"{}\" is locked", String::from_utf8_lossy(&own));
+        return bare(423);
+    }
+    Outcome::Declined
+}
+
+/// The locks that a change of one file meets. A new one also changes its folder.
+pub(super) async fn for_file(request: &Request, locks: &Locks, file: &[u8], is_new: bool) -> Vec<Arc<Lock>> {
+    let is_new = is_new || open::stat(request, file).await.is_err();
+    locks.find(loops::now(), |lock| lock.covers(file) || is_new && is_parent(&lock.path, file))
+}
+
+/// The locks that the removal of a file or folder meets.
+fn for_tree(locks: &Locks, file: &[u8]) -> Vec<Arc<Lock>> {
+    locks.find(loops::now(), |lock| lock.covers(file) || is_below(&lock.path, file) || is_parent(&lock.path, file))
+}
+
+fn is_parent(folder: &[u8], file: &[u8]) -> bool {
+    file.strip_prefix(folder).and_then(|rest| rest.strip_prefix(b"/")).is_some_and(|rest| !rest.contains(&b'/'))
+}
+
+/// Removes the locks of what is no longer there.
+pub(super) fn release(request: &mut Request, response: &mut Response) {
+    let removes =
+        matches!(request.asked.method, Method::Delete | Method::Move) && (200..300).contains(&response.status);
+    if !removes || request.is_subrequest() {
+        return;
+    }
+    let file = key(path::file_name(request));
+    if let Some(zone) = zone(request) {
+        zone.locks.remove_tree(&file, loops::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_urls() {
+        for (url, wanted) in [
+            ("/a%20b", "/a b"),
+            ("http://h:80/a/b", "/a/b"),
+            ("https://h", "/"),
+            ("/a?x=http://h/b", "/a?x=http://h/b"),
+        ] {
+            assert_eq!(path_of(url.as_bytes()), wanted.as_bytes());
+        }
+        assert!(
+            is_parent(b"/a", b"/a/b")
+                && !is_parent(b"/a", b"/a/b/c")
+                && !is_parent(b"/a", b"/ab")
+                && is_parent(b"", b"/a")
+        );
+    }
+}

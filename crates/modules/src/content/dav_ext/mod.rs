@@ -1,0 +1,203 @@
+//! `dav_ext_methods`, `dav_ext_lock`: the rest of WebDAV that clients ask for (PROPFIND, OPTIONS, LOCK, UNLOCK of RFC 4918),
+//! and locks that PUT, DELETE, MKCOL, COPY and MOVE respect.
+
+mod conditions;
+mod guard;
+mod lock;
+mod locks;
+mod propfind;
+mod xml;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, group, keyword_enum, parse_time, settings};
+use freerun_http::body;
+use freerun_http::module::Module;
+use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
+use freerun_http::request::response::{Body, LocalBoxFuture, Response};
+use freerun_proto::Method;
+use freerun_serve::zones::{Named, Zone, ZoneTable};
+
+use locks::Locks;
+
+keyword_enum! {
+    /// A word of `dav_ext_methods`.
+    enum Word {
+        Off = "off",
+        Propfind = "propfind",
+        Options = "options",
+        Lock = "lock",
+        Unlock = "unlock",
+    }
+}
+
+settings! {
+    /// Properties and locks of files.
+    #[module = "dav_ext"]
+    pub struct DavExtSettings {
+        /// The further methods that are allowed: PROPFIND (with `Depth` 0 or 1), OPTIONS, LOCK and UNLOCK.
+        ///
+        /// LOCK and UNLOCK need `dav_ext_lock`.
+        dav_ext_methods: Methods = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("properties that there are not are told as such (404), tokens are unguessable, locks may be shared, a wrong `If` is 412, UNLOCK needs the lock's token");
+        /// The zone with the locks, which have to be respected: PUT, DELETE, MKCOL, COPY and MOVE are answered with 423 where
+        /// another client has a lock.
+        dav_ext_lock: Option<LockZone>, in HTTP | SERVER | LOCATION;
+        /// Declares a zone for locks, which last for `timeout` (one minute by default) unless they are refreshed.
+        dav_ext_lock_zone: LockZones, in HTTP;
+    }
+}
+
+/// The methods of a level, a bit for each word.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Methods(u8);
+
+impl Methods {
+    fn has(self, word: Word) -> bool {
+        self.0 & 1 << word as u8 != 0
+    }
+}
+
+impl Value for Methods {
+    const SHAPE: Shape = Shape::at_least(1, "off | PROPFIND | OPTIONS | LOCK | UNLOCK …");
+
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Methods, Problem> {
+        let mut methods = Methods::default();
+        for word in &directive.args {
+            let known = Word::from_word(&word.text).ok_or_else(|| Problem::invalid_value(directive, word))?;
+            methods.0 |= 1 << known as u8;
+        }
+        Ok(methods)
+    }
+}
+
+/// The kind of the zones.
+const KIND: &str = "dav_ext_lock";
+
+/// How long a lock lasts, if the zone does not say it.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A zone, as the configuration defines it.
+#[derive(Debug)]
+struct Defined {
+    locks: Arc<Locks>,
+    time: Duration,
+}
+
+/// The `dav_ext_lock_zone` directives; the zones are in the configuration's table.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LockZones;
+
+impl Setting for LockZones {
+    const SHAPE: Shape = Shape::between(1, 2, "zone=name:size [timeout=time]");
+
+    fn set(_: Option<LockZones>, directive: &Node, cx: &mut Cx) -> Result<LockZones, Problem> {
+        let (mut zone, mut time) = (None, DEFAULT_TIMEOUT);
+        for word in &directive.args {
+            if let Some(value) = word.text.strip_prefix("zone=") {
+                zone = Some(Named::parse(directive, word, value)?);
+            } else if let Some(value) = word.text.strip_prefix("timeout=") {
+                time = parse_time(value)
+                    .filter(|time| !time.is_zero())
+                    .ok_or_else(|| Problem::invalid_parameter(directive, word))?;
+            } else {
+                return Err(Problem::invalid_parameter(directive, word));
+            }
+        }
+        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        let define = |locks| Defined { locks, time };
+        table.declare(directive, KIND, &zone, "", || Some(Locks::new(zone.size)), define)?;
+        Ok(LockZones)
+    }
+}
+
+/// The zone of a level.
+#[derive(Debug, Clone)]
+pub struct LockZone(Zone<Defined>);
+
+impl Value for LockZone {
+    const SHAPE: Shape = Shape::exactly(1, "zone=name");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<LockZone, Problem> {
+        let word = &directive.args[0];
+        let name = word.text.strip_prefix("zone=").filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Problem::invalid_parameter(directive, word))?;
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        table.refer(name, KIND, word.place).map(LockZone)
+    }
+}
+
+/// The module `dav_ext`.
+pub static MODULE: Module = Module {
+    name: "dav_ext",
+    groups: &[group::<DavExtSettings>()],
+    handlers: &[
+        Handler {
+            phase: Phase::PreContent,
+            wanted: respects_locks,
+            run: Run::Later(|request| Box::pin(guard::run(request))),
+        },
+        Handler { phase: Phase::Content, wanted, run: Run::Later(answer) },
+    ],
+    filters: &[Filter { slot: Slot::MoreHeaders, wanted: respects_locks, run: guard::release }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<DavExtSettings>().dav_ext_methods.0 & !(1 << Word::Off as u8) != 0
+}
+
+fn respects_locks(settings: &SettingsSet) -> bool {
+    settings.get::<DavExtSettings>().dav_ext_lock.is_some()
+}
+
+/// The zone of a request's location.
+fn zone(request: &Request) -> Option<&Defined> {
+    request.settings().get::<DavExtSettings>().dav_ext_lock.as_ref()?.0.get()
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    let methods = request.settings().get::<DavExtSettings>().dav_ext_methods;
+    match request.asked.method {
+        Method::Propfind if methods.has(Word::Propfind) => Box::pin(propfind::answer(request)),
+        Method::Options if methods.has(Word::Options) => Box::pin(std::future::ready(options(request))),
+        Method::Lock if methods.has(Word::Lock) => Box::pin(lock::lock(request)),
+        Method::Unlock if methods.has(Word::Unlock) => Box::pin(std::future::ready(lock::unlock(request))),
+        _ => Box::pin(std::future::ready(Outcome::Declined)),
+    }
+}
+
+fn options(request: &mut Request) -> Outcome {
+    if let Err(status) = body::begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    let mut response = Response::new(200, Bytes::new(), Body::Empty);
+    let classes: &[u8] = if zone(request).is_some() { b"1, 2" } else { b"1" };
+    response.add(&b"DAV"[..], classes);
+    response.add(&b"Allow"[..], &b"GET,HEAD,PUT,DELETE,MKCOL,COPY,MOVE,PROPFIND,OPTIONS,LOCK,UNLOCK"[..]);
+    response.into()
+}
+
+/// A path as locks have it: without the slash at its end.
+fn key(mut path: Vec<u8>) -> Vec<u8> {
+    if path.last() == Some(&b'/') {
+        path.pop();
+    }
+    path
+}
+
+/// A document of this XML.
+fn xml_response(status: u16, body: Vec<u8>) -> Box<Response> {
+    let mut response = Response::new(status, &b"text/xml"[..], Body::Bytes(body.into()));
+    response.charset = Some(Bytes::from_static(b"utf-8"));
+    response
+}
+
+/// An answer without a body, for statuses that have no page.
+fn bare(status: u16) -> Outcome {
+    Response::new(status, Bytes::new(), Body::Empty).into()
+}

@@ -1,0 +1,76 @@
+//! The variables of the module.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+use freerun_http::body::collect::{Collected, KeptBody};
+use freerun_http::request::Request;
+use freerun_http::variables::{Value, Variable};
+use freerun_runtime::loops;
+
+/// The state of one request.
+#[derive(Default)]
+pub(super) struct State {
+    /// When `$echo_timer_elapsed` begins, if not with the request.
+    pub(super) started: Cell<Option<Instant>>,
+    /// The part of the text that `echo_foreach_split` is at.
+    pub(super) it: RefCell<Vec<u8>>,
+    /// The method of a subrequest.
+    pub(super) method: RefCell<Option<Vec<u8>>>,
+}
+
+/// The counter of a client's request and its subrequests.
+#[derive(Default)]
+pub(super) struct Counter(Cell<u64>);
+
+pub(super) const ALL: &[Variable] = &[
+    Variable::named("echo_it", |request, _| {
+        let state = request.own.find::<State>()?;
+        let it = state.it.borrow().clone();
+        owned(it)
+    }),
+    Variable::named("echo_timer_elapsed", |request, _| {
+        let started = request.own.find::<State>().and_then(|state| state.started.get());
+        let elapsed = loops::now().saturating_duration_since(started.unwrap_or(request.arrival.started));
+        owned(format!("{:.3}", elapsed.as_secs_f64()).into_bytes())
+    }),
+    Variable::named("echo_request_body", |request, _| {
+        let kept = request.find_shared::<KeptBody>()?;
+        match kept.0.borrow().as_deref()? {
+            Collected::Memory(bytes) => owned(bytes.to_vec()),
+            Collected::File(_) => None,
+        }
+    }),
+    Variable::named("echo_request_method", |request, _| {
+        let given = request.own.find::<State>().and_then(|state| state.method.borrow().clone());
+        match given {
+            Some(method) => owned(method),
+            None => Some(Cow::Borrowed(method(request, request.asked.method))),
+        }
+    }),
+    Variable::named("echo_client_request_method", |request, _| {
+        Some(Cow::Borrowed(method(request, request.lineage.main_method.unwrap_or(request.asked.method))))
+    }),
+    Variable::named("echo_client_request_headers", |request, _| owned(request.head.as_text())),
+    Variable::named("echo_request_uri", |request, _| Some(Cow::Borrowed(&request.asked.path))),
+    Variable::named("echo_cacheable_request_uri", |request, _| Some(Cow::Borrowed(&request.asked.path))).kept(),
+    Variable::named("echo_incr", |request, _| {
+        let counter = request.shared().get::<Counter>();
+        counter.0.set(counter.0.get() + 1);
+        owned(counter.0.get().to_string().into_bytes())
+    }),
+    Variable::named("echo_response_status", |request: &Request, _: &str| match request.sent.status {
+        0 => None,
+        status => owned(status.to_string().into_bytes()),
+    }),
+];
+
+fn owned<'r>(value: Vec<u8>) -> Value<'r> {
+    Some(Cow::Owned(value))
+}
+
+/// The text of a method; that of an unknown one is the client's.
+fn method(request: &Request, method: freerun_proto::Method) -> &[u8] {
+    method.as_str().map_or_else(|| request.head.method_text(), str::as_bytes)
+}

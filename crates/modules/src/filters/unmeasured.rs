@@ -1,0 +1,37 @@
+//! A body whose length is not told.
+
+use std::io;
+
+use bytes::Bytes;
+use freerun_http::request::Request;
+use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+
+/// A body whose length is not known from the outside, because something will be added to it, or because the length is not to
+/// be announced.
+pub struct Unmeasured(Box<dyn Source>);
+
+impl Unmeasured {
+    /// Makes the length of the response's body unknown.
+    pub fn make(request: &Request, response: &mut Response) {
+        let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+        response.body = Body::Source(Box::new(Unmeasured(body)));
+    }
+}
+
+impl Source for Unmeasured {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        self.0.next()
+    }
+
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        self.0.ahead()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.0.is_urgent()
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}
