@@ -106,16 +106,12 @@ fn terms(settings: &FileSettings) -> Terms {
     }
 }
 
-/// Keeps the result of opening a path, as far as the settings want it.
+/// Keeps the result of opening a path in the shared cache, as far as the settings want it.
 fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
     let settings = request.settings().get::<FileSettings>();
     let now = loops::now();
     match (&settings.open_file_cache, found) {
-        (OpenFileCache::Off, _) => {}
-        (OpenFileCache::Short, Ok(Known::File(file))) if file.meta.is_file() => {
-            request.generation.keep_hot(&key(request, path), &Rc::new(file));
-        }
-        (OpenFileCache::Short, _) => {}
+        (OpenFileCache::Off | OpenFileCache::Short, _) => {}
         // It could not be told from the same file in another state.
         (OpenFileCache::Shared(_), Ok(Known::File(file)))
             if settings.open_file_cache_valid == Valid::Checked && !file.meta.is_settled() => {}
@@ -230,10 +226,12 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
             return Err(OpenError::File(error));
         }
     };
-    if file.is_file() && matches!(request.settings().get::<FileSettings>().open_file_cache, OpenFileCache::Short) {
+    let is_short = matches!(request.settings().get::<FileSettings>().open_file_cache, OpenFileCache::Short);
+    let mut place = None;
+    if is_short && file.is_file() {
         let can_be_asked = link_check(request, path).is_none();
         let opened = Opened { path: &c_path, file: &file, can_be_asked, moment };
-        request.generation.begin_hot(&key(request, path), &opened, &aio);
+        place = request.generation.begin_hot(&key(request, path), &opened, &aio);
     }
     let content = match direct::alignment(request, file.meta()) {
         None => match small_content(request, &file, &aio) {
@@ -251,7 +249,11 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
     };
     let file = HotFile::new(file, content);
     keep(request, path, Ok(Known::File(file.clone())));
-    Ok(Rc::new(file))
+    let file = Rc::new(file);
+    if let Some(place) = place {
+        request.generation.keep_hot(&key(request, path), place, &file);
+    }
+    Ok(file)
 }
 
 async fn open_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Arc<OpenFile>, FileError> {

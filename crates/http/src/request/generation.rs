@@ -28,7 +28,7 @@ use freerun_tls::session::ServerConfig;
 use super::Request;
 use super::location::{Location, Server};
 use crate::connection::tls_facts::TlsFacts;
-use crate::files::hot::{HotFile, HotFiles, Opened, VALID};
+use crate::files::hot::{Begun, HotFile, HotFiles, Opened, VALID};
 use crate::files::watches::Wanted;
 use crate::route::names::NameTable;
 
@@ -242,14 +242,20 @@ impl LoopGeneration {
         })
     }
 
-    /// Prepares to keep a file that was just opened, before its content is read. `aio` says how the way to it is watched,
-    /// which may wait.
-    pub fn begin_hot(self: &Rc<Self>, name: &[u8], opened: &Opened<'_>, aio: &Aio) {
-        let wanted = self.hot.borrow_mut().begin(name, opened, &self.files, loops::now());
-        if let Some(wanted) = wanted {
-            self.watch_way(wanted, aio.clone());
-        }
+    /// Prepares to keep a file that was just opened, before its content is read: the number of its place, if it has one.
+    /// `aio` says how the way to it is watched, which may wait.
+    pub fn begin_hot(self: &Rc<Self>, name: &[u8], opened: &Opened<'_>, aio: &Aio) -> Option<u64> {
+        let begun = self.hot.borrow_mut().begin(name, opened, &self.files, loops::now());
+        let place = match begun {
+            Begun::No => None,
+            Begun::Place(place) => Some(place),
+            Begun::Way(wanted) => {
+                self.watch_way(wanted, aio.clone());
+                None
+            }
+        };
         self.keep_purging();
+        place
     }
 
     fn watch_way(self: &Rc<Self>, wanted: Wanted, aio: Aio) {
@@ -266,9 +272,9 @@ impl LoopGeneration {
         });
     }
 
-    /// Keeps a file that was [begun](LoopGeneration::begin_hot), for the requests of the next second.
-    pub fn keep_hot(&self, name: &[u8], file: &Rc<HotFile>) {
-        self.hot.borrow_mut().put(name, file, loops::now());
+    /// Keeps a file in the place that it [got](LoopGeneration::begin_hot), for the requests of the next second.
+    pub fn keep_hot(&self, name: &[u8], place: u64, file: &Rc<HotFile>) {
+        self.hot.borrow_mut().put(name, place, file, loops::now());
     }
 
     /// Has a task remove hot files whose time is over, as long as there are any.

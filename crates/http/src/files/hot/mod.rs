@@ -102,6 +102,8 @@ enum Trust {
 }
 
 struct Entry {
+    /// The number of the [place](Begun::Place).
+    number: u64,
     since: Instant,
     /// `None` until its content was read.
     file: Option<Rc<HotFile>>,
@@ -116,6 +118,16 @@ impl Entry {
     fn descriptors(&self) -> usize {
         self.file.as_ref().map_or(0, |file| file.descriptors())
     }
+}
+
+/// The answer of [`HotFiles::begin`].
+pub enum Begun {
+    /// The file is not going to be kept.
+    No,
+    /// The caller is to have this way watched, for the next time.
+    Way(Wanted),
+    /// The file has a place, with this number, until something changes.
+    Place(u64),
 }
 
 /// A kept file.
@@ -143,6 +155,8 @@ pub struct HotFiles<L> {
     // The names are those of existing files, and their number is bounded: no client can fill the map with names of its
     // choice.
     files: FxHashMap<Box<[u8]>, Entry>,
+    /// How many places there were so far.
+    places: u64,
     /// What is watched for them.
     watches: Watches,
     /// The names that were asked for lately, as hashes, and the second of that.
@@ -168,7 +182,7 @@ impl<L> HotFiles<L> {
         let max_open = usize::try_from(share).unwrap_or(MAX_FILES).min(MAX_FILES);
         let (files, watches, known) = Default::default();
         let changes = CHANGES.load(Acquire);
-        HotFiles { files, watches, seen: Box::default(), bytes: 0, open: 0, max_open, changes, known }
+        HotFiles { files, places: 0, watches, seen: Box::default(), bytes: 0, open: 0, max_open, changes, known }
     }
 
     /// Drops what has changed. To be called before anything that is kept is used.
@@ -221,7 +235,7 @@ impl<L> HotFiles<L> {
 
     /// Learns that a path of a location leads to the file that is kept under this name, if that is watched.
     pub fn learn(&mut self, location: &LoopLocal<L>, path: &[u8], name: &[u8], media_type: Bytes) {
-        let Some(Entry { since, file: Some(file), trust: Trust::Watched { .. } }) = self.files.get(name) else {
+        let Some(Entry { since, file: Some(file), trust: Trust::Watched { .. }, .. }) = self.files.get(name) else {
             return;
         };
         let left = VALID.saturating_sub(loops::now().saturating_duration_since(*since));
@@ -241,11 +255,10 @@ impl<L> HotFiles<L> {
         Some(Kept { file, asks })
     }
 
-    /// Prepares to keep a file that was just opened: watches it, before its content is read. May return a way that the
-    /// caller is to have watched, for the next time.
-    pub fn begin(&mut self, name: &[u8], opened: &Opened<'_>, files: &FileSystem, now: Instant) -> Option<Wanted> {
+    /// Prepares to keep a file that was just opened: watches it, before its content is read.
+    pub fn begin(&mut self, name: &[u8], opened: &Opened<'_>, files: &FileSystem, now: Instant) -> Begun {
         if !files.reports_changes(opened.file) || !self.was_seen(name) {
-            return None;
+            return Begun::No;
         }
         let changes = CHANGES.load(Acquire);
         if self.changes != changes {
@@ -255,11 +268,13 @@ impl<L> HotFiles<L> {
         if self.files.len() >= MAX_FILES {
             self.drop_old(now);
             if self.files.len() >= MAX_FILES {
-                return None;
+                return Begun::No;
             }
         }
         let path = opened.path.to_bytes();
-        let folder = path.get(..path.iter().rposition(|byte| *byte == b'/')?)?;
+        let Some(folder) = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)) else {
+            return Begun::No;
+        };
         let mut way = self.watches.way(if folder.is_empty() { b"/" } else { folder }, now);
         // The last name may be that of a link, which is to be watched, too. Some file systems do not say that without
         // waiting if there is a link on the way.
@@ -267,9 +282,9 @@ impl<L> HotFiles<L> {
             way = self.watches.way(path, now);
         }
         let trust = match way {
-            Seen::Wanted(wanted) => return Some(wanted),
-            Seen::Soon => return None,
-            Seen::Watched(_) if opened.moment != self.moment() => return None,
+            Seen::Wanted(wanted) => return Begun::Way(wanted),
+            Seen::Soon => return Begun::No,
+            Seen::Watched(_) if opened.moment != self.moment() => return Begun::No,
             Seen::Watched(way) => match self.watches.file(opened.file, name) {
                 Some(watch) => Trust::Watched { watch, way },
                 None => Trust::Asked,
@@ -282,20 +297,21 @@ impl<L> HotFiles<L> {
             Trust::Asked => opened.can_be_asked && opened.file.meta().is_settled(),
         };
         self.forget_name(name);
-        if is_good {
-            self.files.insert(name.into(), Entry { since: now, file: None, trust });
-        } else {
+        if !is_good {
             self.distrust(name, &trust);
+            return Begun::No;
         }
-        None
+        self.places += 1;
+        self.files.insert(name.into(), Entry { number: self.places, since: now, file: None, trust });
+        Begun::Place(self.places)
     }
 
-    /// Keeps a file that was [begun](HotFiles::begin), and that has not changed since. When there is no room left, it is
-    /// not kept.
-    pub fn put(&mut self, name: &[u8], file: &Rc<HotFile>, now: Instant) {
+    /// Keeps a file in its [place](Begun::Place). A file that has changed meanwhile has lost it, and perhaps to another one.
+    /// When there is no room left, it is not kept.
+    pub fn put(&mut self, name: &[u8], place: u64, file: &Rc<HotFile>, now: Instant) {
         // What has changed meanwhile is only known if somebody has looked; the next look finds the others here.
-        let is_begun = self.files.get(name).is_some_and(|entry| entry.file.is_none());
-        if !is_begun || self.changes != CHANGES.load(Acquire) {
+        let has_place = self.files.get(name).is_some_and(|entry| entry.number == place && entry.file.is_none());
+        if !has_place || self.changes != CHANGES.load(Acquire) {
             return;
         }
         if !self.has_room(file) {

@@ -46,12 +46,14 @@ impl Site {
         let moment = self.hot.moment();
         let file = self.files.try_open_now(&c_path, &Aio::Off).unwrap().unwrap();
         let opened = Opened { path: &c_path, file: &file, can_be_asked: true, moment };
-        if let Some(wanted) = self.hot.begin(name, &opened, &self.files, Instant::now()) {
+        let begun = self.hot.begin(name, &opened, &self.files, Instant::now());
+        let place = if let Begun::Place(place) = begun { place } else { 0 };
+        if let Begun::Way(wanted) = begun {
             let walked = self.watches.then(|| watch_way(&wanted.watcher, self.files.mount_table(), &wanted.path));
             self.hot.walked(wanted, walked);
         }
         let content = self.reads.then(|| fs::read(path).unwrap().into());
-        self.hot.put(name, &Rc::new(HotFile::new(file, content)), Instant::now());
+        self.hot.put(name, place, &Rc::new(HotFile::new(file, content)), Instant::now());
     }
 
     /// Opens the file until it is kept; returns how often.
@@ -123,20 +125,23 @@ fn what_changes_while_it_is_opened_is_not_kept() {
         let (moment, opened) = (site.hot.moment(), open(&site));
         fs::write(&b, "changed").unwrap();
         let as_opened = Opened { path: &c_path, file: &opened, can_be_asked: true, moment };
-        assert!(site.hot.begin(name, &as_opened, &site.files, Instant::now()).is_none());
-        site.hot.put(name, &Rc::new(HotFile::new(opened.clone(), None)), Instant::now());
-        assert!(!site.has(&b));
+        assert!(matches!(site.hot.begin(name, &as_opened, &site.files, Instant::now()), Begun::No));
+        assert!(!site.hot.files.contains_key(name));
         // Between watching and keeping, with a look in between or without.
         for looks in [true, false] {
             let (moment, opened) = (site.hot.moment(), open(&site));
             let as_opened = Opened { path: &c_path, file: &opened, can_be_asked: true, moment };
-            site.hot.begin(name, &as_opened, &site.files, Instant::now());
-            assert!(site.hot.files.contains_key(name));
+            let begun = site.hot.begin(name, &as_opened, &site.files, Instant::now());
+            let Begun::Place(place) = begun else { panic!("it has no place") };
             fs::write(&b, "changed again").unwrap();
             if looks {
                 site.has(&a);
+                // Another request finds the file as it is now, and is about to keep it.
+                let opened = open(&site);
+                let as_opened = Opened { path: &c_path, file: &opened, can_be_asked: true, moment };
+                assert!(matches!(site.hot.begin(name, &as_opened, &site.files, Instant::now()), Begun::Place(_)));
             }
-            site.hot.put(name, &Rc::new(HotFile::new(opened, None)), Instant::now());
+            site.hot.put(name, place, &Rc::new(HotFile::new(opened, None)), Instant::now());
             assert!(!site.has(&b), "{looks}");
         }
         assert!(site.has(&a));
@@ -156,11 +161,12 @@ fn where_a_way_cannot_be_watched_settled_files_are_asked_about() {
         let opened = site.files.try_open_now(&c_path, &Aio::Off).unwrap().unwrap();
         let as_opened = |can_be_asked| Opened { path: &c_path, file: &opened, can_be_asked, moment: site.hot.moment() };
         let as_opened = [as_opened(true), as_opened(false)];
-        let wanted = site.hot.begin(name, &as_opened[0], &site.files, Instant::now()).unwrap();
+        let begun = site.hot.begin(name, &as_opened[0], &site.files, Instant::now());
+        let Begun::Way(wanted) = begun else { panic!("its way is watched") };
         let mut walked = watch_way(&wanted.watcher, site.files.mount_table(), &wanted.path);
         walked.trouble = Some(rustix::io::Errno::XDEV);
         site.hot.walked(wanted, Some(walked));
-        assert!(site.hot.begin(name, &as_opened[0], &site.files, Instant::now()).is_none());
+        assert!(matches!(site.hot.begin(name, &as_opened[0], &site.files, Instant::now()), Begun::No));
         assert!(site.hot.files.is_empty(), "a file that was just made could change without another date");
         assert!(!opened.meta().is_settled());
         let old = fs::metadata("/proc/self/exe").unwrap().modified().unwrap();
