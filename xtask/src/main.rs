@@ -122,11 +122,17 @@ fn instructions_command(options: &[&str]) -> ExitCode {
 /// Runs another server's suite and says which files got worse or better.
 fn peer_command(folder: &Path) -> ExitCode {
     match peer::run(&repository(), folder) {
-        Ok(peer::Report { worse, better, sum }) => {
+        Ok(peer::Report { worse, better, unexplained, sum }) => {
             better.iter().for_each(|line| println!("better: {line}"));
             worse.iter().for_each(|line| eprintln!("worse: {line}"));
-            println!("peer: {sum} pass, {} files are worse than the baseline, {} better", worse.len(), better.len());
-            if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            unexplained.iter().for_each(|line| eprintln!("without a reason: {line}"));
+            println!(
+                "peer: {sum} pass; {} files are worse than the baseline, {} better, {} fail without a reason",
+                worse.len(),
+                better.len(),
+                unexplained.len()
+            );
+            if worse.is_empty() && unexplained.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             eprintln!("peer: {error}");

@@ -4,7 +4,7 @@
 //! server the suite is for, and `run-suite` runs the suite and writes a table of files. Nothing of the suite is part of this repository.
 //! See [the page](../../tests/peer/README.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,11 +63,21 @@ pub struct Score {
 /// Files of the suite with their scores.
 type Scores = BTreeMap<String, Score>;
 
-/// What freerun does in another way on purpose.
-#[derive(serde::Deserialize)]
+/// What freerun does in another way on purpose, and what it does not have.
+#[derive(Default, serde::Deserialize)]
 struct Expected {
     #[serde(default)]
     difference: Vec<Difference>,
+    #[serde(default)]
+    missing: Vec<Missing>,
+}
+
+/// Something that freerun does not have.
+#[derive(serde::Deserialize)]
+struct Missing {
+    /// How the names of the files begin that are about it.
+    files: String,
+    feature: String,
 }
 
 /// A difference that a file of the suite sees.
@@ -85,6 +95,8 @@ pub struct Report {
     pub worse: Vec<String>,
     /// Files that pass more.
     pub better: Vec<String>,
+    /// Subtests that fail without a reason in the list; a line for each file.
+    pub unexplained: Vec<String>,
     /// Subtests passed and subtests in all.
     pub sum: Score,
 }
@@ -114,18 +126,55 @@ pub fn run(repository: &Path, folder: &Path) -> Result<Report, Error> {
         return Err(failed(&claim, claimed.status.to_string()));
     }
     let table = repository.join("target/peer.tsv");
+    let outputs = repository.join("target/peer");
     let suite = folder.join("run-suite");
     // It fails where a file of the suite does, which is what is compared below.
     let mut command = Command::new(&suite);
-    command.args(["-q", "-a"]).arg(folder.join("areas.tsv")).arg("-o").arg(&table).arg(&wrapper).arg(folder);
-    let _ = fs::remove_file(&table);
-    command.status().map_err(|error| failed(&suite, error.to_string()))?;
-    let report = compare(&baseline, &scores(&table)?);
+    command.args(["-q", "-a"]).arg(folder.join("areas.tsv")).arg("-k").arg(&outputs).arg("-o").arg(&table);
+    let _ = (fs::remove_file(&table), fs::remove_dir_all(&outputs));
+    fs::create_dir_all(&outputs).map_err(|error| Error::File { path: outputs.clone(), error })?;
+    command.arg(&wrapper).arg(folder).status().map_err(|error| failed(&suite, error.to_string()))?;
+    let now = scores(&table)?;
+    let mut report = compare(&baseline, &now);
+    for (file, score) in &now {
+        let output = read(&outputs.join(format!("{file}.tap")))?;
+        report.unexplained.extend(unexplained(file, score.total, &output, &expected));
+    }
     for difference in &expected.difference {
         let numbers: Vec<String> = difference.subtests.iter().map(u32::to_string).collect();
         println!("{} ({}): on purpose: {}", difference.file, numbers.join(" "), difference.reason);
     }
+    for Missing { files, feature } in &expected.missing {
+        println!("{files}…: {feature} is missing");
+    }
     Ok(report)
+}
+
+/// The subtests of a file that have failed, or were not reached, for no reason in the list. `output` is what the file has
+/// written, in the Test Anything Protocol.
+fn unexplained(file: &str, total: u32, output: &str, expected: &Expected) -> Option<String> {
+    if expected.missing.iter().any(|missing| file.starts_with(&missing.files)) {
+        return None;
+    }
+    let known: BTreeSet<u32> = expected
+        .difference
+        .iter()
+        .filter(|one| one.file == file)
+        .flat_map(|one| one.subtests.iter().copied())
+        .collect();
+    let number = |line: &str| line.split_whitespace().next()?.parse::<u32>().ok();
+    let reached = output.lines().filter(|line| line.starts_with("ok ") || line.starts_with("not ok ")).count();
+    // What a file marks as TODO fails with the server that the suite is for, too.
+    let failed = output.lines().filter(|line| !line.contains("# TODO")).filter_map(|line| line.strip_prefix("not ok "));
+    let failed: Vec<String> =
+        failed.filter_map(number).filter(|number| !known.contains(number)).map(|number| number.to_string()).collect();
+    let left = (total as usize).saturating_sub(reached);
+    match (failed.is_empty(), left) {
+        (true, 0) => None,
+        (true, _) => Some(format!("{file}: {left} subtests were not reached")),
+        (false, 0) => Some(format!("{file}: {} failed", failed.join(" "))),
+        (false, _) => Some(format!("{file}: {} failed, {left} subtests were not reached", failed.join(" "))),
+    }
 }
 
 fn read(path: &Path) -> Result<String, Error> {
@@ -156,7 +205,8 @@ fn parse(text: &str) -> Result<Scores, (usize, &'static str)> {
 }
 
 fn compare(baseline: &Scores, now: &Scores) -> Report {
-    let mut report = Report { worse: Vec::new(), better: Vec::new(), sum: Score { passed: 0, total: 0 } };
+    let mut report =
+        Report { worse: Vec::new(), better: Vec::new(), unexplained: Vec::new(), sum: Score { passed: 0, total: 0 } };
     for (file, before) in baseline {
         match now.get(file) {
             None => report.worse.push(format!("{file}: was not run")),
@@ -188,6 +238,21 @@ mod tests {
         assert_eq!(report.worse, ["a.t: 2 of 4, before 3 of 4", "d.t: was not run"]);
         assert_eq!(report.better, ["c.t: 1 of 9, before 0 of 0"]);
         assert_eq!(report.sum, Score { passed: 5, total: 15 });
+    }
+
+    #[test]
+    fn what_fails_needs_a_reason() {
+        let text = "[[difference]]\nfile = \"a.t\"\nsubtests = [2]\nreason = \"so\"\n\
+                    [[missing]]\nfiles = \"mail\"\nfeature = \"mail\"\n";
+        let expected: Expected = toml::from_str(text).unwrap();
+        let output = "1..4\nok 1 - one\nnot ok 2 - two\nnot ok 3 - three # TODO not yet\n";
+        let look = |file, total, more: &str| unexplained(file, total, &format!("{output}{more}"), &expected);
+        assert_eq!(look("a.t", 4, "ok 4 - four\n"), None);
+        assert_eq!(look("a.t", 4, "not ok 4 - four\n").unwrap(), "a.t: 4 failed");
+        assert_eq!(look("a.t", 4, "").unwrap(), "a.t: 1 subtests were not reached");
+        assert_eq!(look("b.t", 5, "not ok 4\n").unwrap(), "b.t: 2 4 failed, 1 subtests were not reached");
+        assert_eq!(look("mail_ssl.t", 9, ""), None);
+        assert_eq!(unexplained("c.t", 0, "1..0 # SKIP no c\n", &expected), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value};
 
 use super::keys::Key;
-use super::token::object;
+use super::token::{MAX_TRIES, object};
 
 /// A token that has not been decrypted.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Sealed {
         let algorithm = self.parameter("alg")?;
         let content = Content::named(self.parameter("enc")?)?;
         let id = self.parameter("kid");
-        let mut fitting = keys.into_iter().filter(|key| key.may_decrypt(id, algorithm));
+        let mut fitting = keys.into_iter().filter(|key| key.may_decrypt(id, algorithm)).take(MAX_TRIES);
         let text = fitting.find_map(|key| {
             let key = self.content_key(key, algorithm, content.key_len())?;
             content.decrypt(&key, &self.vector, &self.sent_header, &self.text, &self.tag)
@@ -235,6 +235,16 @@ mod tests {
             }
             assert!(open(&WRAPPED.as_bytes()[..place]).is_none(), "{place}");
         }
+    }
+
+    #[test]
+    fn a_token_without_a_name_is_tried_with_some_keys() {
+        let open = |others| {
+            let other = r#"{"kty":"oct","k":"AA"},"#.repeat(others);
+            let keys = parse(format!(r#"{{"keys":[{other}{WRAPPING}]}}"#).as_bytes()).unwrap();
+            Sealed::parse(WRAPPED.as_bytes()).unwrap().open(&keys).is_some()
+        };
+        assert!(open(MAX_TRIES - 1) && !open(MAX_TRIES));
     }
 
     #[test]

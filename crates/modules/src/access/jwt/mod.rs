@@ -41,7 +41,7 @@ settings! {
         /// A file with a set of keys (JWKS), whose path may have variables. Several add up. A file that cannot be used is
         /// answered with 500.
         auth_jwt_key_file: Many<Template>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT,
-            fidelity = Differs("keys of unknown types are left out (RFC 7517); a set has at most 1 MB");
+            fidelity = Differs("keys of unknown types are left out (RFC 7517); a set has at most 1 MB; a token that names no key is tried with 32 keys at most");
         /// A URI whose answer to a subrequest is a set of keys (JWKS); it may have variables. Several add up.
         auth_jwt_key_request: Many<Template>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
         /// For how long sets of keys are kept.

@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 use super::decrypt::Opened;
 use super::keys::Key;
 
+/// With how many keys a token is tried at most. One that names its key fits few; one that names none must not hold up a loop
+/// with each key of a large set.
+pub(super) const MAX_TRIES: usize = 32;
+
 /// A token that has not been checked.
 #[derive(Debug)]
 pub struct Token {
@@ -117,7 +121,7 @@ impl Proof {
             return Err(Refusal::Malformed);
         }
         let id = text("kid");
-        let mut fitting = keys.into_iter().filter(|key| key.may_have_signed(id, algorithm));
+        let mut fitting = keys.into_iter().filter(|key| key.may_have_signed(id, algorithm)).take(MAX_TRIES);
         if !fitting.any(|key| key.verify(algorithm, &self.signed, &self.signature)) {
             return Err(Refusal::Signature);
         }
@@ -168,6 +172,18 @@ mod tests {
         assert_eq!(token.check(&keys, end, Duration::from_secs(1)), Ok(()));
         assert_eq!(text(&token.claims["http://example.com/is_root"]).unwrap(), b"true");
         assert_eq!(token.check([], LONG_AGO, Duration::ZERO), Err(Refusal::Signature));
+    }
+
+    #[test]
+    fn a_token_without_a_name_is_tried_with_some_keys() {
+        let token = Token::parse(HS256.as_bytes()).unwrap();
+        let check = |others| {
+            let other = r#"{"kty":"oct","k":"AA"},"#.repeat(others);
+            let keys = parse(HS256_KEY.replace('[', &format!("[{other}")).as_bytes()).unwrap();
+            token.check(&keys, LONG_AGO, Duration::ZERO)
+        };
+        assert_eq!(check(MAX_TRIES - 1), Ok(()));
+        assert_eq!(check(MAX_TRIES), Err(Refusal::Signature));
     }
 
     #[test]
