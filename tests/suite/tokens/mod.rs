@@ -1,6 +1,8 @@
 //! `auth_jwt`, `auth_require`, `num_map` and `internal_redirect`, which nginx has in its commercial version only: what its
-//! documentation says is the measure. The tokens and keys beside this file were made with another library (Python's
-//! `cryptography`).
+//! documentation says is the measure. The tokens and keys beside this file were made with other libraries (Python's
+//! `cryptography` and `jwcrypto`).
+
+mod encrypted;
 
 use freerun_testkit::{Server, Setup, Site};
 use std::collections::BTreeMap;

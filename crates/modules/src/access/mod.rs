@@ -6,3 +6,4 @@ pub mod jwt;
 pub mod require;
 pub mod rules;
 pub mod subrequest;
+mod turns;

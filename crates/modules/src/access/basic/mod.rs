@@ -1,12 +1,10 @@
 //! `auth_basic`: name and password (RFC 7617).
 
 mod password;
-mod turns;
 mod users;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, Word, group, settings};
-use freerun_http::connection::gone::ClientGone;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -14,9 +12,9 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
 use freerun_proto::Credentials;
-use freerun_runtime::files::Gone;
-use freerun_runtime::pool::{PoolError, Tag};
+use freerun_runtime::pool::PoolError;
 
+use super::turns;
 use password::Verdict;
 use users::UsersError;
 
@@ -117,14 +115,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 log_error!(request, Crit, "user \"{user}\": the stored password asks for too much time or memory");
                 Outcome::Status(500)
             }
-            Err(error) => {
-                let (status, level) = pool_failure(&error);
-                match level {
-                    Level::Quiet => log_error!(request, Info, "{error}"),
-                    Level::Loud => log_error!(request, Error, "{error}"),
-                }
-                Outcome::Status(status)
-            }
+            Err(error) => turns::refused(request, &error),
         }
     })
 }
@@ -135,24 +126,7 @@ async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<Verd
         return Ok(verdict);
     }
     let (stored, password) = (stored.to_vec(), password.to_vec());
-    let pool = request.generation.pools.cpu().clone();
-    let gone = ClientGone::of(&request.client);
-    let tag = Tag::client(request.client_key());
-    let work = pool.threads().run_unless(tag, Some(gone.gone()), move || password::slow(&stored, &password));
-    turns::wait(request, work).await.unwrap_or(Err(PoolError::ClientGone))
-}
-
-enum Level {
-    Quiet,
-    Loud,
-}
-
-fn pool_failure(error: &PoolError) -> (u16, Level) {
-    match error {
-        PoolError::ClientGone => (499, Level::Quiet),
-        PoolError::Overflow { .. } | PoolError::ShutDown => (503, Level::Loud),
-        PoolError::Panicked => (500, Level::Loud),
-    }
+    turns::run(request, move || password::slow(&stored, &password)).await
 }
 
 fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,7 +22,7 @@ const MAX_SET: u64 = 1 << 20;
 /// The most sets that a loop keeps.
 const MAX_KEPT: usize = 64;
 
-type Keys = Rc<Vec<Key>>;
+pub(super) type Keys = Arc<Vec<Key>>;
 
 /// The sets that a loop keeps, each with the end of its time.
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result
             Source::Uri(_, uri) => ask(request, uri).await,
         };
         let keys = text.and_then(|text| parse(&text).map_err(|error| format!("{error}: {source:?}")));
-        let keys = keys.map(Rc::new).map_err(|why| {
+        let keys = keys.map(Arc::new).map_err(|why| {
             log_error!(request, Error, "{why}");
             500_u16
         })?;

@@ -1,5 +1,6 @@
-//! `auth_jwt`: access by signed tokens (JSON Web Tokens, RFC 7519).
+//! `auth_jwt`: access by signed or encrypted tokens (JSON Web Tokens, RFC 7519).
 
+mod decrypt;
 mod keys;
 mod load;
 mod token;
@@ -15,23 +16,27 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::template::Template;
 use freerun_runtime::log::clock;
+use freerun_runtime::pool::PoolError;
 
 use super::checks::Checks;
+use super::turns;
+use decrypt::{Opened, Sealed};
+use load::Keys;
 use variables::{Claims, Kept};
 
 pub use keys::{BadKeys, Key, parse};
 pub use token::{Refusal, Token};
 
 settings! {
-    /// Access by signed tokens.
+    /// Access by signed or encrypted tokens.
     #[module = "auth_jwt"]
     pub struct JwtSettings {
         /// Asks for a JSON Web Token; the text is the realm that is sent to the client, and may have variables. `off` asks
         /// for nothing, whatever an outer level says.
         ///
         /// The token comes in `Authorization: Bearer`, or with `token=` in a variable. It has to be signed by one of the keys
-        /// (HS256, RS256, PS256, ES256 with their larger forms, EdDSA with Ed25519), and `exp` and `nbf` have to hold. A
-        /// client without a valid one is answered with 401.
+        /// (HS256, RS256, PS256, ES256 with their larger forms, EdDSA with Ed25519) or encrypted for one of them
+        /// (`auth_jwt_type`), and `exp` and `nbf` have to hold. A client without a valid one is answered with 401.
         auth_jwt: Option<Wanted>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
         /// A file with a set of keys (JWKS), whose path may have variables. Several add up. A file that cannot be used is
         /// answered with 500.
@@ -46,9 +51,12 @@ settings! {
         /// Lets a request with a valid token pass only if all of these values are neither empty nor `0`. `error=` is the status
         /// of the answer to others, 401 (the default) or 403.
         auth_jwt_require: Checks, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
-        /// The kind of tokens.
-        auth_jwt_type: Kind = "signed", in HTTP | SERVER | LOCATION | LIMIT_EXCEPT,
-            fidelity = Differs("`encrypted` and `nested` are refused: freerun cannot decrypt tokens");
+        /// The kind of tokens: signed ones, encrypted ones, or signed ones that are encrypted (nested).
+        ///
+        /// Tokens are encrypted for a key of the set (`dir`, A128KW, A128GCMKW with their larger forms; RSA-OAEP, also with
+        /// SHA-256, SHA-384 and SHA-512, for which the set has the private key), the content by A128CBC-HS256 or A128GCM or
+        /// their larger forms. `$jwt_payload` has what was decrypted.
+        auth_jwt_type: Kind = "signed", in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
         /// Sets a variable to a claim of the token, which is found by a path of names. The elements of an array are separated
         /// by commas.
         auth_jwt_claim_set: Claims, in HTTP;
@@ -84,21 +92,26 @@ impl Value for Wanted {
     }
 }
 
-/// The kind of tokens: there is one.
-#[derive(Debug, Clone, Copy)]
-pub struct Kind;
+/// The kind of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Signed ones.
+    Signed,
+    /// Encrypted ones, which have no signature.
+    Encrypted,
+    /// Signed ones in encrypted ones.
+    Nested,
+}
 
 impl Value for Kind {
-    const SHAPE: Shape = Shape::exactly(1, "signed");
+    const SHAPE: Shape = Shape::exactly(1, "signed | encrypted | nested");
 
     fn parse(directive: &Node, _cx: &mut Cx) -> Result<Kind, Problem> {
         let word = &directive.args[0];
         match word.as_str() {
-            "signed" => Ok(Kind),
-            "encrypted" | "nested" => {
-                let message = format!("\"{}\" tokens are not supported, only \"signed\" ones", word.text);
-                Err(Problem::new(message).at(word.place))
-            }
+            "signed" => Ok(Kind::Signed),
+            "encrypted" => Ok(Kind::Encrypted),
+            "nested" => Ok(Kind::Nested),
             _ => Err(Problem::invalid_value(directive, word)),
         }
     }
@@ -142,13 +155,32 @@ async fn judge(request: &mut Request) -> Outcome {
         log_error!(request, Info, "no JWT was provided");
         return challenge(request, &realm, "");
     };
-    let token = Token::parse(&text);
-    let token = request.shared().get::<Kept>().replace(token);
-    let Some(token) = token else { return refuse(request, &realm, Refusal::Malformed) };
+    let kind = settings.auth_jwt_type;
+    let mut sealed = None;
+    let mut token = None;
+    match kind {
+        Kind::Signed => token = Token::parse(&text),
+        Kind::Encrypted | Kind::Nested => sealed = Sealed::parse(&text),
+    }
+    if token.is_none() && sealed.is_none() {
+        return refuse(request, &realm, Refusal::Malformed);
+    }
+    // Where the keys are may depend on what the token says.
+    let mut token = request.shared().get::<Kept>().replace(token);
     let keys = match load::all(request, settings).await {
         Ok(keys) => keys,
         Err(status) => return Outcome::Status(status),
     };
+    if let Some(sealed) = sealed {
+        let opened = match open(request, sealed, keys.clone()).await {
+            Ok(opened) => opened,
+            Err(error) => return turns::refused(request, &error),
+        };
+        let Some(opened) = opened else { return refuse(request, &realm, Refusal::Encryption) };
+        let inside = if kind == Kind::Nested { Token::nested(opened) } else { Token::encrypted(opened) };
+        token = request.shared().get::<Kept>().replace(inside);
+    }
+    let Some(token) = token else { return refuse(request, &realm, Refusal::Malformed) };
     let keys = keys.iter().flat_map(|keys| keys.iter());
     if let Err(refusal) = token.check(keys, clock::since_1970(), settings.auth_jwt_leeway) {
         return refuse(request, &realm, refusal);
@@ -161,6 +193,13 @@ async fn judge(request: &mut Request) -> Outcome {
         }
         Some(status) => Outcome::Status(status),
     }
+}
+
+/// Decrypts a token, in the pool for processor work if that is slow.
+async fn open(request: &Request, sealed: Sealed, keys: Vec<Keys>) -> Result<Option<Opened>, PoolError> {
+    let slow = sealed.is_slow();
+    let work = move || sealed.open(keys.iter().flat_map(|keys| keys.iter()));
+    if slow { turns::run(request, work).await } else { Ok(work()) }
 }
 
 fn refuse(request: &mut Request, realm: &[u8], refusal: Refusal) -> Outcome {

@@ -1,35 +1,47 @@
-//! A JSON Web Token: what it says (RFC 7519), and whether a key has signed it (RFC 7515).
+//! A JSON Web Token: what it says (RFC 7519), and whether a key has signed it (RFC 7515). How it is decrypted is in `decrypt`.
 
 use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value};
 
+use super::decrypt::Opened;
 use super::keys::Key;
 
 /// With how many keys a token is tried at most. One that names its key fits few; one that names none must not hold up a loop
 /// with each key of a large set.
-const MAX_TRIES: usize = 32;
+pub(super) const MAX_TRIES: usize = 32;
 
-/// A token whose signature has not been checked.
+/// A token that has not been checked.
 #[derive(Debug)]
 pub struct Token {
+    /// `None` if it came encrypted, without a signature.
+    proof: Option<Proof>,
+    pub(super) claims: Map<String, Value>,
+    /// The token that this one came in, if that was encrypted.
+    pub(super) envelope: Option<Opened>,
+}
+
+#[derive(Debug)]
+struct Proof {
     /// The header and the claims as they were signed.
     signed: Box<[u8]>,
     signature: Box<[u8]>,
-    pub(super) header: Map<String, Value>,
-    pub(super) claims: Map<String, Value>,
+    header: Map<String, Value>,
 }
 
 /// The reason why a token is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is no signed token.
+    /// It is no token of the wanted kind.
     #[error("JWT validation failed: the token is malformed")]
     Malformed,
     /// None of the keys has signed it, or its algorithm is not supported.
     #[error("JWT validation failed: no key has signed the token")]
     Signature,
+    /// None of the keys decrypts it, or its algorithms are not supported.
+    #[error("JWT validation failed: no key decrypts the token")]
+    Encryption,
     /// It is too old.
     #[error("JWT validation failed: the token has expired")]
     Expired,
@@ -46,19 +58,33 @@ impl Token {
         if parts.next().is_some() {
             return None;
         }
-        let object = |part: &[u8]| match serde_json::from_slice(&BASE64URL_NOPAD.decode(part).ok()?).ok()? {
-            Value::Object(map) => Some(map),
-            _ => None,
-        };
-        Some(Token {
-            header: object(header)?,
-            claims: object(claims)?,
-            signature: BASE64URL_NOPAD.decode(signature).ok()?.into(),
+        let proof = Proof {
             signed: text[..header.len() + 1 + claims.len()].into(),
-        })
+            signature: BASE64URL_NOPAD.decode(signature).ok()?.into(),
+            header: object(header)?,
+        };
+        Some(Token { proof: Some(proof), claims: object(claims)?, envelope: None })
     }
 
-    /// Checks the signature and the times; `now` is the time since 1970.
+    /// The signed token that was encrypted in another one; `None` if there is none.
+    pub fn nested(envelope: Opened) -> Option<Token> {
+        let token = Token::parse(&envelope.text)?;
+        Some(Token { envelope: Some(envelope), ..token })
+    }
+
+    /// The claims that were encrypted in a token; `None` if there are none.
+    pub fn encrypted(envelope: Opened) -> Option<Token> {
+        let claims = serde_json::from_slice(&envelope.text).ok()?;
+        Some(Token { proof: None, claims, envelope: Some(envelope) })
+    }
+
+    /// The header; that of the encrypted token if it came in one.
+    pub(super) fn header(&self) -> Option<&Map<String, Value>> {
+        let outer = self.envelope.as_ref().map(|envelope| &envelope.header);
+        outer.or_else(|| self.proof.as_ref().map(|proof| &proof.header))
+    }
+
+    /// Checks the signature, if there has to be one, and the times; `now` is the time since 1970.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -68,16 +94,8 @@ impl Token {
         now: Duration,
         leeway: Duration,
     ) -> Result<(), Refusal> {
-        let text = |name: &str| self.header.get(name).and_then(Value::as_str);
-        let algorithm = text("alg").ok_or(Refusal::Malformed)?;
-        // Extensions that have to be understood (RFC 7515 section 4.1.11): none is.
-        if self.header.contains_key("crit") {
-            return Err(Refusal::Malformed);
-        }
-        let id = text("kid");
-        let mut fitting = keys.into_iter().filter(|key| key.may_have_signed(id, algorithm)).take(MAX_TRIES);
-        if !fitting.any(|key| key.verify(algorithm, &self.signed, &self.signature)) {
-            return Err(Refusal::Signature);
+        if let Some(proof) = &self.proof {
+            proof.check(keys)?;
         }
         let (now, leeway) = (now.as_secs_f64(), leeway.as_secs_f64());
         let time = |name: &str| match self.claims.get(name) {
@@ -92,6 +110,28 @@ impl Token {
         }
         Ok(())
     }
+}
+
+impl Proof {
+    fn check<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> Result<(), Refusal> {
+        let text = |name: &str| self.header.get(name).and_then(Value::as_str);
+        let algorithm = text("alg").ok_or(Refusal::Malformed)?;
+        // Extensions that have to be understood (RFC 7515 section 4.1.11): none is.
+        if self.header.contains_key("crit") {
+            return Err(Refusal::Malformed);
+        }
+        let id = text("kid");
+        let mut fitting = keys.into_iter().filter(|key| key.may_have_signed(id, algorithm)).take(MAX_TRIES);
+        if !fitting.any(|key| key.verify(algorithm, &self.signed, &self.signature)) {
+            return Err(Refusal::Signature);
+        }
+        Ok(())
+    }
+}
+
+/// A part of a token that is an object.
+pub(super) fn object(part: &[u8]) -> Option<Map<String, Value>> {
+    serde_json::from_slice(&BASE64URL_NOPAD.decode(part).ok()?).ok()
 }
 
 /// The text of a value as a variable has it; `None` if there is none.

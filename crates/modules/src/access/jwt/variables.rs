@@ -12,7 +12,7 @@ use freerun_serve::lookups::variable_name;
 use serde_json::Map;
 
 use super::token::{Token, find, text};
-use super::{JwtSettings, sent};
+use super::{JwtSettings, Kind, sent};
 
 /// The token of a request, whether its signature was checked or not.
 #[derive(Default)]
@@ -33,16 +33,18 @@ fn token(request: &Request) -> Option<Rc<Token>> {
     if let Some(token) = &*kept.0.borrow() {
         return Some(token.clone());
     }
-    let wanted = request.settings().get::<JwtSettings>().auth_jwt.as_ref()?;
+    let settings = request.settings().get::<JwtSettings>();
+    // What is encrypted comes into view when it is decrypted.
+    let wanted = settings.auth_jwt.as_ref().filter(|_| settings.auth_jwt_type == Kind::Signed)?;
     let token = Token::parse(&sent(request, wanted)?)?;
     kept.replace(Some(token))
 }
 
 pub(super) const ALL: &[Variable] = &[
     Variable::family("jwt_claim_", |request, name| named(&token(request)?.claims, name)),
-    Variable::family("jwt_header_", |request, name| named(&token(request)?.header, name)),
-    // It is what was decrypted; signed tokens are not encrypted.
-    Variable::named("jwt_payload", |_, _| None),
+    Variable::family("jwt_header_", |request, name| named(token(request)?.header()?, name)),
+    // It is what was decrypted.
+    Variable::named("jwt_payload", |request, _| Some(token(request)?.envelope.as_ref()?.text.clone().into())),
 ];
 
 /// The value of this name. Names of variables are in lower case, so another case will do.
@@ -78,8 +80,8 @@ struct Claim {
 impl Compute<Request> for Claim {
     fn find(&self, request: &Request) -> Found {
         let Some(token) = token(request) else { return Found::Missing };
-        let object = if self.in_header { &token.header } else { &token.claims };
-        find(object, &self.path).and_then(text).map_or(Found::Missing, Found::Text)
+        let object = if self.in_header { token.header() } else { Some(&token.claims) };
+        object.and_then(|object| find(object, &self.path)).and_then(text).map_or(Found::Missing, Found::Text)
     }
 
     fn entry(&self, _: u32) -> &[u8] {

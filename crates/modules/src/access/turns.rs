@@ -1,17 +1,24 @@
-//! Limits the slow comparisons of each client to a few at a time: a client that tries many passwords at once waits for
-//! its own comparisons, and does not fill the queue of the pool that all clients share.
+//! Slow work on what a client shows, which is done in the pool for processor work: comparing a password, decrypting a token.
+//!
+//! Each client has a few at a time: one that tries many passwords at once waits for its own comparisons, and does not fill the
+//! queue of the pool that all clients share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use freerun_http::connection::gone::ClientGone;
+use freerun_http::log_error;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_runtime::files::Gone;
+use freerun_runtime::pool::{PoolError, Tag};
 use tokio::sync::Semaphore;
 
-/// The number of comparisons of one client that a loop gives to the pool at a time.
+/// The number of tasks of one client that a loop gives to the pool at a time.
 const AT_A_TIME: usize = 8;
 
-/// The clients of a loop that wait for a comparison, or have one running. Their number is bounded by that of
+/// The clients of a loop that wait for a task, or have one running. Their number is bounded by that of
 /// connections.
 #[derive(Default)]
 pub struct Turns(RefCell<HashMap<u64, Rc<Semaphore>>>);
@@ -42,15 +49,37 @@ impl Drop for Place {
     }
 }
 
-/// Runs `work` when it is the client's turn. `None`: the client went away during the wait.
-pub async fn wait<T>(request: &Request, work: impl Future<Output = T>) -> Option<T> {
+/// Runs `work` in the pool when it is the client's turn.
+///
+/// # Errors
+/// Those of the pool; [`refused`] answers them.
+pub(super) async fn run<T: Send + 'static>(
+    request: &Request,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PoolError> {
     let place = Place::new(request.client.loop_state.modules.get::<Turns>(), request.client_key());
     let _turn = tokio::select! {
         biased;
         turn = place.semaphore.acquire() => turn,
-        () = request.client.gone() => return None,
+        () = request.client.gone() => return Err(PoolError::ClientGone),
     };
-    Some(work.await)
+    let pool = request.generation.pools.cpu().clone();
+    let gone = ClientGone::of(&request.client);
+    pool.threads().run_unless(Tag::client(request.client_key()), Some(gone.gone()), work).await
+}
+
+/// What a request comes to whose work was not done.
+pub(super) fn refused(request: &Request, error: &PoolError) -> Outcome {
+    let status = match error {
+        PoolError::ClientGone => 499,
+        PoolError::Overflow { .. } | PoolError::ShutDown => 503,
+        PoolError::Panicked => 500,
+    };
+    match status {
+        499 => log_error!(request, Info, "{error}"),
+        _ => log_error!(request, Error, "{error}"),
+    }
+    Outcome::Status(status)
 }
 
 #[cfg(test)]
