@@ -1,6 +1,6 @@
 //! Who may have a tunnel (`tunnel_pass`), and to where.
 
-use freerun_testkit::{Client, Response, Server, Setup, Site, Upstream, ok};
+use freerun_testkit::{Client, Response, Server, Setup, Site, Upstream, eventually, ok};
 
 /// `plain:secret`
 const PLAIN: &str = "Proxy-Authorization: Basic cGxhaW46c2VjcmV0\r\n";
@@ -194,6 +194,8 @@ fn nothing_inside_is_reached_where_that_is_shut_out() {
         assert_eq!(server.send(connect(&format!("{host}:443"), "")).status, 502, "{host}");
     }
     let denied = "access to upstream denied by \"allow_upstream\"";
+    // Another thread writes the lines.
+    eventually("a line for each", || server.error_log().matches(denied).count() >= inside.len());
     assert_eq!(server.error_log().matches(denied).count(), inside.len(), "{}", server.error_log());
 }
 

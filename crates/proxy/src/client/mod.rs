@@ -35,6 +35,7 @@ use freerun_http::body;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
+use freerun_proto::Method;
 use freerun_runtime::{loops, timer};
 use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 
@@ -119,7 +120,8 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
         Some(begun) => begun?,
         None => Box::pin(begin_later(request, family, terms)).await?,
     };
-    if request.body.is_done() {
+    // CONNECT has no body to ask for (RFC 9110 section 9.3.6): what comes is the tunnel's.
+    if request.body.is_done() && request.asked.method != Method::Connect {
         body::send_continue(request);
     }
     let mut body = match OutgoingBody::ready(request, family, &upstream.plan.options) {
