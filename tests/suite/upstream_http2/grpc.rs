@@ -1,11 +1,26 @@
 //! Calls of gRPC.
 
-use freerun_testkit::http2::{Block, End, Frame, Reply, flag, kind};
+use freerun_testkit::http2::{Block, End, Frame, Http2, Http2Peer, Reply, flag, kind};
 use freerun_testkit::{Refusing, Upstream};
 
 use super::{accept, call, called, connect, setup};
 
 const CALL: [(&str, &str); 2] = [("content-type", "application/grpc"), ("te", "trailers")];
+
+/// The connections to the client and to the server go on: another call goes through.
+fn another_call(http2: &mut Http2, peer: &mut Http2Peer) {
+    let stream = call(http2, "/b", b"x", true);
+    let asked = peer.request();
+    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+}
+
+/// Has the server answer the client's call in part.
+fn answer_in_part(http2: &mut Http2, stream: u32, peer: &mut Http2Peer, asked: u32) {
+    peer.answer_head(asked, 200, &[("content-type", "application/grpc")], false);
+    peer.send(Frame::data(asked, "part"));
+    http2.body_of(stream, 4);
+}
 
 #[test]
 fn messages_go_both_ways_as_they_come() {
@@ -17,7 +32,7 @@ fn messages_go_both_ways_as_they_come() {
     let asked = peer.head();
     assert_eq!((asked.method(), asked.path(), asked.field("te")), ("POST", "/chat", Some("trailers")));
     assert_eq!((asked.field("content-type"), asked.field("content-length")), (Some("application/grpc"), None));
-    let until = |peer: &mut freerun_testkit::http2::Http2Peer, length: usize| {
+    let until = |peer: &mut Http2Peer, length: usize| {
         while peer.message(asked.stream).is_none_or(|message| message.body.len() < length) {
             peer.frame();
         }
@@ -128,10 +143,7 @@ fn a_whole_response_before_the_end_of_the_request() {
     let answer = http2.answer(stream);
     assert_eq!((answer.status, answer.header("grpc-status"), answer.end), (200, Some("8"), End::Whole));
     // The connection goes on.
-    let stream = call(&mut http2, "/b", b"x", true);
-    let asked = peer.request();
-    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
-    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+    another_call(&mut http2, &mut peer);
 }
 
 /// A client that gives a call up gives it up at the server, too.
@@ -198,10 +210,7 @@ fn a_call_that_takes_too_long_has_exceeded_its_time() {
     while peer.message(asked.stream).is_some_and(|message| message.reset.is_none()) {
         peer.frame();
     }
-    let stream = call(&mut http2, "/b", b"x", true);
-    let asked = peer.request();
-    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
-    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+    another_call(&mut http2, &mut peer);
 }
 
 /// A server that is silent, but answers when it is asked whether it is there, is waited for with `grpc_keepalive_ping`.
@@ -213,9 +222,7 @@ fn a_silent_call_is_kept_as_long_as_its_server_answers() {
     let stream = call(&mut http2, "/a", b"x", true);
     let mut peer = accept(&upstream);
     let asked = peer.request();
-    peer.answer_head(asked.stream, 200, &[("content-type", "application/grpc")], false);
-    peer.send(Frame::data(asked.stream, "part"));
-    http2.body_of(stream, 4);
+    answer_in_part(&mut http2, stream, &mut peer, asked.stream);
     // Each of them comes after one timeout, and is answered.
     for _ in 0..2 {
         peer.until("a question", |frame| frame.kind == kind::PING && !frame.has(flag::ACK));
@@ -240,14 +247,9 @@ fn a_call_that_breaks_off_is_reset() {
     let stream = call(&mut http2, "/a", b"x", true);
     let mut peer = accept(&upstream);
     let asked = peer.request();
-    peer.answer_head(asked.stream, 200, &[("content-type", "application/grpc")], false);
-    peer.send(Frame::data(asked.stream, "part"));
-    http2.body_of(stream, 4);
+    answer_in_part(&mut http2, stream, &mut peer, asked.stream);
     peer.send(Frame::reset(asked.stream, freerun_testkit::http2::code::INTERNAL_ERROR));
     assert!(matches!(http2.answer(stream).end, End::Reset(_)));
     // The client's connection goes on.
-    let stream = call(&mut http2, "/b", b"x", true);
-    let asked = peer.request();
-    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
-    assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
+    another_call(&mut http2, &mut peer);
 }

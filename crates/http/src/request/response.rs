@@ -147,10 +147,11 @@ impl Body {
     }
 }
 
-/// Parts of a head that are sent as another server has written them, unless they were changed meanwhile.
-#[derive(Debug, Clone)]
+/// Parts of a head that are sent as another server has written them, unless they were changed meanwhile. By default there
+/// are none.
+#[derive(Debug, Clone, Default)]
 pub struct AsWritten {
-    /// The status that `reason` belongs to.
+    /// The status that `reason` belongs to; 0, which no response has, for none.
     pub status: u16,
     /// The reason phrase; may be empty.
     pub reason: Bytes,

@@ -9,7 +9,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{AsWritten, Body, Conditional, Field, Response};
+use freerun_http::request::response::{AsWritten, Body, Field, Response};
 use freerun_proto::ascii::find_semicolon;
 use freerun_proto::status::reason;
 use freerun_proto::uri::unescape;
@@ -195,17 +195,7 @@ pub fn respond(
     let mut told = Told::default();
     // Of these fields the first counts; those that are hidden do not matter.
     let mut seen = Known::default();
-    let mut written = AsWritten {
-        status: head.status,
-        reason: head.reason,
-        content_type: Bytes::new(),
-        read_as: (Bytes::new(), None),
-        charset: None,
-        server: false,
-        date: false,
-        accept_ranges: false,
-        conditions: Conditional::There,
-    };
+    let mut written = AsWritten { status: head.status, reason: head.reason, ..AsWritten::default() };
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
     let names_fields = family.names_fields();

@@ -1,5 +1,8 @@
 //! The field `If` (RFC 4918 section 10.4): conditions about locks and tags of resources.
 
+/// The most conditions in a field: each is compared with all locks, or asks for a file's attributes.
+const MAX_CONDITIONS: usize = 64;
+
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
@@ -29,6 +32,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Vec<List>> {
     let mut lists = Vec::new();
     let mut resource = None;
     let mut is_named = false;
+    let mut count = 0;
     while let Some(first) = rest.first() {
         match first {
             b'<' => {
@@ -46,6 +50,10 @@ pub(super) fn parse(text: &[u8]) -> Option<Vec<List>> {
             }
             b'(' => {
                 let (conditions, behind) = list(&rest[1..])?;
+                count += conditions.len();
+                if count > MAX_CONDITIONS {
+                    return None;
+                }
                 lists.push(List { resource: resource.clone(), conditions });
                 rest = behind.trim_ascii_start();
             }
@@ -113,6 +121,15 @@ mod tests {
         let text = "</a> (<urn:1> [W/\"x\"]) ([\"strong\"])<http://h/b>(not<DAV:no-lock>)";
         let wanted = ["/a:token urn:1,tag W/\"x\"", "/a:tag \"strong\"", "http://h/b:not token DAV:no-lock"];
         assert_eq!(shown(text).unwrap(), wanted);
+    }
+
+    #[test]
+    fn too_many_conditions_are_refused() {
+        for text in ["(<urn:1>)", "(<urn:1> Not [\"x\"])"] {
+            let each = text.matches(['<', '[']).count();
+            assert!(parse(text.repeat(MAX_CONDITIONS / each).as_bytes()).is_some());
+            assert_eq!(parse(text.repeat(MAX_CONDITIONS / each + 1).as_bytes()), None);
+        }
     }
 
     #[test]

@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
-/// How many bytes of a zone's size a lock counts for.
-const BYTES_OF_LOCK: u64 = 512;
+/// How many bytes of a zone's size a lock counts for at least.
+const BYTES_OF_LOCK: usize = 512;
+
+/// The most locks of a zone, whatever its size: a request looks at all of them, perhaps for each of its conditions.
+const MAX_LOCKS: usize = 4096;
 
 /// A lock for writing.
 #[derive(Debug, Clone)]
@@ -27,6 +30,12 @@ pub(super) struct Lock {
 }
 
 impl Lock {
+    /// How many bytes of the zone's size it counts for.
+    fn size(&self) -> usize {
+        let texts = self.path.len() + self.root.len() + self.token.len() + self.owner.len();
+        (size_of::<Lock>() + texts).max(BYTES_OF_LOCK)
+    }
+
     /// Whether it is a lock of this path.
     pub(super) fn covers(&self, path: &[u8]) -> bool {
         *self.path == *path || self.deep && is_below(path, &self.path)
@@ -51,13 +60,14 @@ pub(super) enum Refused {
 #[derive(Debug)]
 pub(super) struct Locks {
     list: ArcSwap<Vec<Arc<Lock>>>,
-    most: usize,
+    /// The most bytes that locks may count for.
+    size: usize,
 }
 
 impl Locks {
     /// Room for locks in a zone of this size in bytes.
     pub(super) fn new(size: u64) -> Locks {
-        Locks { list: ArcSwap::default(), most: usize::try_from(size / BYTES_OF_LOCK).unwrap_or(usize::MAX) }
+        Locks { list: ArcSwap::default(), size: usize::try_from(size).unwrap_or(usize::MAX) }
     }
 
     /// The locks that are not over and that `is_meant` is true for.
@@ -87,7 +97,8 @@ impl Locks {
             if list.iter().any(|other| meets(other) && !(other.shared && lock.shared)) {
                 return Err(Refused::Conflict);
             }
-            if list.len() >= self.most {
+            let used: usize = list.iter().map(|other| other.size()).sum();
+            if list.len() >= MAX_LOCKS || used + lock.size() > self.size {
                 return Err(Refused::Full);
             }
             list.push(lock.clone());
@@ -164,9 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn long_paths_and_many_locks_fill_a_zone() {
+        let now = Instant::now();
+        let locks = Locks::new(2 * BYTES_OF_LOCK as u64);
+        let long = format!("/{}", "a".repeat(2 * BYTES_OF_LOCK));
+        assert_eq!(locks.add(lock(&long, false, false, now), now).unwrap_err(), Refused::Full);
+        let locks = Locks::new(u64::MAX);
+        for number in 0..MAX_LOCKS {
+            locks.add(lock(&format!("/{number}"), false, false, now), now).unwrap();
+        }
+        assert_eq!(locks.add(lock("/b", false, false, now), now).unwrap_err(), Refused::Full);
+    }
+
+    #[test]
     fn a_lock_lasts_until_it_is_over_removed_or_its_file_gone() {
         let now = Instant::now();
-        let locks = Locks::new(2 * BYTES_OF_LOCK);
+        let locks = Locks::new(2 * BYTES_OF_LOCK as u64);
         let first = locks.add(lock("/a", true, false, now), now).unwrap();
         let later = now + TIME / 2;
         assert_eq!(locks.refresh(&first.token, "/a/b".as_bytes(), later).unwrap().end, later + TIME);

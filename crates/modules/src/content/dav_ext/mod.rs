@@ -47,7 +47,8 @@ settings! {
         /// another client has a lock.
         dav_ext_lock: Option<LockZone>, in HTTP | SERVER | LOCATION;
         /// Declares a zone for locks, which last for `timeout` (one minute by default) unless they are refreshed.
-        dav_ext_lock_zone: LockZones, in HTTP;
+        dav_ext_lock_zone: LockZones, in HTTP,
+            fidelity = Differs("a zone has at most 4096 locks; `If` has at most 64 conditions");
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_http::request::Request;
-use freerun_http::request::response::{AsWritten, Conditional, Response};
+use freerun_http::request::response::{AsWritten, Response};
 use freerun_http::write::text;
 use freerun_proto::HeaderId;
 
@@ -149,20 +149,7 @@ fn as_written(response: &mut Response) -> &mut AsWritten {
     if response.as_written.is_none() && response.status == 204 {
         response.content_type = Bytes::new();
     }
-    let written = response.as_written.get_or_insert_with(|| {
-        Arc::new(AsWritten {
-            // No response has this status, so that the reason phrase is the usual one.
-            status: 0,
-            reason: Bytes::new(),
-            content_type: Bytes::new(),
-            read_as: (Bytes::new(), None),
-            charset: None,
-            server: false,
-            date: false,
-            accept_ranges: false,
-            conditions: Conditional::default(),
-        })
-    });
+    let written = response.as_written.get_or_insert_default();
     Arc::make_mut(written)
 }
 
