@@ -153,13 +153,15 @@ impl Worker {
     /// Stops accepting, closes idle connections that were kept for another request, and lets requests end that are
     /// running, or that are the first ones of their connections; these connections close after them.
     pub fn drain(&mut self) {
+        let sockets: Arc<[_]> = self.listeners.iter().flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
         self.listeners.clear();
         self.watch_shards();
         for handle in &self.handles {
             // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
+            let sockets = sockets.clone();
             handle.tell(move || {
-                loop_listeners::of_this_loop(|listeners| listeners.drain(heard));
+                loop_listeners::of_this_loop(|listeners| listeners.drain(sockets, heard));
             });
         }
     }
