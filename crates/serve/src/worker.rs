@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use freerun_runtime::loops::LoopHandle;
+use freerun_runtime::loops::{self, LoopHandle};
+use freerun_runtime::spare_memory;
 use freerun_runtime::stats::Counter;
 
 use crate::accept::loop_listeners::{self, LoopListeners};
@@ -91,6 +92,7 @@ impl Worker {
             let stats = handle.stats.clone();
             let index = handle.index;
             handle.tell(move || {
+                loops::spawn(0, "giving back memory", spare_memory::give_back_at_rest(stats.clone()));
                 let loop_state = LoopState::new(index, stats, shared);
                 LoopListeners::begin(LoopServices::new(&loop_state, services));
             });

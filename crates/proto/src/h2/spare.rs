@@ -54,11 +54,11 @@ impl Connection {
 
     /// Gives up what only makes the next messages shorter, if nothing has come since this time (in milliseconds) and nothing goes
     /// on: the table of fields that were sent (the next block has the peer empty its table, too), and how the last streams have
-    /// ended.
-    pub fn hibernate(&mut self, since: u64) {
+    /// ended. Returns whether there was anything.
+    pub fn hibernate(&mut self, since: u64) -> bool {
         let has_nothing = self.encoder.heap_bytes() == 0 && self.closed.capacity() == 0;
         if has_nothing || self.now > since || !self.is_idle() || self.streams.used() > 0 {
-            return;
+            return false;
         }
         self.encoder.forget();
         self.decoder.shrink();
@@ -66,6 +66,7 @@ impl Connection {
         self.early.shrink_to_fit();
         self.with_room.shrink_to_fit();
         self.unended.shrink_to_fit();
+        true
     }
 
     /// Takes memory that another connection has left, before anything is done after [`Connection::rest`].

@@ -23,6 +23,7 @@ use std::time::Duration;
 use freerun_proto::RequestHead;
 use freerun_proto::h2::Spare;
 use freerun_runtime::{loops, timer};
+use freerun_sys::memory;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h2::runner::RunnerPool;
@@ -48,6 +49,9 @@ const LEFT_ALONE: Duration = Duration::from_secs(5);
 
 /// How many connections are looked at before other tasks get their turn.
 const LOOKED_AT: usize = 256;
+
+/// How many connections have to give up memory for it to be worth giving it back to the system.
+const MANY: usize = 256;
 
 /// Starts the task of a request; it is polled at once, as a part of the current poll.
 pub type Start = Rc<dyn Fn(u64, RequestTask)>;
@@ -83,22 +87,27 @@ impl Driver {
         loop {
             timer::sleep(LEFT_ALONE).await;
             let since = loops::millis().saturating_sub(LEFT_ALONE.as_millis() as u64);
-            let mut next = Some(0);
+            let (mut next, mut gave_up) = (Some(0), 0);
             while let Some(first) = next {
                 let Some(driver) = driver.upgrade() else { return };
-                next = driver.hibernate_some(first, since);
+                let (end, some) = driver.hibernate_some(first, since);
+                (next, gave_up) = (end, gave_up + some);
                 drop(driver);
                 loops::yield_now().await;
+            }
+            if gave_up >= MANY {
+                memory::give_back_own();
             }
         }
     }
 
-    /// Looks at the connections from this place on, as many as in one turn, and returns the next place.
-    fn hibernate_some(&self, first: usize, since: u64) -> Option<usize> {
+    /// Looks at the connections from this place on, as many as in one turn. Returns the next place, and how many connections have
+    /// given up something.
+    fn hibernate_some(&self, first: usize, since: u64) -> (Option<usize>, usize) {
         let places = &self.connections.borrow().places;
         let end = places.len().min(first + LOOKED_AT);
-        places.get(first..end)?.iter().filter_map(Weak::upgrade).for_each(|shared| shared.hibernate(since));
-        Some(end).filter(|end| *end < places.len())
+        let some = places[first.min(end)..end].iter().filter_map(Weak::upgrade);
+        (Some(end).filter(|end| *end < places.len()), some.filter(|shared| shared.hibernate(since)).count())
     }
 
     /// Asks the clients of all connections to begin no further streams, because the worker is shutting down.
