@@ -21,8 +21,14 @@ use crate::caches::path::CachePath;
 const USUAL_MEMORY: u64 = 32 << 20;
 
 /// The module that opens the caches of a configuration. The directives are those of the members.
-pub static MODULE: Module =
-    Module { name: "cache", finish: Some(finish), prepare: Some(prepare), end: Some(end), ..Module::EMPTY };
+pub static MODULE: Module = Module {
+    name: "cache",
+    finish: Some(finish),
+    prepare: Some(prepare),
+    leave: Some(leave),
+    end: Some(end),
+    ..Module::EMPTY
+};
 
 /// A cache as one configuration defines it.
 #[derive(Debug, Clone)]
@@ -146,6 +152,14 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 /// How long the end of the process waits for the caches: entries that are not written by then are found by looking
 /// through their folders.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Leaves the caches to another process: what comes from here on is passed on without being stored, and what is stored goes on
+/// being sent.
+fn leave(generation: &Generation) {
+    for defined in generation.parts.get::<Caches>().iter().flat_map(|caches| caches.iter()) {
+        defined.home.cache.stop(Duration::ZERO);
+    }
+}
 
 /// Makes all caches write their index, all at the same time.
 fn end(generation: &Generation) {
