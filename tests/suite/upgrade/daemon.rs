@@ -27,7 +27,8 @@ impl Daemon {
         let daemon = Daemon::prepare(program, main, http);
         let ended = daemon.command().status().expect("it can be started");
         assert!(ended.success(), "{}", daemon.log());
-        eventually("the pid file", || daemon.pid().is_some());
+        // Signals that come before nginx has a worker are lost.
+        eventually("a worker", || daemon.pid().is_some_and(|master| !daemon.workers(master).is_empty()));
         eventually("it listens", || Client::try_connect(daemon.address()).is_ok());
         daemon
     }

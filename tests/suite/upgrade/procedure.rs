@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use freerun_testkit::{Kind, Setup, Site, eventually, require};
+use freerun_testkit::{Client, Kind, Setup, Site, eventually, require};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, children, ends, lives, signal};
@@ -150,7 +150,7 @@ fn a_request_that_runs_ends_with_the_old_worker_and_the_master_may_quit_at_once(
     let http = "server { listen 127.0.0.1:@PORT@; root @DIR@; }";
     let daemon = Daemon::run("worker_processes 2;", http);
     std::fs::write(daemon.path("big"), vec![b'x'; 30_000_000]).expect("a file");
-    let mut slow = freerun_testkit::Client::try_connect_narrow(daemon.address(), 65_536).expect("connecting");
+    let mut slow = Client::try_connect_narrow(daemon.address(), 65_536).expect("connecting");
     slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     let (old, new) = daemon.change();
     signal(old, Signal::QUIT);
@@ -159,6 +159,74 @@ fn a_request_that_runs_ends_with_the_old_worker_and_the_master_may_quit_at_once(
     ends(old);
     assert_eq!((daemon.old_pid(), daemon.pid()), (None, Some(new)));
     assert_eq!(daemon.get("/big").body.len(), 30_000_000);
+}
+
+/// Without a new binary, `HUP` reads the configuration as always. Who connects meanwhile waits.
+#[test]
+fn after_winch_a_reload_starts_a_worker() {
+    let daemon = Daemon::run("worker_processes 1;", HTTP);
+    let master = daemon.master();
+    signal(master, Signal::WINCH);
+    eventually("the worker has ended", || daemon.workers(master).is_empty());
+    let mut early = Client::connect(daemon.address());
+    daemon.configure("worker_processes 1;", "no such directive;");
+    signal(master, Signal::HUP);
+    daemon.logs("unknown directive \"no\" in ");
+    assert!(daemon.workers(master).is_empty(), "a configuration that is refused changes nothing");
+    daemon.configure("worker_processes 1;", &HTTP.replace("served", "again"));
+    signal(master, Signal::HUP);
+    assert_eq!(early.get("/").text(), "again");
+    assert_eq!(daemon.workers(master).len(), 1);
+    // The order to end ends it also while there is no worker.
+    signal(master, Signal::WINCH);
+    eventually("the worker has ended", || daemon.workers(master).is_empty());
+    signal(master, Signal::QUIT);
+    ends(master);
+    assert!(!daemon.path("socket").exists());
+}
+
+#[test]
+fn a_change_waits_for_a_reload_that_is_under_way() {
+    if !require::freerun() {
+        return;
+    }
+    let daemon = Daemon::run("worker_processes 1;", HTTP);
+    daemon.configure("worker_processes 1;", &HTTP.replace("served", "reloaded"));
+    signal(daemon.master(), Signal::HUP);
+    let (old, new) = daemon.change();
+    daemon.logs("configuration 2 is in use");
+    signal(old, Signal::QUIT);
+    ends(old);
+    assert_eq!(daemon.get("/").text(), "reloaded");
+    // A worker that dies in between is replaced, on both sides.
+    let (_, third) = daemon.change();
+    for master in [new, third] {
+        let before = daemon.workers(master);
+        before.iter().for_each(|worker| signal(*worker, Signal::KILL));
+        eventually("another worker", || {
+            let now = daemon.workers(master);
+            now.len() == 1 && now != before
+        });
+    }
+    assert_eq!(daemon.get("/").text(), "reloaded");
+    signal(new, Signal::TERM);
+    ends(new);
+    assert_eq!(daemon.get("/").text(), "reloaded");
+}
+
+#[test]
+fn numbers_that_are_no_sockets_are_told_of_and_ignored() {
+    let site = Site::new();
+    site.file("a", "file a");
+    for (sockets, told) in [
+        ("abc", "invalid socket number \"abc\" in NGINX environment variable, ignoring"),
+        ("77;", "getsockname() of the inherited socket #77 failed (9: Bad file descriptor)"),
+    ] {
+        let server = Setup::server(&site, "").main("master_process on;").environment("NGINX", sockets).run();
+        server.logs(&format!("using inherited sockets from \"{sockets}\""));
+        server.logs(told);
+        assert_eq!(server.get("/a").text(), "file a");
+    }
 }
 
 /// A terminal sends it when its size changes.
