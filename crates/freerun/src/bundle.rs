@@ -71,9 +71,12 @@ pub enum ToWorker {
     Renew(SecretFiles),
     /// The worker of a new binary is at the other end of the socket that follows: it gets the states when it asks for them.
     Successor,
-    /// The worker of the old binary is at the other end of the socket that follows: it has the states that the first
-    /// configuration is to begin with. Comes before that configuration.
+    /// The worker of the old binary is at the other end of the socket that follows, or what follows is the file of
+    /// [`ToWorker::Save`]: from there come the states that the first configuration is to begin with. Comes before that
+    /// configuration.
     Predecessor,
+    /// Write the states to the file that follows, for a worker that may follow this one.
+    Save,
     /// Say whether the loops live. The answer is [`FromWorker::Alive`].
     Ask,
     /// Accept no more connections, finish the requests, end.

@@ -42,8 +42,8 @@ impl GroupState {
     }
 
     /// Has servers begin with what another process knew of them.
-    pub fn restore(&self, saved: &[u8]) {
-        self.carried.store(Arc::new(carried::read(saved)));
+    pub fn restore(&self, saved: &[u8], now: Millis) {
+        self.carried.store(Arc::new(carried::read(saved, now)));
     }
 
     /// Calls `see` for all known servers.
@@ -78,10 +78,7 @@ impl GroupState {
         let mut found: Vec<Arc<Live>> = Vec::new();
         self.lives.rcu(|known| {
             let carried = self.carried.load();
-            let new = |key| match carried.get(key) {
-                Some(numbers) => Arc::new(carried::restore(numbers, held, crate::clock::now())),
-                None => Arc::new(Live::held(held)),
-            };
+            let new = |key| Arc::new(carried.get(key, held).unwrap_or_else(|| Live::held(held)));
             let find = |key| known.get(key).and_then(Weak::upgrade).unwrap_or_else(|| new(key));
             found = keys.iter().map(find).collect();
             let mut next: HashMap<Key, Weak<Live>> = known
@@ -98,12 +95,12 @@ impl GroupState {
 
     /// Forgets what an old binary knew of these servers: they have states now.
     fn forget_carried(&self, keys: &[Key]) {
-        if self.carried.load().is_empty() {
+        if self.carried.load().servers.is_empty() {
             return;
         }
         self.carried.rcu(|carried| {
             let mut rest = Carried::clone(carried);
-            rest.retain(|key, _| !keys.contains(key));
+            rest.servers.retain(|key, _| !keys.contains(key));
             rest
         });
     }

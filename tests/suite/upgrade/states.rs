@@ -37,7 +37,18 @@ fn limits_go_on() {
     // What counts is not only the last binary's.
     daemon.complete_change();
     assert_eq!((ask("one"), ask("two"), ask("three")), (503, 503, 200));
-    daemon.logs(" states of the old binary go on");
+    daemon.logs(" states of the worker before go on");
+
+    // An old worker that comes back has what it had.
+    let (old, new) = daemon.change();
+    signal(old, Signal::WINCH);
+    eventually("the old worker has ended", || daemon.workers(old).is_empty());
+    assert_eq!((ask("one"), ask("four")), (503, 200));
+    signal(old, Signal::HUP);
+    eventually("the old master has a worker", || daemon.workers(old).len() == 1);
+    signal(new, Signal::QUIT);
+    ends(new);
+    assert_eq!((ask("one"), ask("two"), ask("five")), (503, 503, 200));
 }
 
 #[test]

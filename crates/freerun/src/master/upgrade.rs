@@ -6,6 +6,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use freerun_runtime::log::{Errno, Level};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::process::{Pid, getppid};
 
 use super::inherited::{HAND_OVER, OF_MANAGER, SOCKETS};
@@ -43,6 +44,8 @@ pub struct Upgrade {
     pub paused: bool,
     /// `USR2` has come while a configuration was on its way to the worker.
     pub wanted: bool,
+    /// A file in memory with the states of the worker that has gone, for the next one.
+    states: Option<OwnedFd>,
 }
 
 impl Upgrade {
@@ -173,7 +176,24 @@ impl Master {
             self.settle(state, Ok(()));
         }
         self.upgrade.paused = true;
+        self.upgrade.states = self.save_states();
         self.let_worker_go();
+    }
+
+    /// Has the worker write its states to a file. Without one the next worker begins with empty ones.
+    fn save_states(&self) -> Option<OwnedFd> {
+        let Serving::Process(process) = &self.serving else { return None };
+        let file = memfd_create("states", MemfdFlags::CLOEXEC).ok()?;
+        process.channel.send(&ToWorker::Save, &[file.as_fd()]).ok()?;
+        Some(file)
+    }
+
+    /// The file with the states of the worker that has gone, from its beginning.
+    pub(super) fn take_states(&mut self) -> Option<OwnedFd> {
+        let file = self.upgrade.states.take()?;
+        // Opened anew, it has a position of its own.
+        let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        file.ok().map(OwnedFd::from)
     }
 
     /// Starts a worker again with the configuration that the master has, if `WINCH` has ended the last one.

@@ -1,5 +1,6 @@
 //! The worker as the master looks after it: what it says, its end, the next one, and those that were told to go.
 
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::Level;
@@ -112,7 +113,11 @@ impl Master {
     }
 
     pub(super) fn restart(&mut self) -> Result<(), Error> {
+        let states = self.take_states();
         let started = Process::spawn(&self.current.environment, None).and_then(|process| {
+            if let Some(states) = states {
+                process.channel.send(&ToWorker::Predecessor, &[states.as_fd()])?;
+            }
             process.send_bundle(&self.current.bundle, &self.current.descriptors())?;
             Ok(process)
         });

@@ -1,16 +1,20 @@
 //! What the worker of an old binary gives to that of a new one, so that it does not begin with nothing: the states of zones,
 //! TLS sessions with the keys of tickets, what is known of upstream servers (see `Zones::save`).
 //!
-//! The new worker asks with one byte, just before it serves; the old one answers with its states as they are then. Each has a
-//! frame: the lengths of its name (`u32`) and of its bytes (`u64`, both little-endian), the name, the bytes. A frame without a
+//! The new worker asks with one byte, just before it serves; the old one answers with its states as they are then. A worker that
+//! is told to go while its master stays (`WINCH`) writes them to a file in memory, for the one that may follow it. Each state has
+//! a frame: the lengths of its name (`u32`) and of its bytes (`u64`, both little-endian), the name, the bytes. A frame without a
 //! name is the last one. Neither worker relies on what the other does: what is missing begins anew.
 
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use freerun_serve::tls::files::append_wiping;
 use freerun_serve::zones::{Arrived, Saved, Zones};
+use rustix::fs::{FileType, fstat};
 
 /// What the new worker says when it can take the states.
 const ASK: u8 = b'?';
@@ -53,21 +57,33 @@ impl Successor {
         if self.0.read(&mut asked)? == 0 || asked[0] != ASK {
             return Ok(0);
         }
-        let (begun, mut total, mut count) = (Instant::now(), 0, 0);
-        for (name, save) in zones.save() {
-            let Some(state) = save() else { continue };
-            if name.len() > MAX_NAME || total + state.len() > MAX_TOTAL || begun.elapsed() > ALL_PATIENCE {
-                continue;
-            }
-            total += state.len();
-            count += 1;
-            self.0.write_all(&head(name.len(), state.len()))?;
-            self.0.write_all(name.as_bytes())?;
-            self.0.write_all(&state)?;
-        }
-        self.0.write_all(&head(0, 0))?;
-        Ok(count)
+        write(zones, &mut self.0)
     }
+}
+
+/// Writes the states to a file, for [`take`]. Returns how many there are.
+///
+/// # Errors
+/// The error of write(2).
+pub fn save(zones: &Zones, file: OwnedFd) -> io::Result<usize> {
+    write(zones, &mut File::from(file))
+}
+
+fn write(zones: &Zones, to: &mut impl Write) -> io::Result<usize> {
+    let (begun, mut total, mut count) = (Instant::now(), 0, 0);
+    for (name, save) in zones.save() {
+        let Some(state) = save() else { continue };
+        if name.len() > MAX_NAME || total + state.len() > MAX_TOTAL || begun.elapsed() > ALL_PATIENCE {
+            continue;
+        }
+        total += state.len();
+        count += 1;
+        to.write_all(&head(name.len(), state.len()))?;
+        to.write_all(name.as_bytes())?;
+        to.write_all(&state)?;
+    }
+    to.write_all(&head(0, 0))?;
+    Ok(count)
 }
 
 impl std::os::fd::AsFd for Successor {
@@ -84,23 +100,32 @@ fn head(name: usize, state: usize) -> [u8; 12] {
     head
 }
 
-/// Asks the worker of the old binary for its states, and waits for them. With an error come those that are complete.
-pub fn take(socket: UnixStream) -> (Arrived, io::Result<()>) {
+/// Asks the worker of the old binary for its states, and waits for them, or reads the file of one that has gone. With an error
+/// come the states that are complete.
+pub fn take(from: OwnedFd) -> (Arrived, io::Result<()>) {
     let mut arrived = Arrived::default();
-    let result = take_all(socket, &mut arrived);
+    let result = take_all(from, &mut arrived);
     (arrived, result)
 }
 
-fn take_all(mut socket: UnixStream, arrived: &mut Arrived) -> io::Result<()> {
+fn take_all(from: OwnedFd, arrived: &mut Arrived) -> io::Result<()> {
+    if !FileType::from_raw_mode(fstat(&from)?.st_mode).is_socket() {
+        return read(&mut File::from(from), arrived);
+    }
+    let mut socket = UnixStream::from(from);
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     socket.write_all(&[ASK])?;
+    read(&mut socket, arrived)
+}
+
+fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
     let (begun, mut total) = (Instant::now(), 0_usize);
     let mut piece = Saved::new(vec![0; STEP]);
     loop {
         let mut head = [0; 12];
-        socket.read_exact(&mut head)?;
+        from.read_exact(&mut head)?;
         let [a, b, c, d, state @ ..] = head;
         let name = u32::from_le_bytes([a, b, c, d]) as usize;
         let size = usize::try_from(u64::from_le_bytes(state)).unwrap_or(usize::MAX);
@@ -112,7 +137,7 @@ fn take_all(mut socket: UnixStream, arrived: &mut Arrived) -> io::Result<()> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a state is too large"));
         }
         let mut text = vec![0; name];
-        socket.read_exact(&mut text)?;
+        from.read_exact(&mut text)?;
         let text = String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData)?;
         let mut state = Saved::default();
         while state.len() < size {
@@ -120,7 +145,7 @@ fn take_all(mut socket: UnixStream, arrived: &mut Arrived) -> io::Result<()> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let piece = &mut piece[..(size - state.len()).min(STEP)];
-            socket.read_exact(piece)?;
+            from.read_exact(piece)?;
             append_wiping(&mut state, piece);
         }
         arrived.put(text, state);
@@ -151,12 +176,29 @@ mod tests {
             let zones = zones(&[("a", 5), ("empty", 0), ("large", 3 * STEP + 7)]);
             Successor::new(one).unwrap().answer(&zones).unwrap()
         });
-        let (arrived, result) = take(other);
+        let (arrived, result) = take(other.into());
         result.unwrap();
         assert_eq!(giving.join().unwrap(), 3);
         let size = |name| arrived.get(name).map(|state| state.len());
         assert_eq!((size("a"), size("empty"), size("large")), (Some(5), Some(0), Some(3 * STEP + 7)));
         assert_eq!(size("b"), None);
+    }
+
+    #[test]
+    fn states_wait_in_a_file_for_the_next_worker() {
+        let file = rustix::fs::memfd_create("states", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let again = |file: &OwnedFd| {
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+            OwnedFd::from(File::open(path).unwrap())
+        };
+        assert!(take(again(&file)).1.is_err(), "nothing was written");
+        let saved = save(&zones(&[("a", 5), ("b", 6)]), file.try_clone().unwrap());
+        assert_eq!(saved.unwrap(), 2);
+        for _ in 0..2 {
+            let (arrived, result) = take(again(&file));
+            result.unwrap();
+            assert_eq!(arrived.len(), 2);
+        }
     }
 
     #[test]
@@ -174,14 +216,14 @@ mod tests {
         other.write_all(b"abc").unwrap();
         other.write_all(&head(1, 100)).unwrap();
         other.shutdown(std::net::Shutdown::Write).unwrap();
-        let (arrived, result) = take(one);
+        let (arrived, result) = take(one.into());
         assert!(result.is_err());
         assert_eq!(arrived.get("a").map(|state| state.to_vec()), Some(b"bc".to_vec()));
         // Lengths that nobody could mean.
         for wrong in [head(MAX_NAME + 1, 0), head(1, usize::MAX), [0xff; 12]] {
             let (one, mut other) = UnixStream::pair().unwrap();
             other.write_all(&wrong).unwrap();
-            assert!(take(one).1.is_err());
+            assert!(take(one.into()).1.is_err());
         }
     }
 }

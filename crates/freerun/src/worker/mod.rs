@@ -48,7 +48,7 @@ pub struct Worker {
     own_process: bool,
     running: Option<Running>,
     draining: Option<Draining>,
-    /// The way to the worker of the old binary, until the first configuration is there.
+    /// The states of the worker before, or the way to it, until the first configuration is there.
     predecessor: Option<OwnedFd>,
     /// The way to the worker of a new binary, until that has asked for the states.
     successor: Option<Successor>,
@@ -73,7 +73,7 @@ impl Worker {
         Worker { own_process, running: None, draining: None, predecessor: None, successor: None }
     }
 
-    /// Begins with the states of the old binary's worker, to which this socket leads.
+    /// Begins with the states of the worker before: a socket leads to that, or this is the file that it has written.
     pub fn take_over(&mut self, predecessor: Option<OwnedFd>) {
         self.predecessor = predecessor;
     }
@@ -99,14 +99,22 @@ impl Worker {
         }
     }
 
-    /// The states of the old binary's worker, and what is to be said of them.
+    /// Writes the states to a file, for a worker that may follow this one.
+    fn save(&self, file: OwnedFd) {
+        let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
+        if let Err(error) = hand_over::save(&zones, file) {
+            self.log(Level::Warn, format_args!("the states cannot be kept for the next worker ({})", Errno(&error)));
+        }
+    }
+
+    /// The states of the worker before, and what is to be said of them.
     fn arrived(&mut self) -> (Zones, Option<(Level, String)>) {
-        let Some(socket) = self.predecessor.take() else { return (Zones::default(), None) };
-        let (arrived, result) = hand_over::take(UnixStream::from(socket));
+        let Some(predecessor) = self.predecessor.take() else { return (Zones::default(), None) };
+        let (arrived, result) = hand_over::take(predecessor);
         let count = arrived.len();
         let told = match result {
-            Ok(()) => (Level::Notice, format!("{count} states of the old binary go on")),
-            Err(error) => (Level::Warn, format!("only {count} states of the old binary go on ({})", Errno(&error))),
+            Ok(()) => (Level::Notice, format!("{count} states of the worker before go on")),
+            Err(error) => (Level::Warn, format!("only {count} states of the worker before go on ({})", Errno(&error))),
         };
         (Zones::arrived(arrived), Some(told))
     }
@@ -355,6 +363,7 @@ fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
         ToWorker::Renew(files) => worker.renew(&files),
         ToWorker::Predecessor => worker.take_over(fds.pop()),
         ToWorker::Successor => fds.pop().into_iter().for_each(|fd| worker.hand_over(fd)),
+        ToWorker::Save => fds.pop().into_iter().for_each(|fd| worker.save(fd)),
         ToWorker::Ask => channel.send(&FromWorker::Alive { loops_live: worker.loops_live() }, &[])?,
         ToWorker::Quit { is_replaced } => worker.drain(is_replaced),
         ToWorker::Stop => return Ok(false),

@@ -31,7 +31,7 @@ impl Lasting {
         let lasting = zones.keep(key, || {
             let lasting = Lasting::default();
             if let Some(saved) = arrived {
-                lasting.group.restore(&saved);
+                lasting.group.restore(&saved, now());
             }
             lasting
         });

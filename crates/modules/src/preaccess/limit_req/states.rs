@@ -13,6 +13,7 @@ use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use freerun_runtime::log::clock;
 use freerun_serve::limits::{Fingerprint, Hasher, SECRETS};
 use freerun_serve::zones::Saved;
 
@@ -97,8 +98,9 @@ pub struct States {
     first: u32,
 }
 
-/// The first bytes of saved states, which say what follows: the secrets of the fingerprints, the time, the number of words of
-/// the table, and of each set that has a state its number and its words, all as 64 bits.
+/// The first bytes of saved states, which say what follows: the secrets of the fingerprints, the time, and the same time in
+/// milliseconds since 1970, the number of words of the table, and of each set that has a state its number and its words, all as
+/// 64 bits.
 const FORMAT: &[u8; 8] = b"states 1";
 
 impl States {
@@ -115,6 +117,7 @@ impl States {
         let mut put = |number: u64| saved.extend_from_slice(&number.to_le_bytes());
         self.hasher.secrets().into_iter().for_each(&mut put);
         put(self.now().into());
+        put(since_1970());
         put(self.words.len() as u64);
         for (number, set) in self.words.chunks_exact(SET).enumerate() {
             let mut words = [0; SET];
@@ -139,7 +142,9 @@ impl States {
             *secret = numbers.next()?;
         }
         let now = u32::try_from(numbers.next()?).ok()?;
-        let states = States { hasher: Hasher::with(secrets), first: now, ..States::new(size)? };
+        let passed = since_1970().saturating_sub(numbers.next()?);
+        let first = now.wrapping_add(u32::try_from(passed).unwrap_or(u32::MAX / 2));
+        let states = States { hasher: Hasher::with(secrets), first, ..States::new(size)? };
         if numbers.next()? != states.words.len() as u64 || !rest.is_empty() {
             return None;
         }
@@ -197,6 +202,11 @@ impl States {
         let (states, asked) = rest.split_at(WAYS);
         Set { tags, states, asked }
     }
+}
+
+/// The time of day in milliseconds, by which another process knows how much later it is.
+fn since_1970() -> u64 {
+    u64::try_from(clock::since_1970().as_millis()).unwrap_or(0)
 }
 
 /// A set of places.
@@ -356,10 +366,10 @@ mod tests {
         for length in 0..saved.len() {
             // Whatever is missing, nothing panics, and no set is read in part.
             let cut = States::restored(SIZE, &saved[..length]);
-            assert!(cut.is_none() || (length - 56) % (8 + 8 * SET) == 0, "{length}");
+            assert!(cut.is_none() || (length - 64) % (8 + 8 * SET) == 0, "{length}");
         }
         let mut wrong = saved.to_vec();
-        wrong[56..64].copy_from_slice(&u64::MAX.to_le_bytes());
+        wrong[64..72].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(States::restored(SIZE, &wrong).is_none(), "a set that the table does not have");
     }
 
