@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use freerun_serve::tls::files::append_wiping;
 use freerun_serve::zones::{Arrived, Saved, Zones};
-use rustix::fs::{FileType, fstat};
+use rustix::net::sockopt::socket_type;
 
 /// What the new worker says when it can take the states.
 const ASK: u8 = b'?';
@@ -109,7 +109,7 @@ pub fn take(from: OwnedFd) -> (Arrived, io::Result<()>) {
 }
 
 fn take_all(from: OwnedFd, arrived: &mut Arrived) -> io::Result<()> {
-    if !FileType::from_raw_mode(fstat(&from)?.st_mode).is_socket() {
+    if socket_type(&from).is_err() {
         return read(&mut File::from(from), arrived);
     }
     let mut socket = UnixStream::from(from);
