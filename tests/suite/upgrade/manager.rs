@@ -43,6 +43,7 @@ fn sockets_are_found_by_their_addresses_and_stay_the_manager_s() {
     let mut early = Client::connect(address);
     let child = start(&daemon, [web.into(), local.into(), spare.into()]);
     assert_eq!(early.get("/").text(), address.port().to_string());
+    daemon.logs(&format!("using the service manager's sockets: {address} unix:"));
     eventually("its own socket", || Client::try_connect(daemon.address()).is_ok());
     UnixStream::connect(daemon.path("local")).expect("the manager's Unix socket");
     daemon.logs(&format!("the service manager's socket \"spare\" is not used: no \"listen\" directive names {unused}"));

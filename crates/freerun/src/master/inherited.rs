@@ -77,6 +77,9 @@ impl Inherited {
                 let name = names.next().unwrap_or_default();
                 inherited.names.extend(key.map(|key| (key, name.to_owned())));
             }
+            let names: Vec<String> = inherited.names.iter().map(|(key, _)| key.to_string()).collect();
+            let names = names.join(" ");
+            inherited.told.push((Level::Notice, format!("using the service manager's sockets: {names}")));
         }
         inherited
     }
