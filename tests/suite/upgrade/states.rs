@@ -58,6 +58,27 @@ fn limits_go_on() {
 }
 
 #[test]
+fn locks_of_webdav_go_on() {
+    if !require::freerun() {
+        return;
+    }
+    let http = "dav_ext_lock_zone zone=l:1m;
+                server { listen 127.0.0.1:@PORT@; root @DIR@/dav;
+                         dav_methods PUT; dav_ext_methods LOCK; dav_ext_lock zone=l; }";
+    let daemon = Daemon::run("worker_processes 2;", http);
+    std::fs::create_dir(daemon.path("dav")).and_then(|()| std::fs::write(daemon.path("dav/a"), "a")).expect("a file");
+    let ask = |method: &str, body: &str| {
+        let request = format!("{method} /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        Client::connect(daemon.address()).send(request).response().status
+    };
+    let body = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    assert_eq!(ask("LOCK", body), 200);
+    assert_eq!(ask("PUT", "b"), 423);
+    daemon.complete_change();
+    assert_eq!((ask("PUT", "b"), ask("LOCK", body)), (423, 423));
+}
+
+#[test]
 fn sessions_of_tls_are_resumed() {
     if !require::freerun() {
         return;
