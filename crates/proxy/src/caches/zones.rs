@@ -173,9 +173,13 @@ fn end(generation: &Generation) {
     }
 }
 
+/// How long a start waits for the caches, all together: small ones are loaded by then.
+const START_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Starts new caches, and passes the new settings to the others.
 fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
+    let mut new = Vec::new();
     for defined in caches.iter() {
         let log = generation.error_log.clone();
         let name = defined.path.name.clone();
@@ -184,9 +188,17 @@ fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
         });
         let cache = &defined.home.cache;
         cache.attach(generation.files.clone(), generation.pools.default().clone());
-        if let Err(error) = cache.start(config(&defined.path), tell) {
-            let name = &defined.path.name;
-            generation.error_log.write(Level::Alert, None, format_args!("cache \"{name}\" cannot be started: {error}"));
+        match cache.begin(config(&defined.path), tell) {
+            Ok(true) => new.push(cache),
+            Ok(false) => {}
+            Err(error) => {
+                let told = format_args!("cache \"{}\" cannot be started: {error}", defined.path.name);
+                generation.error_log.write(Level::Alert, None, told);
+            }
         }
+    }
+    let deadline = Instant::now() + START_PATIENCE;
+    for cache in new {
+        cache.wait_loaded(deadline.saturating_duration_since(Instant::now()));
     }
 }
