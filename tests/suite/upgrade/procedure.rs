@@ -161,6 +161,24 @@ fn a_request_that_runs_ends_with_the_old_worker_and_the_master_may_quit_at_once(
     assert_eq!(daemon.get("/big").body.len(), 30_000_000);
 }
 
+#[test]
+fn a_change_and_the_end_may_be_ordered_at_once() {
+    if !require::freerun() {
+        return;
+    }
+    let daemon = Daemon::run("worker_processes 1;", HTTP);
+    let old = daemon.master();
+    // A process that is stopped hears of both when it goes on.
+    for order in [Signal::STOP, Signal::USR2, Signal::QUIT, Signal::CONT] {
+        signal(old, order);
+    }
+    ends(old);
+    eventually("the new binary serves", || {
+        daemon.pid().is_some_and(|new| new != old && daemon.workers(new).len() == 1)
+    });
+    assert_eq!(daemon.get("/").text(), "served");
+}
+
 /// Without a new binary, `HUP` reads the configuration as always. Who connects meanwhile waits.
 #[test]
 fn after_winch_a_reload_starts_a_worker() {

@@ -319,7 +319,13 @@ impl Master {
             SIGUSR2 => self.refuse_to_change_binary(),
             SIGWINCH if self.is_daemon => self.pause(),
             SIGTERM | SIGINT => self.stop(),
-            SIGQUIT => self.quit(),
+            SIGQUIT => {
+                // Both signals may have come before either was heard.
+                if self.upgrade.wanted && self.is_settled() {
+                    self.change_binary();
+                }
+                self.quit();
+            }
             _ => {}
         }
         Ok(())
