@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -46,6 +47,8 @@ pub struct Worker {
     listeners: Vec<Bound>,
     /// The sockets of `reuseport`, which are watched from the first time that there are any.
     shards: Option<Arc<Shards>>,
+    /// How many loops have not yet run since it was last asked whether they live.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Worker {
@@ -97,7 +100,7 @@ impl Worker {
                 LoopListeners::begin(LoopServices::new(&loop_state, services));
             });
         }
-        Ok(Worker { shared, handles, listeners: Vec::new(), shards: None })
+        Ok(Worker { shared, handles, listeners: Vec::new(), shards: None, asked: Arc::default() })
     }
 
     /// The state that the loops share, for the status handler.
@@ -192,6 +195,22 @@ impl Worker {
         for handle in &self.handles {
             handle.tell(|| loop_listeners::of_this_loop(LoopListeners::hand_over));
         }
+    }
+
+    /// Whether every loop has run since this was asked before. The first answer is yes. There is one job for each loop at
+    /// most that it has not run yet.
+    pub fn loops_live(&self) -> bool {
+        if self.asked.load(Acquire) > 0 {
+            return false;
+        }
+        for handle in &self.handles {
+            self.asked.fetch_add(1, Relaxed);
+            let asked = self.asked.clone();
+            handle.tell(move || {
+                asked.fetch_sub(1, Release);
+            });
+        }
+        true
     }
 
     /// Ends the loops; running requests are cut off.
