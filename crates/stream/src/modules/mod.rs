@@ -6,6 +6,7 @@ pub mod geo;
 pub mod geoip2;
 pub mod limit_conn;
 pub mod map;
+pub mod num_map;
 pub mod pass;
 pub mod realip;
 pub mod returns;
@@ -25,6 +26,7 @@ pub static MODULES: &[&Module] = &[
     &returns::MODULE,
     &pass::MODULE,
     &map::MODULE,
+    &num_map::MODULE,
     &geo::MODULE,
     &geoip2::MODULE,
     &split_clients::MODULE,
