@@ -147,7 +147,9 @@ impl Builder<'_> {
         }
         let Some(content) = self.content(node) else {
             // nginx looks for it when it has read everything.
-            cx.report(Problem { order: None, ..missing("no handler for server") })?;
+            let mut problem = missing("no handler for server");
+            problem.order = None;
+            cx.report(problem)?;
             return Ok(None);
         };
         let tls = match ssl::server_tls(&settings, cx) {
