@@ -64,12 +64,15 @@ impl Service for HttpService {
     }
 
     fn accept(self: Rc<Self>, accepted: Accepted) {
-        let Accepted { number, mut transport, peer, listen, now } = accepted;
-        if self.http.generation().http.listen(&listen).is_some_and(|listen| listen.has_tls()) {
+        let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
+        if self.http.generation().http.has_tls(&listen) {
             transport = transport.into_tls();
         }
         let loop_state = self.http.loop_state.clone();
         let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
+        if passes > 0 {
+            connection.passed_on(received, tls);
+        }
         // A reload may remove the address before the first request comes: that is then served by the configuration which is
         // current now.
         let _ = self.http.servers(&connection);
@@ -83,7 +86,7 @@ impl Service for HttpService {
 
     fn is_busy(&self, listen: &ListenSpec) -> bool {
         let generation = self.http.generation();
-        generation.pools.handshakes().is_full() && generation.http.listen(listen).is_some_and(|listen| listen.has_tls())
+        generation.pools.handshakes().is_full() && generation.http.has_tls(listen)
     }
 
     fn renew(self: Rc<Self>) {
