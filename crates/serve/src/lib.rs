@@ -23,6 +23,8 @@
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
 //!    passed to;
 //! 6. [`access_log`]: formats of the log lines of a subject.
+//!
+//! [`relay`] knows no subject: it passes bytes both ways between a client and a server.
 
 pub mod accept;
 pub mod access;
@@ -42,6 +44,7 @@ pub mod loop_services;
 pub mod loop_state;
 pub mod parts;
 pub mod predictor;
+pub mod relay;
 pub mod resolver;
 pub mod service;
 pub mod services;
