@@ -59,8 +59,8 @@ pub struct UpstreamSpec {
     pub session_reuse: bool,
     /// `proxy_ssl_key_log`
     pub key_log: Option<KeyLogPath>,
-    /// Whether HTTP/2, and nothing else, is offered to the servers (ALPN).
-    pub http2: bool,
+    /// The protocols that servers are offered (ALPN), best first: HTTP/2 and nothing else, or those of `proxy_ssl_alpn`.
+    pub alpn: Vec<Vec<u8>>,
 }
 
 /// What a location has of TLS for its upstream servers. It does not change.
@@ -141,7 +141,7 @@ impl UpstreamTls {
             schemes: wanted.schemes(),
             own_schemes: wanted.client_schemes(),
             key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
-            alpn: if spec.http2 { vec![b"h2".to_vec()] } else { Vec::new() },
+            alpn: spec.alpn.clone(),
             ..ClientSettings::default()
         };
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
