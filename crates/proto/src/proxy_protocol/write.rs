@@ -57,6 +57,9 @@ fn of_one_family((client, server): Connected) -> Connected {
     (mapped(client), mapped(server))
 }
 
+/// A header of version 2 that says that the connection is the proxy's own (the command `LOCAL`).
+pub const LOCAL: [u8; V2_HEAD] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
 /// What a header says of the client's TLS session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsFields<'t> {
@@ -275,6 +278,12 @@ mod tests {
             let zeroed = [&bytes[..at], &[0; 4]].concat();
             assert_eq!(crc32c(&zeroed).to_be_bytes(), bytes[at..]);
         }
+    }
+
+    #[test]
+    fn a_connection_of_the_proxy_itself_names_no_client() {
+        let (read, len) = parse(&LOCAL).unwrap().unwrap();
+        assert_eq!((read.ends, len), (None, LOCAL.len()));
     }
 
     #[test]

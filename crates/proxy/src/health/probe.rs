@@ -315,6 +315,8 @@ impl One<'_> {
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let connecting = connect(&address, &options);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        let header = self.check.family.own_proxy_header(&self.check.settings);
+        within(self.options.connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
         let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
         let connection = match protocol {
             UpstreamProtocol::Sequential => Connection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),

@@ -164,7 +164,7 @@ impl UpstreamTls {
     }
 
     /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
-    /// be computed and its name is not empty.
+    /// be computed and its name is not empty. `alpn` are the protocols that the server is offered, if they have to be computed.
     ///
     /// # Errors
     /// The certificate cannot be used: the line for the error log, which is empty if the client has gone.
@@ -173,8 +173,12 @@ impl UpstreamTls {
         name: &str,
         address: &str,
         names: Option<&PairNames>,
+        alpn: Option<Vec<Vec<u8>>>,
         reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<Outgoing, String> {
+        // A session that began with one protocol is not resumed with another. Names can be long, and a private key can be among
+        // them.
+        let key = self.resumes.then(|| sha256_of((address, self.identity(name, names), &alpn)));
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
                 let certificate = computed.known.load(names, computed.passwords.as_ref(), reader).await?;
@@ -182,17 +186,19 @@ impl UpstreamTls {
             }
             _ => self.config.clone(),
         };
+        let config = match alpn {
+            Some(alpn) => config.with_alpn(alpn),
+            None => config,
+        };
         let verification = self.verified_by.clone();
         let verification =
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
         // RFC 6066 section 3: a name is not empty, and not an address.
         let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
-        // Names can be long, and a private key can be among them.
-        let key = || sha256_of((address, self.identity(name, names)));
         Ok(Outgoing {
             config,
             server_name: sent.then(|| name.to_owned()),
-            sessions: self.resumes.then(|| SESSIONS.peer(&key())),
+            sessions: key.map(|key| SESSIONS.peer(&key)),
             verification,
         })
     }

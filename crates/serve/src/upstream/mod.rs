@@ -9,6 +9,7 @@
 //! subject, and [`Upstream::pick_now`] and [`Upstream::pick_later`] ask the group. Names of servers are looked up
 //! outside of the loops ([`look_up_all`]), those that a subject computes by [`find`].
 
+mod alpn;
 mod bind;
 mod choose;
 mod computed;
@@ -17,6 +18,7 @@ mod known;
 mod method;
 mod names;
 mod outliers;
+mod proxy_protocol;
 mod registry;
 mod server;
 mod sticky;
@@ -28,12 +30,14 @@ use std::fmt;
 use freerun_conf::parse_number;
 use freerun_upstream::method::Measure;
 
+pub use alpn::Alpn;
 pub use bind::{Bind, Local};
 pub use choose::Asking;
 pub use group::{Plan, Resolving, Upstream};
 pub use method::Balance;
 pub use names::{SystemName, look_up_all, name_servers, system_names, unknown};
 pub use outliers::Outliers;
+pub use proxy_protocol::{ClientTls, OwnTlv, ProxyProtocol};
 pub use registry::{NotFound, UpstreamRef, Upstreams, declare, find, finish, refer};
 pub use server::{Server, Servers};
 pub use sticky::{StickyValues, Ties, part_of, sticky_variable};
