@@ -8,10 +8,9 @@ use freerun_proto::proxy_protocol::write::{
     Carrier, Connected, HeaderV2, LOCAL, TlsFields, TooLarge, own_field, write_v1,
 };
 use freerun_tls::verify::PeerCertificate;
-use freerun_transport::TlsStream;
 
 use crate::address::Address;
-use crate::subject::Subject;
+use crate::subject::{Subject, TlsSubject};
 use crate::values::Template;
 
 /// The types of the fields that a header has by itself for a client with TLS.
@@ -76,27 +75,15 @@ impl<S: Subject> Value for OwnTlv<S> {
     }
 }
 
-/// What is known of a client's TLS.
-#[derive(Clone, Copy)]
-pub struct ClientTls<'c> {
-    /// The client's connection.
-    pub stream: &'c TlsStream,
-    /// The name that the client has asked for.
-    pub server_name: Option<&'c str>,
-    /// Whether the client's certificate was verified and found good.
-    pub is_verified: bool,
-}
-
 impl ProxyProtocol {
     /// Appends the header about the client of a subject, if there is to be one.
     ///
     /// # Errors
     /// Fields of the configuration are too long for a header.
-    pub fn write<S: Subject>(
+    pub fn write<S: TlsSubject>(
         self,
         subject: &S,
         own: &[OwnTlv<S>],
-        tls: Option<ClientTls<'_>>,
         carrier: Carrier,
         out: &mut Vec<u8>,
     ) -> Result<(), TooLarge> {
@@ -105,7 +92,7 @@ impl ProxyProtocol {
             ProxyProtocol::V1 => write_v1(ends(subject), out),
             ProxyProtocol::V2 => {
                 let mut header = HeaderV2::new(ends(subject), carrier);
-                fields(&mut header, subject, own, tls)?;
+                fields(&mut header, subject, own)?;
                 out.extend_from_slice(&header.finish()?);
             }
         }
@@ -134,21 +121,16 @@ fn ends<S: Subject>(subject: &S) -> Option<Connected> {
     }
 }
 
-fn fields<S: Subject>(
-    header: &mut HeaderV2,
-    subject: &S,
-    own: &[OwnTlv<S>],
-    tls: Option<ClientTls<'_>>,
-) -> Result<(), TooLarge> {
+fn fields<S: TlsSubject>(header: &mut HeaderV2, subject: &S, own: &[OwnTlv<S>]) -> Result<(), TooLarge> {
     let is_own = |number| own.iter().any(|field| field.number == number);
-    if let Some(tls) = tls {
-        let alpn = tls.stream.with_agreed(|agreed| agreed.alpn.map(<[u8]>::to_vec)).flatten();
-        if let Some(alpn) = alpn.filter(|_| !is_own(ALPN)) {
-            header.field(ALPN, &alpn)?;
-        }
-        if let Some(name) = tls.server_name.filter(|_| !is_own(AUTHORITY)) {
-            header.field(AUTHORITY, name.as_bytes())?;
-        }
+    let tls = subject.tls_stream();
+    let alpn = tls.and_then(|tls| tls.with_agreed(|agreed| agreed.alpn.map(<[u8]>::to_vec)).flatten());
+    if let Some(alpn) = alpn.filter(|_| !is_own(ALPN)) {
+        header.field(ALPN, &alpn)?;
+    }
+    let facts = subject.tls_facts().filter(|_| tls.is_some());
+    if let Some(name) = facts.and_then(|facts| facts.asked_for.as_deref()).filter(|_| !is_own(AUTHORITY)) {
+        header.field(AUTHORITY, name.as_bytes())?;
     }
     for OwnTlv { number, value } in own {
         let value = value.render(subject);
@@ -156,15 +138,14 @@ fn fields<S: Subject>(
             header.field(*number, &value)?;
         }
     }
-    let Some(ClientTls { stream, is_verified, .. }) = tls else { return Ok(()) };
-    let names = stream.with_agreed(|agreed| (agreed.version.name(), agreed.cipher));
-    let Some((version, cipher)) = names else { return Ok(()) };
-    let certificate = stream.with_session(|session| session.peer_certificates().next().map(PeerCertificate::from_der));
+    let names = tls.and_then(|tls| tls.with_agreed(|agreed| (agreed.version.name(), agreed.cipher)));
+    let (Some(tls), Some((version, cipher))) = (tls, names) else { return Ok(()) };
+    let certificate = tls.with_session(|session| session.peer_certificates().next().map(PeerCertificate::from_der));
     let certificate = certificate.flatten();
     let common_name = certificate.as_ref().and_then(|certificate| certificate.as_ref()?.common_name());
     header.tls(&TlsFields {
         has_certificate: certificate.is_some(),
-        is_verified,
+        is_verified: facts.is_some_and(|facts| facts.verified().is_success()),
         version: version.as_bytes(),
         common_name: common_name.as_deref(),
         cipher: Some(cipher.as_bytes()),

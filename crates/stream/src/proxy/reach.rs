@@ -212,8 +212,7 @@ impl<'s> Tries<'s> {
     fn header(&self) -> Result<Vec<u8>, TryError> {
         let mut header = Vec::new();
         let ProxySettings { proxy_protocol, proxy_protocol_tlv, .. } = self.settings;
-        let written =
-            proxy_protocol.write(self.session, proxy_protocol_tlv, self.session.client_tls(), Carrier::Stream, &mut header);
+        let written = proxy_protocol.write(self.session, proxy_protocol_tlv, Carrier::Stream, &mut header);
         written.map_err(|error| {
             self.session.log(Level::Error, format_args!("{error} while {}", Stage::SendingHeader));
             TryError::Ours

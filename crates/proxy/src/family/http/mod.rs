@@ -14,7 +14,7 @@ use freerun_proto::proxy_protocol::write::{Carrier, TooLarge};
 use freerun_proto::response::Asked;
 use freerun_serve::parts::TempFolders;
 use freerun_serve::tls::upstream::UpstreamTls;
-use freerun_serve::upstream::{ClientTls, ProxyProtocol};
+use freerun_serve::upstream::ProxyProtocol;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody, UpstreamProtocol};
 use crate::exchange::http1::{HttpExchange, WriteHead};
@@ -142,12 +142,7 @@ impl Family for Http {
         let HttpSettings { proxy_protocol, proxy_protocol_tlv, .. } = own(request);
         let mut header = Vec::new();
         if *proxy_protocol != ProxyProtocol::Off {
-            let client = &request.client;
-            let facts = client.tls();
-            let is_verified = facts.is_some_and(|facts| facts.verified().is_success());
-            let server_name = facts.and_then(|facts| facts.asked_for.as_deref());
-            let tls = client.tls_stream().map(|stream| ClientTls { stream, server_name, is_verified });
-            proxy_protocol.write(request, proxy_protocol_tlv, tls, Carrier::Stream, &mut header)?;
+            proxy_protocol.write(request, proxy_protocol_tlv, Carrier::Stream, &mut header)?;
         }
         Ok(header)
     }
