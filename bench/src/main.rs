@@ -42,6 +42,7 @@ mod spec;
 mod stats;
 mod status;
 mod tls;
+mod streams;
 mod tunnels;
 mod user;
 mod warm;
@@ -143,6 +144,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "proxy" => proxy::run(bench),
         "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
+        "streams" => streams::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),
         "cache-node" => cache_node::run(bench),

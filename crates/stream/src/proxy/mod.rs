@@ -11,7 +11,9 @@ mod record;
 mod relayed;
 mod settings;
 
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_runtime::log::Level;
@@ -19,17 +21,21 @@ use freerun_serve::Subject;
 use freerun_serve::tls::upstream::UpstreamTls;
 
 pub use self::pass::ProxyPass;
-pub use self::record::Record;
-pub use self::relayed::Relayed;
 pub use self::settings::ProxySettings;
+use self::error::step;
 use self::reach::Tries;
+use self::record::Record;
+use self::relayed::Relayed;
 use crate::module::Module;
 use crate::session::Session;
+use crate::session::handler::{Content, End, Running, status};
+use crate::settings::core::CoreSettings;
 
 /// Sessions that are passed on.
 pub static MODULE: Module = Module {
     name: "stream_proxy",
     groups: &[group::<ProxySettings>()],
+    content: &[Content { directive: "proxy_pass", start }],
     variables: record::VARIABLES,
     settle: Some(settle),
     ..Module::EMPTY
@@ -44,26 +50,77 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Reaches a server for the session. `preread` are the bytes that the client has sent already.
-///
-/// # Errors
-/// `$status` of the session; the reason was logged.
-pub async fn reach(session: &Session, preread: &[u8]) -> Result<Relayed, u16> {
-    let settings = session.settings().get::<ProxySettings>();
-    // The handler is set only where the directive is.
-    let Some(pass) = &settings.proxy_pass else { return Err(500) };
-    let record: Rc<Record> = session.own.get::<Record>();
-    session.set_passed_to(record.clone());
+fn start(session: Rc<Session>) -> Running {
+    let reaching = Box::pin(reach(session.clone()));
+    Box::pin(Proxying { session, stage: Stage::Reaching(reaching) })
+}
+
+/// A session that is passed on. It is written by hand, as polls, so that what is needed to reach a server costs nothing any
+/// more when it was reached.
+struct Proxying {
+    session: Rc<Session>,
+    stage: Stage,
+}
+
+enum Stage {
+    Reaching(Pin<Box<dyn Future<Output = Result<Relayed, u16>>>>),
+    Relayed(Relayed),
+}
+
+impl Future for Proxying {
+    type Output = End;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
+        let Proxying { session, stage } = &mut *self;
+        if let Stage::Reaching(reaching) = stage {
+            match ready!(reaching.as_mut().poll(context)) {
+                Ok(relayed) => *stage = Stage::Relayed(relayed),
+                Err(status) => return Poll::Ready(End::Status(status)),
+            }
+        }
+        let Stage::Relayed(relayed) = stage else { return Poll::Pending };
+        // The handler of datagrams is another one.
+        let Some(client) = session.client.transport() else {
+            return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+        };
+        ready!(relayed.poll(client, context));
+        relayed.end(session);
+        Poll::Ready(End::Status(status::OK))
+    }
+}
+
+impl Drop for Proxying {
+    fn drop(&mut self) {
+        // The worker may end before the session.
+        if let Stage::Relayed(relayed) = &mut self.stage {
+            relayed.end(&self.session);
+        }
+    }
+}
+
+/// Reaches a server for the session. Fails with the status of the session; the reason was logged.
+async fn reach(session: Rc<Session>) -> Result<Relayed, u16> {
+    let all = session.settings();
+    let settings = all.get::<ProxySettings>();
+    // The handler is chosen by the directive.
+    let Some(pass) = &settings.proxy_pass else { return Err(status::INTERNAL_SERVER_ERROR) };
+    let record = session.states.get::<Record>();
+    session.set_log_context(record.clone());
+    session.set_step(step::CONNECTING);
     let target = match pass.known() {
         Some(target) => target,
-        None => Box::pin(pass.look_up(session)).await.map_err(|error| {
+        None => Box::pin(pass.look_up(&session)).await.map_err(|error| {
             session.log(Level::Error, format_args!("{error}"));
-            500u16
+            status::INTERNAL_SERVER_ERROR
         })?,
     };
-    let reached = Tries::new(session, settings, &target, pass.tls.get().map(|tls| &**tls), &record).reach().await?;
+    let tls = pass.tls.get().map(|tls| &**tls);
+    let nodelay = all.get::<CoreSettings>().tcp_nodelay;
+    let reached = Tries::new(&session, settings, &target, tls, (&record, nodelay)).reach().await?;
     if let Some(sticky) = &target.upstream.extra {
-        sticky.answered(session, reached.lease.peer(), freerun_upstream::now());
+        sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
     }
-    Ok(Relayed::new(session, settings, &target.upstream, reached, record, preread))
+    session.set_step(step::PROXYING);
+    let preread = session.take_preread();
+    Ok(Relayed::new(&session, settings, &target.upstream, reached, record, &preread))
 }
