@@ -24,7 +24,7 @@ use crate::upstream::{Stream, Upstream, UpstreamRef};
 
 /// The module of health checks. It has to stand after the module of the groups.
 pub static MODULE: Module = Module {
-    name: "stream_health_check",
+    name: "stream/health_check",
     groups: &[group::<HealthSettings>()],
     settle: Some(settle),
     finish: Some(|_, cx| health::finish::<StreamCheck, Match>(cx)),

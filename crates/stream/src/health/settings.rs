@@ -9,7 +9,7 @@ use super::matching::Match;
 
 settings! {
     /// Connections that check all the time whether servers are healthy.
-    #[module = "stream_health_check"]
+    #[module = "stream/health_check"]
     pub struct HealthSettings {
         /// Connects to each server of the group that the server's `proxy_pass` names, and does not use servers for which a
         /// check fails.

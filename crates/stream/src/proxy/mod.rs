@@ -33,7 +33,7 @@ use crate::settings::core::CoreSettings;
 
 /// Sessions that are passed on.
 pub static MODULE: Module = Module {
-    name: "stream_proxy",
+    name: "stream/proxy",
     groups: &[group::<ProxySettings>()],
     content: &[Content { directive: "proxy_pass", start }],
     variables: record::VARIABLES,

@@ -17,7 +17,7 @@ use crate::session::Session;
 
 settings! {
     /// Sessions that are passed on to another server.
-    #[module = "stream_proxy"]
+    #[module = "stream/proxy"]
     pub struct ProxySettings {
         /// The local address of connections to upstream servers: an address, optionally with a port, or variables. With
         /// `transparent` it may be an address of another machine, such as the client's. `off` cancels the value of an
