@@ -78,7 +78,7 @@ fn serve(kind: &str, mut stream: TcpStream) -> std::io::Result<()> {
         }
         "resets" => {
             first(&mut stream)?;
-            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+            Ok(rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?)
         }
         _ => Ok(()),
     }

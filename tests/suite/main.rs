@@ -46,6 +46,7 @@ mod scripts;
 mod serve;
 mod status;
 mod stream_proxy;
+mod stream_upstreams;
 mod subrequests;
 mod timeouts;
 mod tls;
