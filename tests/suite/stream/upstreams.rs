@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use freerun_testkit::{Client, Ending, Refusing, Server, Upstream, eventually, require};
 
-use crate::stream_proxy::{session, streaming};
+use super::proxy::{session, streaming};
 
 /// Servers that say their letter and close.
 struct Letters {
