@@ -9,7 +9,16 @@ use freerun_testkit::{Client, Ending, Kind, Refusing, Server, Setup, eventually,
 
 /// What the servers behind do. Two words are two servers.
 const KINDS: [&str; 10] = [
-    "echo", "greets", "answers", "closes", "ends", "resets", "refuses", "refuses echo", "refuses refuses", "refuses answers",
+    "echo",
+    "greets",
+    "answers",
+    "closes",
+    "ends",
+    "resets",
+    "refuses",
+    "refuses echo",
+    "refuses refuses",
+    "refuses answers",
 ];
 
 /// What the clients do.
@@ -50,15 +59,13 @@ fn first(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 fn serve(kind: &str, mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     match kind {
-        "echo" => {
-            loop {
-                let bytes = first(&mut stream)?;
-                if bytes.is_empty() {
-                    return Ok(());
-                }
-                stream.write_all(&bytes)?;
+        "echo" => loop {
+            let bytes = first(&mut stream)?;
+            if bytes.is_empty() {
+                return Ok(());
             }
-        }
+            stream.write_all(&bytes)?;
+        },
         "greets" => {
             stream.write_all(b"220 hello\r\n")?;
             while !first(&mut stream)?.is_empty() {}
@@ -140,7 +147,8 @@ fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> V
             let line = access.lines().find_map(|line| line.strip_prefix(&own)).expect("a line for each session");
             let port = format!("connected to {}", server.address_number(number + 2));
             let begin = errors.lines().find(|line| line.ends_with(&port)).expect("a line");
-            let session = format!("*{} ", begin.split_once(": *").expect("a number").1.split(' ').next().expect("a number"));
+            let session =
+                format!("*{} ", begin.split_once(": *").expect("a number").1.split(' ').next().expect("a number"));
             let words = errors.lines().filter(|line| line.contains(&session)).filter_map(|line| {
                 let message = line.split_once(&session)?.1;
                 let level = line.split(['[', ']']).nth(1)?;

@@ -74,7 +74,10 @@ fn bytes_go_both_ways_and_are_counted() {
     assert!(parts[6..].iter().all(|time| is_time(time)), "{parts:?}");
     let log = server.error_log();
     let line = log.lines().find(|line| line.contains("upstream disconnected")).expect("a line");
-    assert!(line.ends_with("upstream disconnected, bytes from/to client:17/15, bytes from/to upstream:15/17"), "{line}");
+    assert!(
+        line.ends_with("upstream disconnected, bytes from/to client:17/15, bytes from/to upstream:15/17"),
+        "{line}"
+    );
     let line = log.lines().find(|line| line.contains("proxy 127.0.0.1:")).expect("a line");
     assert!(line.ends_with(&format!(" connected to {}", upstream.address())), "{line}");
 }
@@ -290,7 +293,8 @@ fn a_header_tells_of_the_clients_tls() {
         return;
     }
     let upstream = Upstream::new();
-    let listen = "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; ssl_alpn one two";
+    let listen =
+        "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; ssl_alpn one two";
     let lines = format!("proxy_pass {}; proxy_protocol 2;", upstream.address());
     let server = streaming_on(listen, "", &lines).freerun();
     let tls = Tls::new().name("www.test").alpn(&["two"]);
@@ -351,7 +355,8 @@ fn a_server_with_tls_is_offered_protocols_and_told_of_the_client_before() {
         return;
     }
     let upstream = Upstream::new();
-    let lines = format!("proxy_pass {}; proxy_ssl on; proxy_ssl_alpn $first two; proxy_protocol on;", upstream.address());
+    let lines =
+        format!("proxy_pass {}; proxy_ssl on; proxy_ssl_alpn $first two; proxy_protocol on;", upstream.address());
     let server = streaming("map $remote_addr $first { default ''; }", &lines).freerun();
     let client = session(&server);
     let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", port_of(&client), server.port_number(2));
@@ -410,11 +415,12 @@ fn what_is_wrong_is_told_in_nginx_words() {
         ("proxy_pass 127.0.0.1;", "no port in upstream \"127.0.0.1\""),
         ("proxy_pass 127.0.0.1:1; proxy_bind here;", "invalid address \"here\""),
         ("proxy_pass 127.0.0.1:1; proxy_timeout x;", "\"proxy_timeout\" directive invalid value"),
-        ("proxy_pass 127.0.0.1:1; proxy_ssl on; proxy_ssl_verify on;", "no proxy_ssl_trusted_certificate for proxy_ssl_verify"),
+        (
+            "proxy_pass 127.0.0.1:1; proxy_ssl on; proxy_ssl_verify on;",
+            "no proxy_ssl_trusted_certificate for proxy_ssl_verify",
+        ),
     ] {
-        let text = format!(
-            "events {{ }}\npid /dev/null;\nstream {{ server {{ listen 127.0.0.1:1234; {lines} }} }}\n"
-        );
+        let text = format!("events {{ }}\npid /dev/null;\nstream {{ server {{ listen 127.0.0.1:1234; {lines} }} }}\n");
         let checked = freerun_testkit::check(Kind::Freerun, &text).expect("a check");
         assert!(checked.code == Some(1) && checked.stderr.contains(message), "{lines}: {}", checked.stderr);
     }

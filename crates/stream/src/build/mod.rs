@@ -146,7 +146,10 @@ impl Builder<'_> {
             return Ok(None);
         }
         let Some(content) = self.content(node) else {
-            cx.report(missing("no handler for server"))?;
+            // nginx looks for it when it has read everything.
+            let mut problem = missing("no handler for server");
+            problem.order = None;
+            cx.report(problem)?;
             return Ok(None);
         };
         let tls = match ssl::server_tls(&settings, cx) {

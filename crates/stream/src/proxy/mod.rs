@@ -20,12 +20,12 @@ use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::tls::upstream::UpstreamTls;
 
-pub use self::pass::ProxyPass;
-pub use self::settings::ProxySettings;
 use self::error::step;
+pub use self::pass::ProxyPass;
 use self::reach::Tries;
 use self::record::Record;
 use self::relayed::Relayed;
+pub use self::settings::ProxySettings;
 use crate::module::Module;
 use crate::session::Session;
 use crate::session::handler::{Content, End, Running, status};
