@@ -80,6 +80,11 @@ fn see(session: &Session, bytes: &[u8]) -> Seen {
         state.known.borrow_mut().get_or_insert_default();
         return Seen::NeedMore;
     };
+    if preread == Preread::default() {
+        // It makes no sense: nothing is known.
+        state.known.replace(None);
+        return Seen::Done;
+    }
     let known = Known::of(&preread, bytes);
     if !known.server_name.is_empty()
         && let Some(name) = name_to_look_up(&known.server_name)
