@@ -1,5 +1,7 @@
 //! Sessions of TCP that are passed on: `proxy_pass` in `stream`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use freerun_testkit::{
@@ -203,6 +205,7 @@ fn unix_sockets_and_names_of_variables_are_upstreams() {
     let folder = freerun_testkit::TempDir::new("stream-upstream");
     let path = folder.path().join("s");
     let upstream = Upstream::unix(&path);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o777)).expect("rights");
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (client, peer) = open(&server, &upstream);
     drop((client, peer));
@@ -403,7 +406,7 @@ fn local_addresses_are_bound() {
     let server = streaming("", &format!("proxy_pass {}; proxy_bind 127.0.0.9;", upstream.address())).run();
     let (_client, peer) = open(&server, &upstream);
     assert_eq!(peer.remote().expect("an address").ip().to_string(), "127.0.0.9");
-    let server = streaming("", &format!("proxy_pass {}; proxy_bind $remote_addr:0;", upstream.address())).run();
+    let server = streaming("", &format!("proxy_pass {}; proxy_bind $remote_addr;", upstream.address())).run();
     let mut client = Client::try_connect_from([127, 0, 0, 7].into(), server.address_number(2)).expect("a connection");
     client.send("hello");
     assert_eq!(upstream.accept().remote().expect("an address").ip().to_string(), "127.0.0.7");
