@@ -25,18 +25,20 @@ struct Pace {
     rate: u64,
     /// When the relay began, in milliseconds since the process began.
     began: u64,
+    /// How many bytes were read before, which count as read in the first second.
+    before: u64,
 }
 
 impl Pace {
     /// How many bytes may be read now, if so many were.
     fn allows(&self, read: u64, now: u64) -> u64 {
         let seconds = now.saturating_sub(self.began) / 1000;
-        self.rate.saturating_mul(seconds.saturating_add(1)).saturating_sub(read)
+        self.rate.saturating_mul(seconds.saturating_add(1)).saturating_sub(self.before.saturating_add(read))
     }
 
     /// When more may be read, if so many bytes were.
     fn next(&self, read: u64) -> u64 {
-        self.began.saturating_add((read / self.rate).saturating_mul(1000))
+        self.began.saturating_add((self.before.saturating_add(read) / self.rate).saturating_mul(1000))
     }
 }
 
@@ -91,9 +93,9 @@ impl Way {
         Way { patience, ..Way::default() }
     }
 
-    /// Limits the rate to so many bytes a second from now on; 0 is no limit.
-    pub(super) fn limit(&mut self, rate: u64) {
-        self.pace = (rate > 0).then(|| Box::new(Pace { rate, began: loops::millis() }));
+    /// Limits the rate to so many bytes a second from now on; 0 is no limit. So many were read `before`.
+    pub(super) fn limit(&mut self, rate: u64, before: u64) {
+        self.pace = (rate > 0).then(|| Box::new(Pace { rate, began: loops::millis(), before }));
     }
 
     /// Puts these bytes before those that are still to be read.
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn rates_count_by_whole_seconds() {
-        let pace = Pace { rate: 250, began: 10_000 };
+        let pace = Pace { rate: 250, began: 10_000, before: 0 };
         for (read, now, allowed, next) in [
             (0, 10_000, 250, 10_000),
             (100, 10_000, 150, 10_000),
@@ -235,7 +237,9 @@ mod tests {
             assert_eq!((pace.allows(read, now), pace.next(read)), (allowed, next), "{read} {now}");
             assert!(pace.allows(read, pace.next(read)) > 0, "{read}");
         }
-        let huge = Pace { rate: u64::MAX, began: 0 };
+        let late = Pace { before: 300, ..pace };
+        assert_eq!((late.allows(0, 10_999), late.allows(0, 11_000), late.next(0)), (0, 200, 11_000));
+        let huge = Pace { rate: u64::MAX, began: 0, before: 0 };
         assert_eq!((huge.allows(7, u64::MAX), huge.next(u64::MAX)), (u64::MAX - 7, 1000));
     }
 }

@@ -1,5 +1,6 @@
 //! Reaching a server of the group: tries, one after the other, until there is a connection.
 
+use std::fmt;
 use std::future::pending;
 use std::time::Duration;
 
@@ -168,10 +169,8 @@ impl<'s> Tries<'s> {
         let mut timer = Timer::default();
         let connected = timer.within(timeout, connect(&lease.peer().address, &options)).await;
         let mut transport = connected.ok_or(TryError::TimedOut)?.map_err(TryError::Connect)?;
-        if let Some(local) = transport.local_address() {
-            let message = format_args!("proxy {local} connected to {}", lease.peer().name);
-            self.session.log_bare(Level::Info, message);
-        }
+        let name = &lease.peer().name;
+        self.session.log_bare(Level::Info, format_args!("proxy {} connected to {name}", LocalEnd(&transport)));
         if let Some(tls) = self.tls {
             if !header.is_empty() {
                 self.session.set_step(step::SENDING_HEADER);
@@ -268,6 +267,18 @@ impl<'s> Tries<'s> {
             Ok(()) => Ok(()),
             Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(TryError::TimedOut),
             Err(error) => Err(TryError::Tls(error)),
+        }
+    }
+}
+
+/// Prints the address that a connection comes from. The kernel is asked only if it is printed.
+struct LocalEnd<'t>(&'t Transport);
+
+impl fmt::Display for LocalEnd<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.local_address() {
+            Some(address) => write!(to, "{address}"),
+            None => to.write_str("unix:"),
         }
     }
 }

@@ -58,8 +58,8 @@ impl Relayed {
             client_patience: None,
             server_patience: None,
         });
-        relay.limit(Side::Client, settings.proxy_upload_rate.of(session));
-        relay.limit(Side::Upstream, settings.proxy_download_rate.of(session));
+        relay.limit(Side::Client, settings.proxy_upload_rate.of(session), preread.len() as u64);
+        relay.limit(Side::Upstream, settings.proxy_download_rate.of(session), 0);
         let Reached { transport, lease, mut header } = reached;
         header.extend_from_slice(preread);
         relay.begin_with(Side::Client, header);

@@ -54,7 +54,8 @@ settings! {
         /// agreed on (ALPN), the name that it has asked for (authority), and version, common name, cipher and algorithms of
         /// its session. `proxy_protocol_tlv` adds fields. If the addresses of the client and of this server are of different
         /// families, that of IPv4 is mapped into IPv6.
-        proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER;
+        proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER,
+            fidelity = Differs("what a header says of TLS has no algorithms of signature and key");
         /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
         /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
         /// would have by itself. A field with an empty value is left out.
