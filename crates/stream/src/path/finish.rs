@@ -6,6 +6,7 @@ use crate::session::handler::{Phase, Run};
 /// Ends a session with a status: the handlers of the phase `log` run, and its places in the counts of limits become free.
 pub fn finish(session: &Session, status: u16) {
     session.set_status(status);
+    session.loop_state.shared.sessions.end(status, session.received.get(), session.sent.get());
     session.set_logged();
     let server = session.server();
     for handler in server.handlers(Phase::Log) {

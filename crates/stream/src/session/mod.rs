@@ -148,6 +148,7 @@ impl Session {
         if let Some(tls) = tls {
             session.set_tls(tls);
         }
+        session.loop_state.shared.sessions.begin();
         Some(Rc::new(session))
     }
 

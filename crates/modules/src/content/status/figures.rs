@@ -14,6 +14,7 @@ use super::caches::CacheFigures;
 use super::histogram::Histogram;
 use super::http2::Http2;
 use super::resolvers::Resolver;
+use super::sessions::Sessions;
 use super::tls::Tls;
 use super::upstreams::Upstream;
 
@@ -35,6 +36,7 @@ pub struct Figures {
     pub caches: Vec<CacheFigures>,
     pub tls: Tls,
     pub http2: Http2,
+    pub stream: Sessions,
     pub acme: Vec<Certificate>,
 }
 
@@ -133,11 +135,12 @@ impl Figures {
                 now: generation.logs.first().map_or(0, LogFile::threads),
                 limit: MAX_LOG_THREADS,
             },
-            upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
+            upstreams: super::upstreams::collect(&generation, "http", freerun_upstream::now()),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
             http2: Http2::of(&shared.http2),
+            stream: Sessions::of(&shared.sessions, &generation),
             acme: super::acme::collect(&generation),
         }
     }
