@@ -205,3 +205,26 @@ fn sessions_end_with_their_server_if_they_are_told_to() {
     assert_eq!(ending, Ending::Closed);
     server.logs("upstream server is no longer used");
 }
+
+#[test]
+fn status_shows_groups_and_their_servers() {
+    if !require::freerun() {
+        return;
+    }
+    let letters = Letters::new(1);
+    let group = letters.group("server @0@; server 127.0.0.1:1 down;");
+    let server = streaming(&group, "proxy_pass g;")
+        .http("server { listen 127.0.0.1:@PORT3@; location / { status; } }")
+        .freerun();
+    assert_eq!(letter(&server), "a");
+    eventually("it has ended", || server.access_log().lines().count() == 1);
+    let status = Client::connect(server.address_number(3)).get("/").text();
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let group = &status["stream"]["upstreams"][0];
+    assert_eq!((&group["name"], &group["declared"]), (&"g".into(), &true.into()), "{status}");
+    let first = &group["servers"][0];
+    assert_eq!((&first["address"], &first["state"]), (&letters.addresses[0].as_str().into(), &"up".into()));
+    assert_eq!((&first["requests"], &first["connects"], &first["received"]), (&1.into(), &1.into(), &1.into()));
+    assert_eq!(group["servers"][1]["state"], "down");
+    assert_eq!(status["upstreams"].as_array().map(Vec::len), Some(0));
+}
