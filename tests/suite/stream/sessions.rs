@@ -242,3 +242,21 @@ fn sessions_are_counted() {
     let text = server.get("/status?format=prometheus").text();
     assert!(text.contains("freerun_stream_ended_total{status=\"403\"} 1\n"), "{text}");
 }
+
+#[test]
+fn a_server_without_a_handler_ends_its_sessions() {
+    // nginx refused such a server before 1.25.5.
+    if !require::freerun() {
+        return;
+    }
+    let Some(setup) = stream(
+        "log_format line '$status'; server { listen 127.0.0.1:@PORT@; return x; }
+         server { listen 127.0.0.1:@PORT2@; access_log @DIR@/sessions.log line; }",
+    ) else {
+        return;
+    };
+    let server = setup.run();
+    assert_eq!(said(server.address_number(2), b""), "");
+    assert_eq!(lines(&server, 1), ["500"]);
+    server.logs("no handler for server, client: 127.0.0.1, server: 127.0.0.1:");
+}

@@ -14,6 +14,7 @@ use freerun_serve::proxy_header::ProxyVariables;
 use freerun_serve::resolver;
 use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
+use freerun_serve::tls::ech;
 use freerun_serve::values::{Common, VariableTable};
 
 use crate::module::Module;
@@ -37,8 +38,8 @@ pub static STRUCTURE: &[Directive] = &[
         "server",
         Contexts::STREAM,
         Shape::exactly(0, "").with_block(Contexts::STREAM_SERVER),
-        "A virtual server for sessions, chosen by address and, if the client says it in TLS, by name. It needs `listen` and a \
-         directive for what is done with its sessions, such as `proxy_pass`.",
+        "A virtual server for sessions, chosen by address and, if the client says it in TLS, by name. It needs `listen`, and a \
+         directive for what is done with its sessions, such as `proxy_pass`: without one they end with status 500.",
     ),
 ];
 
@@ -117,6 +118,7 @@ impl Builder<'_> {
                 finish(&settings, cx).or_else(|problem| cx.report(problem))?;
             }
             resolver::finish(cx);
+            ech::warn(cx);
         }
         let listens = addresses::listens(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable<Session>>().check()?;
@@ -132,26 +134,17 @@ impl Builder<'_> {
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Option<Planned>, Problem> {
         let (settings, _) = apply_block(self.registry, Contexts::STREAM_SERVER, node.children(), parent, cx)?;
         let written = Written::of_block(node);
-        // nginx finds it out at the end of the block, and names the line where that begins.
-        let missing = |message: &str| {
-            let mut problem = Problem::new(message).reported_at(node.name.place).at(node.name.place);
-            problem.order = Some(last_order(node));
-            problem
-        };
         for settle in self.modules.iter().filter_map(|module| module.settle) {
             settle(&settings, cx).or_else(|problem| cx.report(problem))?;
         }
         if settings.get::<CoreSettings>().listen.is_empty() && !node.children().iter().any(is_listen) {
-            cx.report(missing("no \"listen\" is defined for server"))?;
-            return Ok(None);
-        }
-        let Some(content) = self.content(node) else {
-            // nginx looks for it when it has read everything.
-            let mut problem = missing("no handler for server");
-            problem.order = None;
+            // nginx finds it out at the end of the block, and names the line where that begins.
+            let problem = Problem::new("no \"listen\" is defined for server");
+            let mut problem = problem.reported_at(node.name.place).at(node.name.place);
+            problem.order = Some(last_order(node));
             cx.report(problem)?;
             return Ok(None);
-        };
+        }
         let tls = match ssl::server_tls(&settings, cx) {
             Ok(tls) => tls,
             Err(mut problem) => {
@@ -165,7 +158,7 @@ impl Builder<'_> {
         };
         let name = settings.get::<CoreSettings>().server_name.first.clone();
         let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
-        let server = Arc::new(Server::new(name, settings, tls, content, handlers));
+        let server = Arc::new(Server::new(name, settings, tls, self.content(node), handlers));
         Ok(Some(Planned { server, written }))
     }
 

@@ -297,3 +297,14 @@ fn local(client: &ClientSide, listen: &ListenSpec) -> Address {
         address => address,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_session_is_small() {
+        // An idle session costs this, its place in the table of tasks, and what its content handler keeps.
+        assert!(size_of::<Session>() <= 432, "{} bytes", size_of::<Session>());
+    }
+}
