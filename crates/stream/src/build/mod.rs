@@ -15,6 +15,7 @@ use freerun_serve::resolver;
 use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::ech;
+use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::values::{Common, VariableTable};
 
 use crate::module::Module;
@@ -125,8 +126,9 @@ impl Builder<'_> {
         let variables = cx.extensions.remove::<VariableTable<Session>>().unwrap_or_default();
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
         let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
-        let stream = StreamConfiguration { listens, keeps_hello };
-        cx.extensions.get_or_default::<Parts>().insert(Arc::new(stream));
+        let parts = cx.extensions.get_or_default::<Parts>();
+        ServedTls::add(parts, listens.iter().flat_map(|listen| listen.all()).flat_map(|servers| &servers.all));
+        parts.insert(Arc::new(StreamConfiguration { listens, keeps_hello }));
         Ok(listeners)
     }
 
