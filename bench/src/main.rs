@@ -41,6 +41,7 @@ mod slow;
 mod spec;
 mod stats;
 mod status;
+mod streams;
 mod tls;
 mod tunnels;
 mod user;
@@ -143,6 +144,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "proxy" => proxy::run(bench),
         "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
+        "streams" => streams::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),
         "cache-node" => cache_node::run(bench),

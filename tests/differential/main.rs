@@ -62,6 +62,8 @@ mod silent;
 mod site;
 mod ssi;
 mod stream;
+mod stream_checks;
+mod stream_proxied;
 mod substitutions;
 mod symlinks;
 mod tls;

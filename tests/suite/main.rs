@@ -34,6 +34,7 @@ mod proxy_bodies;
 mod proxy_engine;
 mod proxy_heads;
 mod proxy_parts;
+mod proxy_protocol;
 mod proxy_settings;
 mod proxy_tries;
 mod proxy_tunnels;

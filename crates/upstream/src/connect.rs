@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use freerun_runtime::log::Level;
 use freerun_runtime::net::Socket;
 use freerun_transport::Transport;
 use rustix::io::Errno;
@@ -58,6 +59,24 @@ impl ConnectError {
             | ConnectError::Bind(_, error)
             | ConnectError::Refused(_, error)
             | ConnectError::Failed(error) => error,
+        }
+    }
+
+    /// The level that nginx logs the error with.
+    pub fn level(&self) -> Level {
+        let usual = [
+            Errno::CONNREFUSED,
+            Errno::CONNRESET,
+            Errno::NETDOWN,
+            Errno::NETUNREACH,
+            Errno::HOSTDOWN,
+            Errno::HOSTUNREACH,
+            Errno::TIMEDOUT,
+        ];
+        match self {
+            ConnectError::Socket(_) | ConnectError::Option(..) => Level::Alert,
+            error if Errno::from_io_error(error.io()).is_some_and(|code| usual.contains(&code)) => Level::Error,
+            _ => Level::Crit,
         }
     }
 

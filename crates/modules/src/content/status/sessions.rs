@@ -6,6 +6,7 @@ use freerun_serve::session_figures::{STATUSES, SessionFigures};
 use serde::Serialize;
 
 use super::samples::Text;
+use super::upstreams::Upstream;
 
 /// The counters of the sessions of stream.
 #[derive(Debug, Serialize)]
@@ -15,17 +16,19 @@ pub struct Sessions {
     pub ended: BTreeMap<u16, u64>,
     pub received: u64,
     pub sent: u64,
+    pub upstreams: Vec<Upstream>,
 }
 
 impl Sessions {
-    /// The current values.
-    pub fn of(figures: &SessionFigures) -> Sessions {
+    /// The current values, with those of the groups of servers.
+    pub fn of(figures: &SessionFigures, upstreams: Vec<Upstream>) -> Sessions {
         Sessions {
             sessions: figures.sessions.get(),
             open: figures.open.get(),
             ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
             received: figures.received.get(),
             sent: figures.sent.get(),
+            upstreams,
         }
     }
 }

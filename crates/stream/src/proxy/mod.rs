@@ -1,0 +1,130 @@
+//! `proxy_pass` of stream: sessions are passed on to a server of a group.
+//!
+//! `reach.rs` has a server reached: it is chosen, connected to, told of the client by the PROXY protocol, and has a TLS
+//! session; `error.rs` has the consequences of errors. From then on a session is a `relayed.rs`, which is small. `record.rs`
+//! has `$upstream_addr` and its kin.
+
+mod error;
+mod pass;
+mod reach;
+mod record;
+mod relayed;
+mod settings;
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use freerun_conf::{Cx, Problem, SettingsSet, group};
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+use freerun_serve::Subject;
+use freerun_serve::tls::upstream::UpstreamTls;
+
+use self::error::step;
+pub use self::pass::ProxyPass;
+use self::reach::Tries;
+use self::record::Record;
+use self::relayed::Relayed;
+pub use self::settings::ProxySettings;
+use crate::module::Module;
+use crate::session::Session;
+use crate::session::handler::{Content, End, Running, status};
+use crate::settings::core::CoreSettings;
+
+/// Sessions that are passed on.
+pub static MODULE: Module = Module {
+    name: "stream/proxy",
+    groups: &[group::<ProxySettings>()],
+    content: &[Content { directive: "proxy_pass", start }],
+    variables: record::VARIABLES,
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+/// Makes what servers need for TLS, when the directives of a server are known.
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let own = settings.get::<ProxySettings>();
+    if let Some(pass) = own.proxy_pass.as_ref().filter(|_| own.proxy_ssl) {
+        let _ = pass.tls.set(UpstreamTls::of(own.tls_spec(), cx)?);
+    }
+    Ok(())
+}
+
+fn start(session: Rc<Session>) -> Running {
+    let reaching = Box::pin(reach(session.clone()));
+    Box::pin(Proxying { session, stage: Stage::Reaching(reaching) })
+}
+
+/// A session that is passed on. It is written by hand, as polls, so that what is needed to reach a server costs nothing any
+/// more when it was reached.
+struct Proxying {
+    session: Rc<Session>,
+    stage: Stage,
+}
+
+enum Stage {
+    Reaching(Pin<Box<dyn Future<Output = Result<Relayed, u16>>>>),
+    Relayed(Relayed),
+}
+
+impl Future for Proxying {
+    type Output = End;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
+        let Proxying { session, stage } = &mut *self;
+        loops::note(session.number, "proxying a session");
+        if let Stage::Reaching(reaching) = stage {
+            match ready!(reaching.as_mut().poll(context)) {
+                Ok(relayed) => *stage = Stage::Relayed(relayed),
+                Err(status) => return Poll::Ready(End::Status(status)),
+            }
+        }
+        let Stage::Relayed(relayed) = stage else { return Poll::Pending };
+        // The handler of datagrams is another one.
+        let Some(client) = session.client.transport() else {
+            return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+        };
+        ready!(relayed.poll(client, context));
+        relayed.end(session);
+        Poll::Ready(End::Status(status::OK))
+    }
+}
+
+impl Drop for Proxying {
+    fn drop(&mut self) {
+        // The worker may end before the session.
+        if let Stage::Relayed(relayed) = &mut self.stage {
+            relayed.end(&self.session);
+        }
+    }
+}
+
+/// Reaches a server for the session. Fails with the status of the session; the reason was logged.
+async fn reach(session: Rc<Session>) -> Result<Relayed, u16> {
+    let all = session.settings();
+    let settings = all.get::<ProxySettings>();
+    // The handler is chosen by the directive.
+    let Some(pass) = &settings.proxy_pass else { return Err(status::INTERNAL_SERVER_ERROR) };
+    // What was read before counts, whatever comes of the session.
+    let preread = session.take_preread();
+    session.received.set(session.received.get() + preread.len() as u64);
+    let record = session.states.get::<Record>();
+    session.set_log_context(record.clone());
+    session.set_step(step::CONNECTING);
+    let target = match pass.known() {
+        Some(target) => target,
+        None => Box::pin(pass.look_up(&session)).await.map_err(|error| {
+            session.log(Level::Error, format_args!("{error}"));
+            status::INTERNAL_SERVER_ERROR
+        })?,
+    };
+    let tls = pass.tls.get().map(|tls| &**tls);
+    let nodelay = all.get::<CoreSettings>().tcp_nodelay;
+    let reached = Tries::new(&session, settings, &target, tls, (&*record, nodelay)).reach().await?;
+    if let Some(sticky) = &target.upstream.extra {
+        sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
+    }
+    session.set_step(step::PROXYING);
+    Ok(Relayed::new(&session, settings, &target.upstream, reached, record, &preread))
+}
