@@ -9,7 +9,8 @@
 //! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
-//! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration;
+//! 4. [`services`], [`generation`] and [`datagrams`]: the parts that every configuration has, a whole configuration, and
+//!    a socket for datagrams;
 //! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each;
 //! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
 //! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
@@ -30,6 +31,7 @@ pub mod access_log;
 pub mod address;
 pub mod background;
 pub mod captures;
+pub mod datagrams;
 pub mod generation;
 pub mod hosts;
 pub mod http2_figures;

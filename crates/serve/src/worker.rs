@@ -16,7 +16,7 @@ use crate::accept::{Between, Bound};
 use crate::background::Background;
 use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
-use crate::listen::ListenSpec;
+use crate::listen::{ListenSpec, Protocol};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;
@@ -133,7 +133,7 @@ impl Worker {
     fn watch_shards(&mut self) {
         let loops = self.handles.len();
         let mut own = Vec::new();
-        for (spec, fds, _) in self.listeners.iter().filter(|(spec, fds, _)| spec.reuseport && fds.len() > 1) {
+        for (spec, fds, _) in self.listeners.iter().filter(|(spec, fds, _)| spec.protocol == Protocol::Stream && spec.reuseport && fds.len() > 1) {
             let each = (0..loops).map(|index| Shard { index, spec: spec.clone(), fd: fds[index % fds.len()].clone() });
             own.extend(each);
         }
