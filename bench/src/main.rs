@@ -43,6 +43,7 @@ mod stats;
 mod status;
 mod tls;
 mod tunnels;
+mod udp;
 mod user;
 mod warm;
 mod wrk;
@@ -143,6 +144,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "proxy" => proxy::run(bench),
         "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
+        "udp" => udp::run(bench),
+        "udp-flood" => udp::flood::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),
         "cache-node" => cache_node::run(bench),

@@ -29,6 +29,8 @@ pub const BENCHMARKS: [&str; 27] = [
     "proxy",
     "grpc",
     "tunnels",
+    "udp",
+    "udp-flood",
     "slow",
     "cache-hits",
     "cache-node",
@@ -70,7 +72,7 @@ usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
             tls-slow-certificates http2 http2-upload http2-fairness http2-urgent http2-memory compress reload log limits proxy
-            grpc tunnels slow cache-hits cache-node cache-herd cache-restart cache-ratio all
+            grpc tunnels udp udp-flood slow cache-hits cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

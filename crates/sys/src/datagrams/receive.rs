@@ -21,6 +21,10 @@ pub struct Receiver {
     filled: usize,
 }
 
+// SAFETY: the pointers in the headers and slices are set anew at the beginning of each call, to memory that the value
+// owns, and nothing reads them between calls; so it does not matter on which thread the next call is.
+unsafe impl Send for Receiver {}
+
 /// A datagram that was received, or several of one sender that the kernel has put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received<'a> {
@@ -50,7 +54,7 @@ pub(super) const fn no_message() -> libc::mmsghdr {
 impl Receiver {
     /// Memory for `most` datagrams at a time, of at most `room` bytes each.
     pub fn new(most: usize, room: usize) -> Receiver {
-        let most = most.clamp(1, MOST);
+        let (most, room) = (most.clamp(1, MOST), room.max(1));
         Receiver {
             bytes: vec![0; most * room],
             room,

@@ -31,6 +31,10 @@ pub struct Sender {
     headers: Vec<libc::mmsghdr>,
 }
 
+// SAFETY: the pointers in the headers are set anew at the beginning of each call, and nothing reads them between calls; so
+// it does not matter on which thread the next call is.
+unsafe impl Send for Sender {}
+
 impl Sender {
     /// Memory for `most` messages at a time.
     pub fn new(most: usize) -> Sender {
