@@ -72,6 +72,6 @@ fn surroundings(input: &Input, configuration: &Configuration) -> Result<(), Erro
     let identity = configuration.identity().map_err(Error::Configuration)?;
     temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref())?;
     configuration.main().pid_path(&input.prefix).map_or(Ok(()), |path| pidfile::check(&path))?;
-    let specs: Vec<_> = configuration.blueprint.listeners().map(|spec| (**spec).clone()).collect();
+    let specs: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| (**spec).clone()).collect();
     listeners::try_bind(&specs)
 }

@@ -8,14 +8,14 @@ use freerun_conf::{
     Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, apply_block, group,
 };
 use freerun_http::build::Builder;
-use freerun_http::build::blueprint::Blueprint;
-use freerun_http::error_log::ErrorLogSettings;
+use freerun_serve::blueprint::Blueprint;
 use freerun_http::module::Module;
 use freerun_http::values::aio::ThreadPools;
 use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
 use freerun_serve::hosts::Hosts;
+use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::parts::Paths;
 use freerun_serve::tls::files::{ConfigurationFiles, ReadFile, SecretFiles};

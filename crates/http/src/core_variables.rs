@@ -6,7 +6,6 @@ use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use freerun_proto::proxy_protocol::Ends;
 use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, Version, uri};
 use freerun_transport::TcpInfo;
 
@@ -48,11 +47,6 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
         .settable(set_limit_rate),
     Variable::named("pipe", |r, _| text(if r.arrival.pipelined { "p" } else { "." })),
-    Variable::named("proxy_protocol_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.client.as_bytes()))),
-    Variable::named("proxy_protocol_port", |r, _| port(ends(r)?.client_port)),
-    Variable::named("proxy_protocol_server_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.server.as_bytes()))),
-    Variable::named("proxy_protocol_server_port", |r, _| port(ends(r)?.server_port)),
-    Variable::family("proxy_protocol_tlv_", |r, name| r.client.proxied()?.tlv(name)),
     Variable::named("query_string", |r, _| some(r.asked.args.as_deref())),
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_user", remote_user),
@@ -181,16 +175,6 @@ fn number<'r>(value: u64) -> Value<'r> {
 /// The kernel's information about the client's TCP connection.
 fn tcp(request: &Request) -> Option<TcpInfo> {
     request.client.tcp_info()
-}
-
-/// The value of a port; empty if it is not known.
-fn port<'r>(port: u16) -> Value<'r> {
-    if port == 0 { text("") } else { number(u64::from(port)) }
-}
-
-/// The addresses that a PROXY protocol header names for the client's connection.
-fn ends(request: &Request) -> Option<&Ends> {
-    request.client.proxied()?.ends.as_ref()
 }
 
 fn seconds<'r>(time: std::time::Duration) -> Value<'r> {

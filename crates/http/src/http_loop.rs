@@ -6,9 +6,9 @@ use std::rc::{Rc, Weak};
 use freerun_serve::loop_state::LoopState;
 
 use crate::connection::idle::Idle;
-use crate::connection::tls_facts::TlsFacts;
 use crate::request::Connection;
 use crate::request::generation::{Answering, LoopGeneration, ServedBy};
+use freerun_serve::tls::client_facts::TlsFacts;
 
 /// The state of http on one loop.
 pub struct HttpLoop {

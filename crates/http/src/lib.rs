@@ -7,7 +7,7 @@
 //!
 //! From the bottom to the top, each module imports only those before it (the whole order is in `xtask/tidy.toml`):
 //!
-//! 1. [`message`], [`values`], [`files`], [`route`], `script`, [`error_log`], [`connection`]: they do not depend on a
+//! 1. [`message`], [`values`], [`files`], [`route`], `script`, [`connection`]: they do not depend on a
 //!    request; a type that needs a request or a location is generic over it;
 //! 2. [`request`]: a request, its response, its location, the handlers there, and the configuration that has all of
 //!    these. They refer to each other, so they share one folder;
@@ -23,7 +23,6 @@ pub mod build;
 pub mod connection;
 pub mod content;
 pub mod core_variables;
-pub mod error_log;
 pub mod files;
 pub mod filters;
 pub mod finish;

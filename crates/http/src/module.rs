@@ -3,38 +3,13 @@
 //! Modules are listed once, explicitly; nothing registers itself. The order in the list is the order in which
 //! handlers of one phase run.
 
-use std::sync::Arc;
-
-use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
+use freerun_conf::{Group, SettingsSet};
+pub use freerun_serve::hooks::{Begin, Block, End, Finish, Settle};
 
 use crate::request::Request;
 use crate::request::handler::{Filter, Handler};
 use crate::script::Script;
 use crate::variables::Variable;
-use freerun_serve::generation::Generation;
-use freerun_serve::shared::Shared;
-
-/// Checks merged settings; a problem refuses the configuration.
-pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
-
-/// A block at the `http` level that belongs to a module, such as `upstream`: its directives are settings in a context
-/// of their own, and it is no level for requests.
-pub struct Block {
-    /// The name, the arguments and the context inside.
-    pub directive: Directive,
-    /// Called with the block and the settings inside, in reading order together with the servers.
-    pub read: fn(&Node, &SettingsSet, &mut Cx) -> Result<(), Problem>,
-}
-
-/// Called once, when all of `http` has been read, with the settings of its level. Data that must outlast reading goes
-/// into [`Parts`](freerun_serve::parts::Parts).
-pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
-
-/// Called on the control thread, never on a loop.
-pub type Begin = fn(&Arc<Generation>, &Arc<Shared>);
-
-/// Called on the control thread with the last generation.
-pub type End = fn(&Generation);
 
 /// A module.
 pub struct Module {

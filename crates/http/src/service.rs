@@ -64,12 +64,15 @@ impl Service for HttpService {
     }
 
     fn accept(self: Rc<Self>, accepted: Accepted) {
-        let Accepted { number, mut transport, peer, listen, now } = accepted;
+        let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
         if self.http.generation().http.listen(&listen).is_some_and(|listen| listen.has_tls()) {
             transport = transport.into_tls();
         }
         let loop_state = self.http.loop_state.clone();
         let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
+        if passes > 0 {
+            connection.passed_on(received, tls);
+        }
         // A reload may remove the address before the first request comes: that is then served by the configuration which is
         // current now.
         let _ = self.http.servers(&connection);

@@ -4,11 +4,15 @@ use std::fmt;
 use std::net::IpAddr;
 
 use freerun_conf::parse_address;
-use freerun_proto::HeaderId;
+use freerun_proto::{HeaderId, ProxyHeader};
 use freerun_runtime::log::Level;
 use freerun_serve::captures::Captures;
+use freerun_serve::proxy_header::Proxied;
 use freerun_serve::services::Services;
+use freerun_serve::ssl_variables::TlsSubject;
+use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::{Address, Subject};
+use freerun_transport::TlsStream;
 
 use crate::request::Request;
 use crate::rewrite::RewriteSettings;
@@ -66,5 +70,21 @@ impl Subject for Request {
             }
         }
         address
+    }
+}
+
+impl Proxied for Request {
+    fn proxied(&self) -> Option<&ProxyHeader> {
+        self.client.proxied()
+    }
+}
+
+impl TlsSubject for Request {
+    fn tls_facts(&self) -> Option<&TlsFacts> {
+        self.client.tls()
+    }
+
+    fn tls_stream(&self) -> Option<&TlsStream> {
+        self.client.tls_stream()
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::multiplexed_tests::ToyService;
 use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, apply_block, parse};
-use freerun_http::build::blueprint::Blueprint;
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
 use freerun_http::request::Address;
 use freerun_http::service::HttpService;
@@ -17,6 +16,7 @@ use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile, Writer};
 use freerun_runtime::pool::Pools;
 use freerun_serve::accept::loop_listeners;
+use freerun_serve::blueprint::Blueprint;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;

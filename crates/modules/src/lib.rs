@@ -23,7 +23,6 @@ use freerun_proxy::modules as proxy;
 
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
-    &variables::ssl::MODULE,
     &acme::MODULE,
     &postread::realip::MODULE,
     &rewrite::set_misc::MODULE,

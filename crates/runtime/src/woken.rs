@@ -7,7 +7,7 @@ pub(crate) enum Kind {
     Root,
     /// The table of tasks of all kinds.
     Single,
-    /// The table of tasks of one kind.
+    /// One of the tables that have tasks of one kind each; the index says which.
     Own,
 }
 

@@ -6,12 +6,13 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`zones`]: leaf types;
+//! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`states`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
-//! 4. [`services`], [`generation`] and [`datagrams`]: the parts that every configuration has, a whole configuration, and
-//!    a socket for datagrams;
-//! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each;
+//! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
+//!    same before it serves; [`datagrams`]: a socket for datagrams;
+//! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each; [`hooks`]: what
+//!    modules have called;
 //! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
 //! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
 //!
@@ -22,7 +23,8 @@
 //! 3. [`values`]: variables, text with variables, regular expressions;
 //! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
-//!    passed to;
+//!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
+//!    have of the protocols below;
 //! 6. [`access_log`]: formats of the log lines of a subject.
 
 pub mod accept;
@@ -30,9 +32,11 @@ pub mod access;
 pub mod access_log;
 pub mod address;
 pub mod background;
+pub mod blueprint;
 pub mod captures;
 pub mod datagrams;
 pub mod generation;
+pub mod hooks;
 pub mod hosts;
 pub mod http2_figures;
 pub mod limits;
@@ -42,13 +46,18 @@ pub mod lookups;
 pub mod loop_local;
 pub mod loop_services;
 pub mod loop_state;
+pub mod names;
 pub mod parts;
 pub mod predictor;
+pub mod proxy_header;
 pub mod resolver;
+pub mod resolver_settings;
 pub mod service;
 pub mod services;
 pub mod shared;
+pub mod ssl_variables;
 mod stateless;
+pub mod states;
 pub mod subject;
 pub mod tls;
 pub mod upstream;

@@ -51,8 +51,19 @@ impl LoopServices {
         let before = self.loop_state.admission.open();
         self.loop_state.admission.begin();
         let number = self.loop_state.shared.next_connection();
-        service.accept(Accepted { number, transport: Transport::plain(fd), peer, listen: listen.clone(), now });
+        let (transport, listen) = (Transport::plain(fd), listen.clone());
+        let received = Vec::new();
+        service.accept(Accepted { number, transport, received, tls: None, peer, listen, now, passes: 0 });
         self.loop_state.admission.open() > before
+    }
+
+    /// Hands a connection to the service of another listening socket than the one that it was accepted from. False if there is
+    /// no such service: the connection is closed.
+    pub fn passed(&self, accepted: Accepted) -> bool {
+        let Some(service) = self.of(&accepted.listen) else { return false };
+        self.loop_state.admission.begin();
+        service.accept(accepted);
+        true
     }
 
     /// Whether another connection may be accepted. At the limit, the connection that has been idle longest is closed to

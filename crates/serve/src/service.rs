@@ -10,13 +10,18 @@ use crate::address::Address;
 use crate::datagrams::DatagramListener;
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
+use crate::tls::client_facts::TlsFacts;
 
 /// A connection that was just accepted.
 pub struct Accepted {
     /// The serial number in the worker, `$connection`.
     pub number: u64,
-    /// The byte stream.
+    /// The byte stream. A TLS session may be established on it, if another service has passed it on.
     pub transport: Transport,
+    /// The bytes that have been read from it already, which come first.
+    pub received: Vec<u8>,
+    /// What is known of its TLS, if a session is established.
+    pub tls: Option<TlsFacts>,
     /// The address that the connection came from.
     pub peer: Address,
     /// The specification of the listening socket.
@@ -24,6 +29,8 @@ pub struct Accepted {
     /// Whether its first bytes may be served at once: it is accepted as the last step of a task's poll, or as one of
     /// several there. Otherwise its task runs soon.
     pub now: bool,
+    /// How often it was passed on already, from one listening socket to another one.
+    pub passes: u8,
 }
 
 /// The result of asking an idle connection to close.

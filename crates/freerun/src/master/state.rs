@@ -115,7 +115,7 @@ impl Draft {
         let files = configuration.logs.iter().map(|name| own_file(writer, name, &logs)).collect::<Result<Vec<_>, _>>();
         let own_log = configuration.error_log(&files.map_err(|error| told(&error))?);
         let loops = loops.unwrap_or_else(|| main.worker_processes.count() as u32);
-        let specs: Vec<_> = configuration.blueprint.listeners().map(|spec| (**spec).clone()).collect();
+        let specs: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| (**spec).clone()).collect();
         let old = adopted.or_else(|| before.map(|before| before.listeners.clone())).unwrap_or_default();
         // Errors of sockets are logged where they happen, as each address may have its own.
         let bind_log = if log.has_console() { own_log.with_console() } else { own_log.clone() };

@@ -237,7 +237,7 @@ mod tests {
             };
             let read = configuration::read(&input, &mut Replay(&texts), Side::Master);
             let configuration = read.map_err(|f| Error::Configuration(f.problems.render(&f.sources, "")))?;
-            let names: Vec<_> = configuration.blueprint.listeners().map(|spec| spec.name.clone()).collect();
+            let names: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| spec.name.clone()).collect();
             assert_eq!(names, [address]);
             assert_eq!(configuration.logs, [STDERR]);
             assert!(!configuration.main().daemon && !configuration.main().master_process);

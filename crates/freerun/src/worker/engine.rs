@@ -71,7 +71,7 @@ impl Engine {
         let options = self.options(&configuration);
         let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
-        for spec in configuration.blueprint.listeners() {
+        for spec in &configuration.blueprint.listeners {
             let place = sockets.iter().position(|(key, _)| *key == spec.key());
             let place = place.ok_or_else(|| Error::Message(format!("no socket for {}", spec.key())))?;
             listeners.push((ListenSpec::clone(spec), sockets.swap_remove(place).1));

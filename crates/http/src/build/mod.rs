@@ -1,22 +1,25 @@
-//! From the tree of a configuration to a blueprint: levels are merged, locations nested, addresses grouped.
+//! From the tree of a configuration to the part of a blueprint that is http's: levels are merged, locations nested, addresses grouped.
 
 mod addresses;
-pub mod blueprint;
 mod identity;
 
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
+use freerun_serve::blueprint::Blueprint;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::logs::ErrorLogSettings;
+use freerun_serve::parts::Parts;
+use freerun_serve::proxy_header::ProxyVariables;
+use freerun_serve::resolver_settings::ResolverSettings;
+use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::challenges::Challenges;
+use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::ech;
-use freerun_serve::tls::key_log::KeyLogFiles;
 use freerun_serve::values::{Common, Reference};
-use freerun_serve::zones::ZoneTable;
 
-use crate::connection::tls_facts::HELLO_VARIABLES;
 use crate::core_variables::CORE_VARIABLES;
-use crate::error_log::{ErrorLogSettings, LogPaths};
 use crate::module::Module;
 use crate::regex::Pattern;
 use crate::request::Request;
@@ -34,14 +37,11 @@ use crate::settings::grpc_errors::GrpcErrorSettings;
 use crate::settings::http2::Http2Settings;
 use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
-use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
 use crate::settings::ssl::{self, SslSettings};
 use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
 use crate::variables::VariableTable;
-use blueprint::Blueprint;
-use freerun_serve::parts::{Parts, Paths, TempFolders};
 use identity::Identities;
 
 /// The block directives that this file walks.
@@ -123,7 +123,7 @@ pub fn structure(modules: &[&Module]) -> Vec<Directive> {
         .collect()
 }
 
-/// Builds the blueprint of an `http` block.
+/// Reads an `http` block.
 pub struct Builder<'a> {
     /// All directives of the program.
     pub registry: &'a Registry,
@@ -186,18 +186,29 @@ impl Builder<'_> {
     pub fn prepare(&self, cx: &mut Cx) {
         let table = cx.extensions.get_or_default::<VariableTable>();
         table.add(Common::<Request>::VARIABLES);
+        table.add(ProxyVariables::<Request>::VARIABLES);
+        table.add(SslVariables::<Request>::VARIABLES);
         table.add(CORE_VARIABLES);
         for module in self.modules {
             table.add(module.variables);
         }
     }
 
-    /// Builds the blueprint. `nodes` are the `http` blocks of the main level (at most one is allowed), `main` the
-    /// settings of that level.
+    /// Builds the blueprint of a configuration that has no other service.
+    ///
+    /// # Errors
+    /// Those of [`Builder::read`] and [`Blueprint::gather`].
+    pub fn build(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Blueprint, Problem> {
+        let listeners = self.read(nodes, main, cx)?;
+        Blueprint::gather(listeners, cx)
+    }
+
+    /// Reads what a configuration says of http, which becomes one of its [`Parts`], and gives its listening sockets.
+    /// `nodes` are the `http` blocks of the main level (at most one is allowed), `main` the settings of that level.
     ///
     /// # Errors
     /// The first problem that makes further reading useless; other problems are reported to `cx`.
-    pub fn build(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Blueprint, Problem> {
+    pub fn read(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Vec<Arc<ListenSpec>>, Problem> {
         let mut planned = Vec::new();
         if let Some(second) = nodes.get(1) {
             cx.report(Problem::duplicate(second))?;
@@ -233,35 +244,19 @@ impl Builder<'_> {
         let listens = addresses::group_addresses(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable>().check()?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
-        cx.extensions.get_or_default::<ZoneTable>().check()?;
-        let log_paths = cx.extensions.get_or_default::<LogPaths>().0.clone();
-        let key_logs = cx.extensions.remove::<KeyLogFiles>().unwrap_or_default();
-        let variables = cx.extensions.get_or_default::<VariableTable>();
-        let keeps_sent_head = variables.uses_family("sent_http_");
-        let keeps_upstream_head = ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name));
-        let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
-        let challenges = cx.extensions.get_or_default::<Parts>().get::<Challenges>();
-        let paths = cx.extensions.get_or_default::<Paths>().clone();
-        let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
-        let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
-        let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
-        let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
-        Ok(Blueprint {
-            http: HttpConfiguration {
-                listens,
-                keeps_sent_head,
-                keeps_upstream_head,
-                keeps_hello,
-                challenges,
-                variables,
-            },
-            log_paths,
-            key_logs,
-            temp_folders,
-            paths,
-            zones,
-            parts,
-        })
+        let variables = cx.extensions.remove::<VariableTable>().unwrap_or_default();
+        let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
+        let parts = cx.extensions.get_or_default::<Parts>();
+        let http = HttpConfiguration {
+            listens,
+            keeps_sent_head: variables.uses_family("sent_http_"),
+            keeps_upstream_head: ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name)),
+            keeps_hello: HELLO_VARIABLES.iter().any(|name| variables.uses_family(name)),
+            challenges: parts.get::<Challenges>(),
+            variables: Arc::new(variables),
+        };
+        parts.insert(Arc::new(http));
+        Ok(listeners)
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
@@ -295,7 +290,7 @@ impl Builder<'_> {
         let http2 = settings.get::<Http2Settings>().http2;
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
         let server = Arc::new(Server { name, locations, entry, takes_connect, tls, http2 });
-        let written = Written { place: node.name.place, end: node.end, order: node.order };
+        let written = Written::of_block(node);
         Ok(Planned { server, settings, written })
     }
 

@@ -7,7 +7,6 @@ pub mod idle;
 mod queues;
 pub mod stream;
 pub mod takeover;
-pub mod tls_facts;
 pub mod tunnel_end;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -24,10 +23,9 @@ use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
+use freerun_serve::states::States;
+use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_transport::Transport;
-
-use crate::connection::tls_facts::TlsFacts;
-use crate::message::states::States;
 
 /// A client connection: its transport, and the properties of it that requests ask for. It lives as long as the
 /// connection.
@@ -94,6 +92,10 @@ struct Extra {
     states: States,
     /// The places of its request in the counts of limits.
     places: Cell<Places>,
+    /// The bytes that another service has read before it passed the connection on, until they are served.
+    received: Cell<Vec<u8>>,
+    /// Whether another service has passed the connection on.
+    was_passed_on: Cell<bool>,
     /// Asks the protocol to end the connection in its own way, if it has one.
     close_softly: OnceCell<Box<dyn Fn()>>,
 }
@@ -184,6 +186,27 @@ impl<C> Connection<C> {
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),
         }
+    }
+
+    /// Notes that another service has passed the connection on, with the bytes that it had read. `tls` is what is known of
+    /// its TLS, if it has established a session.
+    pub fn passed_on(&self, received: Vec<u8>, tls: Option<TlsFacts>) {
+        let extra = self.extra.get_or_init(Box::default);
+        extra.was_passed_on.set(true);
+        extra.received.set(received);
+        if let Some(tls) = tls {
+            self.set_tls(tls);
+        }
+    }
+
+    /// Whether another service has passed the connection on.
+    pub fn was_passed_on(&self) -> bool {
+        self.extra.get().is_some_and(|extra| extra.was_passed_on.get())
+    }
+
+    /// Takes the bytes that another service has read.
+    pub fn take_received(&self) -> Vec<u8> {
+        self.extra.get().map(|extra| extra.received.take()).unwrap_or_default()
     }
 
     /// The address that the client connected to: the listening address, unless that is a wildcard.

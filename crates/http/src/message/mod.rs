@@ -9,7 +9,6 @@ pub mod fields;
 pub mod head;
 pub mod persistence;
 pub mod scratch;
-pub mod states;
 
 use bytes::Bytes;
 

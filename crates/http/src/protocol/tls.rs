@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +11,16 @@ use freerun_proto::tls::ExtensionType;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
+use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::tls::handshake::{Helpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_serve::tls::ocsp::Visit;
 use freerun_serve::tls::server::ServerTls;
-use freerun_tls::session::{FailureKind, ServerConfig};
-use rustc_hash::FxHasher;
+use freerun_serve::tls::sessions::{Chosen, presenting};
 
-use crate::connection::tls_facts::TlsFacts;
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
 use crate::protocol::computed_certificates;
 use crate::request::generation::{LoopGeneration, Servers};
-use crate::request::location::Server;
 use crate::request::{Connection, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
@@ -54,13 +51,14 @@ pub async fn open(
         let name = facts.server_name();
         connection.set_tls(facts);
         if offer.hello.extension(offer.message, ExtensionType::STATUS_REQUEST).is_some() {
-            let server = presenting(&servers, name.as_deref());
+            let server = presenting(&**servers.for_name(name.as_deref()), &servers.default);
             server.into_iter().for_each(|tls| tls.status_wanted(generation.shared()));
         }
-        match config_for(&servers, name.as_deref())? {
+        let asked_for = servers.for_name(name.as_deref());
+        match servers.sessions.choose(asked_for, &servers.default)? {
             Chosen::Ready(config) => Ok(config),
-            Chosen::Computed { server, alpn } => {
-                let default = &servers.default;
+            Chosen::Computed(server) => {
+                let (default, alpn) = (&servers.default, servers.alpn(asked_for));
                 let config = computed_certificates::config_for(connection, &generation, server, default, alpn);
                 config.await.map_err(|line| {
                     if !line.is_empty() {
@@ -89,7 +87,8 @@ pub async fn open(
         }
         Err(error) => {
             helpers.figures.failed(&error);
-            log(connection, &error);
+            let message = format_args!("{}{}", error.of_client(), Handshaking(connection));
+            connection.log(error.level(), message);
             None
         }
     }
@@ -105,7 +104,7 @@ pub fn is_http2(connection: &Connection) -> bool {
 fn helpers<'c>(connection: &'c Connection, generation: &'c LoopGeneration) -> Helpers<'c> {
     Helpers {
         pool: generation.pools.handshakes(),
-        lane: lane(connection),
+        lane: connection.listen.lane(),
         figures: &connection.loop_state.shared.client_tls,
     }
 }
@@ -151,45 +150,6 @@ pub async fn verify_anew(connection: &Rc<Connection>, request: &Request, servers
     Box::pin(verify(connection, &request.generation, server, facts)).await
 }
 
-/// The settings of a session.
-enum Chosen<'s> {
-    /// They are known.
-    Ready(ServerConfig),
-    /// They are those of this server, whose certificate has a name with variables, but for the protocols above TLS.
-    Computed { server: &'s Arc<Server>, alpn: &'static [&'static [u8]] },
-}
-
-/// The settings of the session with a client that asks for this name.
-fn config_for<'s>(servers: &'s Servers, name: Option<&str>) -> Result<Chosen<'s>, Refusal> {
-    let chosen = servers.for_name(name);
-    if chosen.tls.as_ref().is_some_and(|tls| tls.rejects) {
-        return Err(Refusal::Rejected);
-    }
-    if let Some(config) = servers.sessions.of(chosen) {
-        return Ok(Chosen::Ready(config));
-    }
-    // A server without a certificate of its own has that of the address's default server.
-    let server = [chosen, &servers.default]
-        .into_iter()
-        .find(|server| server.tls.as_ref().is_some_and(|tls| tls.computed().is_some()))
-        .ok_or(Refusal::NoCertificate)?;
-    Ok(Chosen::Computed { server, alpn: servers.alpn(chosen) })
-}
-
-/// The server whose certificate is shown to a client that asks for this name.
-fn presenting<'s>(servers: &'s Servers, name: Option<&str>) -> Option<&'s ServerTls> {
-    let chosen = servers.for_name(name);
-    let own = chosen.tls.as_deref().filter(|tls| tls.has_certificate());
-    own.or(servers.default.tls.as_deref())
-}
-
-/// The number of the address that the connection was accepted at, by which addresses take turns.
-fn lane(connection: &Connection) -> u64 {
-    let mut hasher = FxHasher::default();
-    connection.listen.name.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// The end of a line of the log: what is being done, and for whom.
 struct Handshaking<'c>(&'c Connection);
 
@@ -198,15 +158,4 @@ impl fmt::Display for Handshaking<'_> {
         let (client, server) = (Peer(&self.0.peer), &self.0.listen.name);
         write!(to, " while SSL handshaking, client: {client}, server: {server}")
     }
-}
-
-/// Logs that there is no session.
-fn log(connection: &Connection, error: &HandshakeError) {
-    let level = match error {
-        HandshakeError::Refused(Refusal::NoCertificate) => Level::Error,
-        HandshakeError::Failed(failure) if failure.kind == FailureKind::Internal => Level::Crit,
-        _ => Level::Info,
-    };
-    let whose = if matches!(error, HandshakeError::TimedOut) { "client " } else { "" };
-    connection.log(level, format_args!("{whose}{error}{}", Handshaking(connection)));
 }

@@ -20,17 +20,16 @@ use freerun_serve::Address;
 use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::names::NameTable;
 use freerun_serve::tls::challenges::Challenges;
-use freerun_serve::tls::server::AtAddress;
+use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::tls::sessions::SessionSettings;
 use freerun_serve::values::VariableTable;
-use freerun_tls::session::ServerConfig;
 
 use super::Request;
 use super::location::{Location, Server};
-use crate::connection::tls_facts::TlsFacts;
 use crate::files::hot::{Begun, HotFile, HotFiles, Opened, VALID};
 use crate::files::watches::Wanted;
-use crate::route::names::NameTable;
 
 /// The servers of one address: found by name, or else the default server.
 #[derive(Debug)]
@@ -55,33 +54,8 @@ pub struct Servers {
 /// The protocols above TLS, the most preferred first (RFC 7301). A server without HTTP/2 has all but the first.
 const ALPN: [&[u8]; 4] = [b"h2", b"http/1.1", b"http/1.0", b"http/0.9"];
 
-/// The settings of TLS sessions by server.
-#[derive(Debug, Default)]
-pub struct SessionSettings(HashMap<usize, AtAddress>);
-
-impl SessionSettings {
-    /// The settings for these servers at an address with this default server; `http2` says whether the address speaks HTTP/2
-    /// for all of them. A server without a certificate of its own has that of the default server, but the protocols above TLS
-    /// are its own.
-    pub fn new(servers: &[Arc<Server>], default: &Server, http2: bool) -> SessionSettings {
-        let own = |server: &Arc<Server>| {
-            let default = default.tls.as_ref()?;
-            let shown = server.tls.as_ref().filter(|tls| tls.has_certificate()).unwrap_or(default);
-            let config = shown.config_at(default, alpn(http2 || server.http2))?;
-            Some((Arc::as_ptr(server).addr(), config))
-        };
-        SessionSettings(servers.iter().filter_map(own).collect())
-    }
-
-    /// The settings for a server, if it or the default server has a certificate, as they are at this moment. Those of a server
-    /// whose certificate has a name with variables are not here.
-    pub fn of(&self, server: &Arc<Server>) -> Option<ServerConfig> {
-        self.0.get(&Arc::as_ptr(server).addr()).map(AtAddress::now)
-    }
-}
-
 /// The protocols above TLS of a server that speaks HTTP/2, or does not.
-fn alpn(http2: bool) -> &'static [&'static [u8]] {
+pub fn alpn(http2: bool) -> &'static [&'static [u8]] {
     if http2 { &ALPN } else { &ALPN[1..] }
 }
 

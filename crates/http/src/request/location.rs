@@ -6,15 +6,16 @@ use std::sync::{Arc, OnceLock};
 use freerun_conf::SettingsSet;
 use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::services::Services;
 use freerun_serve::tls::server::ServerTls;
+use freerun_serve::tls::sessions::TlsServer;
 use freerun_serve::values::{Reference, Template};
 
 use super::Request;
 use super::core_settings::CoreSettings;
 use super::handler::{Filter, Handler};
-use crate::error_log::ErrorLogSettings;
 use crate::route::locations::{Level, Locations};
 use crate::script::Step;
 
@@ -155,6 +156,12 @@ pub struct Server {
     pub tls: Option<Arc<ServerTls>>,
     /// Whether it speaks HTTP/2 (`http2`) at addresses that do not speak it for all servers (`listen … http2`).
     pub http2: bool,
+}
+
+impl TlsServer for Server {
+    fn tls(&self) -> Option<&Arc<ServerTls>> {
+        self.tls.as_ref()
+    }
 }
 
 /// How often a request may start again with another URI before it is answered with 500.

@@ -27,7 +27,7 @@ use crate::message::body::ClientBody;
 pub use crate::message::answered::{Answered, Carried, Sent};
 pub use crate::message::asked::{Arrival, Asked, Lineage};
 pub use crate::message::head::Head;
-pub use crate::message::states::{State, States};
+pub use freerun_serve::states::{State, States};
 
 /// A client connection of the request path.
 pub type Connection = connection::Connection<ServedBy>;

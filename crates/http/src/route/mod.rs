@@ -1,8 +1,7 @@
-//! Tables for routing: a server by its name, a location by the path. They depend on neither type: they are generic over
-//! it.
+//! The table for routing: a location by the path. It does not depend on the type of locations: it is generic over it. A
+//! server by its name: [`freerun_serve::names`].
 
 pub mod locations;
-pub mod names;
 
 pub use locations::{Found, Locations};
 

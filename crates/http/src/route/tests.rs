@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Loader, Registry, apply_block, parse};
 
-use crate::build::blueprint::Blueprint;
 use crate::build::{Builder, STRUCTURE, core_groups};
-use crate::request::generation::Servers;
+use crate::request::generation::{HttpConfiguration, Servers};
+use freerun_serve::blueprint::Blueprint;
 use freerun_serve::parts::Paths;
 
 struct Text<'t>(&'t str);
@@ -20,6 +20,11 @@ impl Loader for Text<'_> {
     fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
         Ok(Vec::new())
     }
+}
+
+/// The part of http.
+pub fn configuration(built: &Blueprint) -> Arc<HttpConfiguration> {
+    built.parts.get().unwrap()
 }
 
 /// Reads the contents of an `http` block; `Err` is the first problem's line.
@@ -40,7 +45,7 @@ pub fn read(http: &str) -> Result<(Blueprint, Vec<String>), String> {
 
 /// The servers of the first address.
 pub fn servers(http: &str) -> Arc<Servers> {
-    read(http).unwrap().0.http.listens[0].servers.clone()
+    configuration(&read(http).unwrap().0).listens[0].servers.clone()
 }
 
 mod locations {
@@ -364,7 +369,8 @@ mod names {
         for (warning, wanted) in warnings.iter().zip(wanted) {
             assert!(warning.starts_with(wanted.trim_end_matches('"')), "{warning}");
         }
-        let names = &built.http.listens[0].servers.names;
+        let http = super::configuration(&built);
+        let names = &http.listens[0].servers.names;
         let first = |host| names.find(host, &Captures::default()).unwrap().unwrap().name.to_string();
         assert_eq!([first("a"), first("b"), first("x.b"), first("d")], ["a", "a", "a", "c.*"]);
     }

@@ -7,8 +7,6 @@ pub mod grpc_errors;
 pub mod http2;
 pub mod listen;
 pub mod rate;
-pub mod resolver;
 pub mod server;
-pub mod server_names;
 pub mod ssl;
 pub mod transfer;

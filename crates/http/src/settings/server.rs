@@ -6,8 +6,8 @@ use freerun_conf::{Buffers, Many, Size, settings};
 
 use crate::request::Request;
 use crate::settings::listen::ListenSetting;
-use crate::settings::server_names::ServerNames;
 use crate::values::conditions::Conditions;
+use freerun_serve::names::ServerNames;
 
 settings! {
     /// The HTTP core: sockets, names and request heads.
@@ -16,7 +16,7 @@ settings! {
         /// Address and port, or a Unix socket, that the server accepts connections on.
         listen: Many<ListenSetting>, in SERVER, local;
         /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
-        server_name: ServerNames, in SERVER, local;
+        server_name: ServerNames<Request>, in SERVER, local;
         /// Longest time for a request head to arrive in.
         client_header_timeout: Duration = "60s", in HTTP | SERVER;
         /// Conditions under which the body of a request is read before anything else is done with the request: any

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::module::Module;
 use freerun_http::settings::acme::{Declared, Wanted};
-use freerun_http::settings::resolver::ResolverSettings;
 use freerun_runtime::log::Level;
 use freerun_serve::generation::Generation;
 use freerun_serve::parts::{Parts, TempFolders};
+use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::shared::Shared;
 use freerun_serve::zones::ZoneTable;
 

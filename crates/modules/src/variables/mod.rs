@@ -9,4 +9,3 @@ pub mod predicate;
 pub mod referer;
 pub mod secure_link;
 pub mod split_clients;
-pub mod ssl;

@@ -9,10 +9,10 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
-use freerun_http::route::names::Name;
 use freerun_http::settings::server::ServerSettings;
 use freerun_http::variables::{Value, Variable, VariableTable};
 use freerun_proto::HeaderId;
+use freerun_serve::names::Name;
 
 settings! {
     /// Checks of the field `Referer`.

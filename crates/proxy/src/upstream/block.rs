@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
-use freerun_http::settings::resolver::ResolverSettings;
 use freerun_serve::generation::Generation;
+use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::shared::Shared;
 use freerun_serve::upstream::{self, Plan};
 use freerun_upstream::resolve::told;

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freerun_conf::{Contexts, Cx, Registry, apply_block};
-use freerun_http::build::blueprint::Blueprint;
 use freerun_http::build::{Builder, core_groups, structure};
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::blueprint::Blueprint;
 use freerun_serve::zones::{ZoneTable, Zones};
 use freerun_testkit::{Dns, Reply};
 

@@ -1,9 +1,9 @@
 //! The tasks of a loop: a task is a place in a table, used again by the next one, and the tasks that are ready are
 //! polled in a row.
 //!
-//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of one kind of which a
-//! loop has thousands: its connections. They come after the others, first the short tasks, then those at [`LongWork`],
-//! of which each row has a part all the same.
+//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of a few kinds of which a
+//! loop has thousands: its connections, a kind for each service. They come after the others, first the short tasks, then
+//! those at [`LongWork`], of which each row has a part all the same.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,7 +19,13 @@ use crate::stalls::{self, Activity, Row};
 use crate::turn;
 use crate::woken::{Kind, Woken};
 
-/// How many tasks of the one kind are polled before other tasks of the loop, such as the one that accepts, get their
+/// How many kinds of tasks a loop has besides the single ones: a kind for each service.
+const KINDS: usize = 4;
+
+/// The bits of a place in a table; those above them say which of the kinds it is.
+const PLACE_BITS: u32 = 30;
+
+/// How many tasks of these kinds are polled before other tasks of the loop, such as the one that accepts, get their
 /// turn.
 const TURN: usize = 16;
 
@@ -35,7 +41,7 @@ const SINGLES: usize = 64;
 /// dropped, and so on.
 const ENDS: usize = 4;
 
-/// The tasks of one kind on a loop; at most one kind on each thread.
+/// The tasks of one kind on a loop; at most [`KINDS`] kinds on each thread.
 pub struct Tasks<F>(Rc<Inner<F>>);
 
 impl<F> Clone for Tasks<F> {
@@ -51,6 +57,8 @@ struct Inner<F> {
     table: RefCell<Table<F>>,
     mailbox: Arc<Mailbox>,
     kind: Kind,
+    /// The number of the kind, in the bits above [`PLACE_BITS`].
+    base: u32,
     step: &'static str,
 }
 
@@ -92,7 +100,7 @@ struct Ready {
     at_long: Cell<bool>,
 }
 
-/// The operations of this thread's loop on tasks of its own kind.
+/// The operations of this thread's loop on tasks of one of its own kinds.
 trait Polls {
     fn is_long(&self, index: u32) -> bool;
     fn poll_one(&self, index: u32, row: &mut Row<'_>);
@@ -113,7 +121,12 @@ thread_local! {
             }
         };
     static SINGLE: RefCell<Option<Tasks<Single>>> = const { RefCell::new(None) };
-    static OWN: RefCell<Option<Rc<dyn Polls>>> = const { RefCell::new(None) };
+    static OWN: RefCell<[Option<Rc<dyn Polls>>; KINDS]> = const { RefCell::new([const { None }; KINDS]) };
+}
+
+/// The kind of a task that was woken, and its place in the table of this kind.
+fn split(index: u32) -> (usize, u32) {
+    ((index >> PLACE_BITS) as usize, index & ((1 << PLACE_BITS) - 1))
 }
 
 impl Ready {
@@ -210,16 +223,14 @@ pub(crate) fn set_up(mailbox: &Arc<Mailbox>) {
         ready.id.set(mailbox.id);
         ready.clear();
     });
-    SINGLE.set(Some(Tasks(Inner::new(mailbox.clone(), Kind::Single, "task"))));
+    SINGLE.set(Some(Tasks(Inner::new(mailbox.clone(), Kind::Single, 0, "task"))));
 }
 
 /// Drops the tasks of this thread's loop, which is ending.
 pub(crate) fn tear_down() {
     // Each task may start others to the last; those are never polled.
     let (own, single) = (OWN.with_borrow(Clone::clone), SINGLE.with_borrow(Clone::clone));
-    if let Some(own) = own {
-        own.end();
-    }
+    own.into_iter().flatten().for_each(|own| own.end());
     if let Some(single) = single {
         single.0.end();
     }
@@ -274,8 +285,9 @@ impl Root {
 /// Takes the tasks that other threads have woken.
 pub(crate) fn take_from_others(mailbox: &Mailbox) {
     while let Some(woken) = mailbox.woken.pop() {
-        let long =
-            woken.kind == Kind::Own && OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.is_long(woken.index)));
+        let (kind, place) = split(woken.index);
+        let is_long = |own: &[Option<Rc<dyn Polls>>; KINDS]| own[kind].as_ref().is_some_and(|own| own.is_long(place));
+        let long = woken.kind == Kind::Own && OWN.with_borrow(is_long);
         READY.with(|ready| ready.push(woken, long));
     }
 }
@@ -317,16 +329,17 @@ pub(crate) fn turn(row: &mut Row<'_>) {
             single.0.poll_one(index, row);
         }
     }
-    let mut own = None;
+    let mut own: (usize, Option<Rc<dyn Polls>>) = (0, None);
     turn::fill_budget();
     let mut long_left = LONG_PART;
     for left in (1..=TURN).rev() {
         let Some(index) = READY.with(|ready| ready.pop(left, &mut long_left)) else { break };
-        if own.is_none() {
-            own = OWN.with_borrow(Clone::clone);
+        let (kind, place) = split(index);
+        if own.0 != kind || own.1.is_none() {
+            own = (kind, OWN.with_borrow(|own| own[kind].clone()));
         }
-        if let Some(own) = &own {
-            own.poll_one(index, row);
+        if let Some(own) = &own.1 {
+            own.poll_one(place, row);
         }
         if !turn::has_budget() {
             break;
@@ -339,12 +352,16 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
     /// task alone.
     ///
     /// # Panics
-    /// Outside a loop's thread.
+    /// Outside a loop's thread, or if the loop has [`KINDS`] kinds already.
     pub fn new(step: &'static str) -> Tasks<F> {
         let mailbox = SINGLE.with_borrow(|single| single.as_ref().map(|single| single.0.mailbox.clone()));
-        let inner = Inner::new(mailbox.expect("a loop's tasks are on its thread"), Kind::Own, step);
-        OWN.set(Some(inner.clone()));
-        Tasks(inner)
+        let mailbox = mailbox.expect("a loop's tasks are on its thread");
+        OWN.with_borrow_mut(|own| {
+            let number = own.iter().position(Option::is_none).expect("a loop has few kinds of tasks");
+            let inner = Inner::new(mailbox, Kind::Own, (number as u32) << PLACE_BITS, step);
+            own[number] = Some(inner.clone());
+            Tasks(inner)
+        })
     }
 
     /// Starts a task; it is polled soon.
@@ -385,9 +402,9 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
 }
 
 impl<F: Future<Output = ()> + Unpin> Inner<F> {
-    fn new(mailbox: Arc<Mailbox>, kind: Kind, step: &'static str) -> Rc<Inner<F>> {
+    fn new(mailbox: Arc<Mailbox>, kind: Kind, base: u32, step: &'static str) -> Rc<Inner<F>> {
         let table = RefCell::new(Table { places: Vec::new(), free: Vec::new() });
-        Rc::new(Inner { table, mailbox, kind, step })
+        Rc::new(Inner { table, mailbox, kind, base, step })
     }
 
     fn activity(&self, connection: u64) -> Activity {
@@ -404,7 +421,8 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
             return index;
         }
         let index = u32::try_from(table.places.len()).unwrap_or(u32::MAX);
-        let bell = Bell::new(&self.mailbox, self.kind, index);
+        debug_assert!(index >> PLACE_BITS == 0, "a loop has less than 2^{PLACE_BITS} tasks of a kind");
+        let bell = Bell::new(&self.mailbox, self.kind, self.base | index);
         let waker = Some(Waker::from(bell.clone()));
         table.places.push(Place { future: Some(future), activity, bell, waker });
         index

@@ -73,6 +73,28 @@ fn tasks_are_woken_by_other_threads_and_more_often_than_they_need() {
 }
 
 #[test]
+fn tasks_of_two_kinds_are_woken_each_in_their_own_table() {
+    let (wakers, woken): (_, Receiver<Waker>) = channel();
+    let (done, finished) = channel();
+    let handle = LoopHandle::start(0, None).unwrap();
+    handle.tell(move || {
+        let (first, second) = (Tasks::new("the first kind"), Tasks::new("the second kind"));
+        for number in 0..4 {
+            // Tasks of both kinds have the same places.
+            first.start(number, two_polls(number, &wakers, &done));
+            second.start(number, Box::new(two_polls(10 + number, &wakers, &done)));
+        }
+        let taken = second.take_some(1, |_: &Box<Job>| true);
+        assert_eq!(taken.len(), 1);
+    });
+    woken.iter().take(7).for_each(|waker| waker.wake());
+    let mut all: Vec<u64> = finished.iter().take(7).collect();
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3, 11, 12, 13]);
+    handle.stop();
+}
+
+#[test]
 fn a_task_that_is_taken_out_ends_and_its_place_is_used_again() {
     let (wakers, woken): (_, Receiver<Waker>) = channel();
     let (done, finished) = channel();

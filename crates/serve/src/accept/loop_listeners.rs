@@ -38,6 +38,11 @@ pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&LoopServices) + Sen
     remote.is_some_and(|remote| remote.tell(move || of_this_loop(|listeners| job(&listeners.services))))
 }
 
+/// The services of this thread's loop, if the thread has one.
+pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
+    LOOP_LISTENERS.with_borrow(|listeners| listeners.as_ref().map(|listeners| listeners.services.clone()))
+}
+
 /// The listening sockets that one loop accepts from.
 pub(crate) struct LoopListeners {
     services: Rc<LoopServices>,

@@ -1,11 +1,15 @@
-//! Access logs: one line for each subject, in a format of the configuration.
+//! Access logs: one line for each subject, in a format of the configuration, gathered on its loop and written by the log
+//! thread.
 
+pub mod buffer;
 mod escape;
 mod format;
 mod line;
 mod setting;
+mod write;
 
 pub use escape::Escape;
 pub use format::{Format, Pieces, Style, push_millis};
 pub use line::{Line, Short};
 pub use setting::{AccessLog, AccessLogs, Buffering, LogFileCache, LogFormats, Target};
+pub use write::write;

@@ -1,6 +1,8 @@
 //! Destinations of logs: files, standard error, rings in memory, syslog servers.
 
 mod error_log;
+mod setting;
 pub mod syslog;
 
 pub use error_log::{ErrorLogTarget, LogPaths, STDERR};
+pub use setting::ErrorLogSettings;

@@ -8,11 +8,11 @@ use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
 use freerun_proto::tls::{Alert, ClientHello, HelloError, HelloReader, Progress, is_tls};
-use freerun_runtime::log::{Errno, clock};
+use freerun_runtime::log::{Errno, Level, clock};
 use freerun_runtime::loops;
 use freerun_runtime::pool::{CpuPool, PoolError};
 use freerun_runtime::timer::Timer;
-use freerun_tls::session::{Event, Failure, MAX_INPUT, ServerConfig, Session};
+use freerun_tls::session::{Event, Failure, FailureKind, MAX_INPUT, ServerConfig, Session};
 use freerun_transport::Transport;
 
 use super::figures::TlsFigures;
@@ -118,6 +118,34 @@ impl fmt::Display for HandshakeError {
             }
             HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed ({failure})"),
         }
+    }
+}
+
+impl HandshakeError {
+    /// The level at which nginx logs that a client has no session.
+    pub fn level(&self) -> Level {
+        match self {
+            HandshakeError::Refused(Refusal::NoCertificate) => Level::Error,
+            HandshakeError::Failed(failure) if failure.kind == FailureKind::Internal => Level::Crit,
+            _ => Level::Info,
+        }
+    }
+
+    /// The error in nginx's words where it is a client's.
+    pub fn of_client(&self) -> OfClient<'_> {
+        OfClient(self)
+    }
+}
+
+/// See [`HandshakeError::of_client`].
+pub struct OfClient<'e>(&'e HandshakeError);
+
+impl fmt::Display for OfClient<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if matches!(self.0, HandshakeError::TimedOut) {
+            to.write_str("client ")?;
+        }
+        self.0.fmt(to)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod algorithms;
 pub mod challenges;
+pub mod client_facts;
 pub mod computed;
 pub mod ech;
 mod facts;
@@ -18,6 +19,8 @@ pub mod ocsp;
 pub mod outgoing;
 mod prepared;
 pub mod server;
+pub mod sessions;
+pub mod settings;
 mod share;
 pub mod upstream;
 pub mod values;

@@ -45,7 +45,10 @@ async fn requests(
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
         let first = &driver.first_reads;
-        let read = if first.pays() {
+        let read = if connection.was_passed_on() {
+            buffer = connection.take_received();
+            if buffer.is_empty() { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(buffer.len()) }
+        } else if first.pays() {
             buffer = buffers::take();
             let read = connection.transport.try_read(&mut buffer);
             first.came_out(matches!(read, Ok(1..)));
@@ -106,7 +109,8 @@ async fn requests(
             }
         }
     }
-    if connection.requests.get() == 0 && connection.transport.tls().is_none() {
+    // Where another service has established the session, nobody has looked yet whether the client speaks HTTP/2.
+    if connection.requests.get() == 0 && (connection.transport.tls().is_none() || connection.was_passed_on()) {
         let (_, servers, _) = http.servers(connection)?;
         if servers.accepts_preface() {
             let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;

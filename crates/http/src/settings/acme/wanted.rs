@@ -10,10 +10,10 @@ use freerun_serve::tls::values::{ComputedFile, FileName, ServerCertificate, Spot
 use freerun_upstream::resolve::Resolver;
 
 use super::AcmeSettings;
-use crate::route::names::Name;
 use crate::settings::server::ServerSettings;
 use crate::settings::ssl::SslSettings;
 use crate::template::Template;
+use freerun_serve::names::Name;
 
 /// What the certificates of a configuration are made of: one of the [`Parts`](freerun_serve::parts::Parts) of its generation,
 /// if there are any.
@@ -162,7 +162,7 @@ pub(in crate::settings) fn live(
         pairs.extend(own.has_named.then_some(pair));
     }
     // A certificate for all servers is none for those without TLS.
-    let has_tls = settings.get::<ServerSettings>().listen.iter().any(|listen| listen.tls);
+    let has_tls = settings.get::<ServerSettings>().listen.iter().any(|listen| listen.protocols.tls);
     if let Some(spot) = own.auto.filter(|_| has_tls && !settings.get::<SslSettings>().ssl_reject_handshake) {
         let declared = cx.extensions.get_or_default::<Declared>();
         let issuer = declared.default_issuer().map_err(|problem| spot.blamed(problem))?.name.clone();

@@ -40,6 +40,8 @@ use slot::{Slot, slots};
 /// The directives of TLS of one virtual server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerSpec {
+    /// The name of the service that it belongs to: sessions of one are not resumed with another one.
+    pub service: &'static str,
     /// `ssl_certificate`
     pub certificates: Vec<FileName>,
     /// `ssl_certificate_key`
@@ -92,6 +94,11 @@ pub struct ServerSpec {
     pub ocsp: OcspSpec,
     /// `ssl_key_log`
     pub key_log: Option<KeyLogPath>,
+}
+
+impl ServerSpec {
+    /// The default of `ssl_buffer_size`, in bytes.
+    pub const BUFFER_SIZE: usize = 16 << 10;
 }
 
 /// What a virtual server has of TLS. It does not change.
@@ -339,12 +346,13 @@ fn commanded(slots: &mut Vec<Slot>, wanted: &Wanted, spec: &ServerSpec, cx: &mut
     Ok(())
 }
 
-/// What binds sessions to a server: its certificates, or their names if they may be others at the next moment, and whom it
+/// What binds sessions to a server: the service, its certificates, or their names if they may be others at the next moment, and whom it
 /// trusts.
 fn context(slots: &[Slot], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
     let names = spec.certificates.iter().filter(|name| name.is_computed).map(|name| sha256(name.written.as_bytes()));
     let certificates = slots.iter().flat_map(Slot::digests);
-    let digests = certificates.chain(names).chain(authorities.iter().map(|name| sha256(name)));
+    let service = std::iter::once(sha256(spec.service.as_bytes()));
+    let digests = service.chain(certificates).chain(names).chain(authorities.iter().map(|name| sha256(name)));
     sha256(&digests.flatten().collect::<Vec<u8>>())
 }
 
@@ -369,6 +377,7 @@ mod tests {
     fn spec(live: Vec<Arc<LivePair>>, cx: &mut Cx) -> ServerSpec {
         let listed = |text: &str, cx: &mut Cx| parse_default::<Listed>("ssl_ciphers", text, cx).expect("a list");
         ServerSpec {
+            service: "http",
             certificates: Vec::new(),
             keys: Vec::new(),
             live,
@@ -380,7 +389,7 @@ mod tests {
             curves: listed("auto", cx),
             prefer_server_ciphers: false,
             commands: Vec::new(),
-            buffer_size: 16 << 10,
+            buffer_size: ServerSpec::BUFFER_SIZE,
             rejects: false,
             cache: parse_default("ssl_session_cache", "none", cx).expect("a cache"),
             tickets: true,

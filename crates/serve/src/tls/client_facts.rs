@@ -4,8 +4,9 @@ use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
 use freerun_proto::tls::{NameForm, name_form};
-use freerun_serve::tls::server::ServerTls;
 use freerun_tls::verify::Verified;
+
+use super::server::ServerTls;
 
 /// What is known of the TLS of a client's connection besides its session, which the
 /// [transport](freerun_transport::Transport) has.

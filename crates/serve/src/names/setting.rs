@@ -1,26 +1,47 @@
 //! `server_name`.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
-use crate::regex::Pattern;
-use crate::route::names::Name;
-use crate::variables::VariableTable;
+use super::table::Name;
+use crate::subject::Subject;
+use crate::values::{Pattern, VariableTable};
 
-/// The names of one server.
-#[derive(Debug, Clone, Default)]
-pub struct ServerNames {
+/// The names of one server, whose regular expressions may give variables values.
+pub struct ServerNames<S> {
     /// The names in the order written.
     pub names: Arc<Vec<Name>>,
     /// The first name, for `$server_name` and redirects: in lower case, or an expression as written.
     pub first: Arc<str>,
+    subject: PhantomData<fn(&S)>,
 }
 
-impl Setting for ServerNames {
+// Not derived, because that would demand the trait of the subject.
+impl<S> Clone for ServerNames<S> {
+    fn clone(&self) -> ServerNames<S> {
+        ServerNames { names: self.names.clone(), first: self.first.clone(), subject: PhantomData }
+    }
+}
+
+impl<S> Default for ServerNames<S> {
+    fn default() -> ServerNames<S> {
+        ServerNames { names: Arc::default(), first: Arc::default(), subject: PhantomData }
+    }
+}
+
+impl<S> fmt::Debug for ServerNames<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.names.iter()).finish()
+    }
+}
+
+impl<S: Subject> Setting for ServerNames<S> {
     const SHAPE: Shape = Shape::at_least(1, "name …");
 
-    fn set(previous: Option<ServerNames>, directive: &Node, cx: &mut Cx) -> Result<ServerNames, Problem> {
+    fn set(previous: Option<ServerNames<S>>, directive: &Node, cx: &mut Cx) -> Result<ServerNames<S>, Problem> {
         let first = previous.as_ref().map(|names| names.first.clone());
         let mut names = previous.map(|names| names.names.to_vec()).unwrap_or_default();
         for word in &directive.args {
@@ -31,7 +52,7 @@ impl Setting for ServerNames {
                     return Err(invalid("empty regex in server name"));
                 }
                 // nginx matches names without regard to case, because it converts the host to lower case.
-                let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable>());
+                let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable<S>>());
                 let pattern = pattern.map_err(|why| Problem::new(why).at(word.place))?;
                 names.push(Name::Regex(Arc::new(pattern)));
                 continue;
@@ -67,6 +88,6 @@ impl Setting for ServerNames {
             // `.example.com` stands for `example.com` here.
             written.strip_prefix('.').unwrap_or(written).to_lowercase().into()
         });
-        Ok(ServerNames { names: Arc::new(names), first })
+        Ok(ServerNames { names: Arc::new(names), first, subject: PhantomData })
     }
 }

@@ -35,7 +35,7 @@ impl States {
     }
 
     /// The same states, but with this one of its type.
-    pub(crate) fn with<T: 'static>(&self, state: T) -> States {
+    pub fn with<T: 'static>(&self, state: T) -> States {
         let others = self.0.borrow().iter().filter(|(key, _)| *key != TypeId::of::<T>()).cloned().collect();
         let states = States(RefCell::new(others));
         states.0.borrow_mut().push((TypeId::of::<T>(), Rc::new(state)));
@@ -43,12 +43,12 @@ impl States {
     }
 
     /// The states in a slice without spare capacity.
-    pub(crate) fn pack(self) -> Box<[State]> {
+    pub fn pack(self) -> Box<[State]> {
         self.0.into_inner().into_boxed_slice()
     }
 
     /// The states of a packed slice.
-    pub(crate) fn unpack(packed: Box<[State]>) -> States {
+    pub fn unpack(packed: Box<[State]>) -> States {
         States(RefCell::new(packed.into_vec().into()))
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use freerun_conf::settings;
-pub use freerun_serve::resolver::{NamedServer, NamedServers, ResolverSetting, ZonedResolvers};
+
+use crate::resolver::ResolverSetting;
+use crate::tls::ocsp::Resolving;
 
 settings! {
     /// The name servers that are asked for addresses while the server runs.
@@ -12,16 +14,24 @@ settings! {
         /// The name servers that the addresses of names are asked for: addresses or names, with a port if it is not 53,
         /// asked in turn.
         ///
-        /// Names that come up with requests (`proxy_pass` with variables) and the servers of an `upstream` with `resolve`
-        /// are looked up here. An answer is kept for as long as it says itself, or for the time of `valid`.
+        /// Names that come up with requests and sessions (`proxy_pass` with variables) and the servers of an `upstream`
+        /// with `resolve` are looked up here. An answer is kept for as long as it says itself, or for the time of `valid`.
         /// `ipv4=off` and `ipv6=off` leave out addresses of one kind; `status_zone` names the resolver in `status`.
         /// Resolvers that are written alike share what they know, and keep it over a reload.
-        resolver: Option<ResolverSetting>, in HTTP | SERVER | LOCATION | UPSTREAM,
+        resolver: Option<ResolverSetting>, in HTTP | SERVER | LOCATION | UPSTREAM | STREAM | STREAM_SERVER | STREAM_UPSTREAM,
             fidelity = Differs("names of more than 253 octets, which RFC 1035 does not allow, are not asked for; after an error of a \
                 name server the next one is asked; addresses of IPv4 and IPv6 are asked for apart: each question follows its own aliases, \
                 and where one finds addresses, an error for the other one is none");
         /// How long a name may take to be resolved.
-        resolver_timeout: Duration = "30s", in HTTP | SERVER | LOCATION | UPSTREAM;
+        resolver_timeout: Duration = "30s", in HTTP | SERVER | LOCATION | UPSTREAM | STREAM | STREAM_SERVER | STREAM_UPSTREAM;
+    }
+}
+
+impl ResolverSettings {
+    /// How names of responders of OCSP are looked up, if there is a resolver.
+    pub fn resolving(&self) -> Option<Resolving> {
+        let resolver = self.resolver.as_ref()?.0.clone();
+        Some(Resolving { resolver, timeout: self.resolver_timeout })
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use freerun_serve::captures::Captures;
-use freerun_serve::values::{GaveUp, Pattern};
+use freerun_conf::{Cx, Problem};
 use rustc_hash::FxHashMap;
+
+use crate::captures::Captures;
+use crate::values::{GaveUp, Pattern};
 
 /// One name of a server.
 #[derive(Debug, Clone)]
@@ -39,6 +41,41 @@ impl<S> Default for NameTable<S> {
 }
 
 impl<S> NameTable<S> {
+    /// The table of these servers, each with its names, at the address `on`. A name that another server has claimed before is
+    /// warned of. The table is empty if the first server is asked whatever the name is.
+    pub fn of<'s>(
+        servers: impl Iterator<Item = (&'s [Name], &'s Arc<S>)> + Clone,
+        on: &str,
+        cx: &mut Cx,
+    ) -> NameTable<S>
+    where
+        S: 's,
+    {
+        let mut table = NameTable::default();
+        // A lone server without a name that captures anything answers every request: it needs no table.
+        let is_regex = |name: &Name| matches!(name, Name::Regex(_));
+        if servers.clone().count() < 2 && !servers.clone().any(|(names, _)| names.iter().any(is_regex)) {
+            return table;
+        }
+        let empty = [Name::Exact(String::new())];
+        for (names, server) in servers {
+            for name in if names.is_empty() { &empty[..] } else { names } {
+                if table.add(name, server) {
+                    continue;
+                }
+                let text = match name {
+                    Name::Exact(name) => name.clone(),
+                    Name::Back(name) => format!("{name}*"),
+                    Name::Front(name, true) => name.clone(),
+                    Name::Front(name, false) => format!("*{name}"),
+                    Name::Regex(_) => continue,
+                };
+                cx.warn(Problem::warning(format!("conflicting server name \"{text}\" on {on}, ignored")));
+            }
+        }
+        table
+    }
+
     /// Adds a name. The first server to claim it keeps it; `false` if it was taken.
     pub fn add(&mut self, name: &Name, server: &Arc<S>) -> bool {
         fn claim<S>(map: &mut FxHashMap<Box<str>, Arc<S>>, name: &str, server: &Arc<S>) -> bool {

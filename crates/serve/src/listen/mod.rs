@@ -1,10 +1,17 @@
 //! The specification of a listening socket: its key, its options, and the addresses that the `listen` directive names.
+//!
+//! [`setting`] is the directive itself, [`addresses`](mod@addresses) are the addresses of all servers together.
+
+pub mod addresses;
+pub mod setting;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use freerun_conf::{parse_size, parse_time};
+use rustc_hash::FxHasher;
 
 use crate::address::Address;
 use crate::hosts::Hosts;
@@ -78,6 +85,9 @@ pub struct ListenSpec {
     pub fastopen: Option<u32>,
 }
 
+/// The error of a value without a port, where there is no default one.
+const NO_PORT: &str = "no port";
+
 /// nginx's backlog on Linux.
 const BACKLOG: i32 = 511;
 
@@ -133,6 +143,13 @@ impl ListenSpec {
     /// The key that identifies the socket.
     pub fn key(&self) -> ListenKey {
         ListenKey { protocol: self.protocol, name: self.name.clone() }
+    }
+
+    /// A number that stands for the address, by which addresses take turns in a pool.
+    pub fn lane(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.name.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// The path of a Unix socket.
@@ -216,11 +233,17 @@ fn keepalive(text: &str) -> Option<Keepalive> {
         .then_some(Keepalive::On(idle, interval, count))
 }
 
-/// The sockets of a `listen` value: one for each port of a range, and for each address of a host's name.
+/// The sockets of a `listen` value: one for each port of a range, and for each address of a host's name. A value without
+/// a port has the default one.
 ///
 /// # Errors
 /// The value is not an address, in nginx's words.
-pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static str> {
+pub fn specs(
+    service: &str,
+    text: &str,
+    default_port: Option<&'static str>,
+    hosts: &mut Hosts,
+) -> Result<Vec<ListenSpec>, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
             return Err("no path in the unix domain socket");
@@ -233,7 +256,12 @@ pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<Lis
     let (ip, ports) = if let Some(rest) = text.strip_prefix('[') {
         let (ip, rest) = rest.split_once(']').ok_or("invalid host")?;
         let ip = IpAddr::V6(ip.parse::<Ipv6Addr>().map_err(|_| "invalid IPv6 address")?);
-        (vec![ip], rest.strip_prefix(':').map_or(if rest.is_empty() { Ok("80") } else { Err("invalid host") }, Ok)?)
+        let ports = match rest.strip_prefix(':') {
+            Some(ports) => ports,
+            None if rest.is_empty() => default_port.ok_or(NO_PORT)?,
+            None => return Err("invalid host"),
+        };
+        (vec![ip], ports)
     } else if let Some((host, ports)) = text.split_once(':') {
         // The port is checked first, as in nginx.
         port_range(ports)?;
@@ -241,7 +269,8 @@ pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<Lis
     } else if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() {
         (vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)], text)
     } else {
-        (host_addresses(text, hosts)?, "80")
+        let addresses = host_addresses(text, hosts)?;
+        (addresses, default_port.ok_or(NO_PORT)?)
     };
     let (first, last) = port_range(ports)?;
     let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
@@ -283,7 +312,7 @@ mod tests {
 
     fn names(text: &str) -> Result<Vec<String>, &'static str> {
         let known = [("two.test".to_owned(), vec!["127.0.0.2".parse().unwrap(), "::2".parse().unwrap()])].into();
-        addresses("http", text, &mut Hosts { lookup: None, known })
+        specs("http", text, Some("80"), &mut Hosts { lookup: None, known })
             .map(|specs| specs.into_iter().map(|spec| spec.name).collect())
     }
 
@@ -313,6 +342,16 @@ mod tests {
             (":80", "no host"),
         ] {
             assert_eq!(names(text), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_service_without_a_default_port_needs_one() {
+        let read = |text| specs("stream", text, None, &mut Hosts::default()).map(|specs| specs[0].name.clone());
+        assert_eq!(read("127.0.0.1:7").as_deref(), Ok("127.0.0.1:7"));
+        assert_eq!(read("7").as_deref(), Ok("0.0.0.0:7"));
+        for text in ["127.0.0.1", "[::1]", "localhost", "*"] {
+            assert_eq!(read(text), Err("no port"), "{text}");
         }
     }
 

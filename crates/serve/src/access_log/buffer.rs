@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use freerun_runtime::log::{Destination, LogFile};
 use freerun_runtime::loops;
-use freerun_serve::loop_local::AddressHasher;
-use freerun_serve::loop_state::LoopState;
 
-use freerun_serve::access_log::Buffering;
+use super::setting::Buffering;
+use crate::loop_local::AddressHasher;
+use crate::loop_state::LoopState;
 
 /// The longest time that a line waits if the directive has no `buffer=`.
 pub const SOON: Duration = Duration::from_millis(20);

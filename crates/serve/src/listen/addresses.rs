@@ -1,0 +1,102 @@
+//! The addresses that the servers of a service listen on, each with its servers.
+
+use std::collections::HashMap;
+
+use freerun_conf::{Cx, Problem};
+
+use super::setting::{ListenProtocols, ListenSetting};
+use super::{ListenKey, ListenSpec};
+
+/// An address with its servers, which are numbers in the order of the configuration.
+pub struct Address<P> {
+    /// The specification of the socket.
+    pub spec: ListenSpec,
+    /// Whether a `listen` with socket options fixed the specification.
+    fixed: bool,
+    default: Option<usize>,
+    /// The protocols that any `listen` of the address names.
+    pub protocols: P,
+    /// Its servers; at least one.
+    pub servers: Vec<usize>,
+}
+
+impl<P> Address<P> {
+    /// `default_server`, or the first server.
+    pub fn default_server(&self) -> usize {
+        self.default.unwrap_or(self.servers[0])
+    }
+
+    /// The wildcard address of the same port, family and protocol, if the configuration has it.
+    fn covering(&self, all: &[Address<P>]) -> Option<usize> {
+        let ip = self.spec.ip?;
+        if self.spec.is_wildcard() {
+            return None;
+        }
+        all.iter().position(|other| {
+            other.spec.is_wildcard()
+                && other.spec.protocol == self.spec.protocol
+                && other.spec.ip.is_some_and(|wild| wild.port() == ip.port() && wild.is_ipv4() == ip.is_ipv4())
+        })
+    }
+}
+
+/// Gathers the addresses of these servers; each comes with its `listen` directives.
+///
+/// # Errors
+/// As many problems as are collected: directives that contradict each other, in nginx's words.
+pub fn gather<'s, P: ListenProtocols>(
+    servers: impl Iterator<Item = &'s [ListenSetting<P>]>,
+    cx: &mut Cx,
+) -> Result<Vec<Address<P>>, Problem> {
+    let mut order: Vec<Address<P>> = Vec::new();
+    let mut by_key: HashMap<ListenKey, usize> = HashMap::new();
+    for (index, listens) in servers.enumerate() {
+        for (spec, listen) in listens.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen))) {
+            let fail = |message: String| listen.written.problem(Problem::new(message));
+            let slot = *by_key.entry(spec.key()).or_insert_with(|| {
+                let protocols = P::default();
+                order.push(Address { spec: spec.clone(), fixed: false, default: None, protocols, servers: Vec::new() });
+                order.len() - 1
+            });
+            let address = &mut order[slot];
+            if address.servers.last() == Some(&index) {
+                cx.report(fail(format!("a duplicate listen {}", spec.name)))?;
+                continue;
+            }
+            let protocols = listen.protocols;
+            if !address.servers.is_empty() && protocols != P::default() && protocols != address.protocols {
+                // What one of them says holds for all.
+                let problem = Problem::warning(format!("protocol options redefined for {}", spec.name));
+                cx.warn(listen.written.problem(problem));
+            }
+            address.protocols = address.protocols.and(protocols);
+            if listen.has_options {
+                if address.fixed && address.spec != *spec {
+                    cx.report(fail(format!("duplicate listen options for {}", spec.name)))?;
+                }
+                address.fixed = true;
+                address.spec = spec.clone();
+            }
+            if listen.default_server && address.default.replace(index).is_some() {
+                cx.report(fail(format!("a duplicate default server for {}", address.spec.name)))?;
+            }
+            address.servers.push(index);
+        }
+    }
+    Ok(order)
+}
+
+/// The addresses that have sockets of their own, each with those that share its socket: a wildcard socket receives the
+/// connections of the addresses that it covers, and binding those as well would fail. All are places in `addresses`.
+pub fn sockets<P>(addresses: &[Address<P>]) -> Vec<(usize, Vec<usize>)> {
+    let shared = |address: &Address<P>| if address.fixed { None } else { address.covering(addresses) };
+    let mut sockets = Vec::new();
+    let mut covered: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (place, address) in addresses.iter().enumerate() {
+        match shared(address) {
+            Some(by) => covered.entry(by).or_default().push(place),
+            None => sockets.push(place),
+        }
+    }
+    sockets.into_iter().map(|place| (place, covered.remove(&place).unwrap_or_default())).collect()
+}

@@ -1,0 +1,144 @@
+//! The `listen` directive, for all services.
+
+use std::fmt;
+
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word};
+
+use super::{ListenSpec, Protocol, specs};
+
+/// The place where a directive is written, for problems found after reading.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// The place that the caret points at.
+    pub place: Place,
+    /// The place whose line is named.
+    pub end: Place,
+    /// The position in reading order.
+    pub order: u32,
+}
+
+impl Written {
+    /// The place of a block, such as `server`.
+    pub fn of_block(node: &Node) -> Written {
+        Written { place: node.name.place, end: node.end, order: node.order }
+    }
+
+    /// A problem of what is written here.
+    pub fn problem(&self, problem: Problem) -> Problem {
+        let mut problem = problem.reported_at(self.end).at(self.place);
+        problem.order = Some(self.order);
+        problem
+    }
+}
+
+/// What a service knows of a `listen` directive besides the socket: which protocols precede what the service speaks.
+/// What one `listen` of an address says holds for all servers there, since a server is chosen later.
+pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {
+    /// The name of the service.
+    const SERVICE: &'static str;
+
+    /// The port of an address without one, if it may lack one.
+    const DEFAULT_PORT: Option<&'static str>;
+
+    /// The parameters, as the reference shows them.
+    const SHAPE: Shape;
+
+    /// Whether the service takes datagrams (`udp`).
+    const HAS_DATAGRAMS: bool;
+
+    /// Takes a parameter; `false` if it is not one of the service.
+    ///
+    /// # Errors
+    /// The parameter is known, and is not possible.
+    fn set(&mut self, parameter: &Word, directive: &Node, cx: &mut Cx) -> Result<bool, Problem>;
+
+    /// Checks all of a directive for datagrams.
+    ///
+    /// # Errors
+    /// A protocol does not go together with datagrams, in nginx's words.
+    fn check_datagrams(&self) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// Adds what another `listen` of the same address says.
+    #[must_use]
+    fn and(self, other: Self) -> Self;
+}
+
+/// One `listen` directive; a range of ports makes several addresses.
+#[derive(Debug, Clone)]
+pub struct ListenSetting<P> {
+    /// The specifications of the sockets, one for each port.
+    pub specs: Vec<ListenSpec>,
+    /// `default_server`
+    pub default_server: bool,
+    /// The protocols that it names.
+    pub protocols: P,
+    /// The place where it is written.
+    pub written: Written,
+    /// Whether any parameter concerns the socket itself: such an address is bound separately, and only one `listen` for
+    /// it may have such parameters.
+    pub has_options: bool,
+}
+
+impl<P: ListenProtocols> ListenSetting<P> {
+    /// The address of a server that has no `listen`; `written` is the place of the server.
+    pub fn implied(spec: ListenSpec, written: Written) -> ListenSetting<P> {
+        ListenSetting { specs: vec![spec], default_server: false, protocols: P::default(), written, has_options: false }
+    }
+}
+
+impl<P: ListenProtocols> Value for ListenSetting<P> {
+    const SHAPE: Shape = P::SHAPE;
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ListenSetting<P>, Problem> {
+        let word = &directive.args[0];
+        let hosts = cx.extensions.get_or_default();
+        let mut specs = specs(P::SERVICE, &word.text, P::DEFAULT_PORT, hosts).map_err(|why| {
+            Problem::new(format!("{why} in \"{}\" of the \"listen\" directive", word.text)).at(word.place)
+        })?;
+        let mut protocols = P::default();
+        let (mut default_server, mut has_options, mut is_datagram) = (false, false, false);
+        for parameter in &directive.args[1..] {
+            let text = parameter.text.as_str();
+            if matches!(text, "default_server" | "default") {
+                default_server = true;
+                continue;
+            }
+            if text == "udp" && P::HAS_DATAGRAMS {
+                is_datagram = true;
+                continue;
+            }
+            if protocols.set(parameter, directive, cx)? {
+                continue;
+            }
+            if text == "multipath" {
+                return Err(unsupported(parameter));
+            }
+            has_options = true;
+            for spec in &mut specs {
+                let known = spec.apply_option(text).map_err(|why| Problem::new(why).at(parameter.place))?;
+                if !known {
+                    return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(parameter.place));
+                }
+            }
+        }
+        if is_datagram {
+            protocols.check_datagrams()?;
+            for spec in &mut specs {
+                spec.protocol = Protocol::Datagram;
+                if spec.so_keepalive.is_some() {
+                    return Err(Problem::new("\"so_keepalive\" parameter is incompatible with \"udp\""));
+                }
+            }
+        }
+        let written = Written { place: word.place, end: directive.end, order: directive.order };
+        Ok(ListenSetting { specs, default_server, protocols, written, has_options })
+    }
+}
+
+/// The problem of a parameter that nginx has.
+pub fn unsupported(parameter: &Word) -> Problem {
+    let problem = Problem::new(format!("the \"{}\" parameter is not supported yet", parameter.text));
+    problem.at(parameter.place).hint("freerun does not have it yet; remove the parameter")
+}

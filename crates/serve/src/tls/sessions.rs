@@ -1,0 +1,79 @@
+//! The settings of TLS sessions at a listening address: which of its virtual servers shows its certificate.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use freerun_tls::session::ServerConfig;
+
+use super::handshake::Refusal;
+use super::server::{AtAddress, ServerTls};
+
+/// A virtual server, as far as TLS is concerned.
+pub trait TlsServer {
+    /// What it has of TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
+    fn tls(&self) -> Option<&Arc<ServerTls>>;
+}
+
+/// The settings of TLS sessions at an address, by server. They depend on the address too: its default server says how
+/// sessions are resumed.
+#[derive(Debug, Default)]
+pub struct SessionSettings(HashMap<usize, AtAddress>);
+
+/// The settings of a session.
+pub enum Chosen<'s, S> {
+    /// They are known.
+    Ready(ServerConfig),
+    /// They are those of this server, whose certificate has a name with variables, but for the protocols above TLS.
+    Computed(&'s Arc<S>),
+}
+
+impl SessionSettings {
+    /// The settings for these servers at an address with this default server. A server without a certificate of its own has
+    /// that of the default server, but the protocols above TLS are its own: those that `alpn` gives, the most preferred first.
+    pub fn new<S: TlsServer>(
+        servers: &[Arc<S>],
+        default: &S,
+        alpn: impl for<'s> Fn(&'s S) -> Vec<&'s [u8]>,
+    ) -> SessionSettings {
+        let own = |server: &Arc<S>| {
+            let default = default.tls()?;
+            let shown = server.tls().filter(|tls| tls.has_certificate()).unwrap_or(default);
+            let config = shown.config_at(default, &alpn(server))?;
+            Some((Arc::as_ptr(server).addr(), config))
+        };
+        SessionSettings(servers.iter().filter_map(own).collect())
+    }
+
+    /// The settings for a server, if it or the default server has a certificate, as they are at this moment. Those of a server
+    /// whose certificate has a name with variables are not here.
+    fn of<S>(&self, server: &Arc<S>) -> Option<ServerConfig> {
+        self.0.get(&Arc::as_ptr(server).addr()).map(AtAddress::now)
+    }
+
+    /// The settings of the session with a client that asks for this server, at an address with this default server.
+    ///
+    /// # Errors
+    /// The handshake is refused.
+    pub fn choose<'s, S: TlsServer>(
+        &self,
+        asked_for: &'s Arc<S>,
+        default: &'s Arc<S>,
+    ) -> Result<Chosen<'s, S>, Refusal> {
+        if asked_for.tls().is_some_and(|tls| tls.rejects) {
+            return Err(Refusal::Rejected);
+        }
+        if let Some(config) = self.of(asked_for) {
+            return Ok(Chosen::Ready(config));
+        }
+        // A server without a certificate of its own has that of the address's default server.
+        let is_computed = |server: &&Arc<S>| server.tls().is_some_and(|tls| tls.computed().is_some());
+        let server = [asked_for, default].into_iter().find(is_computed);
+        server.map(Chosen::Computed).ok_or(Refusal::NoCertificate)
+    }
+}
+
+/// What the server has of TLS whose certificate is shown to a client that asks for `asked_for`.
+pub fn presenting<'s, S: TlsServer>(asked_for: &'s S, default: &'s S) -> Option<&'s ServerTls> {
+    let own = asked_for.tls().filter(|tls| tls.has_certificate());
+    own.or(default.tls()).map(|tls| &**tls)
+}
