@@ -25,7 +25,9 @@
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
 //!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
 //!    have of the protocols below;
-//! 6. [`access_log`]: formats of the log lines of a subject.
+//! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to.
+//!
+//! [`relay`] knows no subject: it passes bytes both ways between a client and a server.
 
 pub mod accept;
 pub mod access;
@@ -36,6 +38,7 @@ pub mod blueprint;
 pub mod captures;
 pub mod datagrams;
 pub mod generation;
+pub mod health;
 pub mod hooks;
 pub mod hosts;
 pub mod http2_figures;
@@ -50,6 +53,7 @@ pub mod names;
 pub mod parts;
 pub mod predictor;
 pub mod proxy_header;
+pub mod relay;
 pub mod resolver;
 pub mod resolver_settings;
 pub mod service;

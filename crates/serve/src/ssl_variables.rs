@@ -11,21 +11,10 @@ use freerun_runtime::log::clock;
 use freerun_tls::digest::sha256;
 use freerun_tls::session::Agreed;
 use freerun_tls::verify::PeerCertificate;
-use freerun_transport::TlsStream;
 use md5::{Digest, Md5};
 
-use crate::subject::Subject;
-use crate::tls::client_facts::TlsFacts;
+pub use crate::subject::TlsSubject;
 use crate::values::{Value, Variable};
-
-/// A subject whose client may have a TLS session.
-pub trait TlsSubject: Subject {
-    /// What is known of the client's TLS besides its session.
-    fn tls_facts(&self) -> Option<&TlsFacts>;
-
-    /// The session.
-    fn tls_stream(&self) -> Option<&TlsStream>;
-}
 
 /// The variables `$ssl_…` of a kind of subject.
 pub struct SslVariables<S>(PhantomData<fn(&S)>);

@@ -4,10 +4,12 @@ use std::fmt;
 use std::net::IpAddr;
 
 use freerun_runtime::log::Level;
+use freerun_transport::TlsStream;
 
 use crate::address::Address;
 use crate::captures::{Captures, Values};
 use crate::services::Services;
+use crate::tls::client_facts::TlsFacts;
 
 /// The properties of a request or session that variables, maps, limits, access rules, logs and the choice of an
 /// upstream server need.
@@ -48,4 +50,13 @@ pub trait Subject: Sized + 'static {
         let _ = (is_proxy, recursive);
         address
     }
+}
+
+/// A subject whose client may have a TLS session.
+pub trait TlsSubject: Subject {
+    /// What is known of the client's TLS besides its session.
+    fn tls_facts(&self) -> Option<&TlsFacts>;
+
+    /// The session.
+    fn tls_stream(&self) -> Option<&TlsStream>;
 }

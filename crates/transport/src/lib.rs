@@ -270,6 +270,18 @@ impl Transport {
         }
     }
 
+    /// Writes all of the bytes: for a few that come before everything else.
+    ///
+    /// # Errors
+    /// The error that broke the stream.
+    pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += poll_fn(|context| self.poll_write(context, &bytes[done..])).await?;
+        }
+        Ok(())
+    }
+
     /// Polls a write to the socket itself by `write`, which is called when the socket may take something. It is for what
     /// [`FileSending::Sendfile`] allows: past TLS, nothing may be written.
     ///

@@ -65,6 +65,19 @@ impl Lease {
         self.peer.averaged(&self.peer.header_average, took, now);
     }
 
+    /// Reports that there is a new connection for a session, which took the given time. A server that was unavailable is
+    /// available again from now on, because the session may last long.
+    pub fn opened(&self, took: Duration, now: Millis) {
+        self.connected(false, took);
+        self.peer.averaged(&self.peer.connect_average, took, now);
+        self.good(now);
+    }
+
+    /// Reports the first byte of a session, which came the given time after the attempt began.
+    pub fn first_byte(&self, took: Duration, now: Millis) {
+        self.peer.averaged(&self.peer.header_average, took, now);
+    }
+
     /// Reports the bytes sent to the server and received from it.
     pub fn bytes(&self, sent: u64, received: u64) {
         self.peer.figures.mine().bytes(sent, received);

@@ -37,6 +37,8 @@ pub struct Live {
     pub(crate) held: AtomicU32,
     /// The time until which the server is ejected by the outlier detection; 0: it is not ejected.
     pub(crate) ejected: AtomicU64,
+    /// The moving average of the time until there is a connection, in microseconds; 0: not known.
+    pub(crate) connect_average: AtomicU64,
     /// The moving average of the time to the response's head, in microseconds; 0: not known.
     pub(crate) header_average: AtomicU64,
     /// The moving average of the time to the response's end, in microseconds; 0: not known.
@@ -74,6 +76,7 @@ impl Default for Live {
             checking: AtomicU32::new(0),
             held: AtomicU32::new(0),
             ejected: AtomicU64::new(0),
+            connect_average: AtomicU64::new(0),
             header_average: AtomicU64::new(0),
             last_byte_average: AtomicU64::new(0),
             measured: AtomicU64::new(0),

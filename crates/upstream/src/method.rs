@@ -3,9 +3,11 @@
 /// The time that [`Method::LeastTime`] compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Measure {
-    /// The time to the response's head.
+    /// The time until there is a connection.
+    Connect,
+    /// The time to the response's head, or to the first byte of a session.
     Header,
-    /// The time to the response's end.
+    /// The time to the end of the response or session.
     LastByte,
 }
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use freerun_serve::relay::RelayEnd;
 use freerun_transport::Transport;
 
 use super::stream::{Stream, poll_piece};
@@ -18,38 +19,24 @@ pub enum TunnelEnd<'e> {
     Stream(&'e dyn Stream),
 }
 
-impl TunnelEnd<'_> {
-    /// Polls for bytes, about `most` at a time, and appends them to the buffer; 0 is the end. The buffer gets its
-    /// memory only when there are bytes.
-    ///
-    /// # Errors
-    /// The error that broke the stream.
+impl RelayEnd for TunnelEnd<'_> {
     #[inline]
-    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
+    fn poll_read(&self, context: &mut Context<'_>, buffer: &mut BytesMut, most: usize) -> Poll<io::Result<usize>> {
         match self {
-            TunnelEnd::Transport(transport) => transport.poll_read_by(context, || {
-                buffer.reserve(most);
-                let room = buffer.capacity() - buffer.len();
-                Ok((transport.try_read(buffer)?, room))
-            }),
+            TunnelEnd::Transport(transport) => transport.poll_read(context, buffer, most),
             TunnelEnd::Stream(stream) => {
                 let piece = ready!(poll_piece(*stream, context, most))?.unwrap_or_default();
-                buffer.reserve(if piece.is_empty() { 0 } else { most.max(piece.len()) });
                 buffer.extend_from_slice(&piece);
                 Poll::Ready(Ok(piece.len()))
             }
         }
     }
 
-    /// Polls a write of as much of `bytes` as fits; `bytes` must not be empty.
-    ///
-    /// # Errors
-    /// The error that broke the stream.
     #[inline]
-    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         debug_assert!(!bytes.is_empty(), "nothing to write");
         match self {
-            TunnelEnd::Transport(transport) => transport.poll_write(context, bytes),
+            TunnelEnd::Transport(transport) => RelayEnd::poll_write(*transport, context, bytes),
             TunnelEnd::Stream(stream) => {
                 let room = ready!(stream.poll_room(context))?.min(bytes.len());
                 stream.send_data(Bytes::copy_from_slice(&bytes[..room]), false);
@@ -58,11 +45,17 @@ impl TunnelEnd<'_> {
         }
     }
 
-    /// Shuts down the sending side; the other end reads the end of the stream.
-    pub fn shutdown_write(&self) {
+    fn shutdown_write(&self) {
         match self {
-            TunnelEnd::Transport(transport) => transport.shutdown_write(),
+            TunnelEnd::Transport(transport) => RelayEnd::shutdown_write(*transport),
             TunnelEnd::Stream(stream) => stream.send_data(Bytes::new(), true),
+        }
+    }
+
+    fn certain_room(&self) -> usize {
+        match self {
+            TunnelEnd::Transport(transport) => RelayEnd::certain_room(*transport),
+            TunnelEnd::Stream(stream) => stream.certain_room(),
         }
     }
 }
@@ -135,11 +128,12 @@ mod tests {
     }
 
     fn read(end: TunnelEnd<'_>, most: usize) -> Poll<Result<Vec<u8>, io::ErrorKind>> {
-        let mut buffer = b"before".to_vec();
+        let mut buffer = BytesMut::from(&b"before"[..]);
+        buffer.reserve(most);
         let read = end.poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer, most);
         read.map_err(|error| error.kind()).map_ok(|len| {
             assert_eq!(buffer.len(), 6 + len);
-            buffer.split_off(6)
+            buffer[6..].to_vec()
         })
     }
 
@@ -181,9 +175,9 @@ mod tests {
             let end = TunnelEnd::Transport(&transport);
             theirs.write_all(b"question").unwrap();
             theirs.shutdown(std::net::Shutdown::Write).unwrap();
-            let mut buffer = Vec::new();
+            let mut buffer = BytesMut::with_capacity(64);
             while std::future::poll_fn(|context| end.poll_read(context, &mut buffer, 64)).await.unwrap() > 0 {}
-            assert_eq!(buffer, b"question");
+            assert_eq!(&buffer[..], b"question");
             assert_eq!(std::future::poll_fn(|context| end.poll_write(context, b"answer")).await.unwrap(), 6);
             end.shutdown_write();
             let mut answer = Vec::new();

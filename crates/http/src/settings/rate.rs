@@ -1,11 +1,11 @@
 //! How fast responses are sent.
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, settings};
 use std::cell::Cell;
 
-use crate::log_error;
+use freerun_conf::settings;
+use freerun_serve::values::ComputedBytes;
+
 use crate::request::Request;
-use crate::template::Template;
 
 settings! {
     /// How fast responses are sent.
@@ -22,43 +22,8 @@ settings! {
     }
 }
 
-/// A number of bytes that may come from variables.
-#[derive(Debug, Clone)]
-pub enum Bytes {
-    /// The number is written in the configuration.
-    Fixed(u64),
-    /// The number is computed from variables.
-    Computed(Template),
-}
-
-impl Bytes {
-    /// The number for this request; 0 for an invalid size, which is logged.
-    pub fn of(&self, request: &Request) -> u64 {
-        match self {
-            Bytes::Fixed(bytes) => *bytes,
-            Bytes::Computed(template) => {
-                let text = template.render(request);
-                let text = String::from_utf8_lossy(&text);
-                parse_size(&text).unwrap_or_else(|| {
-                    log_error!(request, Error, "invalid size \"{text}\"");
-                    0
-                })
-            }
-        }
-    }
-}
-
-impl Value for Bytes {
-    const SHAPE: Shape = Shape::exactly(1, "size");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Bytes, Problem> {
-        let word = &directive.args[0];
-        if word.text.contains('$') {
-            return Ok(Bytes::Computed(Template::parse(word, cx)?));
-        }
-        parse_size(&word.text).map(Bytes::Fixed).ok_or_else(|| Problem::invalid_value(directive, word))
-    }
-}
+/// A number of bytes that may come from variables of the request.
+pub type Bytes = ComputedBytes<Request>;
 
 /// The rate that `set $limit_rate` has asked for or, once a response is being written, the rate that it is written
 /// with: bytes a second, 0 for no limit.

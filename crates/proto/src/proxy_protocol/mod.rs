@@ -5,6 +5,8 @@
 //! (they stay text), and of version 2 only TCP over IPv4 and IPv6 is understood; for anything else the addresses are
 //! unknown.
 
+pub mod write;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The longest header that is accepted, in bytes; nginx's limit.
@@ -198,15 +200,7 @@ impl ProxyHeader {
     /// `ssl_sig_alg`, `ssl_key_alg`, `ssl_0x21`; and `ssl_verify`, in decimal.
     pub fn tlv(&self, name: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
         let Some(name) = name.strip_prefix("ssl_") else {
-            let number = match name {
-                "alpn" => 0x01,
-                "authority" => 0x02,
-                "unique_id" => 0x05,
-                "ssl" => SSL,
-                "netns" => 0x30,
-                number => type_number(number)?,
-            };
-            return find(&self.tlvs, number).map(Into::into);
+            return find(&self.tlvs, named_type(name)?).map(Into::into);
         };
         let (head, fields) = find(&self.tlvs, SSL)?.split_at_checked(SSL_HEAD)?;
         let number = match name {
@@ -223,6 +217,18 @@ impl ProxyHeader {
         };
         find(fields, number).map(Into::into)
     }
+}
+
+/// The type of a field by its name or number.
+fn named_type(name: &str) -> Option<u8> {
+    Some(match name {
+        "alpn" => 0x01,
+        "authority" => 0x02,
+        "unique_id" => 0x05,
+        "ssl" => SSL,
+        "netns" => 0x30,
+        number => type_number(number)?,
+    })
 }
 
 fn type_number(text: &str) -> Option<u8> {

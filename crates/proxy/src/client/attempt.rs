@@ -83,7 +83,7 @@ impl UpstreamExchange {
         lease: &Lease,
     ) -> Result<(), Failed> {
         self.plan.prepare(request, body)?;
-        let sharing = self.plan.sharing(request, lease);
+        let sharing = self.plan.sharing(request, lease).map_err(|error| Failed::before(error, Stage::Connecting))?;
         // A request that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;

@@ -202,23 +202,9 @@ impl UpstreamError {
     }
 
     fn level(&self) -> Level {
-        use rustix::io::Errno;
-        let usual = [
-            Errno::CONNREFUSED,
-            Errno::CONNRESET,
-            Errno::NETDOWN,
-            Errno::NETUNREACH,
-            Errno::HOSTDOWN,
-            Errno::HOSTUNREACH,
-        ];
         match self.itself() {
             UpstreamError::ClientGone => Level::Info,
-            UpstreamError::Connect(ConnectError::Socket(_) | ConnectError::Option(..)) => Level::Alert,
-            UpstreamError::Connect(error) => {
-                let code = error.io().raw_os_error();
-                let usual = usual.iter().any(|usual| code == Some(usual.raw_os_error()));
-                if usual || error.io().kind() == io::ErrorKind::TimedOut { Level::Error } else { Level::Crit }
-            }
+            UpstreamError::Connect(error) => error.level(),
             UpstreamError::Fault(Fault::Request(_)) | UpstreamError::Internal(_) => Level::Alert,
             _ => Level::Error,
         }

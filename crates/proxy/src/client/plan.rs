@@ -56,6 +56,9 @@ pub struct Sharing {
     pub scope: Scope,
     /// The client's own connections, if it shares them with no other client.
     pub own: Option<Rc<Pool>>,
+    /// The header of the PROXY protocol that new connections begin with. It names the client's connection, so that only
+    /// requests on that share connections.
+    pub header: Vec<u8>,
 }
 
 /// A try that failed.
@@ -109,8 +112,15 @@ impl Plan {
     }
 
     /// The connections to the chosen server that the request may share: those that use the same protocol.
-    pub fn sharing(&self, request: &Request, lease: &Lease) -> Sharing {
-        let Some(servers) = self.servers() else { return Sharing { scope: Scope::SHARED, own: None } };
+    ///
+    /// # Errors
+    /// There can be no connection that the request may use, which is logged.
+    pub fn sharing(&self, request: &Request, lease: &Lease) -> Result<Sharing, UpstreamError> {
+        let servers = self.servers().ok_or(UpstreamError::Ours)?;
+        let header = self.family.proxy_header(request).map_err(|error| {
+            log_error!(request, Error, "{error} while connecting to upstream");
+            UpstreamError::Ours
+        })?;
         let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
         let protocol = self.family.protocol(request);
@@ -121,13 +131,14 @@ impl Plan {
         // A client that has authenticated its connection to a server is known there in all locations.
         let is_local = own.is_none() && (keepalive.local || secured.is_some());
         let local = is_local.then_some(request.place.location.identity);
-        let is_ordinary = own.is_none() && local.is_none() && bind.is_none() && family == "proxy";
+        let is_plain = own.is_none() && local.is_none() && bind.is_none() && header.is_empty();
+        let is_ordinary = is_plain && family == "proxy";
         let scope = match protocol {
             UpstreamProtocol::Sequential if is_ordinary => Scope::SHARED,
-            UpstreamProtocol::Sequential => Scope::of((family, local, bind, transparent, secured)),
-            UpstreamProtocol::Http2 => Scope::of(("h2", family, local, bind, transparent, secured)),
+            UpstreamProtocol::Sequential => Scope::of((family, local, bind, transparent, secured, &header)),
+            UpstreamProtocol::Http2 => Scope::of(("h2", family, local, bind, transparent, secured, &header)),
         };
-        Sharing { scope, own }
+        Ok(Sharing { scope, own, header })
     }
 
     /// Takes an idle connection, if there is one.
@@ -149,13 +160,18 @@ impl Plan {
         lease: &Lease,
         sharing: &Sharing,
     ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
-        let transport = self.transport(request, lease).await?;
+        let transport = self.transport(request, lease, &sharing.header).await?;
         let link = Link::Own(Exclusive::new(transport, sharing.scope));
         Ok(UpstreamConnection::new(link, sharing.own.clone(), false))
     }
 
-    /// Makes a new connection, with a TLS session if the target's scheme asks for one.
-    async fn transport(&self, request: &Request, lease: &Lease) -> Result<Transport, (UpstreamError, Stage)> {
+    /// Makes a new connection, which begins with the header, and has a TLS session if the target's scheme asks for one.
+    async fn transport(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        header: &[u8],
+    ) -> Result<Transport, (UpstreamError, Stage)> {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
         let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
@@ -168,6 +184,14 @@ impl Plan {
             Some(Ok(Err(error))) => return Err((UpstreamError::Connect(error), Stage::Connecting)),
             Some(Ok(Ok(transport))) => transport,
         };
+        if !header.is_empty() {
+            let sending = self.client.unless_gone(transport.write_all(header));
+            match timer.within(self.options.connect_timeout, sending).await {
+                None => return Err((UpstreamError::TimedOut, Stage::Sending)),
+                Some(Err(gone)) => return Err((gone, Stage::Sending)),
+                Some(Ok(sent)) => sent.map_err(|error| (UpstreamError::Send(error), Stage::Sending))?,
+            }
+        }
         if self.target.whom().is_secure {
             transport = transport.into_tls();
             let secured = self.secure(request, lease, &transport, &mut timer).await;
@@ -246,7 +270,7 @@ impl Plan {
     ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
         const ENDED: (UpstreamError, Stage) = (UpstreamError::Fault(Fault::Cut), Stage::Connecting);
         let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, Stage::Connecting)) };
-        let transport = match self.transport(request, lease).await {
+        let transport = match self.transport(request, lease, &sharing.header).await {
             Ok(transport) if self.target.whom().is_secure && !tls::speaks_http2(&transport) => {
                 Err((UpstreamError::NoHttp2, Stage::Handshaking))
             }

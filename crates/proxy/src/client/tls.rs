@@ -42,7 +42,7 @@ pub async fn outgoing<G: Future<Output = ()>>(
         gone,
     };
     let names = family.tls_certificate(request);
-    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), &reader).await
+    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), None, &reader).await
 }
 
 /// Whether the server has agreed to HTTP/2.

@@ -11,6 +11,7 @@ use freerun_http::request::response::Response;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
+use freerun_proto::proxy_protocol::write::TooLarge;
 use freerun_serve::tls::computed::PairNames;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 use freerun_serve::tls::values::ComputedFile;
@@ -141,6 +142,22 @@ pub trait Family: Sync {
         let certificate = table.proxy_ssl_certificate.as_ref().map(value)?;
         let key = table.proxy_ssl_certificate_key.as_ref().map(value)?;
         (!certificate.is_empty()).then_some(PairNames { certificate, key })
+    }
+
+    /// The header of the PROXY protocol that connections for this request begin with (`proxy_protocol`); empty if there is
+    /// none.
+    ///
+    /// # Errors
+    /// Fields of the configuration are too long for a header.
+    fn proxy_header(&self, request: &Request) -> Result<Vec<u8>, TooLarge> {
+        let _ = request;
+        Ok(Vec::new())
+    }
+
+    /// The header of the PROXY protocol for connections that are made for no client: health checks.
+    fn own_proxy_header(&self, settings: &SettingsSet) -> Vec<u8> {
+        let _ = settings;
+        Vec::new()
     }
 
     /// Appends the key of a response if `cache_key` gives none: the target and the URI. `false`: there is no key.

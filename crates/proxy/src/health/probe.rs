@@ -150,7 +150,7 @@ fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnecti
         Some(_) => ("POST", "Content-Type: application/grpc\r\nTE: trailers\r\n"),
         None => ("GET", ""),
     };
-    let buffer = format!("{method} {uri} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", check.name).into_bytes();
+    let buffer = format!("{method} {uri} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", check.name()).into_bytes();
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
     let head = Head::new(buffer, parsed);
@@ -159,7 +159,7 @@ fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnecti
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
     request.asked.path = path.as_bytes().to_vec();
     request.asked.args = args.map(|args| args.as_bytes().to_vec());
-    request.asked.host = Some(check.name.to_string());
+    request.asked.host = Some(check.name().to_string());
     Some(request)
 }
 
@@ -304,7 +304,7 @@ impl One<'_> {
     }
 
     async fn connect(&self, secured: Option<[u8; 32]>, protocol: UpstreamProtocol) -> Result<Kept, Failed> {
-        let address = match (&self.peer.address, self.check.rules.port) {
+        let address = match (&self.peer.address, self.check.rules.checking.port) {
             (UpstreamAddress::Ip(address), Some(port)) => {
                 let mut address = *address;
                 address.set_port(port);
@@ -315,6 +315,8 @@ impl One<'_> {
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let connecting = connect(&address, &options);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        let header = self.check.family.own_proxy_header(&self.check.settings);
+        within(self.options.connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
         let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
         let connection = match protocol {
             UpstreamProtocol::Sequential => Connection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),

@@ -1,11 +1,10 @@
 //! The directives `health_check` and `match`.
 
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, Word, parse_time, settings};
+use freerun_serve::health::{Checking, Declared, MatchRef};
 use freerun_serve::upstream::number;
-use freerun_upstream::health::CheckRules;
 
 use crate::health::grpc;
 use crate::health::grpc::GrpcCheck;
@@ -52,34 +51,6 @@ settings! {
     }
 }
 
-/// A `match` block as a check refers to it: it may be declared below.
-pub type MatchRef = Arc<OnceLock<Match>>;
-
-/// The `match` blocks that were declared or referred to so far, in the configuration's context.
-#[derive(Default)]
-pub struct Declared {
-    blocks: Vec<(String, MatchRef, Place)>,
-}
-
-impl Declared {
-    fn refer(&mut self, name: &str, place: Place) -> MatchRef {
-        if let Some((_, block, _)) = self.blocks.iter().find(|(known, ..)| known == name) {
-            return block.clone();
-        }
-        let block = MatchRef::default();
-        self.blocks.push((name.to_owned(), block.clone(), place));
-        block
-    }
-
-    /// Finds the first reference to a missing block, after the whole configuration was read.
-    pub fn check(&self) -> Result<(), Problem> {
-        match self.blocks.iter().find(|(_, block, _)| block.get().is_none()) {
-            None => Ok(()),
-            Some((name, _, place)) => Err(Problem::new(format!("match \"{name}\" is not defined")).at(*place)),
-        }
-    }
-}
-
 /// All `match` blocks; their contents are in [`Declared`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Matches;
@@ -90,29 +61,19 @@ impl Setting for Matches {
     fn set(_: Option<Matches>, directive: &Node, cx: &mut Cx) -> Result<Matches, Problem> {
         let name = &directive.args[0];
         let block = Match::parse(directive, cx)?;
-        let declared = cx.extensions.get_or_default::<Declared>().refer(&name.text, name.place);
-        if declared.set(block).is_err() {
-            return Err(Problem::new(format!("duplicate match \"{}\"", name.text)).at(name.place));
-        }
-        Ok(Matches)
+        cx.extensions.get_or_default::<Declared<Match>>().declare(name, block).map(|()| Matches)
     }
 }
 
 /// The settings of a check.
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
-    /// The pause between two checks.
-    pub interval: Duration,
-    /// The most that is added to the pause at random.
-    pub jitter: Duration,
-    /// The rules by which results change the server's state.
-    pub rules: CheckRules,
+    /// The parameters that all protocols have.
+    pub checking: Checking,
     /// The URI that is asked for.
     pub uri: String,
-    /// The port, if it is not the server's own.
-    pub port: Option<u16>,
     /// The tests that the response has to pass.
-    pub matching: Option<MatchRef>,
+    pub matching: Option<MatchRef<Match>>,
     /// How long a connection is used.
     pub keepalive_time: Option<Duration>,
     /// What is asked of gRPC's health service, instead of the URI.
@@ -129,11 +90,8 @@ impl Value for HealthCheck {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
         let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
         let mut check = HealthCheck {
-            interval: Duration::from_secs(5),
-            jitter: Duration::ZERO,
-            rules: CheckRules::default(),
+            checking: Checking::default(),
             uri: "/".to_owned(),
-            port: None,
             matching: None,
             keepalive_time: None,
             grpc: None,
@@ -150,22 +108,14 @@ impl Value for HealthCheck {
 
 impl HealthCheck {
     fn parameter(&mut self, directive: &Node, index: usize, word: &Word, cx: &mut Cx) -> Result<(), Problem> {
+        if self.checking.parameter(directive, index, word)? {
+            return Ok(());
+        }
         let invalid = || Problem::invalid_parameter(directive, word);
-        let count = |value| number(value).filter(|&count| count > 0).ok_or_else(invalid);
         match word.text.split_once('=').unwrap_or((&word.text, "")) {
-            ("interval", value) => {
-                self.interval = parse_time(value).filter(|time| !time.is_zero()).ok_or_else(invalid)?;
-            }
-            ("jitter", value) => self.jitter = parse_time(value).ok_or_else(invalid)?,
-            ("fails", value) => self.rules.fails = count(value)?,
-            ("passes", value) => self.rules.passes = count(value)?,
             ("uri", value) if is_uri(value) => self.uri = value.to_owned(),
-            ("port", value) => {
-                let port = count(value)?;
-                self.port = Some(u16::try_from(port).map_err(|_| invalid())?);
-            }
             ("match", name) if !name.is_empty() => {
-                self.matching = Some(cx.extensions.get_or_default::<Declared>().refer(name, word.place));
+                self.matching = Some(cx.extensions.get_or_default::<Declared<Match>>().refer(name, word.place));
             }
             ("keepalive_time", value) => self.keepalive_time = Some(parse_time(value).ok_or_else(invalid)?),
             ("type", "grpc") => drop(self.grpc.get_or_insert_default()),
@@ -174,8 +124,6 @@ impl HealthCheck {
                 let status = number(value).ok_or_else(invalid)?;
                 self.grpc.get_or_insert_default().status = status;
             }
-            _ if word.text == "mandatory" => self.rules.mandatory = true,
-            _ if word.text == "persistent" && index > 0 && directive.args[index - 1].text == "mandatory" => {}
             _ => return Err(invalid()),
         }
         Ok(())

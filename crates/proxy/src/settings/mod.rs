@@ -5,7 +5,6 @@
 //! [`Member`], with the member's prefix, without the rows that it lacks. All members' settings are of the one type, so what
 //! works with them needs to know nothing of the member.
 
-pub mod bind;
 mod cache;
 pub mod lists;
 pub mod members;
@@ -22,6 +21,7 @@ use freerun_conf::{
     Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value,
     settings,
 };
+use freerun_http::request::Request;
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
@@ -30,10 +30,10 @@ use freerun_serve::tls::upstream::{UpstreamSpec, UpstreamTls};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet,
 };
+use freerun_serve::upstream::Bind;
 
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
-use bind::Bind;
 use freerun_http::values::access::Access;
 use lists::{HeaderName, Ignorable};
 use next::Causes;
@@ -52,7 +52,7 @@ settings! {
         /// The local address of connections to upstream servers: an address, optionally with a port, or variables. With
         /// `transparent` it may be an address of another machine, such as the client's. `off` cancels the value of an
         /// outer level.
-        proxy_bind: Bind = "off", in HTTP | SERVER | LOCATION;
+        proxy_bind: Bind<Request> = "off", in HTTP | SERVER | LOCATION;
         /// Whether variables in `proxy_bind` are evaluated for each server that is asked, instead of once for a
         /// request.
         proxy_bind_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
@@ -371,7 +371,7 @@ impl FamilySettings {
             server_name: self.proxy_ssl_server_name,
             session_reuse: self.proxy_ssl_session_reuse,
             key_log: self.proxy_ssl_key_log.clone(),
-            http2,
+            alpn: if http2 { vec![b"h2".to_vec()] } else { Vec::new() },
         };
         UpstreamTls::of(spec, cx)
     }

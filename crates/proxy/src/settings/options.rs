@@ -5,10 +5,10 @@ use std::time::Duration;
 use freerun_conf::Flags;
 use freerun_http::request::Request;
 use freerun_http::request::response::MakeTrailers;
+use freerun_serve::upstream::Bind;
 use freerun_upstream::connect::ConnectOptions;
 
 use crate::settings::FamilySettings;
-use crate::settings::bind::Bind;
 use crate::settings::next::NextUpstream;
 
 /// The settings of a member that `client/` uses, read once for each request. The fields have the names of the

@@ -1,16 +1,16 @@
 //! The directives that choose how the next server is found.
 
 use freerun_conf::{Shape, settings};
-use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::values::switch::Present;
 use freerun_serve::upstream::{Outliers, Queue};
 use freerun_upstream::GroupSettings;
 
+use crate::upstream::http::Http;
 use crate::upstream::sticky::Sticky;
 
 /// The method of a group of HTTP servers, and the text that it depends on.
-type Balance = freerun_serve::upstream::Balance<Request>;
+type Balance = freerun_serve::upstream::Balance<Http>;
 
 settings! {
     /// The choice of a server of a group.

@@ -59,8 +59,8 @@ pub struct UpstreamSpec {
     pub session_reuse: bool,
     /// `proxy_ssl_key_log`
     pub key_log: Option<KeyLogPath>,
-    /// Whether HTTP/2, and nothing else, is offered to the servers (ALPN).
-    pub http2: bool,
+    /// The protocols that servers are offered (ALPN), best first: HTTP/2 and nothing else, or those of `proxy_ssl_alpn`.
+    pub alpn: Vec<Vec<u8>>,
 }
 
 /// What a location has of TLS for its upstream servers. It does not change.
@@ -141,7 +141,7 @@ impl UpstreamTls {
             schemes: wanted.schemes(),
             own_schemes: wanted.client_schemes(),
             key_log: spec.key_log.as_ref().map(|path| path.key_log(cx)),
-            alpn: if spec.http2 { vec![b"h2".to_vec()] } else { Vec::new() },
+            alpn: spec.alpn.clone(),
             ..ClientSettings::default()
         };
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
@@ -164,7 +164,7 @@ impl UpstreamTls {
     }
 
     /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
-    /// be computed and its name is not empty.
+    /// be computed and its name is not empty. `alpn` are the protocols that the server is offered, if they have to be computed.
     ///
     /// # Errors
     /// The certificate cannot be used: the line for the error log, which is empty if the client has gone.
@@ -173,8 +173,12 @@ impl UpstreamTls {
         name: &str,
         address: &str,
         names: Option<&PairNames>,
+        alpn: Option<Vec<Vec<u8>>>,
         reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<Outgoing, String> {
+        // A session that began with one protocol is not resumed with another. Names can be long, and a private key can be among
+        // them.
+        let key = self.resumes.then(|| sha256_of((address, self.identity(name, names), &alpn)));
         let config = match (&self.computed, names) {
             (Some(computed), Some(names)) => {
                 let certificate = computed.known.load(names, computed.passwords.as_ref(), reader).await?;
@@ -182,17 +186,19 @@ impl UpstreamTls {
             }
             _ => self.config.clone(),
         };
+        let config = match alpn {
+            Some(alpn) => config.with_alpn(alpn),
+            None => config,
+        };
         let verification = self.verified_by.clone();
         let verification =
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
         // RFC 6066 section 3: a name is not empty, and not an address.
         let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
-        // Names can be long, and a private key can be among them.
-        let key = || sha256_of((address, self.identity(name, names)));
         Ok(Outgoing {
             config,
             server_name: sent.then(|| name.to_owned()),
-            sessions: self.resumes.then(|| SESSIONS.peer(&key())),
+            sessions: key.map(|key| SESSIONS.peer(&key)),
             verification,
         })
     }

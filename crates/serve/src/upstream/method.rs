@@ -5,40 +5,40 @@ use std::fmt;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
 use freerun_upstream::method::{Measure, Method, Two};
 
-use crate::subject::Subject;
+use super::Protocol;
 use crate::values::Template;
 
 /// The method of a group, and the text that it depends on.
-pub struct Balance<S> {
+pub struct Balance<P: Protocol> {
     /// How the next server is chosen.
     pub method: Method,
     /// The text that `hash` uses.
-    pub key: Option<Template<S>>,
+    pub key: Option<Template<P::Subject>>,
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<S> Clone for Balance<S> {
-    fn clone(&self) -> Balance<S> {
+impl<P: Protocol> Clone for Balance<P> {
+    fn clone(&self) -> Balance<P> {
         Balance { method: self.method, key: self.key.clone() }
     }
 }
 
-impl<S> Default for Balance<S> {
-    fn default() -> Balance<S> {
+impl<P: Protocol> Default for Balance<P> {
+    fn default() -> Balance<P> {
         Balance { method: Method::default(), key: None }
     }
 }
 
-impl<S> fmt::Debug for Balance<S> {
+impl<P: Protocol> fmt::Debug for Balance<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Balance").field(&self.method).field(&self.key).finish()
     }
 }
 
-impl<S: Subject> Setting for Balance<S> {
+impl<P: Protocol> Setting for Balance<P> {
     const SHAPE: Shape = Shape::exactly(0, "");
 
-    fn set(previous: Option<Balance<S>>, directive: &Node, cx: &mut Cx) -> Result<Balance<S>, Problem> {
+    fn set(previous: Option<Balance<P>>, directive: &Node, cx: &mut Cx) -> Result<Balance<P>, Problem> {
         if previous.is_some() {
             cx.warn(redefined(directive));
         }
@@ -61,10 +61,9 @@ impl<S: Subject> Setting for Balance<S> {
                 [] => Method::Random,
                 [two, rest @ ..] if two.text == "two" => match rest {
                     [] => Method::RandomTwo(Two::LeastConn),
-                    [word] => Method::RandomTwo(match word.text.as_str() {
-                        "least_conn" => Two::LeastConn,
-                        "least_time=header" => Two::LeastTime(Measure::Header),
-                        "least_time=last_byte" => Two::LeastTime(Measure::LastByte),
+                    [word] => Method::RandomTwo(match word.text.split_once('=') {
+                        None if word.text == "least_conn" => Two::LeastConn,
+                        Some(("least_time", time)) => Two::LeastTime(measure::<P>(time).ok_or_else(|| invalid(word))?),
                         _ => return Err(invalid(word)),
                     }),
                     _ => return Err(Problem::wrong_count(directive)),
@@ -72,11 +71,7 @@ impl<S: Subject> Setting for Balance<S> {
                 [word, ..] => return Err(invalid(word)),
             },
             _ => {
-                let measure = match args[0].text.as_str() {
-                    "header" => Measure::Header,
-                    "last_byte" => Measure::LastByte,
-                    _ => return Err(invalid(&args[0])),
-                };
+                let measure = measure::<P>(&args[0].text).ok_or_else(|| invalid(&args[0]))?;
                 let inflight = match args.get(1) {
                     None => false,
                     Some(word) if word.text == "inflight" => true,
@@ -87,6 +82,11 @@ impl<S: Subject> Setting for Balance<S> {
         };
         Ok(Balance { method, key })
     }
+}
+
+/// The time that a word of `least_time` stands for.
+fn measure<P: Protocol>(word: &str) -> Option<Measure> {
+    P::MEASURES.iter().find(|(name, _)| *name == word).map(|(_, measure)| *measure)
 }
 
 fn redefined(directive: &Node) -> Problem {

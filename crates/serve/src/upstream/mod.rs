@@ -9,6 +9,8 @@
 //! subject, and [`Upstream::pick_now`] and [`Upstream::pick_later`] ask the group. Names of servers are looked up
 //! outside of the loops ([`look_up_all`]), those that a subject computes by [`find`].
 
+mod alpn;
+mod bind;
 mod choose;
 mod computed;
 mod group;
@@ -16,22 +18,29 @@ mod known;
 mod method;
 mod names;
 mod outliers;
+mod proxy_protocol;
 mod registry;
 mod server;
+mod sticky;
 mod waiting;
 mod zone;
 
 use std::fmt;
 
 use freerun_conf::parse_number;
+use freerun_upstream::method::Measure;
 
+pub use alpn::Alpn;
+pub use bind::{Bind, Local};
 pub use choose::Asking;
 pub use group::{Plan, Resolving, Upstream};
 pub use method::Balance;
 pub use names::{SystemName, look_up_all, name_servers, system_names, unknown};
 pub use outliers::Outliers;
+pub use proxy_protocol::{OwnTlv, ProxyProtocol};
 pub use registry::{NotFound, UpstreamRef, Upstreams, declare, find, finish, refer};
 pub use server::{Server, Servers};
+pub use sticky::{StickyValues, Ties, part_of, sticky_variable};
 pub use waiting::Queue;
 pub use zone::SharedZones;
 
@@ -50,6 +59,9 @@ pub trait Protocol: fmt::Debug + Clone + Default + Send + Sync + 'static {
 
     /// The port of a server that is written without one; `None` if a port is required.
     const DEFAULT_PORT: Option<u16>;
+
+    /// The times that `least_time` may compare, by the words of the directive.
+    const MEASURES: &'static [(&'static str, Measure)] = &[("header", Measure::Header), ("last_byte", Measure::LastByte)];
 }
 
 /// A number in a parameter: decimal digits, up to 32 bits.

@@ -3,6 +3,7 @@
 //! A variable is computed by a getter (those of the core and the modules), or has a slot in the
 //! [`Values`](crate::captures::Values) of the subject: for values of `set`, named captures and maps.
 
+mod bytes;
 mod common;
 mod comparison;
 mod pattern;
@@ -10,6 +11,7 @@ mod table;
 mod template;
 mod variable;
 
+pub use bytes::ComputedBytes;
 pub use common::{Common, NGINX_VERSION};
 pub use comparison::Comparison;
 pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};

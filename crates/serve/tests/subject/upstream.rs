@@ -40,7 +40,7 @@ settings! {
         servers: Servers<Door>, in STREAM_UPSTREAM;
         /// How one is chosen.
         #[name = "least_conn"]
-        method: Balance<Visitor>, in STREAM_UPSTREAM;
+        method: Balance<Door>, in STREAM_UPSTREAM;
         /// Whether visitors wait.
         queue: Option<Queue>, in STREAM_UPSTREAM;
         /// Memory.

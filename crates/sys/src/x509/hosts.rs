@@ -73,7 +73,7 @@ impl Certificate {
     }
 
     /// The common names of the subject in UTF-8; those that cannot be written so are left out.
-    fn common_names(&self) -> Vec<Vec<u8>> {
+    pub fn common_names(&self) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let mut at: c_int = -1;
         loop {

@@ -99,6 +99,14 @@ impl ClientConfig {
         Self { shared: Arc::new(shared), fragment: self.fragment, own_schemes, signature }
     }
 
+    /// The same settings with these protocols above TLS in place of [`ClientSettings::alpn`], the most preferred first. This
+    /// copies some lists if the settings are shared.
+    #[must_use]
+    pub fn with_alpn(mut self, protocols: Vec<Vec<u8>>) -> Self {
+        Arc::make_mut(&mut self.shared).alpn_protocols = protocols;
+        self
+    }
+
     /// How long the signature takes that a handshake has with a server that asks for a certificate; zero without one.
     pub fn signature_time(&self) -> Duration {
         self.signature

@@ -108,6 +108,11 @@ impl PeerCertificate {
         names(&self.0)
     }
 
+    /// The first common name of the subject, if there is one that can be written in UTF-8.
+    pub fn common_name(&self) -> Option<Vec<u8>> {
+        self.0.common_names().into_iter().next()
+    }
+
     /// What kind of key it is for.
     pub fn key_kind(&self) -> KeyKind {
         self.0.key_kind()

@@ -31,6 +31,11 @@ pub enum NotGood {
 }
 
 impl Verified {
+    /// Whether the peer has shown a certificate that is trusted.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Verified::Success)
+    }
+
     /// What comes of an OCSP answer about a certificate that is trusted; `None` if there is none that is of use.
     pub fn of_answer(status: Option<OcspStatus>) -> Self {
         match status {

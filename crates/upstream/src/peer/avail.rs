@@ -170,6 +170,7 @@ impl Peer {
     /// that it is tried.
     pub(crate) fn slowness(&self, measure: Measure, inflight: bool, now: Millis) -> u64 {
         let average = match measure {
+            Measure::Connect => &self.connect_average,
             Measure::Header => &self.header_average,
             Measure::LastByte => &self.last_byte_average,
         };

@@ -10,9 +10,11 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Field;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
+use freerun_proto::proxy_protocol::write::{Carrier, TooLarge};
 use freerun_proto::response::Asked;
 use freerun_serve::parts::TempFolders;
 use freerun_serve::tls::upstream::UpstreamTls;
+use freerun_serve::upstream::ProxyProtocol;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody, UpstreamProtocol};
 use crate::exchange::http1::{HttpExchange, WriteHead};
@@ -134,6 +136,19 @@ impl Family for Http {
 
     fn tls<'r>(&self, request: &'r Request) -> Option<&'r UpstreamTls> {
         own(request).proxy_pass.as_ref()?.tls.get().map(|tls| &**tls)
+    }
+
+    fn proxy_header(&self, request: &Request) -> Result<Vec<u8>, TooLarge> {
+        let HttpSettings { proxy_protocol, proxy_protocol_tlv, .. } = own(request);
+        let mut header = Vec::new();
+        if *proxy_protocol != ProxyProtocol::Off {
+            proxy_protocol.write(request, proxy_protocol_tlv, Carrier::Stream, &mut header)?;
+        }
+        Ok(header)
+    }
+
+    fn own_proxy_header(&self, settings: &SettingsSet) -> Vec<u8> {
+        settings.get::<HttpSettings>().proxy_protocol.of_nobody()
     }
 
     fn converts_head(&self, request: &Request) -> bool {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, settings};
+use freerun_conf::{Cx, Many, Node, Problem, Setting, Shape, Value, settings};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::HeaderId;
 use freerun_proto::encode::field;
+use freerun_serve::upstream::{OwnTlv, ProxyProtocol};
 
 use crate::family::cookies::{Attribute, FlagRules};
 use crate::family::proxy_pass::ProxyPass;
@@ -47,6 +48,16 @@ settings! {
             fidelity = Differs("an empty value leaves the client's method, one that is no method is answered with 500");
         /// Whether trailer fields are passed on to the client.
         proxy_pass_trailers: bool = "off", in HTTP | SERVER | LOCATION, since = "1.27.2";
+        /// Begins each connection to an upstream server with a header of the PROXY protocol, which names the client: version
+        /// 1 (`on`, `1`) or 2 (`2`), as `proxy_protocol` of stream does.
+        ///
+        /// Such a connection carries requests of the client's connection alone, one after the other; with
+        /// `proxy_http_version 2`, several at a time. A health check says that it is for no client (`UNKNOWN`, `LOCAL`).
+        proxy_protocol: ProxyProtocol = "off", in HTTP | SERVER | LOCATION, fidelity = Own;
+        /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
+        /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
+        /// would have by itself. A field with an empty value is left out.
+        proxy_protocol_tlv: Many<OwnTlv<Request>>, in HTTP | SERVER | LOCATION, fidelity = Own;
         /// Changes `Location` and `Refresh` of the upstream server: a prefix, or a text that an expression matches, is
         /// replaced. `default` replaces the URL of `proxy_pass` by the location's name; `off` changes nothing.
         proxy_redirect: Redirects, in HTTP | SERVER | LOCATION,

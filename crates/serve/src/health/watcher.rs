@@ -10,22 +10,21 @@ use std::time::Duration;
 
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_serve::loop_state::LoopState;
 use freerun_upstream::health::{Checked, Watch};
 use freerun_upstream::random::Random;
 use freerun_upstream::{Peer, now};
 use tokio::sync::Notify;
 
-use crate::health::probe::{self, NoConnection};
-use crate::health::{Check, Checks, Known};
+use super::{Check, Checks, Known, Named};
+use crate::loop_state::LoopState;
 
 /// The interval at which groups are checked for changed servers.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The key of a server's check, whose state is kept over a reload while it stays the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
-    /// The key of the check: [`Check::key`].
+pub(super) struct Key {
+    /// The key of the check.
     check: Arc<str>,
     /// The number of the server.
     server: u32,
@@ -33,51 +32,57 @@ pub struct Key {
 
 impl Key {
     /// The key of this check of this server.
-    pub fn new(check: &Check, peer: &Peer) -> Key {
-        Key { check: check.key.clone(), server: peer.id }
+    pub(super) fn new(check: &Arc<str>, peer: &Peer) -> Key {
+        Key { check: check.clone(), server: peer.id }
     }
 
     /// The index of the loop that runs the check, among so many.
-    pub fn loop_index(&self, loops: usize) -> usize {
+    pub(super) fn loop_index(&self, loops: usize) -> usize {
         (BuildHasherDefault::<DefaultHasher>::default().hash_one(self) % loops.max(1) as u64) as usize
     }
 }
 
-struct Running {
-    check: RefCell<Arc<Check>>,
+struct Running<C> {
+    named: RefCell<Arc<Named<C>>>,
     peer: RefCell<Arc<Peer>>,
     stop: Notify,
 }
 
 /// The checks that a loop runs.
-#[derive(Default)]
-pub struct Watcher {
-    running: RefCell<HashMap<Key, Rc<Running>>>,
+pub(super) struct Watcher<C: Check> {
+    running: RefCell<HashMap<Key, Rc<Running<C>>>>,
     /// The checks that were prepared before their generation took requests.
     prepared: RefCell<HashMap<Key, Watch>>,
     looking: Cell<bool>,
     /// The number of the generation, and how often its groups changed.
     seen: RefCell<(u64, u64)>,
-    no_connection: NoConnection,
+    local: C::Local,
 }
 
-impl Watcher {
+impl<C: Check> Default for Watcher<C> {
+    fn default() -> Watcher<C> {
+        let (running, prepared, looking, seen) = Default::default();
+        Watcher { running, prepared, looking, seen, local: C::Local::default() }
+    }
+}
+
+impl<C: Check> Watcher<C> {
     /// Keeps checks that begin soon.
-    pub fn prepare(&self, watches: Vec<(Key, Watch)>) {
+    pub(super) fn prepare(&self, watches: Vec<(Key, Watch)>) {
         self.prepared.borrow_mut().extend(watches);
     }
 
     /// Starts the checks of a generation that has begun to take requests.
-    pub fn begin(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
+    pub(super) fn begin(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
         self.look(loop_state);
         self.prepared.borrow_mut().clear();
-        if self.looking.get() || self.running.borrow().is_empty() && checks(loop_state).is_none() {
+        if self.looking.get() || self.running.borrow().is_empty() && checks::<C>(loop_state).is_none() {
             return;
         }
         self.looking.set(true);
         let (watcher, loop_state) = (self.clone(), loop_state.clone());
         loops::spawn(0, "looking after health checks", async move {
-            while checks(&loop_state).is_some() {
+            while checks::<C>(&loop_state).is_some() {
                 freerun_runtime::timer::sleep(LOOK).await;
                 watcher.look(&loop_state);
             }
@@ -87,9 +92,9 @@ impl Watcher {
 
     /// Starts and ends checks, so that they match the configuration and the current servers of the groups.
     fn look(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
-        let checks = checks(loop_state);
+        let checks = checks::<C>(loop_state);
         let all = checks.as_ref().map(|checks| &*checks.0).unwrap_or_default();
-        let changes = all.iter().filter_map(|check| check.group()).map(|group| group.group.replaced()).sum();
+        let changes = all.iter().filter_map(|named| named.check.group()).map(|group| group.group.replaced()).sum();
         let seen = (loop_state.generation().number, changes);
         if *self.seen.borrow() == seen {
             return;
@@ -97,24 +102,24 @@ impl Watcher {
         *self.seen.borrow_mut() = seen;
         let mut old = self.running.take();
         let mut begun = Vec::new();
-        for check in all {
-            let Some(group) = check.group() else { continue };
+        for named in all {
+            let Some(group) = named.check.group() else { continue };
             for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
-                let key = Key::new(check, peer);
+                let key = Key::new(&named.key, peer);
                 if Some(key.loop_index(loops::count())) != loops::index() || self.running.borrow().contains_key(&key) {
                     continue;
                 }
                 let running = match old.remove(&key) {
                     Some(running) => {
-                        running.check.replace(check.clone());
+                        running.named.replace(named.clone());
                         running.peer.replace(peer.clone());
                         running
                     }
                     None => {
-                        if check.rules.rules.mandatory {
+                        if named.check.checking().rules.mandatory {
                             begun.push(key.clone());
                         }
-                        self.start(&key, check, peer, loop_state)
+                        self.start(&key, named, peer, loop_state)
                     }
                 };
                 self.running.borrow_mut().insert(key, running);
@@ -123,11 +128,11 @@ impl Watcher {
         for ended in old.values() {
             ended.stop.notify_one();
         }
-        let is_mandatory = |running: &Running| running.check.borrow().rules.rules.mandatory;
+        let is_mandatory = |running: &Running<C>| running.named.borrow().check.checking().rules.mandatory;
         let ended: Vec<Key> =
             old.iter().filter(|(_, running)| is_mandatory(running)).map(|(key, _)| key.clone()).collect();
         if !(ended.is_empty() && begun.is_empty())
-            && let Some(known) = loop_state.generation().parts.get::<Known>()
+            && let Some(known) = loop_state.generation().parts.get::<Known<C>>()
         {
             known.change(&ended, &begun);
         }
@@ -136,14 +141,14 @@ impl Watcher {
     fn start(
         self: &Rc<Self>,
         key: &Key,
-        check: &Arc<Check>,
+        named: &Arc<Named<C>>,
         peer: &Arc<Peer>,
         loop_state: &Rc<LoopState>,
-    ) -> Rc<Running> {
+    ) -> Rc<Running<C>> {
         let prepared = self.prepared.borrow_mut().remove(key);
-        let watch = prepared.unwrap_or_else(|| Watch::new(peer.live().clone(), check.rules.rules));
+        let watch = prepared.unwrap_or_else(|| Watch::new(peer.live().clone(), named.check.checking().rules));
         let running = Rc::new(Running {
-            check: RefCell::new(check.clone()),
+            named: RefCell::new(named.clone()),
             peer: RefCell::new(peer.clone()),
             stop: Notify::new(),
         });
@@ -157,18 +162,20 @@ impl Watcher {
         running
     }
 
-    async fn run(&self, running: &Running, mut watch: Watch, loop_state: &Rc<LoopState>) {
-        let mut kept = None;
+    async fn run(&self, running: &Running<C>, mut watch: Watch, loop_state: &Rc<LoopState>) {
+        let mut kept = C::Kept::default();
         let mut random = Random::seeded(RandomState::new().hash_one(0));
         loop {
-            let (check, peer) = (running.check.borrow().clone(), running.peer.borrow().clone());
-            let jitter = Duration::from_millis(random.below(check.rules.jitter.as_millis() as u64 + 1));
-            freerun_runtime::timer::sleep(jitter).await;
-            let answer = probe::check(&check, &peer, &mut kept, loop_state, &self.no_connection).await;
+            let (named, peer) = (running.named.borrow().clone(), running.peer.borrow().clone());
+            let check = &named.check;
+            let jitter = check.checking().jitter.as_millis() as u64;
+            freerun_runtime::timer::sleep(Duration::from_millis(random.below(jitter + 1))).await;
+            let answer = check.check(&peer, &mut kept, loop_state, &self.local).await;
             if watch.observe(answer.is_ok(), now()) {
-                let (name, group) = (&peer.name, &check.name);
+                let name = &peer.name;
+                let group = check.group().map(|group| group.name().clone()).unwrap_or_default();
                 let log = &loop_state.generation().error_log;
-                let about = format_args!("health check \"{}\" of peer {name} in upstream \"{group}\"", check.rules.uri);
+                let about = format_args!("health check {}of peer {name} in upstream \"{group}\"", check.shown());
                 match (watch.state(), answer) {
                     (Checked::Unhealthy, Err(what)) => {
                         log.write(Level::Warn, None, format_args!("peer is unhealthy while {what}, {about}"));
@@ -176,14 +183,14 @@ impl Watcher {
                     _ => log.write(Level::Notice, None, format_args!("peer is healthy, {about}")),
                 }
             }
-            drop((check, peer));
-            let interval = running.check.borrow().rules.interval;
+            drop((named, peer));
+            let interval = running.named.borrow().check.checking().interval;
             freerun_runtime::timer::sleep(interval).await;
         }
     }
 }
 
 /// The checks of the loop's generation; `None` if there are none.
-fn checks(loop_state: &Rc<LoopState>) -> Option<Arc<Checks>> {
-    loop_state.generation().parts.get::<Checks>().filter(|checks| !checks.0.is_empty())
+fn checks<C: Check>(loop_state: &Rc<LoopState>) -> Option<Arc<Checks<C>>> {
+    loop_state.generation().parts.get::<Checks<C>>().filter(|checks| !checks.0.is_empty())
 }

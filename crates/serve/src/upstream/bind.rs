@@ -1,15 +1,16 @@
 //! `bind`: the local address of connections to upstream servers.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
-use freerun_http::log_error;
-use freerun_http::request::Request;
-use freerun_http::template::Template;
+use freerun_runtime::log::Level;
 
-/// The value of `bind`.
-#[derive(Debug, Clone)]
-pub enum Bind {
+use crate::subject::Subject;
+use crate::values::Template;
+
+/// The value of `proxy_bind` and the corresponding directives.
+pub enum Bind<S> {
     /// The kernel chooses.
     Off,
     /// A fixed address.
@@ -17,10 +18,33 @@ pub enum Bind {
     /// An address from variables; a text that is not an address leaves the choice to the kernel.
     Computed {
         /// The text with variables.
-        address: Template,
+        address: Template<S>,
         /// Whether the address may be another machine's; see [`Local::transparent`].
         transparent: bool,
     },
+}
+
+// Not derived, because that would demand the trait of the subject.
+impl<S> Clone for Bind<S> {
+    fn clone(&self) -> Bind<S> {
+        match self {
+            Bind::Off => Bind::Off,
+            Bind::Fixed(local) => Bind::Fixed(*local),
+            Bind::Computed { address, transparent } => {
+                Bind::Computed { address: address.clone(), transparent: *transparent }
+            }
+        }
+    }
+}
+
+impl<S> fmt::Debug for Bind<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bind::Off => formatter.write_str("Off"),
+            Bind::Fixed(local) => formatter.debug_tuple("Fixed").field(local).finish(),
+            Bind::Computed { address, .. } => formatter.debug_tuple("Computed").field(address).finish_non_exhaustive(),
+        }
+    }
 }
 
 /// A local address to connect from.
@@ -43,14 +67,14 @@ pub fn parse_local(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-impl Bind {
-    /// The address for this request. A text that is not an address is logged, and the kernel chooses.
-    pub fn of(&self, request: &Request) -> Option<Local> {
+impl<S: Subject> Bind<S> {
+    /// The address for this subject. A text that is not an address is logged, and the kernel chooses.
+    pub fn of(&self, subject: &S) -> Option<Local> {
         match self {
             Bind::Off => None,
             Bind::Fixed(local) => Some(*local),
             Bind::Computed { address, transparent } => {
-                let text = address.render(request);
+                let text = address.render(subject);
                 if text.is_empty() {
                     return None;
                 }
@@ -58,7 +82,7 @@ impl Bind {
                 match parse_local(&text) {
                     Some(address) => Some(Local { address, transparent: *transparent }),
                     None => {
-                        log_error!(request, Error, "invalid local address \"{text}\"");
+                        subject.log(Level::Error, format_args!("invalid local address \"{text}\""));
                         None
                     }
                 }
@@ -67,10 +91,10 @@ impl Bind {
     }
 }
 
-impl Value for Bind {
+impl<S: Subject> Value for Bind<S> {
     const SHAPE: Shape = Shape::between(1, 2, "address [transparent] | off");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Bind, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Bind<S>, Problem> {
         let word = &directive.args[0];
         if directive.args.len() == 1 && word.text == "off" {
             return Ok(Bind::Off);

@@ -1,0 +1,241 @@
+//! Bytes that go both ways between a client and a server until they have ended: a session of TCP, and a connection that has
+//! left HTTP (WebSocket, CONNECT).
+//!
+//! A relay is written by hand, as polls, to be small: while nothing is said it has no buffer, and one deadline. Bytes are read
+//! into a buffer of the loop and written from there; only what the receiver does not take is kept, and nothing more is read
+//! from the sender meanwhile, so that a slow reader costs one piece of memory.
+
+mod end;
+#[cfg(test)]
+mod tests;
+mod way;
+
+use std::cell::Cell;
+use std::io;
+use std::num::NonZeroU32;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use freerun_runtime::deadline::Deadline;
+use freerun_runtime::loops;
+
+pub use self::end::RelayEnd;
+use self::way::{Broke, Way, Went};
+
+/// The most bytes that are read at a time, whatever a configuration says.
+const LARGEST_PIECE: usize = 1024 * 1024;
+
+thread_local! {
+    /// The buffer that the relays of a thread read into, one after the other.
+    static BUFFER: Cell<BytesMut> = const { Cell::new(BytesMut::new()) };
+}
+
+/// One of the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The side that has asked for the relay.
+    Client,
+    /// The server that it leads to.
+    Upstream,
+}
+
+/// The progress that puts off the end of a relay for silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Bytes from the server, and from the client once the server has ended.
+    OfServer,
+    /// Bytes from either side.
+    OfBoth,
+    /// Bytes from either side, and bytes that either side takes.
+    OfAnyKind,
+}
+
+/// How a relay works.
+#[derive(Debug, Clone, Copy)]
+pub struct RelaySettings {
+    /// The most bytes that are read at a time, unless the receiver certainly takes more.
+    pub piece: usize,
+    /// Whether each side may end before the other (TCP half-close). Otherwise the relay is over when one of them has ended.
+    pub half_close: bool,
+    /// How long there may be no news.
+    pub timeout: Duration,
+    /// What counts as news.
+    pub news: News,
+    /// How long the client may take nothing, if there is a limit apart from `timeout`.
+    pub client_patience: Option<Duration>,
+    /// How long the server may take nothing, if there is a limit apart from `timeout`.
+    pub server_patience: Option<Duration>,
+}
+
+/// Why a relay is over.
+#[derive(Debug)]
+pub enum Over {
+    /// This side has ended, and the other has all of its bytes. With half-close the other side has ended before.
+    Ended(Side),
+    /// Reading from this side failed.
+    Receive(Side, io::Error),
+    /// Writing to this side failed.
+    Send(Side, io::Error),
+    /// This side has taken no byte for too long.
+    Blocked(Side),
+    /// There was no news for too long.
+    Silent,
+}
+
+/// A relay. Points in time are milliseconds since the process began; durations are milliseconds, too.
+#[derive(Debug)]
+pub struct Relay {
+    /// The direction from the server to the client.
+    down: Way,
+    /// The direction from the client to the server.
+    up: Way,
+    piece: u32,
+    half_close: bool,
+    news: News,
+    timeout: u64,
+    /// The time at which there was no news for too long.
+    until: u64,
+    deadline: Deadline,
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Relay {
+    /// A relay that begins now.
+    pub fn new(settings: &RelaySettings) -> Relay {
+        let patience = |patience: Option<Duration>| {
+            let patience = u32::try_from(patience?.as_millis()).unwrap_or(u32::MAX);
+            Some(NonZeroU32::new(patience).unwrap_or(NonZeroU32::MIN))
+        };
+        let timeout = millis(settings.timeout);
+        Relay {
+            down: Way::new(patience(settings.client_patience)),
+            up: Way::new(patience(settings.server_patience)),
+            piece: settings.piece.clamp(1, LARGEST_PIECE) as u32,
+            half_close: settings.half_close,
+            news: settings.news,
+            timeout,
+            until: loops::millis().saturating_add(timeout),
+            deadline: Deadline::default(),
+        }
+    }
+
+    /// Limits how many bytes a second are read from this side from now on; 0 is no limit.
+    pub fn limit(&mut self, side: Side, rate: u64) {
+        self.from(side).limit(rate);
+    }
+
+    /// Passes these bytes on before those that are read from this side. They do not count as read here.
+    pub fn begin_with(&mut self, side: Side, bytes: Vec<u8>) {
+        self.from(side).hold(bytes);
+    }
+
+    fn from(&mut self, side: Side) -> &mut Way {
+        match side {
+            Side::Client => &mut self.up,
+            Side::Upstream => &mut self.down,
+        }
+    }
+
+    /// The number of bytes that were read from this side.
+    pub fn received(&self, side: Side) -> u64 {
+        match side {
+            Side::Client => self.up.read,
+            Side::Upstream => self.down.read,
+        }
+    }
+
+    /// The number of bytes that were written to this side.
+    pub fn sent(&self, side: Side) -> u64 {
+        match side {
+            Side::Client => self.down.written,
+            Side::Upstream => self.up.written,
+        }
+    }
+
+    /// Passes bytes on; ready when the relay is over. It has to be the same task each time.
+    pub fn poll(
+        &mut self,
+        client: &impl RelayEnd,
+        upstream: &impl RelayEnd,
+        context: &mut Context<'_>,
+    ) -> Poll<Over> {
+        loop {
+            if let Some(over) = self.pass(client, upstream, context) {
+                return Poll::Ready(over);
+            }
+            if let Some(over) = ready!(self.poll_late(context)) {
+                return Poll::Ready(over);
+            }
+        }
+    }
+
+    /// Passes bytes on in both directions.
+    fn pass(&mut self, client: &impl RelayEnd, upstream: &impl RelayEnd, context: &mut Context<'_>) -> Option<Over> {
+        let mut buffer = BUFFER.take();
+        let (ended_down, ended_up) = (self.down.is_over, self.up.is_over);
+        let piece = self.piece as usize;
+        let down = self.down.poll(upstream, client, piece, &mut buffer, context);
+        let up = match down {
+            Ok(_) => self.up.poll(client, upstream, piece, &mut buffer, context),
+            Err(_) => Ok(Went::default()),
+        };
+        BUFFER.set(buffer);
+        let (down, up) = match (down, up) {
+            (Ok(down), Ok(up)) => (down, up),
+            (Err(Broke::From(error)), _) => return Some(Over::Receive(Side::Upstream, error)),
+            (Err(Broke::To(error)), _) => return Some(Over::Send(Side::Client, error)),
+            (_, Err(Broke::From(error))) => return Some(Over::Receive(Side::Client, error)),
+            (_, Err(Broke::To(error))) => return Some(Over::Send(Side::Upstream, error)),
+        };
+        if down.has_more || up.has_more {
+            context.waker().wake_by_ref();
+        }
+        if self.is_news(down, up) {
+            self.until = loops::millis().saturating_add(self.timeout);
+        }
+        let ends = [(Side::Upstream, ended_down, &self.down), (Side::Client, ended_up, &self.up)];
+        let mut ended = None;
+        for (side, had_ended, way) in ends {
+            if !way.is_over || had_ended {
+                continue;
+            }
+            debug_assert!(way.is_empty(), "the end of a stream is read after its bytes were written");
+            ended = ended.or(Some(side));
+            if self.half_close {
+                match side {
+                    Side::Client => upstream.shutdown_write(),
+                    Side::Upstream => client.shutdown_write(),
+                }
+            }
+        }
+        let is_over = !self.half_close || self.down.is_over && self.up.is_over;
+        ended.filter(|_| is_over).map(Over::Ended)
+    }
+
+    fn is_news(&self, down: Went, up: Went) -> bool {
+        match self.news {
+            News::OfServer => down.read || self.down.is_over && up.read || down.has_more || up.has_more,
+            News::OfBoth => down.read || up.read,
+            News::OfAnyKind => down.read || up.read || down.wrote || up.wrote,
+        }
+    }
+
+    /// Ready when it is time to go on (`None`), or when something has taken too long.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Option<Over>> {
+        let late = [self.down.too_late(), self.up.too_late()];
+        let paced = [self.down.resumes(), self.up.resumes()];
+        let first = late.into_iter().chain(paced).flatten().fold(self.until, u64::min);
+        ready!(self.deadline.poll_until(first, context));
+        let has_come = |moment: Option<u64>| moment.is_some_and(|moment| moment <= loops::millis());
+        Poll::Ready(match (late, paced) {
+            ([down, _], _) if has_come(down) => Some(Over::Blocked(Side::Client)),
+            ([_, up], _) if has_come(up) => Some(Over::Blocked(Side::Upstream)),
+            _ if has_come(Some(self.until)) => Some(Over::Silent),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! One of the two directions of a relay.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use freerun_runtime::loops;
+
+use super::end::RelayEnd;
+
+/// The most bytes that are read at a time from a sender that always has more, if the receiver certainly takes them.
+const LARGE: usize = 128 * 1024;
+
+/// The number of reads that go one way before the task yields.
+const TURN: usize = 16;
+
+/// The number of bytes that go one way before the task yields.
+const TURN_BYTES: usize = 512 * 1024;
+
+/// The limit of a direction's rate, as nginx counts it: by whole seconds.
+#[derive(Debug)]
+struct Pace {
+    /// Bytes a second, from 1.
+    rate: u64,
+    /// When the relay began, in milliseconds since the process began.
+    began: u64,
+}
+
+impl Pace {
+    /// How many bytes may be read now, if so many were.
+    fn allows(&self, read: u64, now: u64) -> u64 {
+        let seconds = now.saturating_sub(self.began) / 1000;
+        self.rate.saturating_mul(seconds.saturating_add(1)).saturating_sub(read)
+    }
+
+    /// When more may be read, if so many bytes were.
+    fn next(&self, read: u64) -> u64 {
+        self.began.saturating_add((read / self.rate).saturating_mul(1000))
+    }
+}
+
+/// Bytes that were read, and that the receiver does not take yet.
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    /// How many of the bytes were written.
+    done: usize,
+    /// The time since when the receiver takes nothing.
+    blocked: Option<u64>,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(super) struct Way {
+    /// The number of bytes read.
+    pub(super) read: u64,
+    /// The number of bytes written.
+    pub(super) written: u64,
+    held: Option<Box<Held>>,
+    pace: Option<Box<Pace>>,
+    /// How long the receiver may take nothing, in milliseconds.
+    patience: Option<NonZeroU32>,
+    /// Whether the limit of the rate was met at the last look.
+    is_paced: bool,
+    /// Whether the sender has ended.
+    pub(super) is_over: bool,
+}
+
+/// The progress of a direction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Went {
+    /// Whether there were any bytes.
+    pub(super) read: bool,
+    /// Whether the receiver has taken any.
+    pub(super) wrote: bool,
+    /// Whether there may be more bytes, but the turn is over.
+    pub(super) has_more: bool,
+}
+
+/// The end of the relay that an error belongs to.
+#[derive(Debug)]
+pub(super) enum Broke {
+    From(io::Error),
+    To(io::Error),
+}
+
+impl Way {
+    /// A direction whose receiver may take nothing for `patience` milliseconds.
+    pub(super) fn new(patience: Option<NonZeroU32>) -> Way {
+        Way { patience, ..Way::default() }
+    }
+
+    /// Limits the rate to so many bytes a second from now on; 0 is no limit.
+    pub(super) fn limit(&mut self, rate: u64) {
+        self.pace = (rate > 0).then(|| Box::new(Pace { rate, began: loops::millis() }));
+    }
+
+    /// Puts these bytes before those that are still to be read.
+    pub(super) fn hold(&mut self, bytes: Vec<u8>) {
+        debug_assert!(self.held.is_none(), "bytes are put before others once");
+        self.held = Held::new(bytes);
+    }
+
+    /// Whether all that was read was written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Passes bytes on, as many as there are and the turn allows.
+    pub(super) fn poll(
+        &mut self,
+        from: &impl RelayEnd,
+        to: &impl RelayEnd,
+        piece: usize,
+        buffer: &mut BytesMut,
+        context: &mut Context<'_>,
+    ) -> Result<Went, Broke> {
+        let mut went = Went::default();
+        self.is_paced = false;
+        if !self.flush(to, &mut went, context)? {
+            return Ok(went);
+        }
+        let (mut most, mut moved) = (piece, 0);
+        for _ in 0..TURN {
+            if self.is_over || moved >= TURN_BYTES {
+                break;
+            }
+            let allowed = match &self.pace {
+                None => most,
+                Some(pace) => usize::try_from(pace.allows(self.read, loops::millis())).unwrap_or(most).min(most),
+            };
+            if allowed == 0 {
+                self.is_paced = true;
+                return Ok(went);
+            }
+            buffer.clear();
+            buffer.reserve(allowed);
+            match from.poll_read(context, buffer, allowed) {
+                Poll::Pending => return Ok(went),
+                Poll::Ready(Err(error)) => return Err(Broke::From(error)),
+                Poll::Ready(Ok(0)) => self.is_over = true,
+                Poll::Ready(Ok(n)) => {
+                    self.read += n as u64;
+                    moved += n;
+                    went.read = true;
+                    let done = self.write(to, buffer, &mut went, context)?;
+                    if done < buffer.len() {
+                        self.held = Held::new(buffer[done..].to_vec());
+                        return Ok(went);
+                    }
+                    // Who sends that much is served in fewer steps, but nothing is read that would have to be held.
+                    most = if n >= most && piece < LARGE { to.certain_room().clamp(piece, LARGE) } else { piece };
+                }
+            }
+        }
+        went.has_more = !self.is_over;
+        Ok(went)
+    }
+
+    /// Writes what is held. False: the receiver takes no more.
+    fn flush(&mut self, to: &impl RelayEnd, went: &mut Went, context: &mut Context<'_>) -> Result<bool, Broke> {
+        let Some(mut held) = self.held.take() else { return Ok(true) };
+        let n = self.write(to, &held.bytes[held.done..], went, context)?;
+        if n > 0 {
+            held.blocked = None;
+        }
+        held.done += n;
+        if held.done == held.bytes.len() {
+            return Ok(true);
+        }
+        held.blocked.get_or_insert_with(loops::millis);
+        self.held = Some(held);
+        Ok(false)
+    }
+
+    /// Writes as many of the bytes as the receiver takes.
+    fn write(
+        &mut self,
+        to: &impl RelayEnd,
+        bytes: &[u8],
+        went: &mut Went,
+        context: &mut Context<'_>,
+    ) -> Result<usize, Broke> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match to.poll_write(context, &bytes[done..]) {
+                Poll::Ready(Ok(n)) => {
+                    done += n;
+                    self.written += n as u64;
+                    went.wrote = true;
+                }
+                Poll::Ready(Err(error)) => return Err(Broke::To(error)),
+                Poll::Pending => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// When the receiver has taken nothing for too long.
+    pub(super) fn too_late(&self) -> Option<u64> {
+        Some(self.held.as_ref()?.blocked?.saturating_add(self.patience?.get().into()))
+    }
+
+    /// When more may be read, if the rate is what kept bytes from being read.
+    pub(super) fn resumes(&self) -> Option<u64> {
+        self.pace.as_ref().filter(|_| self.is_paced).map(|pace| pace.next(self.read))
+    }
+}
+
+impl Held {
+    /// Bytes of which the receiver has not taken any; `None` if there are none.
+    fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
+        let blocked = (!bytes.is_empty()).then(loops::millis)?;
+        Some(Box::new(Held { bytes, done: 0, blocked: Some(blocked) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_count_by_whole_seconds() {
+        let pace = Pace { rate: 250, began: 10_000 };
+        for (read, now, allowed, next) in [
+            (0, 10_000, 250, 10_000),
+            (100, 10_000, 150, 10_000),
+            (250, 10_999, 0, 11_000),
+            (250, 11_000, 250, 11_000),
+            (250, 20_000, 2500, 11_000),
+            (900, 12_000, 0, 13_000),
+            (1000, 13_999, 0, 14_000),
+        ] {
+            assert_eq!((pace.allows(read, now), pace.next(read)), (allowed, next), "{read} {now}");
+            assert!(pace.allows(read, pace.next(read)) > 0, "{read}");
+        }
+        let huge = Pace { rate: u64::MAX, began: 0 };
+        assert_eq!((huge.allows(7, u64::MAX), huge.next(u64::MAX)), (u64::MAX - 7, 1000));
+    }
+}

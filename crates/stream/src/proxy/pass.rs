@@ -1,0 +1,77 @@
+//! `proxy_pass` of stream: the servers that sessions are passed to.
+
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_serve::tls::upstream::UpstreamTls;
+use freerun_serve::upstream::{NotFound, refer};
+use freerun_serve::values::Template;
+
+use crate::session::Session;
+use crate::upstream::{self, Upstream, UpstreamRef};
+
+/// The value of `proxy_pass`.
+#[derive(Debug, Clone)]
+pub struct ProxyPass {
+    to: PassTo,
+    /// What the server has of TLS (`proxy_ssl`); set when its directives are known.
+    pub(super) tls: Arc<OnceLock<Arc<UpstreamTls>>>,
+}
+
+#[derive(Debug, Clone)]
+enum PassTo {
+    /// A server or group that is known when the configuration is read, and how it is written.
+    Fixed(UpstreamRef, Arc<str>),
+    /// A text with variables.
+    Computed(Template<Session>),
+}
+
+/// The servers of a session.
+pub struct Target {
+    /// The servers.
+    pub(super) upstream: Arc<Upstream>,
+    /// Host and port, or the name of a group, as `proxy_pass` has given it.
+    pub(super) text: Arc<str>,
+}
+
+impl Value for ProxyPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ProxyPass, Problem> {
+        let word = &directive.args[0];
+        let to = if word.text.contains('$') {
+            PassTo::Computed(Template::parse(word, cx)?)
+        } else {
+            PassTo::Fixed(refer(&word.text, None, directive, word, cx)?, word.text.as_str().into())
+        };
+        Ok(ProxyPass { to, tls: Arc::default() })
+    }
+}
+
+impl ProxyPass {
+    /// The group that is named without variables, for what is not about a session.
+    pub fn fixed_group(&self) -> Option<&UpstreamRef> {
+        match &self.to {
+            PassTo::Fixed(group, _) => Some(group),
+            PassTo::Computed(_) => None,
+        }
+    }
+
+    /// The servers, if they need no look-up. `None`: [`ProxyPass::look_up`] has to find them.
+    pub(super) fn known(&self) -> Option<Target> {
+        let PassTo::Fixed(group, text) = &self.to else { return None };
+        Some(Target { upstream: group.get()?.clone(), text: text.clone() })
+    }
+
+    /// The servers that variables of the session name.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(super) async fn look_up(&self, session: &Session) -> Result<Target, NotFound> {
+        let text = match &self.to {
+            PassTo::Fixed(_, text) => text.clone(),
+            PassTo::Computed(template) => String::from_utf8_lossy(&template.render(session)).into(),
+        };
+        Ok(Target { upstream: upstream::find(session, &text).await?, text })
+    }
+}

@@ -1,0 +1,281 @@
+//! Reaching a server of the group: tries, one after the other, until there is a connection.
+
+use std::future::pending;
+use std::time::Duration;
+
+use freerun_proto::proxy_protocol::write::Carrier;
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+use freerun_runtime::timer::{self, Timer};
+use freerun_serve::Subject;
+use freerun_serve::tls::computed::{PairNames, PairReader};
+use freerun_serve::tls::handshake::{HandshakeError, Helpers};
+use freerun_serve::tls::outgoing::OutgoingError;
+use freerun_serve::tls::upstream::{UpstreamTls, without_port};
+use freerun_transport::Transport;
+use freerun_upstream::connect::{ConnectOptions, connect};
+use freerun_upstream::{Lease, NoPeer, Tried, now};
+
+use super::error::{Stage, TryError};
+use super::pass::Target;
+use super::record::{Chosen, Record};
+use super::settings::ProxySettings;
+use crate::session::Session;
+use crate::upstream::Upstream;
+
+/// A server that was reached.
+pub(super) struct Reached {
+    /// The connection.
+    pub(super) transport: Transport,
+    /// The server.
+    pub(super) lease: Lease,
+    /// The bytes that have to be sent before those of the client: the header of the PROXY protocol, unless it was sent already.
+    pub(super) header: Vec<u8>,
+}
+
+/// The tries of one session.
+pub(super) struct Tries<'s> {
+    pub(super) session: &'s Session,
+    pub(super) settings: &'s ProxySettings,
+    pub(super) target: &'s Target,
+    pub(super) tls: Option<&'s UpstreamTls>,
+    pub(super) record: &'s Record,
+    tried: Tried,
+    count: u32,
+    /// When they began, in [`loops::nanos`].
+    began: u64,
+    /// The settings of connections, once they are known.
+    options: Option<ConnectOptions>,
+}
+
+impl<'s> Tries<'s> {
+    pub(super) fn new(
+        session: &'s Session,
+        settings: &'s ProxySettings,
+        target: &'s Target,
+        tls: Option<&'s UpstreamTls>,
+        record: &'s Record,
+    ) -> Tries<'s> {
+        let (tried, count, options) = (Tried::new(), 0, None);
+        Tries { session, settings, target, tls, record, tried, count, began: loops::nanos(), options }
+    }
+
+    /// Reaches a server.
+    ///
+    /// # Errors
+    /// `$status` of the session: no server could be reached, which was logged.
+    pub(super) async fn reach(&mut self) -> Result<Reached, u16> {
+        let mut lease = match self.pick().await {
+            Ok(lease) => lease,
+            Err(none) => return Err(self.without_server(none)),
+        };
+        loop {
+            // Many servers that refuse at once are many tries without a wait.
+            loops::consume_budget().await;
+            self.record.begin(Chosen::Server(lease.peer().clone()), loops::nanos());
+            self.count += 1;
+            let (error, stage) = match self.attempt(&lease).await {
+                Ok((transport, header)) => return Ok(Reached { transport, lease, header }),
+                Err(failed) => failed,
+            };
+            self.tell(&error, stage);
+            self.record.end(loops::nanos());
+            let status = error.status();
+            let Some(failure) = error.failure() else { return Err(status) };
+            self.consequence(lease, failure, stage);
+            if !self.may_go_on() {
+                return Err(status);
+            }
+            lease = match self.pick().await {
+                Ok(lease) => lease,
+                Err(NoPeer::AllTried | NoPeer::Wait) => return Err(status),
+                Err(none) => return Err(self.without_server(none)),
+            };
+        }
+    }
+
+    /// Logs an error.
+    fn tell(&self, error: &TryError, stage: Stage) {
+        if let Some(level) = error.level() {
+            self.session.log(level, format_args!("{}", error.words(stage)));
+        }
+    }
+
+    /// Notes a failure of a server.
+    fn consequence(&self, lease: Lease, failure: freerun_upstream::Failure, stage: Stage) {
+        let verdict = lease.failed(failure, now());
+        if verdict.disabled {
+            self.session.log(Level::Warn, format_args!("upstream server temporarily disabled while {stage}"));
+        }
+        if verdict.ejected {
+            let message = format_args!("upstream server ejected by outlier detection while {stage}");
+            self.session.log(Level::Warn, message);
+        }
+    }
+
+    /// The status when there is no server to ask.
+    fn without_server(&self, none: NoPeer) -> u16 {
+        let now = loops::nanos();
+        self.record.begin(Chosen::None(self.target.upstream.name().clone()), now);
+        let error = TryError::NoPeer(none);
+        self.tell(&error, Stage::Connecting);
+        self.record.end(now);
+        error.status()
+    }
+
+    /// Whether there may be another try.
+    fn may_go_on(&self) -> bool {
+        let ProxySettings { proxy_next_upstream, proxy_next_upstream_tries, proxy_next_upstream_timeout, .. } = self.settings;
+        *proxy_next_upstream
+            && (*proxy_next_upstream_tries == 0 || self.count < *proxy_next_upstream_tries)
+            && (proxy_next_upstream_timeout.is_zero() || self.elapsed() < *proxy_next_upstream_timeout)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(loops::nanos().saturating_sub(self.began))
+    }
+
+    /// Chooses a server that was not tried yet. One that has room is waited for in the group's `queue`, but for a further try
+    /// no longer than `proxy_next_upstream_timeout` allows.
+    async fn pick(&mut self) -> Result<Lease, NoPeer> {
+        let upstream: &Upstream = &self.target.upstream;
+        let asking = upstream.asking(self.session);
+        let ties = upstream.extra.as_ref().and_then(|sticky| sticky.ties(self.session, asking.now));
+        let bound = ties.as_ref().map(|ties| ties.bound());
+        if let Some(picked) = upstream.pick_now(&asking, bound, &mut self.tried) {
+            return picked;
+        }
+        let longest = self.settings.proxy_next_upstream_timeout;
+        let left = (self.count > 0 && !longest.is_zero()).then(|| longest.saturating_sub(self.elapsed()));
+        let later = Box::pin(upstream.pick_later(&asking, bound, &mut self.tried));
+        match left {
+            Some(left) => timer::timeout(left, later).await.unwrap_or(Err(NoPeer::Wait)),
+            None => later.await,
+        }
+    }
+
+    /// Connects to a server, and has a TLS session with it if there is to be one. Returns what is still to be sent before the
+    /// client's bytes.
+    async fn attempt(&mut self, lease: &Lease) -> Result<(Transport, Vec<u8>), (TryError, Stage)> {
+        let header = self.header().map_err(|error| (error, Stage::SendingHeader))?;
+        let timeout = self.settings.proxy_connect_timeout;
+        let options = self.options();
+        let mut timer = Timer::default();
+        let mut transport = match timer.within(timeout, connect(&lease.peer().address, &options)).await {
+            None => return Err((TryError::TimedOut, Stage::Connecting)),
+            Some(Err(error)) => return Err((TryError::Connect(error), Stage::Connecting)),
+            Some(Ok(transport)) => transport,
+        };
+        let mut header = header;
+        if let Some(tls) = self.tls {
+            if !header.is_empty() {
+                let sent = timer.within(timeout, transport.write_all(&header)).await.ok_or(TryError::TimedOut);
+                let sent = sent.and_then(|sent| sent.map_err(TryError::Send));
+                sent.map_err(|error| (error, Stage::SendingHeader))?;
+                let len = header.len() as u64;
+                self.record.with(loops::nanos(), |last| last.sent += len);
+                header = Vec::new();
+            }
+            transport = transport.into_tls();
+            let secured = Box::pin(self.secure(tls, lease, &transport, &mut timer)).await;
+            secured.map_err(|error| (error, Stage::Handshaking))?;
+        }
+        let took = self.record.connected(loops::nanos());
+        lease.opened(took, now());
+        if let Some(local) = transport.local_address() {
+            let message = format_args!("proxy {local} connected to {}", lease.peer().name);
+            self.session.log(Level::Info, message);
+        }
+        Ok((transport, header))
+    }
+
+    /// The settings of the connection.
+    fn options(&mut self) -> ConnectOptions {
+        if let Some(options) = self.options.filter(|_| !self.settings.proxy_bind_dynamic) {
+            return options;
+        }
+        let settings = self.settings;
+        let local = settings.proxy_bind.of(self.session);
+        let bytes = |size: freerun_conf::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+        let options = ConnectOptions {
+            bind: local.as_ref().map(|local| local.address),
+            transparent: local.is_some_and(|local| local.transparent),
+            sndbuf: settings.proxy_socket_sndbuf.map(bytes),
+            rcvbuf: settings.proxy_socket_rcvbuf.map(bytes),
+            keepalive: settings.proxy_socket_keepalive,
+            nodelay: self.session.tcp_nodelay(),
+        };
+        *self.options.insert(options)
+    }
+
+    /// The header of the PROXY protocol.
+    fn header(&self) -> Result<Vec<u8>, TryError> {
+        let mut header = Vec::new();
+        let ProxySettings { proxy_protocol, proxy_protocol_tlv, .. } = self.settings;
+        let written = proxy_protocol.write(self.session, proxy_protocol_tlv, Carrier::Stream, &mut header);
+        written.map_err(|error| {
+            self.session.log(Level::Error, format_args!("{error} while {}", Stage::SendingHeader));
+            TryError::Ours
+        })?;
+        Ok(header)
+    }
+
+    /// The name that the server is told, and that its certificate has to be for (`proxy_ssl_name`).
+    fn tls_name(&self) -> String {
+        match &self.settings.proxy_ssl_name {
+            Some(name) => without_port(&String::from_utf8_lossy(&name.render(self.session))).to_owned(),
+            None => without_port(&self.target.text).to_owned(),
+        }
+    }
+
+    /// The names of the certificate that servers are shown, if they have variables. An empty name stands for no certificate.
+    fn certificate(&self, tls: &UpstreamTls) -> Option<PairNames> {
+        if !tls.is_computed() {
+            return None;
+        }
+        let ProxySettings { proxy_ssl_certificate, proxy_ssl_certificate_key, .. } = self.settings;
+        let render = |template: &freerun_serve::values::Template<Session>| template.render(self.session).into_owned();
+        let certificate = proxy_ssl_certificate.as_ref().map(|file| file.computed(render))?;
+        let key = proxy_ssl_certificate_key.as_ref().map(|file| file.computed(render))?;
+        (!certificate.is_empty()).then_some(PairNames { certificate, key })
+    }
+
+    /// Has a TLS session on a new connection.
+    async fn secure(
+        &self,
+        tls: &UpstreamTls,
+        lease: &Lease,
+        transport: &Transport,
+        timer: &mut Timer,
+    ) -> Result<(), TryError> {
+        let (session, timeout) = (self.session, self.settings.proxy_connect_timeout);
+        let services = session.services();
+        let reader = PairReader {
+            pool: services.pools.default(),
+            files: &services.files,
+            paths: &services.paths,
+            client: session.client_key(),
+            gone: pending::<()>,
+        };
+        let names = self.certificate(tls);
+        let alpn = self.settings.proxy_ssl_alpn.computed(session);
+        let name = self.tls_name();
+        let outgoing = tls.outgoing(&name, &lease.peer().name, names.as_ref(), alpn, &reader);
+        // A certificate whose name has variables is read now, maybe from a disk that does not answer.
+        let outgoing = timer.within(timeout, Box::pin(outgoing)).await.ok_or(TryError::TimedOut)?.map_err(|line| {
+            session.log(Level::Error, format_args!("{line} while {}", Stage::Handshaking));
+            TryError::Ours
+        })?;
+        let loop_state = session.loop_state();
+        let helpers = Helpers {
+            pool: services.pools.handshakes(),
+            lane: session.server_lane(),
+            figures: &loop_state.shared.upstream_tls,
+        };
+        match outgoing.open(transport, timer, timeout, helpers).await {
+            Ok(()) => Ok(()),
+            Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(TryError::TimedOut),
+            Err(error) => Err(TryError::Tls(error)),
+        }
+    }
+}
