@@ -29,16 +29,17 @@ pub(super) struct Run {
     pub(super) target: Target,
     /// The bytes of all of them.
     pub(super) len: usize,
-    /// The bytes of each; the last one may have fewer.
+    /// The bytes of each; the last one may have fewer. 0: it is a single one, which no other one joins.
     pub(super) segment: usize,
     /// How many there are.
     pub(super) count: usize,
 }
 
 impl Run {
-    /// A run of datagrams that follow each other in memory: `len` bytes in all, `segment` in each.
+    /// A run of datagrams that follow each other in memory: `len` bytes in all, `segment` in each. With 0 it is a single
+    /// one, which no other one joins.
     fn new(target: Target, len: usize, segment: usize) -> Run {
-        debug_assert!(segment <= len && (segment > 0 || len == 0));
+        debug_assert!(segment <= len);
         let count = if segment == 0 { 1 } else { len.div_ceil(segment) };
         Run { target, len, segment, count }
     }
@@ -111,6 +112,31 @@ impl<'a> Runs<'a> {
         });
     }
 
+    /// The same datagrams behind a header, which all of them have, or the first one alone.
+    pub fn headed<'b>(&'b self, header: &'b [u8], in_each: bool) -> Runs<'b> {
+        let mut headed = Runs::default();
+        let mut at = 0;
+        for (run, count) in self.runs.iter().zip(&self.counts) {
+            let parts = &self.parts[at..at + count];
+            at += count;
+            // Each datagram is in one part, and an empty part is one.
+            let pieces = parts.iter().flat_map(|part| {
+                let empty = part.is_empty().then_some(&part[..]);
+                part.chunks(run.segment.max(1)).chain(empty)
+            });
+            for piece in pieces {
+                if !in_each && !headed.is_empty() {
+                    headed.push(run.target, piece, None);
+                    continue;
+                }
+                headed.runs.push(Run::new(run.target, header.len() + piece.len(), 0));
+                headed.parts.extend([IoSlice::new(header), IoSlice::new(piece)]);
+                headed.counts.push(2);
+            }
+        }
+        headed
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -161,6 +187,25 @@ mod tests {
             runs.push(target, b"abc", None);
         }
         assert_eq!(lengths(&runs), [(2, 6, 3), (1, 3, 3), (1, 3, 3)]);
+    }
+
+    #[test]
+    fn a_header_is_before_the_first_one_or_before_all() {
+        let mut runs = Runs::default();
+        for bytes in [&b"aa"[..], b"bb", b"", b"cc"] {
+            runs.push(Target::default(), bytes, None);
+        }
+        runs.push(Target::default(), b"ddee", Some(2));
+        let bytes = |runs: &Runs<'_>| {
+            let parts = runs.parts.iter().map(|part| String::from_utf8_lossy(part).into_owned());
+            parts.collect::<Vec<_>>().join(",")
+        };
+        let all = runs.headed(b"H", true);
+        assert_eq!((bytes(&all).as_str(), all.totals()), ("H,aa,H,bb,H,,H,cc,H,dd,H,ee", (6, 16)));
+        assert!(all.counts.iter().all(|count| *count == 2) && all.runs.iter().all(|run| run.count == 1));
+        let first = runs.headed(b"H", false);
+        assert_eq!((bytes(&first).as_str(), first.totals()), ("H,aa,bb,,cc,dd,ee", (6, 11)));
+        assert_eq!(lengths(&first), [(1, 3, 0), (1, 2, 2), (1, 0, 0), (3, 6, 2)]);
     }
 
     #[test]

@@ -136,6 +136,19 @@ impl<S> SessionTable<S> {
         self.append(index);
     }
 
+    /// Keeps a session, which is used now, for another time after its last use.
+    pub(crate) fn set_timeout(&mut self, id: Id, timeout: u64, now: u64) {
+        let Some(index) = self.index(id) else { return };
+        if self.places[index as usize].timeout == timeout {
+            return self.touch(id, now);
+        }
+        self.unlink(index);
+        let order = self.order(timeout);
+        let place = &mut self.places[index as usize];
+        (place.order, place.timeout, place.used) = (order, timeout, now);
+        self.append(index);
+    }
+
     /// Has the next datagram between a session's ends begin another one; the session itself stays.
     pub(crate) fn unbind(&mut self, id: Id) {
         let Some(index) = self.index(id) else { return };
@@ -291,6 +304,12 @@ mod tests {
         assert_eq!((table.take_late(15), table.take_late(15), table.take_late(15)), (Some(3), Some(2), None));
         assert_eq!((table.next_deadline(), table.take_late(999), table.take_late(1000)), (Some(1000), None, Some(1)));
         assert_eq!(table.next_deadline(), None);
+        // A session may be kept for another time than it began with.
+        let changed = table.insert(ends(4), 60, 1000, 4);
+        table.insert(ends(5), 60, 1000, 5);
+        table.set_timeout(changed, 5, 1010);
+        table.set_timeout(changed, 5, 1020);
+        assert_eq!((table.take_late(1024), table.take_late(1025), table.take_late(1060)), (None, Some(4), Some(5)));
         // With more times than there are orders for, a session may stay too long, and none ends too early.
         for number in 0..20_u16 {
             table.insert(ends(number), u64::from(number) + 1, 0, number.into());
