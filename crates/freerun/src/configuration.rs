@@ -8,12 +8,12 @@ use freerun_conf::{
     Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, apply_block, group,
 };
 use freerun_http::build::Builder;
-use freerun_serve::blueprint::Blueprint;
 use freerun_http::module::Module;
 use freerun_http::values::aio::ThreadPools;
 use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
+use freerun_serve::blueprint::Blueprint;
 use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::logs::syslog::HostCheck;
@@ -49,7 +49,7 @@ pub struct Configuration {
     pub logs: Vec<String>,
     /// The name of the error log that is used if none is configured.
     default_log: String,
-    /// The `http` block.
+    /// What the blocks `http` and `stream` say.
     pub blueprint: Blueprint,
     /// The pools that `thread_pool` defines.
     pub pools: Vec<PoolSpec>,
@@ -85,8 +85,11 @@ pub fn registry() -> &'static Registry {
         let mut groups = vec![group::<MainSettings>(), group::<EventSettings>()];
         groups.extend(freerun_http::build::core_groups());
         groups.extend(modules().iter().flat_map(|module| module.groups));
+        groups.extend(freerun_stream::build::core_groups());
+        groups.extend(stream_modules().iter().flat_map(|module| module.groups));
         let mut structure: Vec<Directive> = crate::settings::STRUCTURE.to_vec();
         structure.extend(freerun_http::build::structure(modules()));
+        structure.extend(freerun_stream::build::structure(stream_modules()));
         // The tables are constants; a test builds the registry, so a clash cannot reach a release.
         Registry::new(&groups, &structure).unwrap_or_else(|problem| panic!("directive tables: {problem}"))
     });
@@ -96,6 +99,11 @@ pub fn registry() -> &'static Registry {
 /// The http modules, in order.
 pub fn modules() -> &'static [&'static Module] {
     freerun_modules::MODULES
+}
+
+/// The modules of stream, in order.
+pub fn stream_modules() -> &'static [&'static freerun_stream::module::Module] {
+    freerun_stream::modules::MODULES
 }
 
 /// Reads a configuration and builds all parts of it that need no sockets, files or threads.
@@ -198,8 +206,10 @@ struct Built {
 
 fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
     let registry = registry();
-    let builder = Builder { registry, modules: modules() };
-    builder.prepare(cx);
+    let http = Builder { registry, modules: modules() };
+    http.prepare(cx);
+    let stream = freerun_stream::build::Builder { registry, modules: stream_modules() };
+    stream.prepare(cx);
     let defaults = registry.defaults(cx)?;
     let (mut settings, blocks) = apply_block(registry, Contexts::MAIN, nodes, &defaults, cx)?;
     let pools: Vec<PoolSpec> = settings.get::<MainSettings>().thread_pool.iter().map(pool_spec).collect();
@@ -211,14 +221,17 @@ fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
     for late in settings.get::<MainSettings>().load_module.iter().filter(|load| load.order > first_block) {
         cx.report(late.too_late())?;
     }
-    let (events, others): (Vec<&Node>, Vec<&Node>) = blocks.into_iter().partition(|node| node.name.text == "events");
+    let named = |name: &str| blocks.iter().copied().filter(|node| node.name.text == name).collect::<Vec<&Node>>();
+    let events = named("events");
     if let Some(second) = events.get(1) {
         cx.report(Problem::duplicate(second))?;
     }
     if let Some(block) = events.first() {
         settings = apply_block(registry, Contexts::EVENTS, block.children(), &settings, cx)?.0;
     }
-    let blueprint = builder.build(&others, &settings, cx)?;
+    let mut listeners = http.read(&named("http"), &settings, cx)?;
+    listeners.extend(stream.read(&named("stream"), &settings, cx)?);
+    let blueprint = Blueprint::gather(listeners, cx)?;
     if events.is_empty() {
         return Err(Problem::new("no \"events\" section in configuration").hint("add the line: events {}"));
     }

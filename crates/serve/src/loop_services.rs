@@ -57,11 +57,10 @@ impl LoopServices {
         self.loop_state.admission.open() > before
     }
 
-    /// Hands a connection to the service of another listening socket than the one that it was accepted from. False if there is
-    /// no such service: the connection is closed.
+    /// Hands a connection, which stays counted, to the service of another listening socket than the one that it was accepted
+    /// from. False if there is no such service: the connection is closed.
     pub fn passed(&self, accepted: Accepted) -> bool {
         let Some(service) = self.of(&accepted.listen) else { return false };
-        self.loop_state.admission.begin();
         service.accept(accepted);
         true
     }

@@ -1,4 +1,4 @@
-//! The connection between the processes and the crates that serve HTTP.
+//! The connection between the processes and the crates that serve HTTP and stream.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -17,14 +17,15 @@ use freerun_serve::tls::live::LivePairs;
 use freerun_serve::tls::server::CertificateFacts;
 use freerun_serve::worker::{Worker, WorkerOptions};
 use freerun_serve::zones::Zones;
+use freerun_stream::service::StreamService;
 
-use crate::configuration::{Configuration, modules};
+use crate::configuration::{Configuration, modules, stream_modules};
 use crate::error::Error;
 use crate::settings::affinity;
 use crate::worker::retired::Retired;
 
 /// The services that handle connections on each loop.
-const SERVICES: &[MakeService] = &[HttpService::make];
+const SERVICES: &[MakeService] = &[HttpService::make, StreamService::make];
 
 /// A configuration with the words that scripts look for, which know a process of nginx for each: its number is shown.
 struct Process(u64);
@@ -97,11 +98,13 @@ impl Engine {
                 &mut self.started.insert((started, files)).0
             }
         };
-        for prepare in modules().iter().filter_map(|module| module.prepare) {
+        let (http, stream) = (modules().iter(), stream_modules().iter());
+        for prepare in http.filter_map(|module| module.prepare).chain(stream.filter_map(|module| module.prepare)) {
             prepare(&generation, worker.shared());
         }
         worker.install(generation.clone(), listeners);
-        for begin in modules().iter().filter_map(|module| module.begin) {
+        let (http, stream) = (modules().iter(), stream_modules().iter());
+        for begin in http.filter_map(|module| module.begin).chain(stream.filter_map(|module| module.begin)) {
             begin(&generation, worker.shared());
         }
         Ok(())
@@ -174,6 +177,7 @@ impl Engine {
         }
         if let Some(generation) = &self.newest {
             modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
+            stream_modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
         }
     }
 
@@ -189,6 +193,7 @@ impl Engine {
         }
         if let Some(generation) = &self.newest {
             modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
+            stream_modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
         }
     }
 }

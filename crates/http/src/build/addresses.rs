@@ -35,13 +35,7 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
     }
     // Conflicting names are told of in the order of the addresses.
     let servers: Vec<Arc<Servers>> = order.iter().map(|address| Arc::new(servers_of(address, planned, cx))).collect();
-    let mut listens = Vec::new();
-    for (own, covered) in addresses::sockets(&order) {
-        let specific = covered.iter().filter_map(|other| Some((order[*other].spec.ip?.ip(), servers[*other].clone())));
-        let spec = Arc::new(order[own].spec.clone());
-        listens.push(Arc::new(Listen { spec, servers: servers[own].clone(), specific: specific.collect() }));
-    }
-    Ok(listens)
+    Ok(Listen::of(&order, &servers))
 }
 
 /// Every server that may be asked for by TLS has to have a certificate, or the address's default server has one for it.

@@ -4,7 +4,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_proto::tls::{NameForm, name_form};
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::tls::computed::{PairNames, PairReader};
@@ -30,11 +29,8 @@ pub async fn config_for(
     alpn: &[&[u8]],
 ) -> Result<ServerConfig, String> {
     let missing = || String::from("no \"ssl_certificate\" is defined in server listening on SSL port");
-    // A name is what the client says: with a slash at its beginning, for one, it would lead anywhere.
-    if let Some(name) = connection.tls().and_then(|facts| facts.asked_for.as_deref())
-        && name_form(name.as_bytes()) == NameForm::Malformed
-    {
-        return Err(format!("\"{}\" is no name of a server to find a certificate by", name.escape_default()));
+    if let Some(facts) = connection.tls() {
+        facts.check_name()?;
     }
     let own = server.tls.as_ref().ok_or_else(missing)?;
     let computed = own.computed().ok_or_else(missing)?;

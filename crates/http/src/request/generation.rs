@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::hash::BuildHasherDefault;
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,10 +15,9 @@ use freerun_runtime::watch::watch_way;
 use freerun_runtime::{loops, timer};
 use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
 
-use freerun_serve::Address;
 use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
-use freerun_serve::listen::ListenSpec;
+use freerun_serve::listen::{ListenSpec, served};
 use freerun_serve::names::NameTable;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::TlsFacts;
@@ -96,37 +94,7 @@ impl Servers {
 }
 
 /// A listening socket of a generation.
-#[derive(Debug)]
-pub struct Listen {
-    /// The specification of the socket.
-    pub spec: Arc<ListenSpec>,
-    /// The servers of the address itself.
-    pub servers: Arc<Servers>,
-    /// Servers of more specific addresses with the same port, which share a wildcard's socket.
-    pub specific: HashMap<IpAddr, Arc<Servers>>,
-}
-
-impl Listen {
-    /// Whether connections of the socket may begin with a TLS handshake.
-    pub fn has_tls(&self) -> bool {
-        self.servers.tls || self.specific.values().any(|servers| servers.tls)
-    }
-
-    /// All servers of the socket, those of more specific addresses included; some of them may come more than once.
-    pub fn all_servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        [&self.servers].into_iter().chain(self.specific.values()).flat_map(|servers| &servers.all)
-    }
-
-    /// The servers for a connection to this local address.
-    pub fn servers_for(&self, local: &Address) -> &Arc<Servers> {
-        match local {
-            Address::Ip(address) if !self.specific.is_empty() => {
-                self.specific.get(&address.ip().to_canonical()).unwrap_or(&self.servers)
-            }
-            _ => &self.servers,
-        }
-    }
-}
+pub type Listen = served::Listen<Servers>;
 
 /// The contents of `http {}`: the part of a [`Generation`] that belongs to http.
 #[derive(Default)]
@@ -149,6 +117,11 @@ impl HttpConfiguration {
     /// The configuration for the socket with this specification.
     pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen>> {
         self.listens.iter().find(|listen| listen.spec.is_same_socket(spec))
+    }
+
+    /// Whether connections of the socket with this specification may begin with a TLS handshake.
+    pub fn has_tls(&self, spec: &ListenSpec) -> bool {
+        self.listen(spec).is_some_and(|listen| listen.all().any(|servers| servers.tls))
     }
 }
 

@@ -9,9 +9,10 @@ pub mod returns;
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_serve::Subject;
-use freerun_serve::values::{Target, Template, VariableTable};
+pub use freerun_serve::values::target;
+use freerun_serve::values::{Target, Template};
 
 use condition::Condition;
 use replace::Replace;
@@ -93,18 +94,6 @@ impl<S: Subject> Setting for Script<S> {
 fn assignment<S: Subject>(directive: &Node, cx: &mut Cx) -> Result<Action<S>, Problem> {
     let [name, value] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
     Ok(Action::Set(target(name, cx)?, Template::parse(value, cx)?))
-}
-
-/// The variable that a directive gives a value.
-///
-/// # Errors
-/// It is no name of a variable, or the variable cannot be changed.
-pub fn target<S: Subject>(name: &Word, cx: &mut Cx) -> Result<Target<S>, Problem> {
-    let Some(bare) = name.text.strip_prefix('$').filter(|bare| !bare.is_empty()) else {
-        return Err(Problem::new(format!("invalid variable name \"{}\"", name.text)).at(name.place));
-    };
-    let table = cx.extensions.get_or_default::<VariableTable<S>>();
-    table.assign(bare).map_err(|problem| problem.at(name.place))
 }
 
 /// A step of a location's script.

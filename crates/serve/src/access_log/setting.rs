@@ -214,7 +214,7 @@ impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
 fn first_format<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<Arc<Format<S, P>>, Problem> {
     match P::PREDEFINED.first() {
         Some((name, _)) => format::find(&Word::synthetic(*name), directive, cx),
-        None => Err(Problem::wrong_count(directive)),
+        None => Err(Problem::new("log format is not specified")),
     }
 }
 
@@ -281,6 +281,12 @@ impl<S, P> Clone for AccessLogs<S, P> {
     }
 }
 
+impl<S, P> Default for AccessLogs<S, P> {
+    fn default() -> AccessLogs<S, P> {
+        AccessLogs { off: false, list: Arc::default() }
+    }
+}
+
 impl<S: Subject, P: Pieces<S>> AccessLogs<S, P> {
     /// The logs to write to.
     pub fn logs(&self) -> &[AccessLog<S, P>] {
@@ -309,7 +315,7 @@ impl<S: Subject, P: Pieces<S>> Setting for AccessLogs<S, P> {
     );
 
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        let mut logs = previous.unwrap_or_else(|| AccessLogs { off: false, list: Arc::default() });
+        let mut logs = previous.unwrap_or_default();
         // The directive is not allowed at the main level: only the default is read there.
         if cx.context == Contexts::MAIN {
             let format = first_format(directive, cx)?;

@@ -1,8 +1,10 @@
 //! The specification of a listening socket: its key, its options, and the addresses that the `listen` directive names.
 //!
-//! [`setting`] is the directive itself, [`addresses`](mod@addresses) are the addresses of all servers together.
+//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, and [`served`] the sockets of
+//! a generation.
 
 pub mod addresses;
+pub mod served;
 pub mod setting;
 
 use std::fmt;

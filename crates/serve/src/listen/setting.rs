@@ -52,12 +52,14 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
     /// The parameter is known, and is not possible.
     fn set(&mut self, parameter: &Word, directive: &Node, cx: &mut Cx) -> Result<bool, Problem>;
 
-    /// Checks all of a directive for datagrams.
-    ///
-    /// # Errors
-    /// A protocol does not go together with datagrams, in nginx's words.
-    fn check_datagrams(&self) -> Result<(), Problem> {
-        Ok(())
+    /// Whether the parameter with this name does not go together with datagrams.
+    fn needs_stream(name: &str) -> bool {
+        matches!(name, "backlog" | "deferred" | "fastopen" | "multipath" | "so_keepalive" | "ssl")
+    }
+
+    /// The problem of a parameter that does not exist.
+    fn unknown(parameter: &Word) -> Problem {
+        Problem::new(format!("invalid parameter \"{}\"", parameter.text)).at(parameter.place)
     }
 
     /// Adds what another `listen` of the same address says.
@@ -119,22 +121,30 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
             for spec in &mut specs {
                 let known = spec.apply_option(text).map_err(|why| Problem::new(why).at(parameter.place))?;
                 if !known {
-                    return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(parameter.place));
+                    return Err(P::unknown(parameter));
                 }
             }
         }
         if is_datagram {
-            protocols.check_datagrams()?;
-            for spec in &mut specs {
-                spec.protocol = Protocol::Datagram;
-                if spec.so_keepalive.is_some() {
-                    return Err(Problem::new("\"so_keepalive\" parameter is incompatible with \"udp\""));
-                }
+            if let Some(parameter) = directive.args[1..].iter().find(|word| P::needs_stream(name_of(&word.text))) {
+                return Err(incompatible(parameter));
             }
+            specs.iter_mut().for_each(|spec| spec.protocol = Protocol::Datagram);
         }
         let written = Written { place: word.place, end: directive.end, order: directive.order };
         Ok(ListenSetting { specs, default_server, protocols, written, has_options })
     }
+}
+
+/// The name of a parameter with or without a value.
+fn name_of(parameter: &str) -> &str {
+    parameter.split_once('=').map_or(parameter, |(name, _)| name)
+}
+
+fn incompatible(parameter: &Word) -> Problem {
+    let name = name_of(&parameter.text);
+    let message = format!("\"listen\" directive \"{name}\" parameter is incompatible with \"udp\"");
+    Problem::new(message).at(parameter.place)
 }
 
 /// The problem of a parameter that nginx has.

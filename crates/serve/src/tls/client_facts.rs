@@ -57,4 +57,18 @@ impl TlsFacts {
         let name = self.asked_for.as_deref().filter(|name| name_form(name.as_bytes()) == NameForm::Dns)?;
         Some(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
     }
+
+    /// Checks the name that the client has asked for before a certificate is looked for by it: a name is what the client says,
+    /// and with a slash at its beginning, for one, it would lead anywhere.
+    ///
+    /// # Errors
+    /// The line for the error log.
+    pub fn check_name(&self) -> Result<(), String> {
+        match self.asked_for.as_deref() {
+            Some(name) if name_form(name.as_bytes()) == NameForm::Malformed => {
+                Err(format!("\"{}\" is no name of a server to find a certificate by", name.escape_default()))
+            }
+            _ => Ok(()),
+        }
+    }
 }

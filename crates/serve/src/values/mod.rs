@@ -15,6 +15,6 @@ pub use bytes::ComputedBytes;
 pub use common::{Common, NGINX_VERSION};
 pub use comparison::Comparison;
 pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};
-pub use table::{Target, VariableTable};
+pub use table::{Target, VariableTable, target};
 pub use template::Template;
 pub use variable::{Compute, Found, Get, Reference, Set, Value, Variable};

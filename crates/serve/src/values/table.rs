@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use freerun_conf::{Place, Problem};
+use freerun_conf::{Cx, Place, Problem, Word};
 
 use super::variable::{Compute, Declared, Definition, Reference, Set, Variable};
 
@@ -238,4 +238,16 @@ impl<S> VariableTable<S> {
         }
         Ok(())
     }
+}
+
+/// The variable that a directive gives a value.
+///
+/// # Errors
+/// It is no name of a variable, or the variable cannot be changed.
+pub fn target<S: 'static>(name: &Word, cx: &mut Cx) -> Result<Target<S>, Problem> {
+    let Some(bare) = name.text.strip_prefix('$').filter(|bare| !bare.is_empty()) else {
+        return Err(Problem::new(format!("invalid variable name \"{}\"", name.text)).at(name.place));
+    };
+    let table = cx.extensions.get_or_default::<VariableTable<S>>();
+    table.assign(bare).map_err(|problem| problem.at(name.place))
 }

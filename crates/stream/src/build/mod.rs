@@ -1,0 +1,180 @@
+//! From the tree of a configuration to the part of a blueprint that is stream's: levels are merged, addresses gathered.
+
+mod addresses;
+
+use std::sync::Arc;
+
+use freerun_conf::{
+    Contexts, Cx, Directive, Group, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group,
+};
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::listen::setting::Written;
+use freerun_serve::parts::Parts;
+use freerun_serve::proxy_header::ProxyVariables;
+use freerun_serve::resolver;
+use freerun_serve::ssl_variables::SslVariables;
+use freerun_serve::tls::client_facts::HELLO_VARIABLES;
+use freerun_serve::values::{Common, VariableTable};
+
+use crate::module::Module;
+use crate::session::Session;
+use crate::session::generation::StreamConfiguration;
+use crate::session::handler::Content;
+use crate::session::server::Server;
+use crate::settings::core::CoreSettings;
+use crate::settings::ssl::{self, SslSettings};
+use crate::variables::CORE_VARIABLES;
+
+/// The block directives that this file walks.
+pub static STRUCTURE: &[Directive] = &[
+    Directive::structural(
+        "stream",
+        Contexts::MAIN,
+        Shape::exactly(0, "").with_block(Contexts::STREAM),
+        "Everything about sessions of TCP and UDP.",
+    ),
+    Directive::structural(
+        "server",
+        Contexts::STREAM,
+        Shape::exactly(0, "").with_block(Contexts::STREAM_SERVER),
+        "A virtual server for sessions, chosen by address and, if the client says it in TLS, by name. It needs `listen` and a \
+         directive for what is done with its sessions, such as `proxy_pass`.",
+    ),
+];
+
+/// The groups of settings of the path itself; the groups of modules come with the modules. Those that http has too, of
+/// `error_log` and `resolver`, come with http.
+pub fn core_groups() -> Vec<&'static dyn Group> {
+    vec![group::<CoreSettings>(), group::<SslSettings>()]
+}
+
+/// All structural directives: those that this file walks and the modules' blocks.
+pub fn structure(modules: &[&Module]) -> Vec<Directive> {
+    STRUCTURE
+        .iter()
+        .chain(modules.iter().flat_map(|module| module.blocks).map(|block| &block.directive))
+        .copied()
+        .collect()
+}
+
+/// Reads a `stream` block.
+pub struct Builder<'a> {
+    /// All directives of the program.
+    pub registry: &'a Registry,
+    /// The modules, in order.
+    pub modules: &'a [&'static Module],
+}
+
+/// A server with its addresses, before these are gathered.
+struct Planned {
+    server: Arc<Server>,
+    written: Written,
+}
+
+/// The end of the block `stream`, where nginx reports what it finds out there; lives in the configuration's context.
+struct StreamEnd(Place);
+
+impl Builder<'_> {
+    /// Makes the variables of the core and of the modules known. It has to be called before any directive is read.
+    pub fn prepare(&self, cx: &mut Cx) {
+        let table = cx.extensions.get_or_default::<VariableTable<Session>>();
+        table.add(Common::<Session>::VARIABLES);
+        table.add(ProxyVariables::<Session>::VARIABLES);
+        table.add(SslVariables::<Session>::VARIABLES);
+        table.add(CORE_VARIABLES);
+        for module in self.modules {
+            table.add(module.variables);
+        }
+    }
+
+    /// Reads what a configuration says of stream, which becomes one of its [`Parts`], and gives its listening sockets.
+    /// `nodes` are the `stream` blocks of the main level (at most one is allowed), `main` the settings of that level.
+    ///
+    /// # Errors
+    /// The first problem that makes further reading useless; other problems are reported to `cx`.
+    pub fn read(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Vec<Arc<ListenSpec>>, Problem> {
+        let mut planned = Vec::new();
+        if let Some(second) = nodes.get(1) {
+            cx.report(Problem::duplicate(second))?;
+        }
+        if let Some(stream) = nodes.first() {
+            cx.extensions.insert(StreamEnd(stream.close));
+            let (settings, blocks) = apply_block(self.registry, Contexts::STREAM, stream.children(), main, cx)?;
+            for node in blocks {
+                if node.name.text == "server" {
+                    planned.extend(self.server(node, &settings, cx)?);
+                    continue;
+                }
+                let mut blocks = self.modules.iter().flat_map(|module| module.blocks);
+                if let Some(block) = blocks.find(|block| block.directive.name == node.name.text)
+                    && let freerun_conf::Block::Inside(context) = block.directive.shape.block
+                {
+                    let (inside, _) = apply_block(self.registry, context, node.children(), &settings, cx)?;
+                    (block.read)(node, &inside, cx).or_else(|problem| cx.report(problem))?;
+                }
+            }
+            for finish in self.modules.iter().filter_map(|module| module.finish) {
+                finish(&settings, cx).or_else(|problem| cx.report(problem))?;
+            }
+            resolver::finish(cx);
+        }
+        let listens = addresses::listens(&planned, cx)?;
+        cx.extensions.get_or_default::<VariableTable<Session>>().check()?;
+        let variables = cx.extensions.remove::<VariableTable<Session>>().unwrap_or_default();
+        let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
+        let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
+        let stream = StreamConfiguration { listens, keeps_hello };
+        cx.extensions.get_or_default::<Parts>().insert(Arc::new(stream));
+        Ok(listeners)
+    }
+
+    /// Reads a server; `None` if it cannot be one, which is reported.
+    fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Option<Planned>, Problem> {
+        let (settings, _) = apply_block(self.registry, Contexts::STREAM_SERVER, node.children(), parent, cx)?;
+        let written = Written::of_block(node);
+        // nginx names the line where the block begins.
+        let missing = |message: &str| {
+            let mut problem = Problem::new(message).reported_at(node.name.place).at(node.name.place);
+            problem.order = Some(node.order);
+            problem
+        };
+        for settle in self.modules.iter().filter_map(|module| module.settle) {
+            settle(&settings, cx).or_else(|problem| cx.report(problem))?;
+        }
+        if settings.get::<CoreSettings>().listen.is_empty() && !node.children().iter().any(is_listen) {
+            cx.report(missing("no \"listen\" is defined for server"))?;
+            return Ok(None);
+        }
+        let Some(content) = self.content(node) else {
+            cx.report(missing("no handler for server"))?;
+            return Ok(None);
+        };
+        let tls = match ssl::server_tls(&settings, cx) {
+            Ok(tls) => tls,
+            Err(mut problem) => {
+                // As with nginx, it is told of after all problems of single directives.
+                if problem.place.is_some() && problem.reported.is_none() {
+                    problem.reported = cx.extensions.get::<StreamEnd>().map(|end| end.0);
+                }
+                cx.report(problem)?;
+                None
+            }
+        };
+        let name = settings.get::<CoreSettings>().server_name.first.clone();
+        let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
+        let server = Arc::new(Server::new(name, settings, tls, content, handlers));
+        Ok(Some(Planned { server, written }))
+    }
+
+    /// The content handler of a server: that of its last directive that chooses one.
+    fn content(&self, server: &Node) -> Option<Content> {
+        let all = || self.modules.iter().flat_map(|module| module.content);
+        let of = |node: &Node| all().find(|content| content.directive == node.name.text).copied();
+        server.children().iter().rev().find_map(of)
+    }
+}
+
+/// Whether it is a `listen`, even one that cannot be understood.
+fn is_listen(node: &Node) -> bool {
+    node.name.text == "listen"
+}

@@ -1,0 +1,86 @@
+//! `access_log` and `log_format`: a line for each session.
+//!
+//! <https://nginx.org/en/docs/stream/ngx_stream_log_module.html>
+
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_serve::access_log::{self, AccessLogs, Line, LogFileCache, LogFormats, Pieces, Style, push_millis};
+use freerun_serve::values::Reference;
+
+use crate::module::Module;
+use crate::session::Session;
+use crate::session::handler::{Handler, Outcome, Phase, Run};
+
+settings! {
+    /// The access log of sessions: one line for each, written when it has ended.
+    #[module = "stream/log"]
+    pub struct AccessLogSettings {
+        /// The files that sessions are logged to, and the format, which `log_format` has defined before.
+        ///
+        /// The parameters are those of `access_log` in `http`. A server may have several logs; `off` turns all logs of its
+        /// level off.
+        access_log: AccessLogs<Session, SessionPiece>, in STREAM | STREAM_SERVER,
+            fidelity = Differs("lines are written off the event loop, about 20 ms late");
+        /// Defines a format for `access_log`: text with variables.
+        ///
+        /// `escape=` is as in `http`. No format is predefined.
+        log_format: LogFormats<Session, SessionPiece>, in STREAM;
+        /// The log files with variables in their paths that stay open, as in `http`.
+        open_log_file_cache: LogFileCache = "off", in STREAM | STREAM_SERVER,
+            fidelity = Differs("one cache for the whole process, of 4096 files at most; it is emptied when logs are reopened");
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "stream/log",
+    groups: &[group::<AccessLogSettings>()],
+    handlers: &[Handler { phase: Phase::Log, wanted, run: Run::Now(write) }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !settings.get::<AccessLogSettings>().access_log.logs().is_empty()
+}
+
+fn write(session: &Session) -> Outcome {
+    let settings = session.settings();
+    let log = settings.get::<AccessLogSettings>();
+    let keep = log.open_log_file_cache.0;
+    access_log::write(session, &log.access_log, &session.loop_state, session.generation.number, keep, |_| None);
+    Outcome::Declined
+}
+
+/// The parts of a line that are written directly from the session, without a value in between.
+#[derive(Debug)]
+pub enum SessionPiece {
+    /// The value of `$connection`.
+    Connection,
+    /// The value of `$session_time`.
+    SessionTime,
+    /// The value of `$status`.
+    Status,
+}
+
+impl Pieces<Session> for SessionPiece {
+    const PREDEFINED: &'static [(&'static str, &'static str)] = &[];
+
+    fn of(name: &str, reference: Reference<Session>) -> Result<SessionPiece, Reference<Session>> {
+        Ok(match name {
+            "connection" => SessionPiece::Connection,
+            "session_time" => SessionPiece::SessionTime,
+            "status" => SessionPiece::Status,
+            _ => return Err(reference),
+        })
+    }
+
+    fn push(&self, session: &Session, _: &Style, line: &mut Line<'_>) {
+        match self {
+            SessionPiece::Connection => line.push_number(session.number),
+            SessionPiece::SessionTime => {
+                let time = session.time();
+                push_millis(time.as_secs(), time.subsec_millis(), line);
+            }
+            SessionPiece::Status => line.push_three(session.status().into()),
+        }
+    }
+}

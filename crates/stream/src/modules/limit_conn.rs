@@ -1,0 +1,68 @@
+//! `limit_conn`: limits how many sessions with the same key there are at the same time.
+//!
+//! <https://nginx.org/en/docs/stream/ngx_stream_limit_conn_module.html>
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
+use freerun_serve::values::Variable;
+
+use crate::module::Module;
+use crate::session::Session;
+use crate::session::handler::{Handler, Outcome, Phase, Run, status};
+
+settings! {
+    /// Limits how many sessions with the same key there are at the same time.
+    #[module = "stream/limit_conn"]
+    pub struct LimitConnSettings {
+        /// Defines a zone: the key that distinguishes sessions, and the size of its memory.
+        ///
+        /// It is as `limit_conn_zone` in `http`. Sessions with an empty key are not counted.
+        limit_conn_zone: ConnZones<Session>, in STREAM,
+            fidelity = Differs("a state takes 8 bytes instead of 32 or 64; a zone whose key or size changes on reload starts anew");
+        /// Limits the sessions of each key that there are at the same time; one beyond ends with status 503.
+        limit_conn: ConnLimits<Session>, in STREAM | STREAM_SERVER;
+        /// Only counts, logs and sets `$limit_conn_status`; nothing is refused.
+        limit_conn_dry_run: bool = "off", in STREAM | STREAM_SERVER;
+        /// The level that refusals are logged at.
+        limit_conn_log_level: RefusalLevel = "error", in STREAM | STREAM_SERVER;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "stream/limit_conn",
+    groups: &[group::<LimitConnSettings>()],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
+    variables: &[Variable::named("limit_conn_status", |session, _| {
+        Some(Cow::Borrowed(session.states.find::<Judged>()?.0.get()?))
+    })],
+    ..Module::EMPTY
+};
+
+/// The result for a session.
+#[derive(Default)]
+struct Judged(Cell<Option<&'static [u8]>>);
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !settings.get::<LimitConnSettings>().limit_conn.is_empty()
+}
+
+fn run(session: &Session) -> Outcome {
+    let settings = session.settings();
+    let limits = settings.get::<LimitConnSettings>();
+    let dry = limits.limit_conn_dry_run;
+    let (result, outcome) = match limits.limit_conn.enter(session, dry, limits.limit_conn_log_level.level()) {
+        Verdict::NotCounted => return Outcome::Declined,
+        Verdict::Counted(places) => {
+            session.keep_places(places);
+            (&b"PASSED"[..], Outcome::Declined)
+        }
+        Verdict::Refused if dry => (&b"REJECTED_DRY_RUN"[..], Outcome::Declined),
+        Verdict::Refused => (&b"REJECTED"[..], Outcome::End(status::SERVICE_UNAVAILABLE)),
+    };
+    session.states.get::<Judged>().0.set(Some(result));
+    outcome
+}

@@ -1,0 +1,32 @@
+//! The modules of stream, and the list that registers them.
+
+pub mod access;
+pub mod access_log;
+pub mod geo;
+pub mod geoip2;
+pub mod limit_conn;
+pub mod map;
+pub mod pass;
+pub mod realip;
+pub mod returns;
+pub mod set;
+pub mod split_clients;
+pub mod ssl_preread;
+
+use crate::module::Module;
+
+/// All modules. Handlers of one phase run in this order.
+pub static MODULES: &[&Module] = &[
+    &realip::MODULE,
+    &limit_conn::MODULE,
+    &access::MODULE,
+    &set::MODULE,
+    &ssl_preread::MODULE,
+    &returns::MODULE,
+    &pass::MODULE,
+    &map::MODULE,
+    &geo::MODULE,
+    &geoip2::MODULE,
+    &split_clients::MODULE,
+    &access_log::MODULE,
+];

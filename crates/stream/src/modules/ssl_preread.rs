@@ -1,0 +1,105 @@
+//! `ssl_preread`: what a ClientHello says of a session that is passed on as it is.
+//!
+//! <https://nginx.org/en/docs/stream/ngx_stream_ssl_preread_module.html>
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_proto::tls::preread::{Preread, PrereadReader};
+use freerun_proto::tls::{NameForm, is_tls, name_form};
+use freerun_serve::values::{Value, Variable};
+
+use crate::module::Module;
+use crate::path::named;
+use crate::session::Session;
+use crate::session::handler::{Handler, Phase, Run, Seen};
+
+settings! {
+    /// What a ClientHello says, without a TLS session.
+    #[module = "stream/ssl_preread"]
+    pub struct SslPrereadSettings {
+        /// Whether the first message of a TLS session is read, for `$ssl_preread_server_name`, `$ssl_preread_protocol` and
+        /// `$ssl_preread_alpn_protocols`.
+        ///
+        /// The bytes are passed on all the same. The server of the address whose `server_name` the client asks for has the
+        /// session from then on.
+        ssl_preread: bool = "off", in STREAM | STREAM_SERVER;
+    }
+}
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<SslPrereadSettings>().ssl_preread
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "stream/ssl_preread",
+    groups: &[group::<SslPrereadSettings>()],
+    handlers: &[Handler { phase: Phase::Preread, wanted, run: Run::Preread(see) }],
+    // As in nginx, these keep the values of their first use.
+    variables: &[
+        Variable::named("ssl_preread_alpn_protocols", |session, _| known(session, |known| known.alpn.clone())).kept(),
+        Variable::named("ssl_preread_protocol", |session, _| {
+            known(session, |known| known.protocol.as_bytes().to_vec())
+        })
+        .kept(),
+        Variable::named("ssl_preread_server_name", |session, _| known(session, |known| known.server_name.clone()))
+            .kept(),
+    ],
+    ..Module::EMPTY
+};
+
+/// What is known of a session whose first bytes are, or may be, those of TLS.
+#[derive(Default)]
+struct Known {
+    protocol: &'static str,
+    server_name: Vec<u8>,
+    alpn: Vec<u8>,
+}
+
+/// How far the first bytes have been read. Without any that belong to TLS, the variables have no values.
+#[derive(Default)]
+struct State {
+    reader: RefCell<PrereadReader>,
+    known: RefCell<Option<Known>>,
+}
+
+fn see(session: &Session, bytes: &[u8]) -> Seen {
+    let Some(first) = bytes.first() else { return Seen::NeedMore };
+    if !is_tls(*first) {
+        return Seen::Done;
+    }
+    let state = session.states.get::<State>();
+    let Some(preread) = state.reader.borrow_mut().advance(bytes) else {
+        state.known.borrow_mut().get_or_insert_default();
+        return Seen::NeedMore;
+    };
+    let known = Known::of(&preread, bytes);
+    if !known.server_name.is_empty()
+        && let Some(name) = name_to_look_up(&known.server_name)
+    {
+        session.set_server(session.generation.server(&named(session, Some(&name))));
+    }
+    state.known.replace(Some(known));
+    Seen::Done
+}
+
+impl Known {
+    fn of(preread: &Preread, bytes: &[u8]) -> Known {
+        let alpn: Vec<&[u8]> = preread.alpn(bytes).collect();
+        Known { protocol: preread.protocol, server_name: preread.server_name(bytes).to_vec(), alpn: alpn.join(&b',') }
+    }
+}
+
+/// The name in the form that servers are looked up by; `None` if it is no name of DNS.
+fn name_to_look_up(name: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(name).ok().filter(|_| name_form(name) == NameForm::Dns)?;
+    Some(text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase())
+}
+
+fn known<'s>(session: &'s Session, value: impl FnOnce(&Known) -> Vec<u8>) -> Value<'s> {
+    let state = session.states.find::<State>()?;
+    let known = state.known.borrow();
+    known.as_ref().map(|known| Cow::Owned(value(known)))
+}

@@ -1,0 +1,95 @@
+//! The way of a session: through the phases to its content, and to its end.
+
+mod begin;
+mod certificates;
+pub mod finish;
+mod preread;
+mod tls;
+
+pub use tls::named;
+
+use std::rc::Rc;
+
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
+use freerun_serve::address::Peer;
+use freerun_serve::{Address, Subject};
+
+use crate::client::ClientSide;
+use crate::session::handler::{Outcome, Phase, Run};
+use crate::session::{INITIALIZING, Session};
+use crate::settings::core::CoreSettings;
+
+/// Leads a session through the phases up to its content.
+///
+/// # Errors
+/// The status with which it ends before that.
+pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
+    tell_beginning(session);
+    let mut timer = Timer::default();
+    let mut buffer = session.take_preread();
+    if let ClientSide::Stream(transport) = &session.client
+        && session.servers.proxy_protocol
+    {
+        begin::proxy_header(session, transport, &mut timer, &mut buffer).await?;
+        session.set_step(INITIALIZING);
+    }
+    for phase in [Phase::PostAccept, Phase::PreAccess, Phase::Access] {
+        run(session, phase)?;
+    }
+    if let ClientSide::Stream(transport) = &session.client
+        && session.servers.tls
+        && transport.established().is_none()
+    {
+        loops::note(session.number, "TLS handshake");
+        session.set_step(tls::STEP);
+        // Of all that a session waits for, this happens once: in a box it takes no room in what waits for the rest.
+        Box::pin(tls::open(session, transport, &mut timer, &mut buffer)).await?;
+        session.set_step(INITIALIZING);
+    }
+    preread::run(session, &mut timer, &mut buffer).await?;
+    session.put_preread(buffer);
+    if let ClientSide::Stream(transport) = &session.client
+        && session.listen.ip.is_some()
+        && session.settings().get::<CoreSettings>().tcp_nodelay
+    {
+        transport.set_nodelay();
+    }
+    session.set_step("");
+    Ok(())
+}
+
+/// Runs the handlers of a phase that answer at once.
+fn run(session: &Session, phase: Phase) -> Result<(), u16> {
+    let server = session.server();
+    for handler in server.handlers(phase) {
+        let Run::Now(run) = handler else { continue };
+        if let Outcome::End(status) = run(session) {
+            return Err(status);
+        }
+    }
+    Ok(())
+}
+
+/// Logs that a client has come, as nginx does.
+fn tell_beginning(session: &Session) {
+    let kind = match session.client {
+        ClientSide::Stream(_) => "",
+        ClientSide::Datagrams(_) => "udp ",
+    };
+    let server = &session.listen.name;
+    match session.peer() {
+        Address::Ip(address) => {
+            session.log_bare(Level::Info, format_args!("{kind}client {address} connected to {server}"));
+        }
+        peer @ Address::Unix(_) => {
+            session.log_bare(Level::Info, format_args!("{kind}client {} connected to {server}", Peer(peer)));
+        }
+    }
+}
+
+/// Logs a message at the level of what clients do.
+fn tell(session: &Session, message: std::fmt::Arguments<'_>) {
+    session.log(Level::Info, message);
+}

@@ -1,0 +1,145 @@
+//! The handshake of TLS (`listen … ssl`), with the virtual server that the client names.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use freerun_proto::tls::ExtensionType;
+use freerun_runtime::log::Level;
+use freerun_runtime::timer::Timer;
+use freerun_serve::Subject;
+use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
+use freerun_serve::tls::ocsp::Visit;
+use freerun_serve::tls::sessions::{Chosen, presenting};
+use freerun_transport::Transport;
+
+use super::{certificates, tell};
+use crate::session::Session;
+use crate::session::handler::status;
+use crate::session::server::Server;
+use crate::settings::ssl::SslSettings;
+
+/// What is done, in the words of the error log.
+pub(super) const STEP: &str = "SSL handshaking";
+
+/// Has a TLS session with the client; `buffer` has the bytes that have come already. The server that the client names has
+/// the session from then on.
+///
+/// # Errors
+/// The status with which the session ends: there is no session of TLS, or the client's certificate is refused. Both are
+/// logged.
+pub(super) async fn open(
+    session: &Rc<Session>,
+    transport: &Transport,
+    timer: &mut Timer,
+    buffer: &mut Vec<u8>,
+) -> Result<(), u16> {
+    let timeout = session.settings().get::<SslSettings>().ssl_handshake_timeout;
+    let helpers = helpers(session);
+    let servers = session.servers.clone();
+    let choose = async |offer: Offer<'_>| {
+        let name = offer.hello.server_name(offer.message);
+        let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
+        let hello = session.generation.stream.keeps_hello.then(|| offer.message.into());
+        let facts = TlsFacts::new(asked_for, hello);
+        let chosen = named(session, facts.server_name().as_deref());
+        session.set_tls(facts);
+        session.set_server(session.generation.server(&chosen));
+        if offer.hello.extension(offer.message, ExtensionType::STATUS_REQUEST).is_some()
+            && let Some(tls) = presenting(&*chosen, &servers.default)
+        {
+            tls.status_wanted(session.generation.shared());
+        }
+        match servers.sessions.choose(&chosen, &servers.default)? {
+            Chosen::Ready(config) => Ok(config),
+            Chosen::Computed(server) => {
+                let config = certificates::config_for(session, transport, server, &chosen);
+                config.await.map_err(|line| {
+                    if !line.is_empty() {
+                        session.log(Level::Error, format_args!("{line}"));
+                    }
+                    Refusal::BadCertificate
+                })
+            }
+        }
+    };
+    match shake_hands(transport, timer, timeout, helpers, buffer, choose).await {
+        Ok(Speaks::Tls) => verify(session, transport).await,
+        Ok(Speaks::Plain) => {
+            // In OpenSSL's words, whose records have another version.
+            let (number, words) = match &buffer[..] {
+                [b'G', b'E', b'T', b' ', ..]
+                | [b'P', b'O', b'S', b'T', b' ', ..]
+                | [b'H', b'E', b'A', b'D', b' ', ..] => ("0A00009C", "http request"),
+                _ => ("0A00010B", "wrong version number"),
+            };
+            tell(session, format_args!("SSL_do_handshake() failed (SSL: error:{number}:SSL routines::{words})"));
+            Err(status::INTERNAL_SERVER_ERROR)
+        }
+        Err(error) => {
+            helpers.figures.failed(&error);
+            match error {
+                // nginx tells nothing of these.
+                HandshakeError::TimedOut => {}
+                HandshakeError::Left => tell(session, format_args!("{}", HandshakeError::Closed)),
+                error => session.log(error.level(), format_args!("{error}")),
+            }
+            Err(status::INTERNAL_SERVER_ERROR)
+        }
+    }
+}
+
+/// The server of the session's address with this name, or the default server.
+pub fn named(session: &Session, name: Option<&str>) -> Arc<Server> {
+    let servers = &session.servers;
+    let found = match name {
+        Some(name) if !servers.names.is_empty() => servers.names.find(name, session.captures()),
+        _ => Ok(None),
+    };
+    match found {
+        Ok(server) => server.unwrap_or(&servers.default).clone(),
+        Err(error) => {
+            session.log(Level::Alert, format_args!("{error} on \"{}\"", name.unwrap_or_default()));
+            servers.default.clone()
+        }
+    }
+}
+
+/// The threads that do long steps for this session, and where they are counted.
+fn helpers(session: &Session) -> Helpers<'_> {
+    Helpers {
+        pool: session.generation.pools.handshakes(),
+        lane: session.listen.lane(),
+        figures: &session.loop_state.shared.client_tls,
+    }
+}
+
+/// Verifies the client's certificate by the rules of the session's server, if that asks for one.
+async fn verify(session: &Session, transport: &Transport) -> Result<(), u16> {
+    let server = session.server();
+    let Some((tls, verification)) = server.tls.as_ref().and_then(|tls| Some((tls, tls.verification.as_ref()?))) else {
+        return Ok(());
+    };
+    let helpers = helpers(session);
+    let context = session.context();
+    let log = server.error_log(&session.generation);
+    let visit = Visit { helpers, log, connection: session.number, context: &context };
+    let verified = verification.verify(transport, &visit).await.ok_or(status::INTERNAL_SERVER_ERROR)?;
+    let refusal = verified.refusal(verification.asked);
+    if refusal.is_some() {
+        helpers.figures.untrusted.add();
+    }
+    if let Some(stream) = transport.tls() {
+        stream.settle(refusal.is_none());
+    }
+    if let Some(facts) = session.tls() {
+        facts.set_verified(verified, tls.clone());
+    }
+    match refusal {
+        None => Ok(()),
+        Some(refusal) => {
+            tell(session, format_args!("{refusal}"));
+            Err(status::INTERNAL_SERVER_ERROR)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The service `stream`, to which a loop hands the connections of the `listen` directives of servers in `stream`.
+
+mod serve;
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use freerun_runtime::loops;
+use freerun_runtime::tasks::Tasks;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::loop_state::LoopState;
+use freerun_serve::service::{Accepted, Closing, Service};
+
+use self::serve::Serve;
+use crate::client::ClientSide;
+use crate::session::generation::LoopGeneration;
+use crate::session::{Beginning, Session};
+use crate::settings::listen::SERVICE;
+
+/// How many old sessions are ended before other tasks get their turn.
+const ENDED_AT_ONCE: usize = 64;
+
+/// The service `stream` on one loop.
+pub struct StreamService {
+    loop_state: Rc<LoopState>,
+    generation: RefCell<Rc<LoopGeneration>>,
+    tasks: Tasks<Serve>,
+}
+
+/// The place where the rest of stream finds the service of its loop.
+#[derive(Default)]
+struct Known(RefCell<Weak<StreamService>>);
+
+impl StreamService {
+    /// Makes the service of this loop: a [`MakeService`](freerun_serve::service::MakeService).
+    pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
+        let generation = RefCell::new(LoopGeneration::new(loop_state.generation()));
+        let tasks = Tasks::new("session");
+        let service = Rc::new(StreamService { loop_state: loop_state.clone(), generation, tasks });
+        *loop_state.modules.get::<Known>().0.borrow_mut() = Rc::downgrade(&service);
+        service
+    }
+
+    /// The service of this loop, if stream is served there.
+    pub fn of(loop_state: &LoopState) -> Option<Rc<StreamService>> {
+        loop_state.modules.get::<Known>().0.borrow().upgrade()
+    }
+
+    /// The generation that a new session begins with.
+    pub fn generation(&self) -> Rc<LoopGeneration> {
+        self.generation.borrow().clone()
+    }
+
+    /// Begins a session, which is counted in the loop's [`Admission`](freerun_serve::loop_state::admission::Admission)
+    /// already; at its end it is taken out there. With `now`, its first step is done at once, as the last step of a task's poll.
+    /// If the configuration has no servers for the listening socket, the client's side is closed.
+    pub fn begin(&self, beginning: Beginning, now: bool) {
+        let number = beginning.number;
+        let Some(session) = Session::new(beginning, self.generation(), self.loop_state.clone()) else {
+            self.loop_state.admission.end();
+            return;
+        };
+        let serve = Serve::new(session);
+        if now {
+            self.tasks.start_now(number, serve);
+        } else {
+            self.tasks.start(number, serve);
+        }
+    }
+}
+
+impl Service for StreamService {
+    fn name(&self) -> &'static str {
+        SERVICE
+    }
+
+    fn accept(self: Rc<Self>, accepted: Accepted) {
+        let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
+        if self.generation().stream.has_tls(&listen) {
+            transport = transport.into_tls();
+        }
+        let client = ClientSide::Stream(transport);
+        self.begin(Beginning { number, client, peer, listen, received, tls, passes }, now);
+    }
+
+    fn is_busy(&self, listen: &ListenSpec) -> bool {
+        let generation = self.generation();
+        generation.pools.handshakes().is_full() && generation.stream.has_tls(listen)
+    }
+
+    fn renew(self: Rc<Self>) {
+        // Sessions that are there keep the generation that they began with.
+        self.generation.replace(LoopGeneration::new(self.loop_state.generation()));
+    }
+
+    fn drain(self: Rc<Self>) {
+        // Sessions end by themselves: nobody can say to a protocol that is not known that it is to end.
+    }
+
+    fn end_tunnels(self: Rc<Self>, generation: u64) {
+        loops::spawn(0, "ending old sessions", async move {
+            loop {
+                let ended = self.tasks.take_some(ENDED_AT_ONCE, |serve| serve.generation() == Some(generation));
+                if ended.is_empty() {
+                    return;
+                }
+                drop(ended);
+                loops::after_events().await;
+            }
+        });
+    }
+
+    fn oldest_idle(&self) -> Option<u64> {
+        None
+    }
+
+    fn close_oldest(&self) -> Closing {
+        // As in nginx, no session is closed to make room for another one.
+        Closing::NoneIdle
+    }
+
+    fn give_back(&self) {}
+}

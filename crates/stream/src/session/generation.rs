@@ -1,0 +1,101 @@
+//! The configuration of stream: as it is read, and as one loop holds it while it serves.
+
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use freerun_serve::generation::Generation;
+use freerun_serve::listen::{ListenSpec, served};
+use freerun_serve::loop_local::{LoopHandles, LoopLocal};
+use freerun_serve::names::NameTable;
+use freerun_serve::tls::sessions::SessionSettings;
+
+use super::server::Server;
+
+/// The servers of one address: found by name, or else the default server.
+#[derive(Debug)]
+pub struct Servers {
+    /// The servers by name.
+    pub names: NameTable<Server>,
+    /// `default_server`, or the first one.
+    pub default: Arc<Server>,
+    /// All of them, in the order of the configuration.
+    pub all: Vec<Arc<Server>>,
+    /// Whether sessions begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
+    /// Whether sessions begin with a TLS handshake (`listen … ssl`).
+    pub tls: bool,
+    /// The settings of TLS sessions for each server.
+    pub sessions: SessionSettings,
+}
+
+/// A listening socket of a generation.
+pub type Listen = served::Listen<Servers>;
+
+/// The contents of `stream {}`: the part of a [`Generation`] that belongs to stream.
+#[derive(Default)]
+pub struct StreamConfiguration {
+    /// The listening addresses, in the order of the configuration.
+    pub listens: Vec<Arc<Listen>>,
+    /// Whether the ClientHello of a TLS session is kept for variables that are made of it.
+    pub keeps_hello: bool,
+}
+
+impl StreamConfiguration {
+    /// The configuration for the socket with this specification.
+    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen>> {
+        self.listens.iter().find(|listen| listen.spec.is_same_socket(spec))
+    }
+
+    /// Whether sessions of the socket with this specification may begin with a TLS handshake.
+    pub fn has_tls(&self, spec: &ListenSpec) -> bool {
+        self.listen(spec).is_some_and(|listen| listen.all().any(|servers| servers.tls))
+    }
+}
+
+/// A generation, as one loop holds it, with the loop's handles of its parts.
+pub struct LoopGeneration {
+    // The fields are dropped in this order, the generation last: its memory may be freed elsewhere as soon as the last
+    // loop has dropped it.
+    servers: LoopHandles<Server>,
+    addresses: LoopHandles<Servers>,
+    /// The contents of `stream {}`.
+    pub stream: Arc<StreamConfiguration>,
+    generation: Arc<Generation>,
+}
+
+impl LoopGeneration {
+    /// The generation on one loop.
+    pub fn new(generation: Arc<Generation>) -> Rc<LoopGeneration> {
+        let stream = generation.parts.get::<StreamConfiguration>().unwrap_or_default();
+        Rc::new(LoopGeneration {
+            servers: LoopHandles::default(),
+            addresses: LoopHandles::default(),
+            stream,
+            generation,
+        })
+    }
+
+    /// The generation, in a form that other threads can share.
+    pub fn shared(&self) -> &Arc<Generation> {
+        &self.generation
+    }
+
+    /// A virtual server of this generation.
+    pub fn server(&self, server: &Arc<Server>) -> LoopLocal<Server> {
+        self.servers.get(server)
+    }
+
+    /// The servers of one of the generation's addresses.
+    pub fn servers(&self, servers: &Arc<Servers>) -> LoopLocal<Servers> {
+        self.addresses.get(servers)
+    }
+}
+
+impl Deref for LoopGeneration {
+    type Target = Generation;
+
+    fn deref(&self) -> &Generation {
+        &self.generation
+    }
+}

@@ -1,0 +1,107 @@
+//! What runs for a session: handlers at named phases, and the content handler that has it to its end.
+
+use std::pin::Pin;
+use std::rc::Rc;
+
+use freerun_conf::SettingsSet;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::loop_local::LoopLocal;
+
+use super::Session;
+
+/// The statuses of sessions: `$status`. nginx has no others.
+pub mod status {
+    /// The session has ended well.
+    pub const OK: u16 = 200;
+    /// What the client sends cannot be understood, such as a PROXY protocol header.
+    pub const BAD_REQUEST: u16 = 400;
+    /// Access is forbidden.
+    pub const FORBIDDEN: u16 = 403;
+    /// An error of the server, or of a TLS handshake.
+    pub const INTERNAL_SERVER_ERROR: u16 = 500;
+    /// No server can be reached.
+    pub const BAD_GATEWAY: u16 = 502;
+    /// The number of connections is limited.
+    pub const SERVICE_UNAVAILABLE: u16 = 503;
+}
+
+/// The steps on the way of a session, in their order.
+///
+/// The handshake of TLS comes between `Access` and `Preread`, and content after `Preread`; they have no handlers of modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The first one, behind the PROXY protocol header.
+    PostAccept,
+    /// Before access is judged: limits.
+    PreAccess,
+    /// Whether the client may use the server.
+    Access,
+    /// When the client's protocol is known: what the first bytes say.
+    Preread,
+    /// When the session has ended.
+    Log,
+}
+
+/// The number of phases.
+pub const PHASES: usize = 5;
+
+/// The verdict of a handler about a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes on.
+    Declined,
+    /// It ends with this status.
+    End(u16),
+}
+
+/// How far a handler has come that looks at the first bytes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// It needs more of them.
+    NeedMore,
+    /// It has seen what it wants to know, or there is nothing that it could see.
+    Done,
+    /// The session ends with this status.
+    End(u16),
+}
+
+/// The function of a handler.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// It answers at once.
+    Now(fn(&Session) -> Outcome),
+    /// It looks at the first bytes, all that have come so far, and is called again when there are more. Only for
+    /// [`Phase::Preread`].
+    Preread(fn(&Session, &[u8]) -> Seen),
+}
+
+/// A handler of a module.
+#[derive(Clone, Copy)]
+pub struct Handler {
+    /// Its phase. Handlers of one phase run in the order of the modules.
+    pub phase: Phase,
+    /// Whether a server with these settings needs it, so that a module that is not configured costs nothing.
+    pub wanted: fn(&SettingsSet) -> bool,
+    /// The function.
+    pub run: Run,
+}
+
+/// How a session ends, as its content handler tells.
+pub enum End {
+    /// With this status.
+    Status(u16),
+    /// Its connection is handed to the service of another listening socket.
+    Pass(LoopLocal<ListenSpec>),
+}
+
+/// A content handler at work on a session.
+pub type Running = Pin<Box<dyn Future<Output = End>>>;
+
+/// A directive of a server that chooses its content handler. Of several such directives in a server, the last one counts.
+#[derive(Clone, Copy)]
+pub struct Content {
+    /// The name of the directive.
+    pub directive: &'static str,
+    /// Begins the work on a session that has passed all phases.
+    pub start: fn(Rc<Session>) -> Running,
+}

@@ -1,0 +1,63 @@
+//! The error log's lines about sessions, with nginx's context behind the message.
+
+use std::fmt;
+
+use freerun_runtime::log::Level;
+use freerun_serve::address::Peer;
+
+use super::Session;
+use crate::client::ClientSide;
+
+/// What the error log tells of a session behind the client and the server.
+pub trait LogContext {
+    /// Writes it, with a comma and a space before it: `, upstream: "127.0.0.1:12346", bytes from/to client:0/0, …`.
+    ///
+    /// # Errors
+    /// Those of the formatter.
+    fn write(&self, session: &Session, to: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+impl Session {
+    /// Logs a message, with what is being done, the client and the server behind it. The message is formatted only if its
+    /// level is written.
+    pub(super) fn write_log(&self, level: Level, message: fmt::Arguments<'_>) {
+        let server = self.server.borrow();
+        let log = server.error_log(&self.generation);
+        if log.enabled(level) {
+            log.write(level, Some(self.number), format_args!("{message}{}", Context(self)));
+        }
+    }
+
+    /// What the lines about the session end with at this moment.
+    pub fn context(&self) -> Context<'_> {
+        Context(self)
+    }
+
+    /// Logs a message as it is.
+    pub fn log_bare(&self, level: Level, message: fmt::Arguments<'_>) {
+        let server = self.server.borrow();
+        let log = server.error_log(&self.generation);
+        if log.enabled(level) {
+            log.write(level, Some(self.number), message);
+        }
+    }
+}
+
+/// The end of a line of the log.
+pub struct Context<'s>(&'s Session);
+
+impl fmt::Display for Context<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let session = self.0;
+        if !session.step().is_empty() {
+            write!(to, " while {}", session.step())?;
+        }
+        let kind = match session.client {
+            ClientSide::Stream(_) => "",
+            ClientSide::Datagrams(_) => "udp ",
+        };
+        write!(to, ", {kind}client: {}, server: {}", Peer(session.peer()), session.listen.name)?;
+        let more = session.extra.get().and_then(|extra| extra.log_context.borrow().clone());
+        more.map_or(Ok(()), |more| more.write(session, to))
+    }
+}

@@ -1,0 +1,74 @@
+//! A virtual server.
+
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::SettingsSet;
+use freerun_runtime::log::ErrorLog;
+use freerun_serve::logs::ErrorLogSettings;
+use freerun_serve::services::Services;
+use freerun_serve::tls::server::ServerTls;
+use freerun_serve::tls::sessions::TlsServer;
+
+use super::handler::{Content, Handler, PHASES, Phase, Run};
+
+/// A virtual server.
+pub struct Server {
+    /// The server's first name: `$server_name`.
+    pub name: Arc<str>,
+    /// Its settings.
+    pub settings: SettingsSet,
+    /// What it has of TLS, if it has a certificate or refuses handshakes.
+    pub tls: Option<Arc<ServerTls>>,
+    /// The directive that chooses its content handler.
+    pub content: Content,
+    /// The handlers that it needs, by phase.
+    handlers: [Box<[Run]>; PHASES],
+    /// The error log of this server, made when it is first written to.
+    error_log: OnceLock<ErrorLog>,
+}
+
+impl Server {
+    /// A server with these settings, and those of the handlers that it needs.
+    pub fn new(
+        name: Arc<str>,
+        settings: SettingsSet,
+        tls: Option<Arc<ServerTls>>,
+        content: Content,
+        handlers: impl Iterator<Item = Handler>,
+    ) -> Server {
+        let mut by_phase: [Vec<Run>; PHASES] = Default::default();
+        for handler in handlers.filter(|handler| (handler.wanted)(&settings)) {
+            by_phase[handler.phase as usize].push(handler.run);
+        }
+        let handlers = by_phase.map(Vec::into_boxed_slice);
+        Server { name, settings, tls, content, handlers, error_log: OnceLock::new() }
+    }
+
+    /// The handlers of a phase, in the order in which they run.
+    pub fn handlers(&self, phase: Phase) -> &[Run] {
+        &self.handlers[phase as usize]
+    }
+
+    /// Where errors of its sessions are logged.
+    pub fn error_log<'l>(&'l self, services: &'l Services) -> &'l ErrorLog {
+        self.error_log.get_or_init(|| {
+            let targets = &self.settings.get::<ErrorLogSettings>().error_log;
+            if targets.is_empty() {
+                return services.error_log.clone();
+            }
+            ErrorLog::new(targets.iter().filter_map(|target| target.open(&services.logs)).collect())
+        })
+    }
+}
+
+impl TlsServer for Server {
+    fn tls(&self) -> Option<&Arc<ServerTls>> {
+        self.tls.as_ref()
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "server {} with {}", self.name, self.content.directive)
+    }
+}

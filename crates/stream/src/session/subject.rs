@@ -1,0 +1,57 @@
+//! A session as a subject: the properties that the parts shared with other protocols ask for.
+
+use std::fmt;
+
+use freerun_proto::ProxyHeader;
+use freerun_runtime::log::Level;
+use freerun_serve::captures::Captures;
+use freerun_serve::proxy_header::Proxied;
+use freerun_serve::services::Services;
+use freerun_serve::ssl_variables::TlsSubject;
+use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::{Address, Subject};
+use freerun_transport::TlsStream;
+
+use super::Session;
+
+impl Subject for Session {
+    fn peer(&self) -> &Address {
+        Session::peer(self)
+    }
+
+    fn local(&self) -> Address {
+        Session::local(self)
+    }
+
+    fn captures(&self) -> &Captures {
+        &self.captures
+    }
+
+    fn services(&self) -> &Services {
+        &self.generation.services
+    }
+
+    fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+        self.write_log(level, message);
+    }
+
+    fn is_logged(&self) -> bool {
+        self.is_logged.get()
+    }
+}
+
+impl Proxied for Session {
+    fn proxied(&self) -> Option<&ProxyHeader> {
+        Session::proxied(self)
+    }
+}
+
+impl TlsSubject for Session {
+    fn tls_facts(&self) -> Option<&TlsFacts> {
+        self.tls()
+    }
+
+    fn tls_stream(&self) -> Option<&TlsStream> {
+        self.client.tls()
+    }
+}

@@ -1,0 +1,46 @@
+//! The directives of nginx's stream core module.
+//!
+//! <https://nginx.org/en/docs/stream/ngx_stream_core_module.html>
+
+use std::time::Duration;
+
+use freerun_conf::{Many, Size, settings};
+use freerun_serve::names::ServerNames;
+
+use super::listen::ListenSetting;
+use crate::session::Session;
+
+settings! {
+    /// The core of stream: sockets, names, the first bytes of a session.
+    #[module = "stream/core"]
+    pub struct CoreSettings {
+        /// Address and port, or a Unix socket, that the server takes sessions at.
+        ///
+        /// `proxy_protocol` and `ssl` hold for all servers of the address. The other parameters are those of `listen` in
+        /// `http`.
+        listen: Many<ListenSetting>, in STREAM_SERVER, local;
+        /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
+        ///
+        /// Of the servers of an address, the one is chosen whose name the client has sent in its TLS handshake, or in the
+        /// ClientHello that `ssl_preread` has read; otherwise the default server. Until then the default server has the
+        /// session: `allow`, `deny` and `limit_conn` are its own.
+        server_name: ServerNames<Session>, in STREAM_SERVER, local, since = "1.25.5";
+        /// Longest time for a PROXY protocol header to arrive in. A session whose header does not come ends.
+        proxy_protocol_timeout: Duration = "30s", in STREAM | STREAM_SERVER;
+        /// How many of the first bytes may be read before it is known where a session goes. One that would need more ends
+        /// with status 400.
+        preread_buffer_size: Size = "16k", in STREAM | STREAM_SERVER;
+        /// Longest time for the first bytes to arrive in that have to be known. A session whose bytes do not come ends.
+        preread_timeout: Duration = "30s", in STREAM | STREAM_SERVER;
+        /// Whether small segments are sent at once (`TCP_NODELAY`), to the client and to the upstream server.
+        tcp_nodelay: bool = "on", in STREAM | STREAM_SERVER;
+        /// Bucket size of the table of server names.
+        server_names_hash_bucket_size: Size = "64", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
+        /// Size of the table of server names.
+        server_names_hash_max_size: Size = "512", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
+        /// Bucket size of the table of variables.
+        variables_hash_bucket_size: u32 = "64", in STREAM, fidelity = NoEffect("tables size themselves");
+        /// Size of the table of variables.
+        variables_hash_max_size: u32 = "1024", in STREAM, fidelity = NoEffect("tables size themselves");
+    }
+}
