@@ -229,6 +229,23 @@ impl DatagramSession {
         }
     }
 
+    /// Whether further datagrams of the client come to this session.
+    pub fn is_bound(&self) -> bool {
+        self.sessions.is_bound(self.id.get())
+    }
+
+    /// Takes the first datagram of what has come, for a session that does not know yet how many belong to it. Returns the rest.
+    pub fn take_one<'a>(
+        self: &Rc<Self>,
+        received: Received<'a>,
+        forwarding: &mut Forwarding<'a>,
+    ) -> Option<Received<'a>> {
+        let (first, rest) = split(received, 1);
+        let more = self.take(first, forwarding);
+        debug_assert!(more.is_none(), "a session begins without a limit");
+        rest
+    }
+
     /// Takes what has come from the client. Returns the part of it that belongs to another session, which begins with it.
     pub fn take<'a>(
         self: &Rc<Self>,

@@ -121,6 +121,10 @@ impl Sessions {
         }
     }
 
+    pub(super) fn is_bound(&self, id: Option<Id>) -> bool {
+        id.is_some_and(|id| self.table.borrow().is_bound(id))
+    }
+
     pub(super) fn unbind(&self, id: Option<Id>) {
         if let Some(id) = id {
             self.table.borrow_mut().unbind(id);

@@ -158,6 +158,11 @@ impl<S> SessionTable<S> {
         }
     }
 
+    /// Whether datagrams between a session's ends come to it.
+    pub(crate) fn is_bound(&self, id: Id) -> bool {
+        self.index(id).is_some_and(|index| self.places[index as usize].is_bound)
+    }
+
     /// Takes a session out.
     pub(crate) fn remove(&mut self, id: Id) -> Option<S> {
         let index = self.index(id)?;
