@@ -46,7 +46,11 @@ pub fn write(spec: &Spec, folder: &Path, addresses: &Addresses, user: Option<&Us
             Ok(["-D", "-f", &file].map(ToOwned::to_owned).to_vec())
         }
         Kind::Haproxy => {
-            let file = put("haproxy.cfg", haproxy(spec, address, user))?;
+            let text = match &spec.whole {
+                Some(text) => text.replace("@ADDRESS@", &address.to_string()).replace("@USER@", &haproxy_user(user)),
+                None => haproxy(spec, address, user),
+            };
+            let file = put("haproxy.cfg", text)?;
             Ok(["-db", "-f", &file].map(ToOwned::to_owned).to_vec())
         }
         Kind::Varnish => {
@@ -204,9 +208,14 @@ fn varnish(spec: &Spec) -> String {
     )
 }
 
+/// Whom HAProxy's workers run as.
+fn haproxy_user(user: Option<&User>) -> String {
+    user.map_or_else(String::new, |user| format!("    user {}\n    group {}\n", user.name, user.group))
+}
+
 /// One thread of the master-less process for each worker asked for; connections to the server are shared by all clients.
 fn haproxy(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
-    let user = user.map_or_else(String::new, |user| format!("    user {}\n    group {}\n", user.name, user.group));
+    let user = haproxy_user(user);
     let Spec { workers, connections, .. } = spec;
     let upstream = spec.upstream.map_or_else(String::new, |upstream| upstream.to_string());
     format!(

@@ -42,6 +42,7 @@ mod spec;
 mod stats;
 mod status;
 mod tls;
+mod streams;
 mod tunnels;
 mod udp;
 mod user;
@@ -144,6 +145,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "proxy" => proxy::run(bench),
         "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
+        "streams" => streams::run(bench),
         "udp" => udp::run(bench),
         "udp-flood" => udp::flood::run(bench),
         "slow" => slow::run(bench),

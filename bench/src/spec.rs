@@ -94,7 +94,7 @@ pub struct Spec {
     pub secure: Vec<Certificate>,
     /// Where it speaks HTTP/2 (nginx and freerun; H2O does at any address).
     pub http2: Http2,
-    /// The whole configuration instead (nginx and freerun); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
+    /// The whole configuration instead (nginx, freerun and HAProxy); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
     pub whole: Option<String>,
     /// Further lines of the server (nginx and freerun).
     pub lines: String,

@@ -60,16 +60,20 @@
 //! 3. [`variables`]: the values of the core's variables;
 //! 4. [`settings`]: the directives that the path itself reads;
 //! 5. [`module`] and [`path`]: what modules bring, and the way of a session;
-//! 6. [`service`]: how connections become sessions;
+//! 6. [`upstream`], [`proxy`] and [`health`]: groups of servers, sessions that are passed on to them, and checks of them;
+//!    [`service`]: how connections become sessions;
 //! 7. [`modules`]: the modules, and the one list of them;
 //! 8. [`build`]: how a configuration is made.
 
 pub mod build;
 pub mod client;
+pub mod health;
 pub mod module;
 pub mod modules;
 pub mod path;
+pub mod proxy;
 pub mod service;
 pub mod session;
 pub mod settings;
+pub mod upstream;
 pub mod variables;

@@ -71,9 +71,8 @@ impl RelayedDatagrams {
         session: &Session,
         client: Rc<DatagramSession>,
         settings: &ProxySettings,
-        (upstream, lease): (Datagrams, Lease),
+        (upstream, lease, header): (Datagrams, Lease, Header),
         record: Rc<Record>,
-        header: Header,
     ) -> RelayedDatagrams {
         let limit = settings.proxy_download_rate.of(session);
         let rate = Rate { limit, began: loops::millis(), deadline: Deadline::default() };

@@ -9,25 +9,16 @@ use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_upstream::connect::ConnectError;
 use freerun_upstream::{Failure, NoPeer};
 
-/// The stage of a try at which an error happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+/// What is done with a session, in the words of the error log.
+pub mod step {
     /// Choosing a server, or connecting to it.
-    Connecting,
+    pub const CONNECTING: &str = "connecting to upstream";
     /// Sending the header of the PROXY protocol.
-    SendingHeader,
+    pub const SENDING_HEADER: &str = "sending PROXY protocol header to upstream";
     /// Agreeing with the server on a TLS session.
-    Handshaking,
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Stage::Connecting => "connecting to upstream",
-            Stage::SendingHeader => "sending PROXY protocol header to upstream",
-            Stage::Handshaking => "SSL handshaking to upstream",
-        })
-    }
+    pub const HANDSHAKING: &str = "SSL handshaking to upstream";
+    /// Passing bytes both ways.
+    pub const PROXYING: &str = "proxying connection";
 }
 
 /// The error of a try.
@@ -81,24 +72,17 @@ impl TryError {
             _ => Some(Level::Error),
         }
     }
-
-    /// The text for the log.
-    pub fn words(&self, stage: Stage) -> impl fmt::Display {
-        Words(self, stage)
-    }
 }
 
-struct Words<'t>(&'t TryError, Stage);
-
-impl fmt::Display for Words<'_> {
+/// The text for the log, without what was being done.
+impl fmt::Display for TryError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words(error, stage) = self;
-        match error {
-            TryError::NoPeer(_) => write!(formatter, "no live upstreams while {stage}"),
-            TryError::Connect(error) => write!(formatter, "{error} ({}) while {stage}", Errno(error.io())),
-            TryError::Tls(error) => write!(formatter, "{error} while {stage}"),
-            TryError::Send(error) => write!(formatter, "send() failed ({}) while {stage}", Errno(error)),
-            TryError::TimedOut => write!(formatter, "upstream timed out (110: Connection timed out) while {stage}"),
+        match self {
+            TryError::NoPeer(_) => write!(formatter, "no live upstreams"),
+            TryError::Connect(error) => write!(formatter, "{error} ({})", Errno(error.io())),
+            TryError::Tls(error) => write!(formatter, "{error}"),
+            TryError::Send(error) => write!(formatter, "send() failed ({})", Errno(error)),
+            TryError::TimedOut => write!(formatter, "upstream timed out (110: Connection timed out)"),
             TryError::Ours => Ok(()),
         }
     }
@@ -117,50 +101,45 @@ mod tests {
     #[test]
     fn status_words_and_blame_follow_from_what_it_was() {
         let bind = ConnectError::Bind("192.0.2.1:0".parse().unwrap(), os(E::ADDRNOTAVAIL));
-        for (error, stage, status, level, failure, words) in [
+        for (error, status, level, failure, words) in [
             (
                 TryError::Connect(ConnectError::Failed(os(E::CONNREFUSED))),
-                Stage::Connecting,
                 502,
                 Some(Level::Error),
                 Some(Failure::Connect),
-                "connect() failed (111: Connection refused) while connecting to upstream",
+                "connect() failed (111: Connection refused)",
             ),
             (
                 TryError::Connect(bind),
-                Stage::Connecting,
                 500,
                 Some(Level::Crit),
                 None,
-                "bind(192.0.2.1:0) failed (99: Cannot assign requested address) while connecting to upstream",
+                "bind(192.0.2.1:0) failed (99: Cannot assign requested address)",
             ),
             (
                 TryError::TimedOut,
-                Stage::Handshaking,
                 502,
                 Some(Level::Error),
                 Some(Failure::Timeout),
-                "upstream timed out (110: Connection timed out) while SSL handshaking to upstream",
+                "upstream timed out (110: Connection timed out)",
             ),
             (
                 TryError::NoPeer(NoPeer::NoneLive),
-                Stage::Connecting,
                 502,
                 Some(Level::Error),
                 None,
-                "no live upstreams while connecting to upstream",
+                "no live upstreams",
             ),
             (
                 TryError::Send(os(E::CONNRESET)),
-                Stage::SendingHeader,
                 502,
                 Some(Level::Error),
                 Some(Failure::Closed),
-                "send() failed (104: Connection reset by peer) while sending PROXY protocol header to upstream",
+                "send() failed (104: Connection reset by peer)",
             ),
-            (TryError::Ours, Stage::Connecting, 500, None, None, ""),
+            (TryError::Ours, 500, None, None, ""),
         ] {
-            assert_eq!(error.words(stage).to_string(), words);
+            assert_eq!(error.to_string(), words);
             assert_eq!((error.status(), error.level(), error.failure()), (status, level, failure), "{words}");
         }
     }

@@ -1,9 +1,10 @@
 //! `proxy_pass` of stream: sessions are passed on to a server of a group.
 //!
 //! `reach.rs` has a server reached: it is chosen, connected to, told of the client by the PROXY protocol, and has a TLS
-//! session; `error.rs` has the consequences of errors. From then on a session is a `relayed.rs`, which is small. `record.rs`
-//! has `$upstream_addr` and its kin.
+//! session; `error.rs` has the consequences of errors. From then on a session is a `relayed.rs`, which is small, or one of
+//! `datagrams.rs`. `record.rs` has `$upstream_addr` and its kin.
 
+mod datagrams;
 mod error;
 mod pass;
 mod reach;
@@ -11,25 +12,34 @@ mod record;
 mod relayed;
 mod settings;
 
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::tls::upstream::UpstreamTls;
+use freerun_serve::upstream::ProxyProtocol;
 
 pub use self::pass::ProxyPass;
-pub use self::record::Record;
-pub use self::relayed::Relayed;
 pub use self::settings::ProxySettings;
-use self::reach::Tries;
+use self::datagrams::RelayedDatagrams;
+use self::error::step;
+use self::reach::{Connection, Reached, Tries};
+use self::record::Record;
+use self::relayed::Relayed;
+use crate::client::datagrams::Header;
 use crate::module::Module;
 use crate::session::Session;
+use crate::session::handler::{Content, End, Running, status};
+use crate::settings::core::CoreSettings;
 
 /// Sessions that are passed on.
 pub static MODULE: Module = Module {
-    name: "stream_proxy",
+    name: "stream/proxy",
     groups: &[group::<ProxySettings>()],
+    content: &[Content { directive: "proxy_pass", start }],
     variables: record::VARIABLES,
     settle: Some(settle),
     ..Module::EMPTY
@@ -44,26 +54,101 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Reaches a server for the session. `preread` are the bytes that the client has sent already.
-///
-/// # Errors
-/// `$status` of the session; the reason was logged.
-pub async fn reach(session: &Session, preread: &[u8]) -> Result<Relayed, u16> {
-    let settings = session.settings().get::<ProxySettings>();
-    // The handler is set only where the directive is.
-    let Some(pass) = &settings.proxy_pass else { return Err(500) };
-    let record: Rc<Record> = session.own.get::<Record>();
-    session.set_passed_to(record.clone());
+fn start(session: Rc<Session>) -> Running {
+    let reaching = Box::pin(reach(session.clone()));
+    Box::pin(Proxying { session, stage: Stage::Reaching(reaching) })
+}
+
+/// A session that is passed on. It is written by hand, as polls, so that what is needed to reach a server costs nothing any
+/// more when it was reached.
+struct Proxying {
+    session: Rc<Session>,
+    stage: Stage,
+}
+
+enum Stage {
+    Reaching(Pin<Box<dyn Future<Output = Result<Stage, u16>>>>),
+    Relayed(Relayed),
+    Datagrams(Box<RelayedDatagrams>),
+}
+
+impl Future for Proxying {
+    type Output = End;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
+        let Proxying { session, stage } = &mut *self;
+        if let Stage::Reaching(reaching) = stage {
+            match ready!(reaching.as_mut().poll(context)) {
+                Ok(reached) => *stage = reached,
+                Err(status) => return Poll::Ready(End::Status(status)),
+            }
+        }
+        let relayed = match stage {
+            Stage::Relayed(relayed) => relayed,
+            Stage::Datagrams(relayed) => return relayed.poll(session, context).map(End::Status),
+            Stage::Reaching(_) => return Poll::Pending,
+        };
+        let Some(client) = session.client.transport() else {
+            debug_assert!(false, "a session of datagrams has a connection to a server");
+            return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+        };
+        ready!(relayed.poll(client, context));
+        relayed.end(session);
+        Poll::Ready(End::Status(status::OK))
+    }
+}
+
+impl Drop for Proxying {
+    fn drop(&mut self) {
+        // The worker may end before the session.
+        if let Stage::Relayed(relayed) = &mut self.stage {
+            relayed.end(&self.session);
+        }
+    }
+}
+
+/// Reaches a server for the session. Fails with the status of the session; the reason was logged.
+async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
+    let all = session.settings();
+    let settings = all.get::<ProxySettings>();
+    // The handler is chosen by the directive.
+    let Some(pass) = &settings.proxy_pass else { return Err(status::INTERNAL_SERVER_ERROR) };
+    let record = session.states.get::<Record>();
+    session.set_log_context(record.clone());
+    session.set_step(step::CONNECTING);
+    if let Some(datagrams) = session.client.datagrams() {
+        // The first one is there.
+        session.received.set(datagrams.counts().received);
+    }
     let target = match pass.known() {
         Some(target) => target,
-        None => Box::pin(pass.look_up(session)).await.map_err(|error| {
+        None => Box::pin(pass.look_up(&session)).await.map_err(|error| {
             session.log(Level::Error, format_args!("{error}"));
-            500u16
+            status::INTERNAL_SERVER_ERROR
         })?,
     };
-    let reached = Tries::new(session, settings, &target, pass.tls.get().map(|tls| &**tls), &record).reach().await?;
+    let tls = pass.tls.get().map(|tls| &**tls);
+    let nodelay = all.get::<CoreSettings>().tcp_nodelay;
+    let reached = Tries::new(&session, settings, &target, tls, (&record, nodelay)).reach().await?;
     if let Some(sticky) = &target.upstream.extra {
-        sticky.answered(session, reached.lease.peer(), freerun_upstream::now());
+        sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
     }
-    Ok(Relayed::new(session, settings, &target.upstream, reached, record, preread))
+    session.set_step(step::PROXYING);
+    let preread = session.take_preread();
+    let Reached { connection, lease, header } = reached;
+    match (connection, session.client.datagrams()) {
+        (Connection::Stream(transport), _) => {
+            let reached = (transport, lease, header);
+            Ok(Stage::Relayed(Relayed::new(&session, settings, &target.upstream, reached, record, &preread)))
+        }
+        (Connection::Datagrams(socket), Some(client)) => {
+            let header = Header { bytes: header, in_each: settings.proxy_protocol == ProxyProtocol::V2 };
+            let reached = (socket, lease, header);
+            Ok(Stage::Datagrams(Box::new(RelayedDatagrams::new(&session, client.clone(), settings, reached, record))))
+        }
+        (Connection::Datagrams(_), None) => {
+            debug_assert!(false, "a connection's client has a socket for datagrams to a server");
+            Err(status::INTERNAL_SERVER_ERROR)
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::upstream::{self, Upstream, UpstreamRef};
 pub struct ProxyPass {
     to: PassTo,
     /// What the server has of TLS (`proxy_ssl`); set when its directives are known.
-    pub(super) tls: Arc<OnceLock<Arc<UpstreamTls>>>,
+    pub tls: Arc<OnceLock<Arc<UpstreamTls>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +54,14 @@ impl ProxyPass {
         match &self.to {
             PassTo::Fixed(group, _) => Some(group),
             PassTo::Computed(_) => None,
+        }
+    }
+
+    /// The servers as they are written, if they are named without variables.
+    pub(super) fn written(&self) -> &str {
+        match &self.to {
+            PassTo::Fixed(_, text) => text,
+            PassTo::Computed(_) => "",
         }
     }
 

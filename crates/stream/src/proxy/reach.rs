@@ -1,36 +1,49 @@
 //! Reaching a server of the group: tries, one after the other, until there is a connection.
 
+use std::fmt;
 use std::future::pending;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use freerun_proto::proxy_protocol::write::Carrier;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_runtime::net::udp::Datagrams;
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::Subject;
 use freerun_serve::tls::computed::{PairNames, PairReader};
 use freerun_serve::tls::handshake::{HandshakeError, Helpers};
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
+use freerun_serve::values::Template;
 use freerun_transport::Transport;
-use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::{Lease, NoPeer, Tried, now};
+use freerun_upstream::connect::{ConnectOptions, connect, connect_datagrams};
+use freerun_upstream::{Failure, Lease, NoPeer, Tried, now};
 
-use super::error::{Stage, TryError};
+use super::error::{TryError, step};
 use super::pass::Target;
 use super::record::{Chosen, Record};
 use super::settings::ProxySettings;
+use crate::client::ClientSide;
 use crate::session::Session;
 use crate::upstream::Upstream;
 
 /// A server that was reached.
 pub(super) struct Reached {
     /// The connection.
-    pub(super) transport: Transport,
+    pub(super) connection: Connection,
     /// The server.
     pub(super) lease: Lease,
     /// The bytes that have to be sent before those of the client: the header of the PROXY protocol, unless it was sent already.
     pub(super) header: Vec<u8>,
+}
+
+/// The way to a server.
+pub(super) enum Connection {
+    /// A byte stream.
+    Stream(Transport),
+    /// A socket whose datagrams go to the server alone.
+    Datagrams(Datagrams),
 }
 
 /// The tries of one session.
@@ -40,6 +53,8 @@ pub(super) struct Tries<'s> {
     pub(super) target: &'s Target,
     pub(super) tls: Option<&'s UpstreamTls>,
     pub(super) record: &'s Record,
+    /// The value of `tcp_nodelay`.
+    pub(super) nodelay: bool,
     tried: Tried,
     count: u32,
     /// When they began, in [`loops::nanos`].
@@ -54,10 +69,10 @@ impl<'s> Tries<'s> {
         settings: &'s ProxySettings,
         target: &'s Target,
         tls: Option<&'s UpstreamTls>,
-        record: &'s Record,
+        (record, nodelay): (&'s Record, bool),
     ) -> Tries<'s> {
         let (tried, count, options) = (Tried::new(), 0, None);
-        Tries { session, settings, target, tls, record, tried, count, began: loops::nanos(), options }
+        Tries { session, settings, target, tls, record, nodelay, tried, count, began: loops::nanos(), options }
     }
 
     /// Reaches a server.
@@ -74,15 +89,16 @@ impl<'s> Tries<'s> {
             loops::consume_budget().await;
             self.record.begin(Chosen::Server(lease.peer().clone()), loops::nanos());
             self.count += 1;
-            let (error, stage) = match self.attempt(&lease).await {
-                Ok((transport, header)) => return Ok(Reached { transport, lease, header }),
-                Err(failed) => failed,
+            self.session.set_step(step::CONNECTING);
+            let error = match self.attempt(&lease).await {
+                Ok((connection, header)) => return Ok(Reached { connection, lease, header }),
+                Err(error) => error,
             };
-            self.tell(&error, stage);
+            self.tell(&error);
             self.record.end(loops::nanos());
             let status = error.status();
             let Some(failure) = error.failure() else { return Err(status) };
-            self.consequence(lease, failure, stage);
+            self.consequence(lease, failure);
             if !self.may_go_on() {
                 return Err(status);
             }
@@ -95,21 +111,20 @@ impl<'s> Tries<'s> {
     }
 
     /// Logs an error.
-    fn tell(&self, error: &TryError, stage: Stage) {
+    fn tell(&self, error: &TryError) {
         if let Some(level) = error.level() {
-            self.session.log(level, format_args!("{}", error.words(stage)));
+            self.session.log(level, format_args!("{error}"));
         }
     }
 
     /// Notes a failure of a server.
-    fn consequence(&self, lease: Lease, failure: freerun_upstream::Failure, stage: Stage) {
+    fn consequence(&self, lease: Lease, failure: Failure) {
         let verdict = lease.failed(failure, now());
         if verdict.disabled {
-            self.session.log(Level::Warn, format_args!("upstream server temporarily disabled while {stage}"));
+            self.session.log(Level::Warn, format_args!("upstream server temporarily disabled"));
         }
         if verdict.ejected {
-            let message = format_args!("upstream server ejected by outlier detection while {stage}");
-            self.session.log(Level::Warn, message);
+            self.session.log(Level::Warn, format_args!("upstream server ejected by outlier detection"));
         }
     }
 
@@ -118,7 +133,8 @@ impl<'s> Tries<'s> {
         let now = loops::nanos();
         self.record.begin(Chosen::None(self.target.upstream.name().clone()), now);
         let error = TryError::NoPeer(none);
-        self.tell(&error, Stage::Connecting);
+        self.session.set_step(step::CONNECTING);
+        self.tell(&error);
         self.record.end(now);
         error.status()
     }
@@ -156,37 +172,49 @@ impl<'s> Tries<'s> {
 
     /// Connects to a server, and has a TLS session with it if there is to be one. Returns what is still to be sent before the
     /// client's bytes.
-    async fn attempt(&mut self, lease: &Lease) -> Result<(Transport, Vec<u8>), (TryError, Stage)> {
-        let header = self.header().map_err(|error| (error, Stage::SendingHeader))?;
+    async fn attempt(&mut self, lease: &Lease) -> Result<(Connection, Vec<u8>), TryError> {
+        let mut header = self.header()?;
+        if self.session.client.datagrams().is_some() {
+            return Ok((self.attempt_datagrams(lease)?, header));
+        }
         let timeout = self.settings.proxy_connect_timeout;
         let options = self.options();
         let mut timer = Timer::default();
-        let mut transport = match timer.within(timeout, connect(&lease.peer().address, &options)).await {
-            None => return Err((TryError::TimedOut, Stage::Connecting)),
-            Some(Err(error)) => return Err((TryError::Connect(error), Stage::Connecting)),
-            Some(Ok(transport)) => transport,
-        };
-        let mut header = header;
+        let connected = timer.within(timeout, connect(&lease.peer().address, &options)).await;
+        let mut transport = connected.ok_or(TryError::TimedOut)?.map_err(TryError::Connect)?;
+        if let Some(local) = transport.local_address() {
+            let message = format_args!("proxy {local} connected to {}", lease.peer().name);
+            self.session.log_bare(Level::Info, message);
+        }
         if let Some(tls) = self.tls {
             if !header.is_empty() {
-                let sent = timer.within(timeout, transport.write_all(&header)).await.ok_or(TryError::TimedOut);
-                let sent = sent.and_then(|sent| sent.map_err(TryError::Send));
-                sent.map_err(|error| (error, Stage::SendingHeader))?;
+                self.session.set_step(step::SENDING_HEADER);
+                let sent = timer.within(timeout, transport.write_all(&header)).await;
+                sent.ok_or(TryError::TimedOut)?.map_err(TryError::Send)?;
                 let len = header.len() as u64;
                 self.record.with(loops::nanos(), |last| last.sent += len);
                 header = Vec::new();
             }
+            self.session.set_step(step::HANDSHAKING);
             transport = transport.into_tls();
-            let secured = Box::pin(self.secure(tls, lease, &transport, &mut timer)).await;
-            secured.map_err(|error| (error, Stage::Handshaking))?;
+            Box::pin(self.secure(tls, lease, &transport, &mut timer)).await?;
         }
         let took = self.record.connected(loops::nanos());
         lease.opened(took, now());
-        if let Some(local) = transport.local_address() {
-            let message = format_args!("proxy {local} connected to {}", lease.peer().name);
-            self.session.log(Level::Info, message);
-        }
-        Ok((transport, header))
+        Ok((Connection::Stream(transport), header))
+    }
+
+    /// Makes a socket for datagrams to a server. Whether it is there shows later.
+    fn attempt_datagrams(&mut self, lease: &Lease) -> Result<Connection, TryError> {
+        let options = self.options();
+        let socket = connect_datagrams(&lease.peer().address, &options).map_err(TryError::Connect)?;
+        self.session.log_bare(
+            Level::Info,
+            format_args!("udp proxy {} connected to {}", LocalAddress(&socket), lease.peer().name),
+        );
+        let took = self.record.connected(loops::nanos());
+        lease.opened(took, now());
+        Ok(Connection::Datagrams(socket))
     }
 
     /// The settings of the connection.
@@ -194,27 +222,23 @@ impl<'s> Tries<'s> {
         if let Some(options) = self.options.filter(|_| !self.settings.proxy_bind_dynamic) {
             return options;
         }
-        let settings = self.settings;
-        let local = settings.proxy_bind.of(self.session);
-        let bytes = |size: freerun_conf::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
-        let options = ConnectOptions {
-            bind: local.as_ref().map(|local| local.address),
-            transparent: local.is_some_and(|local| local.transparent),
-            sndbuf: settings.proxy_socket_sndbuf.map(bytes),
-            rcvbuf: settings.proxy_socket_rcvbuf.map(bytes),
-            keepalive: settings.proxy_socket_keepalive,
-            nodelay: self.session.tcp_nodelay(),
-        };
+        let local = self.settings.proxy_bind.of(self.session);
+        let options = ConnectOptions { nodelay: self.nodelay, ..self.settings.options(local) };
         *self.options.insert(options)
     }
 
     /// The header of the PROXY protocol.
     fn header(&self) -> Result<Vec<u8>, TryError> {
         let mut header = Vec::new();
+        let carrier = match self.session.client {
+            ClientSide::Stream(_) => Carrier::Stream,
+            ClientSide::Datagrams(_) => Carrier::Datagrams,
+        };
         let ProxySettings { proxy_protocol, proxy_protocol_tlv, .. } = self.settings;
-        let written = proxy_protocol.write(self.session, proxy_protocol_tlv, Carrier::Stream, &mut header);
+        let written = proxy_protocol.write(self.session, proxy_protocol_tlv, carrier, &mut header);
         written.map_err(|error| {
-            self.session.log(Level::Error, format_args!("{error} while {}", Stage::SendingHeader));
+            self.session.set_step(step::SENDING_HEADER);
+            self.session.log(Level::Error, format_args!("{error}"));
             TryError::Ours
         })?;
         Ok(header)
@@ -234,7 +258,7 @@ impl<'s> Tries<'s> {
             return None;
         }
         let ProxySettings { proxy_ssl_certificate, proxy_ssl_certificate_key, .. } = self.settings;
-        let render = |template: &freerun_serve::values::Template<Session>| template.render(self.session).into_owned();
+        let render = |template: &Template<Session>| template.render(self.session).into_owned();
         let certificate = proxy_ssl_certificate.as_ref().map(|file| file.computed(render))?;
         let key = proxy_ssl_certificate_key.as_ref().map(|file| file.computed(render))?;
         (!certificate.is_empty()).then_some(PairNames { certificate, key })
@@ -263,19 +287,28 @@ impl<'s> Tries<'s> {
         let outgoing = tls.outgoing(&name, &lease.peer().name, names.as_ref(), alpn, &reader);
         // A certificate whose name has variables is read now, maybe from a disk that does not answer.
         let outgoing = timer.within(timeout, Box::pin(outgoing)).await.ok_or(TryError::TimedOut)?.map_err(|line| {
-            session.log(Level::Error, format_args!("{line} while {}", Stage::Handshaking));
+            session.log(Level::Error, format_args!("{line}"));
             TryError::Ours
         })?;
-        let loop_state = session.loop_state();
         let helpers = Helpers {
             pool: services.pools.handshakes(),
-            lane: session.server_lane(),
-            figures: &loop_state.shared.upstream_tls,
+            lane: session.listen.place() as u64,
+            figures: &session.loop_state.shared.upstream_tls,
         };
         match outgoing.open(transport, timer, timeout, helpers).await {
             Ok(()) => Ok(()),
             Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(TryError::TimedOut),
             Err(error) => Err(TryError::Tls(error)),
         }
+    }
+}
+
+/// The address that a socket sends from; the kernel is asked for it when it is printed.
+struct LocalAddress<'s>(&'s Datagrams);
+
+impl fmt::Display for LocalAddress<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = rustix::net::getsockname(self.0).ok().and_then(|address| SocketAddr::try_from(address).ok());
+        address.map_or(Ok(()), |address| address.fmt(to))
     }
 }

@@ -1,5 +1,6 @@
 //! A session while its bytes go both ways.
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,7 +13,6 @@ use freerun_transport::Transport;
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, Lease, now};
 
-use super::reach::Reached;
 use super::record::Record;
 use super::settings::ProxySettings;
 use crate::session::Session;
@@ -45,7 +45,7 @@ impl Relayed {
         session: &Session,
         settings: &ProxySettings,
         group: &Arc<Upstream>,
-        reached: Reached,
+        (transport, lease, mut header): (Transport, Lease, Vec<u8>),
         record: Rc<Record>,
         preread: &[u8],
     ) -> Relayed {
@@ -59,7 +59,6 @@ impl Relayed {
         });
         relay.limit(Side::Client, settings.proxy_upload_rate.of(session));
         relay.limit(Side::Upstream, settings.proxy_download_rate.of(session));
-        let Reached { transport, lease, mut header } = reached;
         header.extend_from_slice(preread);
         relay.begin_with(Side::Client, header);
         let dropped_with = settings.proxy_session_drop.then(|| group.clone());
@@ -92,25 +91,19 @@ impl Relayed {
             || group.group.replaced() > 0 && !group.group.peers().peers().any(|one| one.id == peer.id)
     }
 
-    /// How many bytes of the client were read, and how many it was sent.
-    pub fn of_client(&self) -> (u64, u64) {
-        (self.relay.received(Side::Client), self.relay.sent(Side::Client))
-    }
-
-    /// Notes how many bytes have gone, for the log.
-    pub fn note(&self) {
-        let (received, sent) = (self.relay.received(Side::Upstream), self.relay.sent(Side::Upstream));
-        self.record.with(loops::nanos(), |last| {
-            last.received = received;
-            // The header that went before a session of TLS was counted when it was sent.
-            last.sent = last.sent.max(sent);
-        });
-    }
-
-    /// Logs how the session has ended, and tells the server's account. The bytes of the session are noted already.
+    /// Counts and logs how the session has ended.
     pub fn end(&mut self, session: &Session) {
         let Some(lease) = self.lease.take() else { return };
-        let took = self.record.end(loops::nanos());
+        let relay = &self.relay;
+        // What was read before the relay began is counted already.
+        session.received.set(session.received.get() + relay.received(Side::Client));
+        session.sent.set(session.sent.get() + relay.sent(Side::Client));
+        let took = self.record.with(loops::nanos(), |last| {
+            last.received += relay.received(Side::Upstream);
+            // So is the header that went before a session of TLS.
+            last.sent += relay.sent(Side::Upstream);
+        });
+        self.record.end(loops::nanos());
         let (received, sent) = self.record.bytes();
         lease.bytes(sent, received);
         let mut failure = None;
@@ -120,9 +113,7 @@ impl Relayed {
             Some(Finish::Dropped) => {
                 session.log(Level::Info, format_args!("upstream server is no longer used, session is closed"));
             }
-            Some(Finish::Relay(over)) => {
-                failure = tell(session, &over);
-            }
+            Some(Finish::Relay(over)) => failure = tell(session, &self.record, &over),
         }
         match failure {
             Some(failure) => drop(lease.broken(failure, now())),
@@ -132,32 +123,38 @@ impl Relayed {
 }
 
 /// Logs why a session is over. Returns the failure of the server, if it was one.
-fn tell(session: &Session, over: &Over) -> Option<Failure> {
-    let broken = |operation: &str, error: &std::io::Error, from: &str| {
-        session.log(level(error), format_args!("{operation} failed ({}) while {from}", Errno(error)));
+fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
+    let broken = |what: &str, error: &io::Error| {
+        session.log(level(error), format_args!("{what} failed ({})", Errno(error)));
+    };
+    let disconnected = |who: &str| {
+        session.log_bare(Level::Info, format_args!("{who} disconnected, {}", record.counted(session)));
     };
     match over {
-        Over::Ended(Side::Client) => session.log(Level::Info, format_args!("client disconnected")),
-        Over::Ended(Side::Upstream) => session.log(Level::Info, format_args!("upstream disconnected")),
-        Over::Receive(Side::Client, error) => broken("recv()", error, "proxying and reading from client"),
-        Over::Receive(Side::Upstream, error) => {
-            broken("recv()", error, "proxying and reading from upstream");
-            return Some(Failure::Closed);
-        }
-        Over::Send(Side::Client, error) => broken("send()", error, "proxying and sending to client"),
-        Over::Send(Side::Upstream, error) => {
-            broken("send()", error, "proxying and sending to upstream");
-            return Some(Failure::Closed);
+        Over::Ended(Side::Client) => disconnected("client"),
+        Over::Ended(Side::Upstream) => disconnected("upstream"),
+        Over::Receive(side, error) | Over::Send(side, error) => {
+            let (is_reading, is_server) = (matches!(over, Over::Receive(..)), *side == Side::Upstream);
+            session.set_step(match (is_reading, is_server) {
+                (true, false) => "proxying and reading from client",
+                (true, true) => "proxying and reading from upstream",
+                (false, false) => "proxying and sending to client",
+                (false, true) => "proxying and sending to upstream",
+            });
+            broken(if is_reading { "recv()" } else { "send()" }, error);
+            return is_server.then_some(Failure::Closed);
         }
         Over::Blocked(_) | Over::Silent => {
-            session.log(Level::Info, format_args!("connection timed out (110: Connection timed out) while proxying connection"));
+            session.log(Level::Info, format_args!("connection timed out (110: Connection timed out)"));
         }
     }
     None
 }
 
 /// The level of an error of a connection.
-fn level(error: &std::io::Error) -> Level {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-    if matches!(error.kind(), ConnectionReset | BrokenPipe) { Level::Info } else { Level::Error }
+fn level(error: &io::Error) -> Level {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Level::Info,
+        _ => Level::Error,
+    }
 }

@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use freerun_conf::{Many, Shape, Size, settings};
 use freerun_serve::tls::key_log::KeyLogPath;
-use freerun_serve::tls::upstream::UpstreamSpec;
+use freerun_serve::tls::upstream::{UpstreamSpec, without_port};
 use freerun_serve::tls::values::{
     CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet,
 };
-use freerun_serve::upstream::{Alpn, Bind, OwnTlv, ProxyProtocol};
+use freerun_serve::upstream::{Alpn, Bind, Local, OwnTlv, ProxyProtocol};
 use freerun_serve::values::{ComputedBytes, Template};
+use freerun_upstream::connect::ConnectOptions;
 
 use super::pass::ProxyPass;
 use crate::session::Session;
 
 settings! {
     /// Sessions that are passed on to another server.
-    #[module = "stream_proxy"]
+    #[module = "stream/proxy"]
     pub struct ProxySettings {
         /// The local address of connections to upstream servers: an address, optionally with a port, or variables. With
         /// `transparent` it may be an address of another machine, such as the client's. `off` cancels the value of an
@@ -131,7 +132,43 @@ settings! {
 /// The prefix of the directives.
 const PREFIX: &str = "proxy_";
 
+/// A number of bytes as a length in memory.
+fn bytes(size: Size) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
 impl ProxySettings {
+    /// The settings of connections for this local address.
+    pub(super) fn options(&self, local: Option<Local>) -> ConnectOptions {
+        ConnectOptions {
+            bind: local.map(|local| local.address),
+            transparent: local.is_some_and(|local| local.transparent),
+            sndbuf: self.proxy_socket_sndbuf.map(bytes),
+            rcvbuf: self.proxy_socket_rcvbuf.map(bytes),
+            keepalive: self.proxy_socket_keepalive,
+            nodelay: false,
+        }
+    }
+
+    /// The settings of connections that are made for no session: of variables in `proxy_bind` nothing is known.
+    pub fn fixed_options(&self) -> ConnectOptions {
+        self.options(match self.proxy_bind {
+            Bind::Fixed(local) => Some(local),
+            Bind::Off | Bind::Computed { .. } => None,
+        })
+    }
+
+    /// The name that servers are told, and that their certificates have to be for, if there is no session: of variables in
+    /// `proxy_ssl_name` nothing is known.
+    pub fn fixed_tls_name(&self) -> String {
+        let own = self.proxy_ssl_name.as_ref().and_then(|name| name.constant());
+        match (own, &self.proxy_pass) {
+            (Some(name), _) => without_port(&String::from_utf8_lossy(name)).to_owned(),
+            (None, Some(pass)) => without_port(pass.written()).to_owned(),
+            (None, None) => String::new(),
+        }
+    }
+
     /// What the directives of TLS say.
     pub(super) fn tls_spec(&self) -> UpstreamSpec {
         UpstreamSpec {

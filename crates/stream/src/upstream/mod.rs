@@ -60,7 +60,7 @@ pub async fn find(session: &Session, text: &str) -> Result<Arc<Upstream>, NotFou
 
 /// Groups of servers.
 pub static MODULE: Module = Module {
-    name: "stream_upstream",
+    name: "stream/upstream",
     groups: &[settings_group::<UpstreamSettings>()],
     blocks: &[Block {
         directive: Directive::structural(

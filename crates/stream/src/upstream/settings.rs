@@ -10,7 +10,7 @@ use crate::session::Session;
 
 settings! {
     /// A group of servers that sessions are passed to.
-    #[module = "stream_upstream"]
+    #[module = "stream/upstream"]
     pub struct UpstreamSettings {
         /// A server of the group: its address or name with a port, or `unix:` and the path of a Unix socket.
         ///

@@ -1,0 +1,89 @@
+//! Health checks of stream: connections that find out whether servers are healthy.
+//!
+//! `settings.rs` reads `health_check` and `match`, `matching.rs` has what is sent and expected, `probe.rs` makes one check.
+//! When that is done, on which loop, and what follows from it is the business of [`freerun_serve::health`].
+
+mod matching;
+mod probe;
+mod settings;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_conf::{Cx, Problem, SettingsSet, group};
+use freerun_serve::health::{self, Check, Checking};
+use freerun_serve::loop_state::LoopState;
+use freerun_upstream::Peer;
+
+use self::matching::Match;
+use self::settings::{HealthCheck, HealthSettings};
+use crate::module::Module;
+use crate::proxy::ProxySettings;
+use crate::upstream::{Stream, Upstream, UpstreamRef};
+
+/// The module of health checks. It has to stand after the module of the groups.
+pub static MODULE: Module = Module {
+    name: "stream/health_check",
+    groups: &[group::<HealthSettings>()],
+    settle: Some(settle),
+    finish: Some(|_, cx| health::finish::<StreamCheck, Match>(cx)),
+    prepare: Some(health::prepare::<StreamCheck>),
+    begin: Some(health::begin::<StreamCheck>),
+    ..Module::EMPTY
+};
+
+/// A check of a group, as a server configures it.
+struct StreamCheck {
+    rules: HealthCheck,
+    settings: SettingsSet,
+    group: UpstreamRef,
+}
+
+impl StreamCheck {
+    /// The longest time of a check.
+    fn timeout(&self) -> Duration {
+        self.settings.get::<HealthSettings>().health_check_timeout
+    }
+}
+
+impl Check for StreamCheck {
+    type Protocol = Stream;
+    type Kept = ();
+    type Local = ();
+
+    fn checking(&self) -> &Checking {
+        &self.rules.checking
+    }
+
+    fn group(&self) -> Option<&Arc<Upstream>> {
+        self.group.get()
+    }
+
+    fn text(&self) -> String {
+        let matching = self.rules.matching.as_ref().and_then(|matching| matching.get());
+        format!("{} {{{}}}", self.rules.text, matching.map_or("", |matching| &matching.text))
+    }
+
+    fn shown(&self) -> &str {
+        ""
+    }
+
+    async fn check(&self, peer: &Arc<Peer>, (): &mut (), loop_state: &Rc<LoopState>, (): &()) -> Result<(), &'static str> {
+        probe::check(self, peer, loop_state).await
+    }
+}
+
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let Some(rules) = settings.get::<HealthSettings>().health_check.clone() else { return Ok(()) };
+    let group = settings.get::<ProxySettings>().proxy_pass.as_ref().and_then(|pass| pass.fixed_group().cloned());
+    let Some(group) = group else {
+        let message = "no upstream to check: \"health_check\" stands without a \"proxy_pass\"";
+        let problem = Problem::new(message).at(rules.place);
+        return Err(
+            problem.hint("the server has to pass sessions on, to a server or group that is named without variables")
+        );
+    };
+    health::declare(StreamCheck { rules, settings: settings.clone(), group }, cx);
+    Ok(())
+}

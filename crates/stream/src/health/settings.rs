@@ -1,0 +1,93 @@
+//! The directives `health_check`, `health_check_timeout` and `match` of stream.
+
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, settings};
+use freerun_serve::health::{Checking, Declared, MatchRef};
+
+use super::matching::Match;
+
+settings! {
+    /// Connections that check all the time whether servers are healthy.
+    #[module = "stream/health_check"]
+    pub struct HealthSettings {
+        /// Connects to each server of the group that the server's `proxy_pass` names, and does not use servers for which a
+        /// check fails.
+        ///
+        /// | parameter | |
+        /// |---|---|
+        /// | `interval=T` | pause between two checks of a server, 5 seconds by default |
+        /// | `jitter=T` | each check is delayed by up to T more, at random |
+        /// | `fails=N`, `passes=N` | so many failures, or passes, in a row change the state; 1 by default |
+        /// | `port=N` | another port of the server |
+        /// | `match=name` | the `match` block with what is sent and expected; otherwise a connection is enough |
+        /// | `mandatory` | no session goes to a server before its first check has passed |
+        /// | `persistent` | accepted after `mandatory`: the results of checks are kept over a reload in any case, as long as the checks stay the same |
+        ///
+        /// All of a check has to be done within `health_check_timeout`. The connection is made as those of sessions are, with
+        /// `proxy_bind` and `proxy_ssl`; with `proxy_protocol` it says that it is for no client. One process makes each check
+        /// once, whatever the number of loops. Several checks of one group are independent; if one of them fails, the server is
+        /// not used.
+        health_check: Option<HealthCheck>, in STREAM_SERVER, own, fidelity = Own;
+        /// The longest time of a check.
+        health_check_timeout: Duration = "5s", in STREAM | STREAM_SERVER, fidelity = Own;
+        /// What a `health_check` sends to a server, and what has to come from it.
+        ///
+        /// | line | |
+        /// |---|---|
+        /// | `send "text";` | is sent at once; `\x0d` is the byte with this number, also in `expect` |
+        /// | `expect "text";` | has to be in the first 256 KiB that come |
+        /// | `expect ~ expression;` | has to match them |
+        #[name = "match"]
+        matches: Matches, in STREAM, fidelity = Own;
+    }
+}
+
+/// All `match` blocks; their contents are in [`Declared`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Matches;
+
+impl Setting for Matches {
+    const SHAPE: Shape = Shape::exactly(1, "name { send …; expect …; }").with_raw_block();
+
+    fn set(_: Option<Matches>, directive: &Node, cx: &mut Cx) -> Result<Matches, Problem> {
+        let block = Match::parse(directive, cx)?;
+        cx.extensions.get_or_default::<Declared<Match>>().declare(&directive.args[0], block).map(|()| Matches)
+    }
+}
+
+/// The settings of a check.
+#[derive(Debug, Clone)]
+pub struct HealthCheck {
+    /// The parameters that all protocols have.
+    pub checking: Checking,
+    /// What is sent and expected.
+    pub matching: Option<MatchRef<Match>>,
+    /// The text of the directive, to recognise it after a reload.
+    pub text: String,
+    /// The place of the directive.
+    pub place: Place,
+}
+
+impl Value for HealthCheck {
+    const SHAPE: Shape = Shape::at_least(0, "[parameter …]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
+        let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
+        let (checking, text, place) = (Checking::default(), words.join(" "), directive.name.place);
+        let mut check = HealthCheck { checking, matching: None, text, place };
+        for (index, word) in directive.args.iter().enumerate() {
+            if check.checking.parameter(directive, index, word)? {
+                continue;
+            }
+            match word.text.split_once('=') {
+                Some(("match", name)) if !name.is_empty() => {
+                    let declared = cx.extensions.get_or_default::<Declared<Match>>();
+                    check.matching = Some(declared.refer(name, word.place));
+                }
+                _ => return Err(Problem::invalid_parameter(directive, word)),
+            }
+        }
+        Ok(check)
+    }
+}

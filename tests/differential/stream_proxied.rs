@@ -1,0 +1,226 @@
+//! Sessions that are passed on: all pairs of what servers behind do and of what clients do, under some settings. What the
+//! client gets, how its connection ends, and all lines of both logs are compared.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
+use freerun_testkit::{Client, Ending, Kind, Refusing, Server, Setup, eventually, require};
+
+/// What the servers behind do. Two words are two servers.
+const KINDS: [&str; 10] = [
+    "echo", "greets", "answers", "closes", "ends", "resets", "refuses", "refuses echo", "refuses refuses", "refuses answers",
+];
+
+/// What the clients do.
+const CLIENTS: [&str; 4] = ["asks", "asks and ends", "ends", "asks much and ends"];
+
+/// Settings.
+const SETTINGS: [&str; 5] = [
+    "",
+    "proxy_half_close on;",
+    "proxy_next_upstream off;",
+    "proxy_next_upstream_tries 1; proxy_buffer_size 100;",
+    "proxy_protocol on; proxy_connect_timeout 5s; proxy_half_close on;",
+];
+
+/// A server that does that on each connection; its address.
+fn behind(kind: &'static str) -> String {
+    if kind == "refuses" {
+        // For as long as the tests run.
+        return Box::leak(Box::new(Refusing::new())).address();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || drop(serve(kind, stream)));
+        }
+    });
+    address
+}
+
+/// The first bytes that come; none at the end.
+fn first(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut buffer = [0; 65536];
+    let n = stream.read(&mut buffer)?;
+    Ok(buffer[..n].to_vec())
+}
+
+fn serve(kind: &str, mut stream: TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    match kind {
+        "echo" => {
+            loop {
+                let bytes = first(&mut stream)?;
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                stream.write_all(&bytes)?;
+            }
+        }
+        "greets" => {
+            stream.write_all(b"220 hello\r\n")?;
+            while !first(&mut stream)?.is_empty() {}
+            Ok(())
+        }
+        "answers" => {
+            first(&mut stream)?;
+            stream.write_all(b"an answer")?;
+            stream.shutdown(Shutdown::Write)?;
+            while !first(&mut stream)?.is_empty() {}
+            Ok(())
+        }
+        "ends" => {
+            stream.shutdown(Shutdown::Write)?;
+            while !first(&mut stream)?.is_empty() {}
+            Ok(())
+        }
+        "resets" => {
+            first(&mut stream)?;
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One session: what the client does with its connection, and what it gets.
+fn talk(client: &mut Client, what: &str, greeted: bool) -> String {
+    let mut said = Vec::new();
+    // What the server says first comes first.
+    if greeted {
+        said.extend(client.until(|bytes| bytes.ends_with(b"\r\n")).to_vec());
+        client.take();
+    }
+    let ask: Vec<u8> = match what {
+        "ends" => Vec::new(),
+        "asks much and ends" => (0..40_000u32).map(|n| b'a' + (n % 23) as u8).collect(),
+        _ => b"question".to_vec(),
+    };
+    let _ = client.try_send(&ask);
+    if what.ends_with("ends") {
+        client.half_close();
+    }
+    let (rest, ending) = client.rest();
+    said.extend(rest);
+    let ending = if ending == Ending::Closed { "closed" } else { "other" };
+    format!("{} bytes, {:?}, {ending}", said.len(), String::from_utf8_lossy(&said[..said.len().min(40)]))
+}
+
+/// A case: what is behind, what the client does, the settings.
+struct Case {
+    kind: &'static str,
+    client: &'static str,
+    settings: &'static str,
+}
+
+/// What a server says of each of the cases, in their order.
+fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> Vec<String> {
+    let mut setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }");
+    if let (Kind::Nginx, Some(module)) = (kind, require::nginx_module("ngx_stream_module")) {
+        setup = setup.main(&format!("load_module {};", module.display()));
+    }
+    let server: Server = setup.main(text).start(kind);
+    let results: Vec<String> = cases
+        .iter()
+        .enumerate()
+        .map(|(number, case)| {
+            let mut client = Client::try_connect(server.address_number(number + 2)).expect("a connection");
+            // A client that asks and does not end waits for an end that does not come of itself.
+            if case.client == "asks" && matches!(case.kind, "echo" | "greets" | "refuses echo") {
+                client.set_timeout(Duration::from_millis(300));
+            }
+            talk(&mut client, case.client, case.kind == "greets")
+        })
+        .collect();
+    eventually("all lines of the log", || server.access_log().lines().count() >= cases.len());
+    let (access, errors) = (server.access_log(), server.error_log());
+    results
+        .into_iter()
+        .enumerate()
+        .map(|(number, result)| {
+            let own = format!("/{number} ");
+            let line = access.lines().find_map(|line| line.strip_prefix(&own)).expect("a line for each session");
+            let port = format!("connected to {}", server.address_number(number + 2));
+            let begin = errors.lines().find(|line| line.ends_with(&port)).expect("a line");
+            let session = format!("*{} ", begin.split_once(": *").expect("a number").1.split(' ').next().expect("a number"));
+            let words = errors.lines().filter(|line| line.contains(&session)).filter_map(|line| {
+                let message = line.split_once(&session)?.1;
+                let level = line.split(['[', ']']).nth(1)?;
+                Some(format!("{level}: {}", without_ports(message, names, &server)))
+            });
+            let words: Vec<String> = words.collect();
+            without_ports(&format!("{result}\n      {line}\n      {}", words.join("\n      ")), names, &server)
+        })
+        .collect()
+}
+
+/// The text with names in place of addresses.
+fn without_ports(text: &str, names: &[(String, String)], server: &Server) -> String {
+    let mut text = names.iter().fold(text.to_owned(), |text, (address, name)| text.replace(address, name));
+    for (number, port) in server.ports().iter().enumerate().rev() {
+        text = text.replace(&format!("127.0.0.1:{port}"), &format!("server-{}", number + 1));
+        text = text.replace(&format!("127.0.0.1 {port}"), &format!("server-{}", number + 1));
+    }
+    let mut out = String::new();
+    for (index, part) in text.split("127.0.0.1:").enumerate() {
+        if index > 0 {
+            out.push_str("port");
+        }
+        out.push_str(if index > 0 { part.trim_start_matches(|digit: char| digit.is_ascii_digit()) } else { part });
+    }
+    out
+}
+
+#[test]
+fn all_pairs_of_servers_and_clients() {
+    if require::nginx_module("ngx_stream_module").is_none() {
+        return;
+    }
+    let mut names: Vec<(String, String)> = Vec::new();
+    let mut groups = String::new();
+    for kind in KINDS {
+        let servers = kind.split(' ').enumerate().map(|(index, kind)| {
+            let kind = KINDS.iter().find(|known| **known == kind).expect("a kind");
+            let address = behind(kind);
+            names.push((address.clone(), format!("{kind}-{index}")));
+            format!("server {address} max_fails=0;")
+        });
+        let servers: String = servers.collect();
+        groups += &format!("upstream {} {{ {servers} }}\n", kind.replace(' ', "-"));
+    }
+    let (mut cases, mut servers) = (Vec::new(), String::new());
+    for settings in SETTINGS {
+        for kind in KINDS {
+            for client in CLIENTS {
+                let number = cases.len();
+                servers += &format!(
+                    "log_format c{number} '/{number} $status $upstream_addr $bytes_received $bytes_sent $upstream_bytes_received $upstream_bytes_sent';
+                     server {{ listen 127.0.0.1:@PORT{}@; access_log @DIR@/access.log c{number}; {settings} proxy_pass {}; }}\n",
+                    number + 2,
+                    kind.replace(' ', "-"),
+                );
+                cases.push(Case { kind, client, settings });
+            }
+        }
+    }
+    let text = format!("stream {{ {groups} {servers} }}");
+    let theirs = told(Kind::Nginx, &text, &cases, &names);
+    let ours = told(Kind::under_test(), &text, &cases, &names);
+    let differ: Vec<String> = cases
+        .iter()
+        .zip(theirs.iter().zip(&ours))
+        .filter(|(_, (theirs, ours))| theirs != ours)
+        .map(|(case, (theirs, ours))| {
+            format!("{} to \"{}\", {}\n  - {theirs}\n  + {ours}\n", case.client, case.kind, case.settings)
+        })
+        .collect();
+    println!("{} cases, {} differ", cases.len(), differ.len());
+    assert!(
+        differ.is_empty(),
+        "{} of {} cases differ (- nginx, + freerun)\n{}",
+        differ.len(),
+        cases.len(),
+        differ.concat()
+    );
+}
