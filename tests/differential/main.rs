@@ -61,6 +61,7 @@ mod servers;
 mod silent;
 mod site;
 mod ssi;
+mod stream;
 mod stream_datagrams;
 mod stream_proxied;
 mod substitutions;

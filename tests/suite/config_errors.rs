@@ -10,6 +10,8 @@ pub(crate) enum In {
     Http,
     Server,
     Location,
+    Stream,
+    StreamServer,
 }
 
 use In::{Events, Http, Location, Main, Server};
@@ -21,6 +23,8 @@ impl In {
             Events => format!("events {{\n{lines}\n}}\n"),
             Http => format!("events {{ }}\nhttp {{\n{lines}\n}}\n"),
             Server => format!("events {{ }}\nhttp {{\nserver {{\n{lines}\n}}\n}}\n"),
+            In::Stream => format!("events {{ }}\nstream {{\n{lines}\n}}\n"),
+            In::StreamServer => format!("events {{ }}\nstream {{\nserver {{\n{lines}\n}}\n}}\n"),
             Location => format!("events {{ }}\nhttp {{\nserver {{\nlocation /x {{\n{lines}\n}}\n}}\n}}\n"),
         }
     }

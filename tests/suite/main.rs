@@ -45,6 +45,7 @@ mod script_errors;
 mod scripts;
 mod serve;
 mod status;
+mod stream;
 mod stream_datagrams;
 mod stream_proxy;
 mod subrequests;

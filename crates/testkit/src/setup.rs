@@ -23,6 +23,7 @@ pub struct Setup {
     main: String,
     events: String,
     http: String,
+    stream: String,
     whole: Option<String>,
     root: Option<PathBuf>,
     arguments: Vec<String>,
@@ -78,6 +79,13 @@ impl Setup {
     pub fn http(mut self, lines: &str) -> Setup {
         self.http.push_str(lines);
         self.http.push('\n');
+        self
+    }
+
+    /// Adds lines to `stream`, which is there only if it has lines.
+    pub fn stream(mut self, lines: &str) -> Setup {
+        self.stream.push_str(lines);
+        self.stream.push('\n');
         self
     }
 
@@ -142,6 +150,12 @@ impl Setup {
             if lines.contains(name) { String::new() } else { format!("{line}\n") }
         };
         let mut text = "daemon off;\npid @DIR@/server.pid;\n".to_owned();
+        if kind == Kind::Nginx
+            && !self.stream.is_empty()
+            && let Some(module) = require::nginx_module("ngx_stream_module")
+        {
+            text += &format!("load_module {};\n", module.display());
+        }
         text += &own(&self.main, "worker_processes", "worker_processes 1;");
         text += &own(&self.main, "error_log", "error_log @DIR@/error.log info;");
         text += &self.main;
@@ -158,6 +172,9 @@ impl Setup {
         }
         text += &self.http;
         text += "}\n";
+        if !self.stream.is_empty() {
+            text += &format!("stream {{\n{}}}\n", self.stream);
+        }
         text
     }
 

@@ -4,6 +4,7 @@ mod geo;
 mod geoip2;
 mod hostnames;
 mod map;
+mod num_map;
 mod predicate;
 mod split_clients;
 
@@ -17,6 +18,7 @@ use crate::values::{Compute, VariableTable};
 pub use geo::Geos;
 pub use geoip2::{ClientAddress, Databases, OwnAddress};
 pub use map::Maps;
+pub use num_map::NumMaps;
 pub use predicate::Predicates;
 pub use split_clients::Splits;
 

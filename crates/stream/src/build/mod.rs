@@ -146,7 +146,8 @@ impl Builder<'_> {
             return Ok(None);
         }
         let Some(content) = self.content(node) else {
-            cx.report(missing("no handler for server"))?;
+            // nginx looks for it when it has read everything.
+            cx.report(Problem { order: None, ..missing("no handler for server") })?;
             return Ok(None);
         };
         let tls = match ssl::server_tls(&settings, cx) {

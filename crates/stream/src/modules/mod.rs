@@ -6,6 +6,7 @@ pub mod geo;
 pub mod geoip2;
 pub mod limit_conn;
 pub mod map;
+pub mod num_map;
 pub mod pass;
 pub mod realip;
 pub mod returns;
@@ -28,6 +29,7 @@ pub static MODULES: &[&Module] = &[
     &crate::upstream::MODULE,
     &crate::health::MODULE,
     &map::MODULE,
+    &num_map::MODULE,
     &geo::MODULE,
     &geoip2::MODULE,
     &split_clients::MODULE,

@@ -123,7 +123,8 @@ fn add_store(stores: &mut Vec<Store>, tls: &ServerTls) {
 /// Collects the counters, and the certificates and the stores of sessions of a generation, each once.
 pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
     let http = generation.parts.get::<HttpConfiguration>();
-    let servers = http.iter().flat_map(|http| &http.listens).flat_map(|listen| listen.all()).flat_map(|servers| &servers.all);
+    let servers =
+        http.iter().flat_map(|http| &http.listens).flat_map(|listen| listen.all()).flat_map(|servers| &servers.all);
     let mut known: HashSet<*const ServerTls> = HashSet::new();
     let mut certificates = Vec::new();
     let mut stores = Vec::new();
