@@ -78,7 +78,7 @@ fn serve(kind: &str, mut stream: TcpStream) -> std::io::Result<()> {
         }
         "resets" => {
             first(&mut stream)?;
-            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+            Ok(rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?)
         }
         _ => Ok(()),
     }
@@ -116,16 +116,13 @@ struct Case {
 
 /// What a server says of each of the cases, in their order.
 fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> Vec<String> {
-    let mut setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }");
-    if let (Kind::Nginx, Some(module)) = (kind, require::nginx_module("ngx_stream_module")) {
-        setup = setup.main(&format!("load_module {};", module.display()));
-    }
-    let server: Server = setup.main(text).start(kind);
+    let setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(text);
+    let server: Server = setup.start(kind);
     let results: Vec<String> = cases
         .iter()
         .enumerate()
         .map(|(number, case)| {
-            let mut client = Client::try_connect(server.address_number(number + 2)).expect("a connection");
+            let mut client = Client::connect(server.address_number(number + 2));
             // A client that asks and does not end waits for an end that does not come of itself.
             if case.client == "asks" && matches!(case.kind, "echo" | "greets" | "refuses echo") {
                 client.set_timeout(Duration::from_millis(300));
@@ -204,7 +201,7 @@ fn all_pairs_of_servers_and_clients() {
             }
         }
     }
-    let text = format!("stream {{ {groups} {servers} }}");
+    let text = format!("{groups} {servers}");
     let theirs = told(Kind::Nginx, &text, &cases, &names);
     let ours = told(Kind::under_test(), &text, &cases, &names);
     let differ: Vec<String> = cases

@@ -4,8 +4,10 @@ mod ends;
 mod errors;
 mod pass;
 mod preread;
+mod proxy;
 mod sessions;
 mod tls;
+mod upstreams;
 
 use freerun_testkit::{Client, Ending, Kind, Server, Setup, require};
 use std::net::SocketAddr;

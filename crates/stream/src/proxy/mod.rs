@@ -113,6 +113,9 @@ async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
     let settings = all.get::<ProxySettings>();
     // The handler is chosen by the directive.
     let Some(pass) = &settings.proxy_pass else { return Err(status::INTERNAL_SERVER_ERROR) };
+    // What was read before counts, whatever comes of the session.
+    let preread = session.take_preread();
+    session.received.set(session.received.get() + preread.len() as u64);
     let record = session.states.get::<Record>();
     session.set_log_context(record.clone());
     session.set_step(step::CONNECTING);
@@ -129,12 +132,11 @@ async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
     };
     let tls = pass.tls.get().map(|tls| &**tls);
     let nodelay = all.get::<CoreSettings>().tcp_nodelay;
-    let reached = Tries::new(&session, settings, &target, tls, (&record, nodelay)).reach().await?;
+    let reached = Tries::new(&session, settings, &target, tls, (&*record, nodelay)).reach().await?;
     if let Some(sticky) = &target.upstream.extra {
         sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
     }
     session.set_step(step::PROXYING);
-    let preread = session.take_preread();
     let Reached { connection, lease, header } = reached;
     match (connection, session.client.datagrams()) {
         (Connection::Stream(transport), _) => {

@@ -115,9 +115,12 @@ impl Relayed {
             }
             Some(Finish::Relay(over)) => failure = tell(session, &self.record, &over),
         }
-        match failure {
-            Some(failure) => drop(lease.broken(failure, now())),
-            None => drop(lease.succeeded(took, now())),
+        let verdict = match failure {
+            Some(failure) => lease.broken(failure, now()),
+            None => lease.succeeded(took, now()),
+        };
+        if verdict.ejected {
+            session.log(Level::Warn, format_args!("upstream server ejected by outlier detection"));
         }
     }
 }

@@ -14,19 +14,17 @@ pub fn streaming(around: &str, lines: &str) -> Setup {
 
 /// The same with what `listen` has.
 fn streaming_on(listen: &str, around: &str, lines: &str) -> Setup {
-    Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").main(&format!(
-        "stream {{
-             log_format way '$status|$upstream_addr|$bytes_received|$bytes_sent|$upstream_bytes_received|$upstream_bytes_sent|$upstream_connect_time|$upstream_first_byte_time|$upstream_session_time';
-             access_log @DIR@/access.log way;
-             {around}
-             server {{ listen {listen}; {lines} }}
-         }}"
+    Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(&format!(
+        "log_format way '$status|$upstream_addr|$bytes_received|$bytes_sent|$upstream_bytes_received|$upstream_bytes_sent|$upstream_connect_time|$upstream_first_byte_time|$upstream_session_time';
+         access_log @DIR@/access.log way;
+         {around}
+         server {{ listen {listen}; {lines} }}"
     ))
 }
 
 /// Connects to the server for sessions.
 pub fn session(server: &Server) -> Client {
-    Client::try_connect(server.address_number(2)).expect("a connection")
+    Client::connect(server.address_number(2))
 }
 
 /// A session whose upstream has its first message.

@@ -1,0 +1,202 @@
+//! Groups of servers in `stream`: which of them gets a session, and whether they are well.
+
+use std::collections::BTreeMap;
+
+use freerun_testkit::{Client, Ending, Refusing, Server, Upstream, eventually, require};
+
+use super::proxy::{session, streaming};
+
+/// Servers that say their letter and close.
+struct Letters {
+    addresses: Vec<String>,
+}
+
+impl Letters {
+    fn new(count: usize) -> Letters {
+        let addresses = (0..count).map(|number| {
+            let upstream = Upstream::new();
+            let address = upstream.address();
+            std::thread::spawn(move || {
+                while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(600)) {
+                    let _ = peer.try_send([b'a' + number as u8]);
+                }
+            });
+            address
+        });
+        Letters { addresses: addresses.collect() }
+    }
+
+    /// A group with these lines, in which `@0@` and so on are the servers.
+    fn group(&self, lines: &str) -> String {
+        let filled = self
+            .addresses
+            .iter()
+            .enumerate()
+            .fold(lines.to_owned(), |lines, (number, address)| lines.replace(&format!("@{number}@"), address));
+        format!("upstream g {{ {filled} }}")
+    }
+}
+
+/// The letter that a session gets.
+fn letter(server: &Server) -> String {
+    said(session(server))
+}
+
+fn said(mut client: Client) -> String {
+    let (bytes, _) = client.rest();
+    String::from_utf8(bytes).expect("a letter")
+}
+
+fn counted(server: &Server, sessions: usize) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..sessions {
+        *counts.entry(letter(server)).or_default() += 1;
+    }
+    counts
+}
+
+fn counts(wanted: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    wanted.iter().map(|(letter, count)| ((*letter).to_owned(), *count)).collect()
+}
+
+#[test]
+fn servers_take_turns_by_weight() {
+    let letters = Letters::new(3);
+    let group = letters.group("server @0@ weight=3; server @1@; server @2@ backup;");
+    let server = streaming(&group, "proxy_pass g;").run();
+    assert_eq!(counted(&server, 8), counts(&[("a", 6), ("b", 2)]));
+    let group = letters.group("server @0@ down; server @1@;");
+    let server = streaming(&group, "proxy_pass g;").run();
+    assert_eq!(counted(&server, 4), counts(&[("b", 4)]));
+}
+
+#[test]
+fn a_hash_chooses_by_values_of_the_session() {
+    let letters = Letters::new(3);
+    for method in ["hash $remote_addr;", "hash $remote_addr consistent;"] {
+        let group = letters.group(&format!("{method} server @0@; server @1@; server @2@;"));
+        let server = streaming(&group, "proxy_pass g;").run();
+        let of = |last: u8| {
+            let client = Client::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
+            said(client.expect("a connection"))
+        };
+        let first: Vec<String> = (1..20).map(of).collect();
+        let again: Vec<String> = (1..20).map(of).collect();
+        assert_eq!(first, again, "{method}");
+        assert!(first.iter().any(|letter| *letter != first[0]), "{method}");
+    }
+}
+
+#[test]
+fn the_server_with_the_fewest_sessions_is_next() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let group = format!("upstream g {{ least_conn; server {}; server {}; }}", one.address(), two.address());
+    let server = streaming(&group, "proxy_pass g;").run();
+    let _first = (session(&server), one.accept());
+    let second = (session(&server), two.accept());
+    drop(second);
+    eventually("it has ended", || server.access_log().lines().count() == 1);
+    for _ in 0..2 {
+        let third = (session(&server), two.accept());
+        drop(third);
+        let ended = server.access_log().lines().count() + 1;
+        eventually("it has ended", || server.access_log().lines().count() >= ended.min(3));
+    }
+}
+
+#[test]
+fn who_finds_no_room_is_refused_or_waits() {
+    let upstream = Upstream::new();
+    let group = format!("upstream g {{ server {} max_conns=1; }}", upstream.address());
+    let server = streaming(&group, "proxy_pass g;").run();
+    let (first, peer) = (session(&server), upstream.accept());
+    assert_eq!(session(&server).ending(), Ending::Closed);
+    assert!(server.access_lines(1)[0].starts_with("502|g|"));
+    drop((first, peer));
+    if !require::freerun() {
+        return;
+    }
+    let group = format!("upstream g {{ server {} max_conns=1; queue 1; }}", upstream.address());
+    let server = streaming(&group, "proxy_pass g;").freerun();
+    let (first, peer) = (session(&server), upstream.accept());
+    let mut second = session(&server);
+    second.send("at last");
+    drop((first, peer));
+    assert_eq!(upstream.accept().bytes(7), b"at last");
+}
+
+#[test]
+fn clients_stay_with_the_server_that_was_learned() {
+    if !require::freerun() {
+        return;
+    }
+    let letters = Letters::new(2);
+    let group = letters.group(
+        "sticky learn create=$remote_addr lookup=$remote_addr zone=clients:64k; server @0@; server @1@;",
+    );
+    let server = streaming(&group, "proxy_pass g;").freerun();
+    let of = |last: u8| {
+        let client = Client::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
+        said(client.expect("a connection"))
+    };
+    let first: Vec<String> = (1..5).map(of).collect();
+    assert!(first.contains(&"a".to_owned()) && first.contains(&"b".to_owned()), "{first:?}");
+    for _ in 0..3 {
+        assert_eq!((1..5).map(of).collect::<Vec<_>>(), first);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_well_gets_no_session() {
+    if !require::freerun() {
+        return;
+    }
+    let (letters, refusing) = (Letters::new(1), Refusing::new());
+    let group = format!("upstream g {{ server {} max_fails=0; server {} max_fails=0; }}", letters.addresses[0], refusing.address());
+    let server = streaming(&group, "proxy_pass g; proxy_next_upstream off; health_check interval=50ms;").freerun();
+    server.logs(&format!("peer is unhealthy while connecting to upstream, health check of peer {}", refusing.address()));
+    assert_eq!(counted(&server, 6), counts(&[("a", 6)]));
+}
+
+#[test]
+fn a_check_may_ask_and_expect() {
+    if !require::freerun() {
+        return;
+    }
+    // The servers answer with their letters, whatever they are asked.
+    let letters = Letters::new(2);
+    let matching = "match is_a { send \"PING\\x0d\\x0a\"; expect ~ ^[a]$; }";
+    let group = letters.group("server @0@; server @1@;");
+    let lines = "proxy_pass g; health_check interval=50ms match=is_a mandatory;";
+    let server = streaming(&format!("{matching} {group}"), lines).freerun();
+    server.logs(&format!("peer is unhealthy while checking the response, health check of peer {}", letters.addresses[1]));
+    server.logs(&format!("peer is healthy, health check of peer {}", letters.addresses[0]));
+    assert_eq!(counted(&server, 6), counts(&[("a", 6)]));
+}
+
+#[test]
+fn sessions_end_with_their_server_if_they_are_told_to() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let group = format!("upstream g {{ server {} max_fails=0; server 127.0.0.1:1 down; }}", upstream.address());
+    let lines = "proxy_pass g; proxy_session_drop on; health_check interval=50ms fails=1; proxy_timeout 60s;";
+    let server = streaming(&group, lines).freerun();
+    let mut client = session(&server);
+    client.send("hello");
+    // The checks come to the same server.
+    let mut peer = loop {
+        let mut peer = upstream.accept();
+        if let Some(bytes) = peer.try_bytes(5) {
+            assert_eq!(bytes, b"hello");
+            break peer;
+        }
+    };
+    drop(upstream);
+    server.logs("peer is unhealthy while connecting to upstream");
+    let _ = peer.try_send("more");
+    let (_, ending) = client.rest();
+    assert_eq!(ending, Ending::Closed);
+    server.logs("upstream server is no longer used");
+}
