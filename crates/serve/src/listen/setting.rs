@@ -54,7 +54,7 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
 
     /// Whether the parameter with this name does not go together with datagrams.
     fn needs_stream(name: &str) -> bool {
-        matches!(name, "backlog" | "deferred" | "fastopen" | "multipath" | "so_keepalive" | "ssl")
+        matches!(name, "backlog" | "deferred" | "fastopen" | "multipath" | "proxy_protocol" | "so_keepalive" | "ssl")
     }
 
     /// The problem of a parameter that does not exist.
@@ -128,6 +128,10 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
         if is_datagram {
             if let Some(parameter) = directive.args[1..].iter().find(|word| P::needs_stream(name_of(&word.text))) {
                 return Err(incompatible(parameter));
+            }
+            if specs.iter().any(|spec| spec.ip.is_none()) {
+                let problem = Problem::new(format!("\"udp\" is not possible with the Unix socket \"{}\"", word.text));
+                return Err(problem.at(word.place).hint("freerun takes datagrams of UDP alone; remove \"udp\""));
             }
             specs.iter_mut().for_each(|spec| spec.protocol = Protocol::Datagram);
         }

@@ -175,6 +175,13 @@ impl RelayedDatagrams {
         status::BAD_GATEWAY
     }
 
+    /// Ends the session, if it has not ended.
+    pub(super) fn stop(&mut self, session: &Session) {
+        if self.lease.is_some() {
+            self.end(session, Over::Ending(Ending::Closed));
+        }
+    }
+
     /// Notes the bytes so far, for the log.
     fn note(&self, session: &Session) -> Counts {
         let counts = self.client.counts();
@@ -188,7 +195,6 @@ impl RelayedDatagrams {
 
 impl Drop for RelayedDatagrams {
     fn drop(&mut self) {
-        // The lease is there still if the worker ends before the session: it is given back without a verdict.
         self.client.leave();
     }
 }

@@ -101,8 +101,10 @@ impl Future for Proxying {
 impl Drop for Proxying {
     fn drop(&mut self) {
         // The worker may end before the session.
-        if let Stage::Relayed(relayed) = &mut self.stage {
-            relayed.end(&self.session);
+        match &mut self.stage {
+            Stage::Relayed(relayed) => relayed.end(&self.session),
+            Stage::Datagrams(relayed) => relayed.stop(&self.session),
+            Stage::Reaching(_) => {}
         }
     }
 }

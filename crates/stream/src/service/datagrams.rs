@@ -93,7 +93,9 @@ impl StreamService {
                 admission.log_full(&self.loop_state.generation().error_log, true);
             } else {
                 // Connections of another kind may leave instead, for those that come later.
-                services_of_this_loop().is_some_and(|services| services.has_room());
+                if let Some(services) = services_of_this_loop() {
+                    services.has_room();
+                }
                 return None;
             }
         }

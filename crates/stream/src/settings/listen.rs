@@ -33,15 +33,6 @@ impl ListenProtocols for StreamProtocols {
         Ok(true)
     }
 
-    fn check_datagrams(&self) -> Result<(), Problem> {
-        let refuse = |name: &str| Problem::new(format!("\"{name}\" parameter is incompatible with \"udp\""));
-        match self {
-            StreamProtocols { tls: true, .. } => Err(refuse("ssl")),
-            StreamProtocols { proxy_protocol: true, .. } => Err(refuse("proxy_protocol")),
-            _ => Ok(()),
-        }
-    }
-
     fn unknown(parameter: &Word) -> Problem {
         Problem::new(format!("the invalid \"{}\" parameter", parameter.text)).at(parameter.place)
     }
