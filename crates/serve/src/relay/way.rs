@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use freerun_runtime::loops;
 
 use super::end::RelayEnd;
+use super::pace::Pace;
 
 /// The most bytes that are read at a time from a sender that always has more, if the receiver certainly takes them.
 const LARGE: usize = 128 * 1024;
@@ -17,28 +18,6 @@ const TURN: usize = 16;
 
 /// The number of bytes that go one way before the task yields.
 const TURN_BYTES: usize = 512 * 1024;
-
-/// The limit of a direction's rate, as nginx counts it: by whole seconds.
-#[derive(Debug)]
-struct Pace {
-    /// Bytes a second, from 1.
-    rate: u64,
-    /// When the relay began, in milliseconds since the process began.
-    began: u64,
-}
-
-impl Pace {
-    /// How many bytes may be read now, if so many were.
-    fn allows(&self, read: u64, now: u64) -> u64 {
-        let seconds = now.saturating_sub(self.began) / 1000;
-        self.rate.saturating_mul(seconds.saturating_add(1)).saturating_sub(read)
-    }
-
-    /// When more may be read, if so many bytes were.
-    fn next(&self, read: u64) -> u64 {
-        self.began.saturating_add((read / self.rate).saturating_mul(1000))
-    }
-}
 
 /// Bytes that were read, and that the receiver does not take yet.
 #[derive(Debug)]
@@ -93,7 +72,7 @@ impl Way {
 
     /// Limits the rate to so many bytes a second from now on; 0 is no limit.
     pub(super) fn limit(&mut self, rate: u64) {
-        self.pace = (rate > 0).then(|| Box::new(Pace { rate, began: loops::millis() }));
+        self.pace = Pace::new(rate, loops::millis()).map(Box::new);
     }
 
     /// Puts these bytes before those that are still to be read.
@@ -220,22 +199,4 @@ impl Held {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rates_count_by_whole_seconds() {
-        let pace = Pace { rate: 250, began: 10_000 };
-        for (read, now, allowed, next) in [
-            (0, 10_000, 250, 10_000),
-            (100, 10_000, 150, 10_000),
-            (250, 10_999, 0, 11_000),
-            (250, 11_000, 250, 11_000),
-            (250, 20_000, 2500, 11_000),
-            (900, 12_000, 0, 13_000),
-            (1000, 13_999, 0, 14_000),
-        ] {
-            assert_eq!((pace.allows(read, now), pace.next(read)), (allowed, next), "{read} {now}");
-            assert!(pace.allows(read, pace.next(read)) > 0, "{read}");
-        }
-        let huge = Pace { rate: u64::MAX, began: 0 };
-        assert_eq!((huge.allows(7, u64::MAX), huge.next(u64::MAX)), (u64::MAX - 7, 1000));
-    }
 }

@@ -9,13 +9,13 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{BATCH, Datagrams, Options, Receiver};
 use freerun_serve::Subject;
+use freerun_serve::relay::pace::Pace;
 use freerun_upstream::{Failure, Lease, now};
 
 use super::record::Record;
@@ -43,15 +43,12 @@ pub(super) struct RelayedDatagrams {
     /// Whether the server has sent anything, and how many bytes.
     was_heard: bool,
     heard: u64,
-    rate: Rate,
+    rate: Option<Box<Rate>>,
 }
 
 /// The limit of what is read from the server (`proxy_download_rate`).
 struct Rate {
-    /// Bytes a second; 0 for no limit.
-    limit: u64,
-    /// When the session began to be passed on, in milliseconds.
-    began: u64,
+    pace: Pace,
     deadline: Deadline,
 }
 
@@ -74,8 +71,8 @@ impl RelayedDatagrams {
         (upstream, lease, header): (Datagrams, Lease, Header),
         record: Rc<Record>,
     ) -> RelayedDatagrams {
-        let limit = settings.proxy_download_rate.of(session);
-        let rate = Rate { limit, began: loops::millis(), deadline: Deadline::default() };
+        let pace = Pace::new(settings.proxy_download_rate.of(session), loops::millis());
+        let rate = pace.map(|pace| Box::new(Rate { pace, deadline: Deadline::default() }));
         let upstream = Rc::new(upstream);
         client.keep_for(settings.proxy_timeout);
         let limits = Limits { requests: settings.proxy_requests, responses: settings.proxy_responses };
@@ -102,7 +99,9 @@ impl RelayedDatagrams {
         }
         for _ in 0..IN_A_ROW {
             ready!(self.client.poll_room(context));
-            ready!(self.rate.poll(self.heard, context));
+            if let Some(rate) = &mut self.rate {
+                ready!(rate.poll(self.heard, context));
+            }
             let (client, most) = (&self.client, self.most);
             let received = ready!(self.upstream.poll_receive(context, most, |received| pass_back(client, received)));
             let (count, bytes) = match received {
@@ -210,19 +209,12 @@ fn pass_back(client: &DatagramSession, received: &Receiver) -> (usize, u64) {
 }
 
 impl Rate {
-    /// Ready when more may be read, after so many bytes. As in nginx, whole seconds count.
+    /// Ready when more may be read, after so many bytes.
     fn poll(&mut self, heard: u64, context: &mut Context<'_>) -> Poll<()> {
-        if self.limit == 0 {
+        if self.pace.allows(heard, loops::millis()) > 0 {
             return Poll::Ready(());
         }
-        let seconds = loops::millis().saturating_sub(self.began) / 1000;
-        let may = self.limit.saturating_mul(seconds + 1);
-        if heard < may {
-            return Poll::Ready(());
-        }
-        let needed = heard / self.limit;
-        let moment = self.began.saturating_add(needed.saturating_mul(Duration::from_secs(1).as_millis() as u64));
-        self.deadline.poll_until(moment, context)
+        self.deadline.poll_until(self.pace.next(heard), context)
     }
 }
 
