@@ -194,9 +194,3 @@ impl Held {
         Some(Box::new(Held { bytes, done: 0, blocked: Some(blocked) }))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-}
