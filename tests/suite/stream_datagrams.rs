@@ -198,6 +198,29 @@ fn headers_of_the_proxy_protocol() {
 }
 
 #[test]
+fn headers_that_come_name_the_clients() {
+    let echo = Datagrams::echo();
+    let around = "set_real_ip_from 127.0.0.1; server { listen 127.0.0.1:@PORT3@ udp proxy_protocol; return \"$remote_addr $remote_port $proxy_protocol_server_port\"; }";
+    let server = listening("127.0.0.1:@PORT2@ udp proxy_protocol", around, &format!("proxy_pass {echo};")).run();
+    let proxy = Datagrams::new();
+    let headed = |client: u16, text: &[u8]| {
+        let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x01\xc0\0\x02\x02";
+        [&header[..], &client.to_be_bytes(), &53_u16.to_be_bytes(), text].concat()
+    };
+    assert_eq!(proxy.ask(headed(7, b"x"), server.address_number(3)), "192.0.2.1 7 53");
+    // One proxy sends for several clients: each has a session.
+    let mut ports = Vec::new();
+    for client in [1, 2, 1] {
+        let answer = proxy.ask(headed(client, b"question"), front(&server));
+        assert!(answer.ends_with(":question"), "{answer}");
+        ports.push(port(&answer));
+    }
+    assert!(ports[0] == ports[2] && ports[0] != ports[1], "{ports:?}");
+    proxy.send("without a header", front(&server));
+    server.logs("broken header of the PROXY protocol in a datagram");
+}
+
+#[test]
 fn sessions_outlive_a_reload_and_end_with_their_address() {
     let echo = Datagrams::echo();
     let around = format!("server {{ listen 127.0.0.1:@PORT3@ udp; proxy_pass {echo}; }}");
@@ -297,7 +320,6 @@ fn limits_count_sessions() {
 fn what_does_not_go_together_with_datagrams_is_refused() {
     for (listen, lines, words) in [
         ("127.0.0.1:1 udp ssl", "return x;", "\"ssl\" parameter is incompatible with \"udp\""),
-        ("127.0.0.1:1 udp proxy_protocol", "return x;", "\"proxy_protocol\" parameter is incompatible with \"udp\""),
         ("127.0.0.1:1 udp backlog=5", "return x;", "\"backlog\" parameter is incompatible with \"udp\""),
         ("127.0.0.1:1 udp so_keepalive=on", "return x;", "\"so_keepalive\" parameter is incompatible with \"udp\""),
         ("127.0.0.1:1 udp fastopen=5", "return x;", "\"fastopen\" parameter is incompatible with \"udp\""),

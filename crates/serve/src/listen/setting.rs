@@ -54,7 +54,7 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
 
     /// Whether the parameter with this name does not go together with datagrams.
     fn needs_stream(name: &str) -> bool {
-        matches!(name, "backlog" | "deferred" | "fastopen" | "multipath" | "proxy_protocol" | "so_keepalive" | "ssl")
+        matches!(name, "backlog" | "deferred" | "fastopen" | "multipath" | "so_keepalive" | "ssl")
     }
 
     /// The problem of a parameter that does not exist.

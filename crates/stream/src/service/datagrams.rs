@@ -2,8 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
+use freerun_proto::{ProxyHeader, proxy_protocol};
+use freerun_runtime::log::Level;
 use freerun_runtime::net::udp::{Received, Receiver};
 use freerun_serve::Address;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
@@ -35,27 +38,28 @@ impl StreamService {
     fn sessions(&self, listener: &Rc<DatagramListener>) -> Rc<Sessions> {
         let mut addresses = self.datagrams.0.borrow_mut();
         let (_, sessions) = addresses.entry(Rc::as_ptr(listener)).or_insert_with(|| {
-            (listener.clone(), Sessions::new(self.limit(listener, &self.generation())))
+            let sessions = Sessions::new(1);
+            self.configure(&sessions, listener, &self.generation());
+            (listener.clone(), sessions)
         });
         sessions.clone()
     }
 
-    /// How many sessions there may be at an address on this loop (`udp_sessions`).
-    fn limit(&self, listener: &DatagramListener, generation: &LoopGeneration) -> usize {
+    /// Has sessions follow the configuration: how many of them there may be at an address on this loop (`udp_sessions`), and
+    /// whether datagrams have headers (`listen … proxy_protocol`).
+    fn configure(&self, sessions: &Sessions, listener: &DatagramListener, generation: &LoopGeneration) {
         let spec = listener.spec();
-        let all = generation.stream.listen(&spec).map_or(1, |listen| {
-            let settings = &listen.servers.default.settings;
-            settings.get::<CoreSettings>().udp_sessions as usize
-        });
+        let Some(listen) = generation.stream.listen(&spec) else { return };
+        let all = listen.servers.default.settings.get::<CoreSettings>().udp_sessions as usize;
         let loops = self.loop_state.shared.loops.len();
-        all.div_ceil(spec.sockets(loops).max(1)).max(1)
+        sessions.configure(all.div_ceil(spec.sockets(loops).max(1)).max(1), listen.servers.proxy_protocol);
     }
 
-    /// Notes that another configuration may have changed how many sessions there may be.
-    pub(super) fn limit_sessions(&self) {
+    /// Has the sessions at all addresses follow another configuration.
+    pub(super) fn configure_all(&self) {
         let generation = self.generation();
         for (listener, sessions) in self.datagrams.0.borrow().values() {
-            sessions.set_limit(self.limit(listener, &generation));
+            self.configure(sessions, listener, &generation);
         }
     }
 
@@ -64,14 +68,18 @@ impl StreamService {
         let sessions = self.sessions(listener);
         let mut forwarding = Forwarding::default();
         for one in received.iter() {
+            if sessions.has_headers() {
+                self.take_headed(listener, &sessions, one, &mut forwarding);
+                continue;
+            }
             let mut left = Some(one);
             while let Some(one) = left {
-                left = match sessions.find(listener, &one) {
+                left = match sessions.find(listener, &one, None) {
                     Some(session) => session.take(one, &mut forwarding),
                     None => {
                         // What other sessions are to pass on goes first: a new one may end them.
                         forwarding.flush();
-                        self.begin_session(listener, &sessions, one)
+                        self.begin_session(listener, &sessions, one, None)
                     }
                 };
             }
@@ -79,13 +87,49 @@ impl StreamService {
         forwarding.flush();
     }
 
-    /// Begins a session with a datagram. Returns the part of it that belongs to another one. A datagram for whose session
-    /// there is no room is lost.
+    /// Gives datagrams that begin with a header of the PROXY protocol to their sessions: there is one for each client that
+    /// headers name. One without a header is lost, which is logged.
+    fn take_headed<'a>(
+        &self,
+        listener: &Rc<DatagramListener>,
+        sessions: &Rc<Sessions>,
+        received: Received<'a>,
+        forwarding: &mut Forwarding<'a>,
+    ) {
+        let size = received.segment.unwrap_or(received.bytes.len()).max(1);
+        for bytes in received.bytes.chunks(size) {
+            let (header, len) = match proxy_protocol::parse_datagram(bytes) {
+                Ok(read) => read,
+                Err(error) => {
+                    let (log, from) = (&self.loop_state.generation().error_log, received.from);
+                    if let Some(from) = from {
+                        let message = format_args!("{error} of the PROXY protocol in a datagram, udp client: {from}");
+                        log.write(Level::Info, None, message);
+                    }
+                    continue;
+                }
+            };
+            let ends = header.ends.as_ref();
+            let behind = ends.and_then(|ends| Some(SocketAddr::new(ends.client.parse().ok()?, ends.client_port)));
+            let one = Received { bytes: &bytes[len..], segment: None, ..received };
+            match sessions.find(listener, &one, behind) {
+                Some(session) => drop(session.take(one, forwarding)),
+                None => {
+                    forwarding.flush();
+                    self.begin_session(listener, sessions, one, Some((header, behind)));
+                }
+            }
+        }
+    }
+
+    /// Begins a session with a datagram, whose header was read. Returns the part of it that belongs to another one. A datagram
+    /// for whose session there is no room is lost.
     fn begin_session<'a>(
         &self,
         listener: &Rc<DatagramListener>,
         sessions: &Rc<Sessions>,
         received: Received<'a>,
+        header: Option<(ProxyHeader, Option<SocketAddr>)>,
     ) -> Option<Received<'a>> {
         let admission = &self.loop_state.admission;
         if admission.is_full() {
@@ -99,7 +143,8 @@ impl StreamService {
                 return None;
             }
         }
-        let datagrams = sessions.begin(listener, &received)?;
+        let (proxied, behind) = header.map_or((None, None), |(header, behind)| (Some(header), behind));
+        let datagrams = sessions.begin(listener, &received, behind)?;
         let client = datagrams.client_address();
         let mut waiting = Forwarding::default();
         let left = datagrams.take_one(received, &mut waiting);
@@ -113,19 +158,19 @@ impl StreamService {
             received: Vec::new(),
             tls: None,
             passes: 0,
+            proxied,
         };
         if !self.begin(beginning, true) {
             datagrams.leave();
             return None;
         }
-        match left {
-            // The session knows now how many datagrams it consists of.
-            Some(left) => {
-                let rest = if datagrams.is_bound() { datagrams.take(left, &mut waiting) } else { Some(left) };
-                waiting.flush();
-                rest
-            }
-            None => None,
+        let left = left?;
+        // The session knows now how many datagrams it consists of.
+        if !datagrams.is_bound() {
+            return Some(left);
         }
+        let rest = datagrams.take(left, &mut waiting);
+        waiting.flush();
+        rest
     }
 }

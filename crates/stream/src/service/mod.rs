@@ -92,7 +92,7 @@ impl Service for StreamService {
             transport = transport.into_tls();
         }
         let client = ClientSide::Stream(transport);
-        self.begin(Beginning { number, client, peer, listen, received, tls, passes }, now);
+        self.begin(Beginning { number, client, peer, listen, received, tls, passes, proxied: None }, now);
     }
 
     fn datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>, received: &Receiver) {
@@ -111,7 +111,7 @@ impl Service for StreamService {
     fn renew(self: Rc<Self>) {
         // Sessions that are there keep the generation that they began with.
         self.generation.replace(LoopGeneration::new(self.loop_state.generation()));
-        self.limit_sessions();
+        self.configure_all();
     }
 
     fn drain(self: Rc<Self>) {

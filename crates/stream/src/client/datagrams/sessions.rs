@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct Sessions {
     sweeper: RefCell<Option<Waker>>,
     /// When the sweeper looks again.
     next_look: Cell<u64>,
+    /// Whether each datagram begins with a header of the PROXY protocol.
+    has_headers: Cell<bool>,
 }
 
 impl Sessions {
@@ -35,12 +38,19 @@ impl Sessions {
             is_swept: Cell::new(false),
             sweeper: RefCell::default(),
             next_look: Cell::new(u64::MAX),
+            has_headers: Cell::new(false),
         })
     }
 
-    /// Changes the number of sessions that there may be.
-    pub fn set_limit(&self, limit: usize) {
+    /// Changes the number of sessions that there may be, and whether each datagram begins with a header of the PROXY protocol.
+    pub fn configure(&self, limit: usize, has_headers: bool) {
         self.table.borrow_mut().set_limit(limit);
+        self.has_headers.set(has_headers);
+    }
+
+    /// Whether each datagram begins with a header of the PROXY protocol.
+    pub fn has_headers(&self) -> bool {
+        self.has_headers.get()
     }
 
     /// The number of sessions.
@@ -49,14 +59,19 @@ impl Sessions {
     }
 
     /// The ends of the session that a datagram belongs to. `None`: nobody can answer it.
-    fn ends(listener: &DatagramListener, received: &Received<'_>) -> Option<Ends> {
+    fn ends(listener: &DatagramListener, received: &Received<'_>, behind: Option<SocketAddr>) -> Option<Ends> {
         let client = received.from.filter(|client| client.port() != 0)?;
-        Some(Ends { client, local: listener.source(received.to) })
+        Some(Ends { client, local: listener.source(received.to), behind })
     }
 
-    /// The session that a datagram belongs to.
-    pub fn find(&self, listener: &DatagramListener, received: &Received<'_>) -> Option<Rc<DatagramSession>> {
-        let ends = Sessions::ends(listener, received)?;
+    /// The session that a datagram belongs to. `behind` is the client that a proxy has sent it for.
+    pub fn find(
+        &self,
+        listener: &DatagramListener,
+        received: &Received<'_>,
+        behind: Option<SocketAddr>,
+    ) -> Option<Rc<DatagramSession>> {
+        let ends = Sessions::ends(listener, received, behind)?;
         Some(self.table.borrow().find(&ends)?.1.clone())
     }
 
@@ -66,8 +81,9 @@ impl Sessions {
         self: &Rc<Self>,
         listener: &Rc<DatagramListener>,
         received: &Received<'_>,
+        behind: Option<SocketAddr>,
     ) -> Option<Rc<DatagramSession>> {
-        let ends = Sessions::ends(listener, received)?;
+        let ends = Sessions::ends(listener, received, behind)?;
         self.make_room();
         let session = DatagramSession::new(listener.clone(), self.clone(), ends);
         let now = loops::millis();

@@ -15,6 +15,8 @@ pub(crate) struct Ends {
     pub(crate) client: SocketAddr,
     /// The address of this machine that the client sends to; `None` where there is only one.
     pub(crate) local: Option<IpAddr>,
+    /// The address of the client behind the proxy that sends for it, if the proxy says so (PROXY protocol).
+    pub(crate) behind: Option<SocketAddr>,
 }
 
 /// A session's place in the table, which is no longer there when another session has it.
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
 
     fn ends(port: u16) -> Ends {
-        Ends { client: SocketAddr::from(([192, 0, 2, 1], port)), local: None }
+        Ends { client: SocketAddr::from(([192, 0, 2, 1], port)), local: None, behind: None }
     }
 
     fn find(table: &SessionTable<u32>, port: u16) -> Option<u32> {

@@ -62,9 +62,9 @@ impl Bed {
             for received in receiver.iter() {
                 let mut left = Some(received);
                 while let Some(received) = left {
-                    let known = self.sessions.find(&self.listener, &received);
+                    let known = self.sessions.find(&self.listener, &received, None);
                     let is_new = known.is_none();
-                    let session = known.or_else(|| self.sessions.begin(&self.listener, &received)).unwrap();
+                    let session = known.or_else(|| self.sessions.begin(&self.listener, &received, None)).unwrap();
                     left = session.take(received, &mut forwarding);
                     if is_new {
                         begin(self, &session);
