@@ -29,7 +29,7 @@ const LARGEST_PIECE: usize = 1024 * 1024;
 
 thread_local! {
     /// The buffer that the relays of a thread read into, one after the other.
-    static BUFFER: Cell<BytesMut> = const { Cell::new(BytesMut::new()) };
+    static BUFFER: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
 
 /// One of the two sides.

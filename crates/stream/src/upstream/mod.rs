@@ -53,7 +53,8 @@ pub type Balance = upstream::Balance<Stream>;
 /// # Errors
 /// [`NotFound`] if there is no such group and the name does not resolve.
 pub async fn find(session: &Session, text: &str) -> Result<Arc<Upstream>, NotFound> {
-    let settings = session.settings().get::<ResolverSettings>();
+    let settings = session.settings();
+    let settings = settings.get::<ResolverSettings>();
     let resolver = settings.resolver.as_ref().map(|resolver| (&resolver.0, settings.resolver_timeout));
     upstream::find(session, resolver, text, None).await
 }
