@@ -18,6 +18,12 @@ settings! {
         ///
         /// `proxy_protocol` and `ssl` hold for all servers of the address. The other parameters are those of `listen` in
         /// `http`.
+        ///
+        /// With `udp` the server takes datagrams. Those between two addresses are a session: see `udp_sessions`,
+        /// `proxy_requests`, `proxy_responses` and `proxy_timeout`. Each loop has a socket of its own, with `reuseport` and
+        /// without, so that a client's datagrams always come to the same loop; the ports of a range have one socket each. With
+        /// `proxy_protocol`, which nginx does not have for datagrams, each of them begins with a header of version 2. A Unix
+        /// socket takes no datagrams.
         listen: Many<ListenSetting>, in STREAM_SERVER, local;
         /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
         ///
