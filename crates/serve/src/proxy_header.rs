@@ -40,11 +40,10 @@ pub struct Refused {
     line: Box<[u8]>,
 }
 
-impl Refused {
-    fn new(error: ProxyError, buffer: &[u8]) -> HeaderError {
-        let line = memchr::memchr2(b'\r', b'\n', buffer).unwrap_or(buffer.len());
-        HeaderError::Refused(Refused { error, line: buffer[..line.min(SHOWN)].into() })
-    }
+/// Refuses the header that the buffer begins with.
+fn refused(error: ProxyError, buffer: &[u8]) -> HeaderError {
+    let line = memchr::memchr2(b'\r', b'\n', buffer).unwrap_or(buffer.len());
+    HeaderError::Refused(Refused { error, line: buffer[..line.min(SHOWN)].into() })
 }
 
 impl fmt::Display for Refused {
@@ -75,7 +74,7 @@ pub async fn read(
                 return Ok(header);
             }
             Ok(None) => {}
-            Err(error) => return Err(Refused::new(error, buffer)),
+            Err(error) => return Err(refused(error, buffer)),
         }
         if buffer.capacity() == 0 {
             *buffer = buffers::take();
@@ -87,7 +86,7 @@ pub async fn read(
         match timer.within(left, transport.read(buffer)).await {
             Some(Ok(1..)) => {}
             Some(Ok(0)) if buffer.is_empty() => return Err(HeaderError::Closed),
-            Some(Ok(0)) => return Err(Refused::new(ProxyError::Broken, buffer)),
+            Some(Ok(0)) => return Err(refused(ProxyError::Broken, buffer)),
             Some(Err(error)) => return Err(HeaderError::Broken(error)),
             None => return Err(HeaderError::TimedOut),
         }

@@ -11,8 +11,8 @@ use crate::session::Session;
 /// The table of the core's variables, besides those that all subjects have.
 pub const CORE_VARIABLES: &[Variable<Session>] = &[
     // As in nginx, these two keep the value of their first use.
-    Variable::named("bytes_received", |s, _| number(s.received.get())).kept(),
-    Variable::named("bytes_sent", |s, _| number(s.sent.get())).kept(),
+    Variable::<Session>::named("bytes_received", |s, _| number(s.received.get())).kept(),
+    Variable::<Session>::named("bytes_sent", |s, _| number(s.sent.get())).kept(),
     Variable::named("connection", |s, _| number(s.number)),
     Variable::named("protocol", |s, _| Some(Cow::Borrowed(s.client.protocol().as_bytes()))),
     Variable::named("server_name", |s, _| Some(Cow::Owned(s.server().name.as_bytes().to_vec()))),

@@ -13,7 +13,7 @@ fn a_client_hello_says_what_it_wants() {
     };
     let server = setup.run();
     let hello = |tls: &Tls| said(server.address(), &tls.hello());
-    assert_eq!(hello(&Tls::new().name("Www.Example.com").alpn(&["h2", "x/1"])), "www.example.com|TLSv1.3|h2,x/1");
+    assert_eq!(hello(&Tls::new().name("Www.Example.com").alpn(&["h2", "x/1"])), "Www.Example.com|TLSv1.3|h2,x/1");
     assert_eq!(hello(&Tls::new().nameless().only(TlsVersion::V12)), "|TLSv1.2|");
     // What is no TLS is passed on all the same, and so is a hello of SSLv2.
     assert_eq!(said(server.address(), b"GET / HTTP/1.0\r\n\r\n"), "||");
@@ -56,7 +56,7 @@ fn the_name_in_a_hello_chooses_the_server() {
         return;
     }
     let Some(setup) = stream(
-        "log_format line '$server_name'; access_log @DIR@/sessions.log line; ssl_preread on;
+        "log_format line escape=none '$server_name'; access_log @DIR@/sessions.log line; ssl_preread on;
          server { listen 127.0.0.1:@PORT@; server_name a.test; return \"a $ssl_preread_server_name\"; }
          server { listen 127.0.0.1:@PORT@; server_name *.b.test; return \"b $server_name\"; }
          server { listen 127.0.0.1:@PORT@; server_name ~^(?<who>.+)\\.c\\.test$; return \"c $who $1\"; }
@@ -72,11 +72,10 @@ fn the_name_in_a_hello_chooses_the_server() {
     assert_eq!(named("other.test"), "d");
     assert_eq!(said(server.address(), &Tls::new().nameless().hello()), "d");
     assert_eq!(said(server.address(), b"no TLS"), "d");
-    // The first session is the harness's own.
-    assert_eq!(
-        lines(&server, 6)[lines(&server, 6).len() - 6..][..3],
-        ["a.test", "*.b.test", "~^(?<who>.+)\\.c\\.test$"]
-    );
+    // One of the sessions is the harness's own.
+    let logged = lines(&server, 7);
+    let wanted = ["a.test", "*.b.test", "~^(?<who>.+)\\.c\\.test$", "d.test", "d.test", "d.test"];
+    assert!(logged.windows(6).any(|lines| lines == wanted), "{logged:?}");
 }
 
 #[test]

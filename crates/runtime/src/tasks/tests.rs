@@ -78,13 +78,14 @@ fn tasks_of_two_kinds_are_woken_each_in_their_own_table() {
     let (done, finished) = channel();
     let handle = LoopHandle::start(0, None).unwrap();
     handle.tell(move || {
-        let (first, second) = (Tasks::new("the first kind"), Tasks::new("the second kind"));
+        let first = Tasks::new("the first kind");
+        let second: Tasks<Box<Job>> = Tasks::new("the second kind");
         for number in 0..4 {
             // Tasks of both kinds have the same places.
             first.start(number, two_polls(number, &wakers, &done));
             second.start(number, Box::new(two_polls(10 + number, &wakers, &done)));
         }
-        let taken = second.take_some(1, |_: &Box<Job>| true);
+        let taken = second.take_some(1, |_| true);
         assert_eq!(taken.len(), 1);
     });
     woken.iter().take(7).for_each(|waker| waker.wake());

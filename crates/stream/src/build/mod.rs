@@ -132,10 +132,10 @@ impl Builder<'_> {
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Option<Planned>, Problem> {
         let (settings, _) = apply_block(self.registry, Contexts::STREAM_SERVER, node.children(), parent, cx)?;
         let written = Written::of_block(node);
-        // nginx names the line where the block begins.
+        // nginx finds it out at the end of the block, and names the line where that begins.
         let missing = |message: &str| {
             let mut problem = Problem::new(message).reported_at(node.name.place).at(node.name.place);
-            problem.order = Some(node.order);
+            problem.order = Some(last_order(node));
             problem
         };
         for settle in self.modules.iter().filter_map(|module| module.settle) {
@@ -147,7 +147,9 @@ impl Builder<'_> {
         }
         let Some(content) = self.content(node) else {
             // nginx looks for it when it has read everything.
-            cx.report(Problem { order: None, ..missing("no handler for server") })?;
+            let mut problem = missing("no handler for server");
+            problem.order = None;
+            cx.report(problem)?;
             return Ok(None);
         };
         let tls = match ssl::server_tls(&settings, cx) {
@@ -173,6 +175,11 @@ impl Builder<'_> {
         let of = |node: &Node| all().find(|content| content.directive == node.name.text).copied();
         server.children().iter().rev().find_map(of)
     }
+}
+
+/// The position of the last directive in a block.
+fn last_order(node: &Node) -> u32 {
+    node.children().last().map_or(node.order, last_order)
 }
 
 /// Whether it is a `listen`, even one that cannot be understood.

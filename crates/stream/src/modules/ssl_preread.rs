@@ -39,13 +39,18 @@ pub static MODULE: Module = Module {
     handlers: &[Handler { phase: Phase::Preread, wanted, run: Run::Preread(see) }],
     // As in nginx, these keep the values of their first use.
     variables: &[
-        Variable::named("ssl_preread_alpn_protocols", |session, _| known(session, |known| known.alpn.clone())).kept(),
-        Variable::named("ssl_preread_protocol", |session, _| {
+        Variable::<Session>::named("ssl_preread_alpn_protocols", |session, _| {
+            known(session, |known| known.alpn.clone())
+        })
+        .kept(),
+        Variable::<Session>::named("ssl_preread_protocol", |session, _| {
             known(session, |known| known.protocol.as_bytes().to_vec())
         })
         .kept(),
-        Variable::named("ssl_preread_server_name", |session, _| known(session, |known| known.server_name.clone()))
-            .kept(),
+        Variable::<Session>::named("ssl_preread_server_name", |session, _| {
+            known(session, |known| known.server_name.clone())
+        })
+        .kept(),
     ],
     ..Module::EMPTY
 };
@@ -75,6 +80,11 @@ fn see(session: &Session, bytes: &[u8]) -> Seen {
         state.known.borrow_mut().get_or_insert_default();
         return Seen::NeedMore;
     };
+    if preread == Preread::default() {
+        // It makes no sense: nothing is known.
+        state.known.replace(None);
+        return Seen::Done;
+    }
     let known = Known::of(&preread, bytes);
     if !known.server_name.is_empty()
         && let Some(name) = name_to_look_up(&known.server_name)

@@ -31,7 +31,7 @@ pub(super) async fn config_for(
     let computed = own.computed().ok_or_else(missing)?;
     let ssl = server.settings.get::<SslSettings>();
     let of = |file: &ComputedFile<Template<Session>>| file.computed(|template| template.render(session).into_owned());
-    let pair = |number| {
+    let pair = |number: usize| {
         let certificate = of(&ssl.ssl_certificate.get(number)?.0);
         Some(PairNames { certificate, key: of(ssl.ssl_certificate_key.get(number)?) })
     };

@@ -63,7 +63,12 @@ pub(super) async fn open(
             }
         }
     };
-    match shake_hands(transport, timer, timeout, helpers, buffer, choose).await {
+    let shaken = shake_hands(transport, timer, timeout, helpers, buffer, choose).await;
+    if !matches!(shaken, Ok(Speaks::Tls)) {
+        // A client that has not come to a ClientHello has shown no certificate, as `$ssl_client_verify` says.
+        session.set_tls(TlsFacts::new(None, None));
+    }
+    match shaken {
         Ok(Speaks::Tls) => verify(session, transport).await,
         Ok(Speaks::Plain) => {
             // In OpenSSL's words, whose records have another version.
