@@ -183,7 +183,7 @@ impl DatagramListener {
     }
 
     /// Sends what is queued as far as the socket has room, and nothing after it.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let mut queue = self.queue.borrow_mut();
         self.flush(&mut queue);
         drop(queue);

@@ -374,14 +374,14 @@ mod tests {
 
     #[test]
     fn each_loop_has_a_socket_for_datagrams_or_each_port_of_a_range_has_a_loop() {
-        let specs = addresses("stream", "127.0.0.1:10-13", &mut Hosts::default()).unwrap();
+        let four = specs("stream", "127.0.0.1:10-13", None, &mut Hosts::default()).unwrap();
         let udp = |spec: &ListenSpec| ListenSpec { protocol: Protocol::Datagram, ..spec.clone() };
-        for (number, spec) in specs.iter().enumerate() {
+        for (number, spec) in four.iter().enumerate() {
             assert_eq!((spec.sockets(4), udp(spec).sockets(4)), (1, 1));
             let having: Vec<_> = (0..4).filter(|index| udp(spec).socket_of(*index, 4, 1).is_some()).collect();
             assert_eq!(having, [(10 + number) % 4]);
         }
-        let one = udp(&ListenSpec { in_range: false, ..specs[0].clone() });
+        let one = udp(&ListenSpec { in_range: false, ..four[0].clone() });
         assert_eq!(one.sockets(4), 4);
         assert_eq!((0..5).map(|index| one.socket_of(index, 5, 4)).collect::<Vec<_>>(), [
             Some(0),
@@ -390,7 +390,7 @@ mod tests {
             Some(3),
             None
         ]);
-        let range = ListenSpec { reuseport: true, ..udp(&specs[0]) };
+        let range = ListenSpec { reuseport: true, ..udp(&four[0]) };
         assert_eq!((range.sockets(4), range.sockets(0)), (4, 1));
         assert_eq!(one.socket_of(0, 1, 0), None);
     }

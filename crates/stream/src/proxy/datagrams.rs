@@ -155,7 +155,7 @@ impl RelayedDatagrams {
                     Over::Ending(Ending::Closed) => tell("session closed"),
                     _ => tell("done"),
                 }
-                drop(lease.succeeded(took, now()));
+                let _ = lease.succeeded(took, now());
                 return status::OK;
             }
         };

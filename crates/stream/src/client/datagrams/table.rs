@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn times_that_differ_are_kept_in_order_each() {
-        let mut table = SessionTable::new(100);
+        let mut table = SessionTable::<u32>::new(100);
         table.insert(ends(1), 1000, 0, 1);
         let short = table.insert(ends(2), 10, 1, 2);
         table.insert(ends(3), 10, 2, 3);

@@ -65,10 +65,12 @@ impl Bed {
                     let known = self.sessions.find(&self.listener, &received, None);
                     let is_new = known.is_none();
                     let session = known.or_else(|| self.sessions.begin(&self.listener, &received, None)).unwrap();
-                    left = session.take(received, &mut forwarding);
                     if is_new {
+                        left = session.take_one(received, &mut forwarding);
                         begin(self, &session);
                         begun.push(session);
+                    } else {
+                        left = session.take(received, &mut forwarding);
                     }
                 }
             }
