@@ -323,7 +323,6 @@ fn what_does_not_go_together_with_datagrams_is_refused() {
         ("127.0.0.1:1 udp backlog=5", "return x;", "\"backlog\" parameter is incompatible with \"udp\""),
         ("127.0.0.1:1 udp so_keepalive=on", "return x;", "\"so_keepalive\" parameter is incompatible with \"udp\""),
         ("127.0.0.1:1 udp fastopen=5", "return x;", "\"fastopen\" parameter is incompatible with \"udp\""),
-        ("127.0.0.1:1 udp; listen 127.0.0.1:1 udp", "return x;", "duplicate \"127.0.0.1:1\" address and port pair"),
     ] {
         let text = format!("events {{}}\nstream {{ server {{ listen {listen}; {lines} }} }}\n");
         let checked = freerun_testkit::check(Kind::Freerun, &text).unwrap();

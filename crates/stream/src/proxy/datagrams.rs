@@ -159,17 +159,18 @@ impl RelayedDatagrams {
                 return status::OK;
             }
         };
-        session.log(Level::Error, format_args!("{operation} failed ({}) while {step}", Errno(&error)));
+        session.set_step(step);
+        session.log(Level::Error, format_args!("{operation} failed ({})", Errno(&error)));
         // A server that has answered was there when it was chosen.
         let verdict = match self.was_heard {
             false => lease.failed(Failure::Connect, now()),
             true => lease.broken(Failure::Closed, now()),
         };
         if verdict.disabled {
-            session.log(Level::Warn, format_args!("upstream server temporarily disabled while {step}"));
+            session.log(Level::Warn, format_args!("upstream server temporarily disabled"));
         }
         if verdict.ejected {
-            session.log(Level::Warn, format_args!("upstream server ejected by outlier detection while {step}"));
+            session.log(Level::Warn, format_args!("upstream server ejected by outlier detection"));
         }
         status::BAD_GATEWAY
     }

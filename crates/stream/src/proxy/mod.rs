@@ -121,10 +121,6 @@ async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
     let record = session.states.get::<Record>();
     session.set_log_context(record.clone());
     session.set_step(step::CONNECTING);
-    if let Some(datagrams) = session.client.datagrams() {
-        // The first one is there.
-        session.received.set(datagrams.counts().received);
-    }
     let target = match pass.known() {
         Some(target) => target,
         None => Box::pin(pass.look_up(&session)).await.map_err(|error| {
