@@ -51,23 +51,29 @@ struct Case {
     sends: &'static [&'static str],
 }
 
+/// The number of cases that are run at a time.
+const AT_ONCE: usize = 8;
+
 /// What a server says of each of the cases, in their order.
 fn told(kind: Kind, cases: &[Case], echo: SocketAddr) -> Vec<String> {
-    let mut setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }");
-    if let (Kind::Nginx, Some(module)) = (kind, require::nginx_module("ngx_stream_module")) {
-        setup = setup.main(&format!("load_module {};", module.display()));
-    }
-    let mut servers = String::new();
+    cases.chunks(AT_ONCE).flat_map(|cases| told_at_once(kind, cases, echo)).collect()
+}
+
+fn told_at_once(kind: Kind, cases: &[Case], echo: SocketAddr) -> Vec<String> {
+    let mut text = format!(
+        "upstream echoes {{ server {echo}; }}
+         upstream down_and_echo {{ server 127.0.0.1:1 down; server {echo} backup; }}\n"
+    );
     for (number, case) in cases.iter().enumerate() {
-        servers += &format!(
+        text += &format!(
             "log_format c{number} '/{number} $status $protocol $upstream_addr $bytes_received $bytes_sent $upstream_bytes_received $upstream_bytes_sent';
              server {{ listen 127.0.0.1:@PORT{}@ udp; access_log @DIR@/access.log c{number}; proxy_timeout 700ms; {} }}\n",
             number + 2,
             case.settings.replace("@ECHO@", &echo.to_string()),
         );
     }
-    let groups = format!("upstream echoes {{ server {echo}; }}\nupstream down_and_echo {{ server 127.0.0.1:1 down; server {echo} backup; }}\n");
-    let server = setup.main(&format!("stream {{ {groups} {servers} }}")).start(kind);
+    let setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(&text);
+    let server = setup.start(kind);
     let spoken: Vec<(Vec<String>, usize)> = cases.iter().enumerate().map(|(number, case)| talk(&server, number, case)).collect();
     let sessions: usize = spoken.iter().map(|(_, sessions)| sessions).sum();
     eventually("all lines of the log", || server.access_log().lines().count() >= sessions);

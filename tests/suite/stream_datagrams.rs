@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use freerun_testkit::{Datagrams, Kind, Server, Setup, eventually, require};
+use freerun_testkit::{Datagrams, Kind, Server, Setup, eventually};
 use rustix::process::Signal;
 
 /// A server for datagrams on `@PORT2@` with these lines, and with others beside it; `@PORT@` is there to see that it runs.
@@ -13,24 +13,12 @@ fn serving(around: &str, lines: &str) -> Setup {
 
 /// The same with what `listen` has.
 fn listening(listen: &str, around: &str, lines: &str) -> Setup {
-    Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").main(&format!(
-        "stream {{
-             log_format way '$status|$protocol|$bytes_received|$bytes_sent|$upstream_addr|$upstream_bytes_received|$upstream_bytes_sent';
+    Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(&format!(
+        "log_format way '$status|$protocol|$bytes_received|$bytes_sent|$upstream_addr|$upstream_bytes_received|$upstream_bytes_sent';
              access_log @DIR@/access.log way;
              {around}
-             server {{ listen {listen}; {lines} }}
-         }}"
+             server {{ listen {listen}; {lines} }}"
     ))
-}
-
-/// Runs it against what the suite runs against; nginx needs its module.
-fn run(setup: Setup) -> Server {
-    if Kind::under_test() == Kind::Nginx
-        && let Some(module) = require::nginx_module("ngx_stream_module")
-    {
-        return setup.main(&format!("load_module {};", module.display())).run();
-    }
-    setup.run()
 }
 
 /// The address of the server for datagrams.
@@ -46,7 +34,7 @@ fn port(answer: &str) -> u16 {
 #[test]
 fn datagrams_go_both_ways_and_are_counted() {
     let behind = Datagrams::new();
-    let server = run(serving("proxy_timeout 300ms;", &format!("proxy_pass {};", behind.address())));
+    let server = serving("proxy_timeout 300ms;", &format!("proxy_pass {};", behind.address())).run();
     let client = Datagrams::new();
     let mut from = None;
     for text in ["one", "", "three"] {
@@ -79,7 +67,7 @@ fn a_session_ends_with_its_last_response_and_after_its_last_request_another_one_
         ("proxy_requests 2; proxy_responses 1;", [1, 1, 2, 2]),
         ("proxy_requests 3; proxy_responses 2;", [1, 1, 1, 2]),
     ] {
-        let server = run(serving("", &format!("{lines} proxy_pass {echo};")));
+        let server = serving("", &format!("{lines} proxy_pass {echo};")).run();
         let mut ports = Vec::new();
         for _ in 0..4 {
             ports.push(port(&client.ask("n1", front(&server))));
@@ -94,7 +82,7 @@ fn a_session_ends_with_its_last_response_and_after_its_last_request_another_one_
             .collect();
         assert_eq!(numbers, sessions, "{lines}: {ports:?}");
     }
-    let server = run(serving("", &format!("proxy_responses 0; proxy_pass {echo};")));
+    let server = serving("", &format!("proxy_responses 0; proxy_pass {echo};")).run();
     client.send("nobody answers", front(&server));
     server.logs("udp done, packets from/to client:1/0, bytes from/to client:14/0, bytes from/to upstream:0/14");
     assert!(!client.receives_within(Duration::from_millis(50)));
@@ -103,7 +91,7 @@ fn a_session_ends_with_its_last_response_and_after_its_last_request_another_one_
 #[test]
 fn return_and_access_have_a_session_for_each_datagram() {
     let around = "server { listen 127.0.0.1:@PORT3@ udp; deny all; return never; }";
-    let server = run(serving(around, "return \"$remote_port $protocol $bytes_received\";"));
+    let server = serving(around, "return \"$remote_port $protocol $bytes_received\";").run();
     let client = Datagrams::new();
     for _ in 0..2 {
         let text = client.ask("hello", front(&server));
@@ -120,7 +108,7 @@ fn return_and_access_have_a_session_for_each_datagram() {
 fn an_answer_leaves_from_the_address_that_was_asked() {
     let echo = Datagrams::echo();
     for listen in ["@PORT2@ udp", "@PORT2@ udp reuseport"] {
-        let server = run(listening(listen, "", &format!("proxy_pass {echo};")));
+        let server = listening(listen, "", &format!("proxy_pass {echo};")).run();
         let client = Datagrams::new();
         let mut ports = Vec::new();
         for asked in ["127.0.0.9", "127.0.0.8", "127.0.0.9"] {
@@ -139,7 +127,7 @@ fn a_server_that_refuses_is_left_out_afterwards() {
     let echo = Datagrams::echo();
     let gone = Datagrams::new().address();
     let around = format!("upstream u {{ server {gone}; server {echo} weight=2; }}");
-    let server = run(serving(&around, "proxy_pass u;"));
+    let server = serving(&around, "proxy_pass u;").run();
     // Of three clients, one at least comes to the server that is not there.
     let clients: Vec<_> = (0..3).map(|_| Datagrams::new()).collect();
     clients.iter().for_each(|client| client.send("first", front(&server)));
@@ -154,7 +142,7 @@ fn a_server_that_refuses_is_left_out_afterwards() {
 #[test]
 fn long_datagrams_and_many_at_a_time_arrive_whole_and_in_order() {
     let behind = Datagrams::new();
-    let server = run(serving("proxy_buffer_size 64k;", &format!("proxy_pass {};", behind.address())));
+    let server = serving("proxy_buffer_size 64k;", &format!("proxy_pass {};", behind.address())).run();
     let client = Datagrams::new();
     let long: Vec<u8> = (0..60_000u32).map(|at| (at % 251) as u8).collect();
     client.send(&long, front(&server));
@@ -176,7 +164,7 @@ fn long_datagrams_and_many_at_a_time_arrive_whole_and_in_order() {
 fn headers_of_the_proxy_protocol() {
     let behind = Datagrams::new();
     let client = Datagrams::new();
-    let server = run(serving("", &format!("proxy_protocol on; proxy_pass {};", behind.address())));
+    let server = serving("", &format!("proxy_protocol on; proxy_pass {};", behind.address())).run();
     client.send("one", front(&server));
     client.send("two", front(&server));
     let header = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", client.address().port(), front(&server).port());
@@ -186,7 +174,7 @@ fn headers_of_the_proxy_protocol() {
         return;
     }
     // Version 2 has datagrams, and each has a header: servers keep no sessions.
-    let server = run(serving("", &format!("proxy_protocol 2; proxy_pass {};", behind.address())));
+    let server = serving("", &format!("proxy_protocol 2; proxy_pass {};", behind.address())).run();
     for text in [&b"one"[..], b"two"] {
         client.send(text, front(&server));
         let (got, _) = behind.receive();
@@ -308,7 +296,7 @@ fn a_worker_that_is_to_quit_ends_its_sessions() {
 fn limits_count_sessions() {
     let echo = Datagrams::echo();
     let around = "limit_conn_zone $binary_remote_addr zone=z:1m;";
-    let server = run(serving(around, &format!("limit_conn z 1; proxy_pass {echo};")));
+    let server = serving(around, &format!("limit_conn z 1; proxy_pass {echo};")).run();
     let (client, other) = (Datagrams::new(), Datagrams::new());
     let first = port(&client.ask("x", front(&server)));
     other.send("y", front(&server));

@@ -1,5 +1,7 @@
 //! Sessions of TCP that are passed on: `proxy_pass` in `stream`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use freerun_testkit::{
@@ -74,7 +76,10 @@ fn bytes_go_both_ways_and_are_counted() {
     assert!(parts[6..].iter().all(|time| is_time(time)), "{parts:?}");
     let log = server.error_log();
     let line = log.lines().find(|line| line.contains("upstream disconnected")).expect("a line");
-    assert!(line.ends_with("upstream disconnected, bytes from/to client:17/15, bytes from/to upstream:15/17"), "{line}");
+    assert!(
+        line.ends_with("upstream disconnected, bytes from/to client:17/15, bytes from/to upstream:15/17"),
+        "{line}"
+    );
     let line = log.lines().find(|line| line.contains("proxy 127.0.0.1:")).expect("a line");
     assert!(line.ends_with(&format!(" connected to {}", upstream.address())), "{line}");
 }
@@ -200,6 +205,7 @@ fn unix_sockets_and_names_of_variables_are_upstreams() {
     let folder = freerun_testkit::TempDir::new("stream-upstream");
     let path = folder.path().join("s");
     let upstream = Upstream::unix(&path);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o777)).expect("rights");
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (client, peer) = open(&server, &upstream);
     drop((client, peer));
@@ -290,7 +296,8 @@ fn a_header_tells_of_the_clients_tls() {
         return;
     }
     let upstream = Upstream::new();
-    let listen = "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; ssl_alpn one two";
+    let listen =
+        "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; ssl_alpn one two";
     let lines = format!("proxy_pass {}; proxy_protocol 2;", upstream.address());
     let server = streaming_on(listen, "", &lines).freerun();
     let tls = Tls::new().name("www.test").alpn(&["two"]);
@@ -351,7 +358,8 @@ fn a_server_with_tls_is_offered_protocols_and_told_of_the_client_before() {
         return;
     }
     let upstream = Upstream::new();
-    let lines = format!("proxy_pass {}; proxy_ssl on; proxy_ssl_alpn $first two; proxy_protocol on;", upstream.address());
+    let lines =
+        format!("proxy_pass {}; proxy_ssl on; proxy_ssl_alpn $first two; proxy_protocol on;", upstream.address());
     let server = streaming("map $remote_addr $first { default ''; }", &lines).freerun();
     let client = session(&server);
     let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", port_of(&client), server.port_number(2));
@@ -398,7 +406,7 @@ fn local_addresses_are_bound() {
     let server = streaming("", &format!("proxy_pass {}; proxy_bind 127.0.0.9;", upstream.address())).run();
     let (_client, peer) = open(&server, &upstream);
     assert_eq!(peer.remote().expect("an address").ip().to_string(), "127.0.0.9");
-    let server = streaming("", &format!("proxy_pass {}; proxy_bind $remote_addr:0;", upstream.address())).run();
+    let server = streaming("", &format!("proxy_pass {}; proxy_bind $remote_addr;", upstream.address())).run();
     let mut client = Client::try_connect_from([127, 0, 0, 7].into(), server.address_number(2)).expect("a connection");
     client.send("hello");
     assert_eq!(upstream.accept().remote().expect("an address").ip().to_string(), "127.0.0.7");
@@ -410,11 +418,12 @@ fn what_is_wrong_is_told_in_nginx_words() {
         ("proxy_pass 127.0.0.1;", "no port in upstream \"127.0.0.1\""),
         ("proxy_pass 127.0.0.1:1; proxy_bind here;", "invalid address \"here\""),
         ("proxy_pass 127.0.0.1:1; proxy_timeout x;", "\"proxy_timeout\" directive invalid value"),
-        ("proxy_pass 127.0.0.1:1; proxy_ssl on; proxy_ssl_verify on;", "no proxy_ssl_trusted_certificate for proxy_ssl_verify"),
+        (
+            "proxy_pass 127.0.0.1:1; proxy_ssl on; proxy_ssl_verify on;",
+            "no proxy_ssl_trusted_certificate for proxy_ssl_verify",
+        ),
     ] {
-        let text = format!(
-            "events {{ }}\npid /dev/null;\nstream {{ server {{ listen 127.0.0.1:1234; {lines} }} }}\n"
-        );
+        let text = format!("events {{ }}\npid /dev/null;\nstream {{ server {{ listen 127.0.0.1:1234; {lines} }} }}\n");
         let checked = freerun_testkit::check(Kind::Freerun, &text).expect("a check");
         assert!(checked.code == Some(1) && checked.stderr.contains(message), "{lines}: {}", checked.stderr);
     }

@@ -131,9 +131,8 @@ fn clients_stay_with_the_server_that_was_learned() {
         return;
     }
     let letters = Letters::new(2);
-    let group = letters.group(
-        "sticky learn create=$remote_addr lookup=$remote_addr zone=clients:64k; server @0@; server @1@;",
-    );
+    let group =
+        letters.group("sticky learn create=$remote_addr lookup=$remote_addr zone=clients:64k; server @0@; server @1@;");
     let server = streaming(&group, "proxy_pass g;").freerun();
     let of = |last: u8| {
         let client = Client::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
@@ -152,9 +151,14 @@ fn a_server_that_is_not_well_gets_no_session() {
         return;
     }
     let (letters, refusing) = (Letters::new(1), Refusing::new());
-    let group = format!("upstream g {{ server {} max_fails=0; server {} max_fails=0; }}", letters.addresses[0], refusing.address());
+    let group = format!(
+        "upstream g {{ server {} max_fails=0; server {} max_fails=0; }}",
+        letters.addresses[0],
+        refusing.address()
+    );
     let server = streaming(&group, "proxy_pass g; proxy_next_upstream off; health_check interval=50ms;").freerun();
-    server.logs(&format!("peer is unhealthy while connecting to upstream, health check of peer {}", refusing.address()));
+    server
+        .logs(&format!("peer is unhealthy while connecting to upstream, health check of peer {}", refusing.address()));
     assert_eq!(counted(&server, 6), counts(&[("a", 6)]));
 }
 
@@ -169,7 +173,8 @@ fn a_check_may_ask_and_expect() {
     let group = letters.group("server @0@; server @1@;");
     let lines = "proxy_pass g; health_check interval=50ms match=is_a mandatory;";
     let server = streaming(&format!("{matching} {group}"), lines).freerun();
-    server.logs(&format!("peer is unhealthy while checking the response, health check of peer {}", letters.addresses[1]));
+    server
+        .logs(&format!("peer is unhealthy while checking the response, health check of peer {}", letters.addresses[1]));
     server.logs(&format!("peer is healthy, health check of peer {}", letters.addresses[0]));
     assert_eq!(counted(&server, 6), counts(&[("a", 6)]));
 }

@@ -158,12 +158,7 @@ impl Relay {
     }
 
     /// Passes bytes on; ready when the relay is over. It has to be the same task each time.
-    pub fn poll(
-        &mut self,
-        client: &impl RelayEnd,
-        upstream: &impl RelayEnd,
-        context: &mut Context<'_>,
-    ) -> Poll<Over> {
+    pub fn poll(&mut self, client: &impl RelayEnd, upstream: &impl RelayEnd, context: &mut Context<'_>) -> Poll<Over> {
         loop {
             if let Some(over) = self.pass(client, upstream, context) {
                 return Poll::Ready(over);

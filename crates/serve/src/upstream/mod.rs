@@ -61,7 +61,8 @@ pub trait Protocol: fmt::Debug + Clone + Default + Send + Sync + 'static {
     const DEFAULT_PORT: Option<u16>;
 
     /// The times that `least_time` may compare, by the words of the directive.
-    const MEASURES: &'static [(&'static str, Measure)] = &[("header", Measure::Header), ("last_byte", Measure::LastByte)];
+    const MEASURES: &'static [(&'static str, Measure)] =
+        &[("header", Measure::Header), ("last_byte", Measure::LastByte)];
 }
 
 /// A number in a parameter: decimal digits, up to 32 bits.

@@ -78,6 +78,8 @@ fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem
     }
     let word = &directive.args[0];
     let text = word.text.as_str();
+    // The services of a name have their own ports.
+    let default_port = service.as_ref().map_or(default_port, |_| default_port.or(Some(0)));
     let written = place::parse(text, default_port)
         .map_err(|why| Problem::new(format!("{why} in upstream \"{text}\"")).at(word.place))?;
     let service = service.map(|(name, word)| service_name(name, word, &written, resolve)).transpose()?;

@@ -69,7 +69,13 @@ impl Check for StreamCheck {
         ""
     }
 
-    async fn check(&self, peer: &Arc<Peer>, (): &mut (), loop_state: &Rc<LoopState>, (): &()) -> Result<(), &'static str> {
+    async fn check(
+        &self,
+        peer: &Arc<Peer>,
+        (): &mut (),
+        loop_state: &Rc<LoopState>,
+        (): &(),
+    ) -> Result<(), &'static str> {
         probe::check(self, peer, loop_state).await
     }
 }

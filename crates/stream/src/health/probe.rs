@@ -91,11 +91,7 @@ async fn secure(
     let name = settings.fixed_tls_name();
     // A certificate whose name has variables belongs to a session, and there is none.
     let outgoing = tls.outgoing(&name, &peer.name, None, None, &reader).await.map_err(|_| HANDSHAKING)?;
-    let helpers = Helpers {
-        pool: services.pools.handshakes(),
-        lane: LANE,
-        figures: &loop_state.shared.upstream_tls,
-    };
+    let helpers = Helpers { pool: services.pools.handshakes(), lane: LANE, figures: &loop_state.shared.upstream_tls };
     let opened = outgoing.open(transport, &mut Timer::default(), check.timeout(), helpers).await;
     opened.map_err(|_| HANDSHAKING)
 }

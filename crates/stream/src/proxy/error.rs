@@ -6,8 +6,8 @@ use std::io;
 
 use freerun_runtime::log::{Errno, Level};
 use freerun_serve::tls::outgoing::OutgoingError;
+use freerun_upstream::Failure;
 use freerun_upstream::connect::ConnectError;
-use freerun_upstream::{Failure, NoPeer};
 
 /// What is done with a session, in the words of the error log.
 pub mod step {
@@ -25,7 +25,7 @@ pub mod step {
 #[derive(Debug)]
 pub enum TryError {
     /// There was no server to ask.
-    NoPeer(NoPeer),
+    NoPeer,
     /// No connection could be made.
     Connect(ConnectError),
     /// There is no TLS session with the server.
@@ -57,7 +57,7 @@ impl TryError {
     pub fn failure(&self) -> Option<Failure> {
         match self {
             _ if !self.is_of_server() => None,
-            TryError::NoPeer(_) => None,
+            TryError::NoPeer => None,
             TryError::TimedOut => Some(Failure::Timeout),
             TryError::Send(_) => Some(Failure::Closed),
             _ => Some(Failure::Connect),
@@ -78,7 +78,7 @@ impl TryError {
 impl fmt::Display for TryError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TryError::NoPeer(_) => write!(formatter, "no live upstreams"),
+            TryError::NoPeer => write!(formatter, "no live upstreams"),
             TryError::Connect(error) => write!(formatter, "{error} ({})", Errno(error.io())),
             TryError::Tls(error) => write!(formatter, "{error}"),
             TryError::Send(error) => write!(formatter, "send() failed ({})", Errno(error)),
@@ -123,13 +123,7 @@ mod tests {
                 Some(Failure::Timeout),
                 "upstream timed out (110: Connection timed out)",
             ),
-            (
-                TryError::NoPeer(NoPeer::NoneLive),
-                502,
-                Some(Level::Error),
-                None,
-                "no live upstreams",
-            ),
+            (TryError::NoPeer, 502, Some(Level::Error), None, "no live upstreams"),
             (
                 TryError::Send(os(E::CONNRESET)),
                 502,

@@ -22,13 +22,13 @@ use freerun_serve::Subject;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::ProxyProtocol;
 
-pub use self::pass::ProxyPass;
-pub use self::settings::ProxySettings;
 use self::datagrams::RelayedDatagrams;
 use self::error::step;
+pub use self::pass::ProxyPass;
 use self::reach::{Connection, Reached, Tries};
 use self::record::Record;
 use self::relayed::Relayed;
+pub use self::settings::ProxySettings;
 use crate::client::datagrams::Header;
 use crate::module::Module;
 use crate::session::Session;

@@ -82,7 +82,7 @@ impl<'s> Tries<'s> {
     pub(super) async fn reach(&mut self) -> Result<Reached, u16> {
         let mut lease = match self.pick().await {
             Ok(lease) => lease,
-            Err(none) => return Err(self.without_server(none)),
+            Err(_) => return Err(self.without_server()),
         };
         loop {
             // Many servers that refuse at once are many tries without a wait.
@@ -105,7 +105,7 @@ impl<'s> Tries<'s> {
             lease = match self.pick().await {
                 Ok(lease) => lease,
                 Err(NoPeer::AllTried | NoPeer::Wait) => return Err(status),
-                Err(none) => return Err(self.without_server(none)),
+                Err(_) => return Err(self.without_server()),
             };
         }
     }
@@ -129,10 +129,10 @@ impl<'s> Tries<'s> {
     }
 
     /// The status when there is no server to ask.
-    fn without_server(&self, none: NoPeer) -> u16 {
+    fn without_server(&self) -> u16 {
         let now = loops::nanos();
         self.record.begin(Chosen::None(self.target.upstream.name().clone()), now);
-        let error = TryError::NoPeer(none);
+        let error = TryError::NoPeer;
         self.session.set_step(step::CONNECTING);
         self.tell(&error);
         self.record.end(now);
@@ -141,7 +141,8 @@ impl<'s> Tries<'s> {
 
     /// Whether there may be another try.
     fn may_go_on(&self) -> bool {
-        let ProxySettings { proxy_next_upstream, proxy_next_upstream_tries, proxy_next_upstream_timeout, .. } = self.settings;
+        let ProxySettings { proxy_next_upstream, proxy_next_upstream_tries, proxy_next_upstream_timeout, .. } =
+            self.settings;
         *proxy_next_upstream
             && (*proxy_next_upstream_tries == 0 || self.count < *proxy_next_upstream_tries)
             && (proxy_next_upstream_timeout.is_zero() || self.elapsed() < *proxy_next_upstream_timeout)

@@ -17,8 +17,8 @@ use crate::session::{LogContext, Session};
 /// The variables.
 pub const VARIABLES: &[Variable<Session>] = &[
     Variable::named("upstream_addr", |s, _| list(s, |one, out| out.push_str(one.whom.name()))),
-    Variable::named("upstream_bytes_received", |s, _| list(s, |one, out| drop(write!(out, "{}", one.received)))),
-    Variable::named("upstream_bytes_sent", |s, _| list(s, |one, out| drop(write!(out, "{}", one.sent)))),
+    Variable::named("upstream_bytes_received", |s, _| list(s, |one, out| out.push_str(&one.received.to_string()))),
+    Variable::named("upstream_bytes_sent", |s, _| list(s, |one, out| out.push_str(&one.sent.to_string()))),
     Variable::named("upstream_connect_time", |s, _| list(s, |one, out| seconds(one.connect, out))),
     Variable::named("upstream_first_byte_time", |s, _| list(s, |one, out| seconds(one.first_byte, out))),
     Variable::named("upstream_session_time", |s, _| list(s, |one, out| seconds(one.session, out))),

@@ -127,8 +127,10 @@ impl Relayed {
 
 /// Logs why a session is over. Returns the failure of the server, if it was one.
 fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
-    let broken = |what: &str, error: &io::Error| {
-        session.log(level(error), format_args!("{what} failed ({})", Errno(error)));
+    // Clients break off all the time.
+    let level = |is_server| if is_server { Level::Error } else { Level::Info };
+    let broken = |what: &str, error: &io::Error, is_server| {
+        session.log(level(is_server), format_args!("{what} failed ({})", Errno(error)));
     };
     let disconnected = |who: &str| {
         session.log_bare(Level::Info, format_args!("{who} disconnected, {}", record.counted(session)));
@@ -144,7 +146,10 @@ fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
                 (false, false) => "proxying and sending to client",
                 (false, true) => "proxying and sending to upstream",
             });
-            broken(if is_reading { "recv()" } else { "send()" }, error);
+            broken(if is_reading { "recv()" } else { "writev()" }, error, is_server);
+            if is_reading {
+                disconnected(if is_server { "upstream" } else { "client" });
+            }
             return is_server.then_some(Failure::Closed);
         }
         Over::Blocked(_) | Over::Silent => {
@@ -152,12 +157,4 @@ fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
         }
     }
     None
-}
-
-/// The level of an error of a connection.
-fn level(error: &io::Error) -> Level {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Level::Info,
-        _ => Level::Error,
-    }
 }

@@ -80,4 +80,3 @@ impl UpstreamSettings {
         self.sticky.as_ref().map(|sticky| sticky.0.clone())
     }
 }
-
