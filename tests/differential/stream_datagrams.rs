@@ -36,8 +36,7 @@ enum Answers {
 }
 
 /// What a client sends, one after the other: it waits for the answers to each. `n` and a number has as many answers.
-const CLIENTS: [&[&str]; 5] =
-    [&["one"], &["one", "two", "three"], &[""], &["", "x", ""], &["n2", "one", "n0", "n3"]];
+const CLIENTS: [&[&str]; 5] = [&["one"], &["one", "two", "three"], &[""], &["", "x", ""], &["n2", "one", "n0", "n3"]];
 
 /// The answers of the server behind.
 fn answers(text: &str) -> usize {
@@ -74,7 +73,8 @@ fn told_at_once(kind: Kind, cases: &[Case], echo: SocketAddr) -> Vec<String> {
     }
     let setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(&text);
     let server = setup.start(kind);
-    let spoken: Vec<(Vec<String>, usize)> = cases.iter().enumerate().map(|(number, case)| talk(&server, number, case)).collect();
+    let spoken: Vec<(Vec<String>, usize)> =
+        cases.iter().enumerate().map(|(number, case)| talk(&server, number, case)).collect();
     let sessions: usize = spoken.iter().map(|(_, sessions)| sessions).sum();
     eventually("all lines of the log", || server.access_log().lines().count() >= sessions);
     let (access, errors) = (server.access_log(), server.error_log());
@@ -86,8 +86,11 @@ fn told_at_once(kind: Kind, cases: &[Case], echo: SocketAddr) -> Vec<String> {
             let mut lines: Vec<_> = access.lines().filter_map(|line| line.strip_prefix(&own)).collect();
             lines.sort_unstable();
             let words = words(&errors, &server, number);
-            let text = format!("{}\n      {}\n      {}", said.join(" | "), lines.join("\n      "), words.join("\n      "));
-            without_ports(&text, &server, echo)
+            // They are in order only when nothing is left in them that is different each time.
+            let mut words: Vec<_> = words.iter().map(|words| without_ports(words, &server, echo)).collect();
+            words.sort_unstable();
+            let text = format!("{}\n      {}", said.join(" | "), lines.join("\n      "));
+            format!("{}\n      {}", without_ports(&text, &server, echo), words.join("\n      "))
         })
         .collect()
 }
@@ -101,14 +104,16 @@ fn words(errors: &str, server: &Server, number: usize) -> Vec<String> {
         let session = begin.split_once(": *").expect("a number").1.split(' ').next().expect("a number");
         let marker = format!("*{session} ");
         let lines = errors.lines().filter_map(|line| {
+            // The machine may be busy.
             let message = line.split_once(&marker)?.1;
+            if message.starts_with("event loop ") {
+                return None;
+            }
             Some(format!("{}: {message}", line.split(['[', ']']).nth(1)?))
         });
         by_session.insert(session.to_owned(), lines.collect());
     }
-    let mut all: Vec<String> = by_session.into_values().map(|lines| lines.join("; ")).collect();
-    all.sort_unstable();
-    all
+    by_session.into_values().map(|lines| lines.join("; ")).collect()
 }
 
 /// What a client gets, and how many sessions it has had. A session is told from another one by its port at the server behind.
@@ -175,9 +180,12 @@ fn all_pairs_of_settings_and_clients() {
     }
     let echo = Datagrams::echo();
     let pairs = SETTINGS.iter().flat_map(|(settings, answers)| CLIENTS.map(|sends| (*settings, *answers, sends)));
-    // Whether a session that ends with an answer still passes the next one on is a matter of luck.
-    let is_luck = |settings: &str, sends: &[&str]| settings.contains("proxy_responses") && sends.contains(&"n2");
-    let pairs = pairs.filter(|(settings, _, sends)| !is_luck(settings, sends));
+    // Whether a session that ends with an answer still passes the next one on is a matter of luck; and behind a header the
+    // server does not see how many answers it is to send.
+    let is_sure = |settings: &str, sends: &[&str]| {
+        !sends.contains(&"n2") || !settings.contains("proxy_responses") && !settings.contains("proxy_protocol")
+    };
+    let pairs = pairs.filter(|(settings, _, sends)| is_sure(settings, sends));
     let cases: Vec<Case> = pairs.map(|(settings, answers, sends)| Case { settings, answers, sends }).collect();
     let theirs = told(Kind::Nginx, &cases, echo);
     let ours = told(Kind::under_test(), &cases, echo);
@@ -188,5 +196,11 @@ fn all_pairs_of_settings_and_clients() {
         .map(|(case, (theirs, ours))| format!("{:?} to {}\n  - {theirs}\n  + {ours}\n", case.sends, case.settings))
         .collect();
     println!("{} cases, {} differ", cases.len(), differ.len());
-    assert!(differ.is_empty(), "{} of {} cases differ (- nginx, + freerun)\n{}", differ.len(), cases.len(), differ.concat());
+    assert!(
+        differ.is_empty(),
+        "{} of {} cases differ (- nginx, + freerun)\n{}",
+        differ.len(),
+        cases.len(),
+        differ.concat()
+    );
 }

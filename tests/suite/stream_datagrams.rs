@@ -131,7 +131,9 @@ fn a_server_that_refuses_is_left_out_afterwards() {
     // Of three clients, one at least comes to the server that is not there.
     let clients: Vec<_> = (0..3).map(|_| Datagrams::new()).collect();
     clients.iter().for_each(|client| client.send("first", front(&server)));
-    server.logs("recv() failed (111: Connection refused) while proxying and reading from upstream, udp client: 127.0.0.1");
+    server.logs(
+        "recv() failed (111: Connection refused) while proxying and reading from upstream, udp client: 127.0.0.1",
+    );
     for client in &clients {
         // Whoever was refused has another session now; the others go on.
         let answer = client.ask("again", front(&server));

@@ -117,7 +117,8 @@ impl Backend {
                     }
                 }
                 let parts: Vec<_> = answers.iter().map(|(bytes, _)| [IoSlice::new(bytes)]).collect();
-                let messages: Vec<_> = parts.iter().zip(&answers).map(|(parts, (_, to))| to_address(parts, *to)).collect();
+                let messages: Vec<_> =
+                    parts.iter().zip(&answers).map(|(parts, (_, to))| to_address(parts, *to)).collect();
                 end.send(&messages);
             }
         };

@@ -28,7 +28,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let placement = Placement { cores: server_cores, cgroups: Vec::new() };
     let backend = on_cores(&client_cores, || Backend::start(Does::Answers(120)))??;
     let limit = format!("udp_sessions {SESSIONS};\n");
-    let server = Server::start(bench, &spec(Kind::Freerun, ("proxy_timeout 600s;\n", &limit), backend.address, bench)?, &placement)?;
+    let server = Server::start(
+        bench,
+        &spec(Kind::Freerun, ("proxy_timeout 600s;\n", &limit), backend.address, bench)?,
+        &placement,
+    )?;
     let memory = || server.process.memory().rss as f64;
     let (question, everybody) = ([1; 40], (0..CLIENTS).collect::<Vec<_>>());
     let before = memory();
@@ -50,13 +54,15 @@ pub fn run(bench: &Bench) -> Result<Report> {
         Ok::<_, crate::error::Error>((found, full, after, again))
     })??;
     let newest = CLIENTS - SESSIONS..CLIENTS;
-    let same = newest.filter(|client| found.said[*client].is_some() && found.said[*client] == again.said[*client]).count();
+    let same =
+        newest.filter(|client| found.said[*client].is_some() && found.said[*client] == again.said[*client]).count();
     let each = (full - before) / SESSIONS as f64;
     let mut table = Table::new("", &["", "value"]);
     table.row(vec![format!("answers to {CLIENTS} clients"), found.answers.to_string()]);
     table.row(vec![format!("of the newest {SESSIONS}, those that still have their session"), same.to_string()]);
     table.row(vec![format!("bytes of each of the first {SESSIONS} sessions"), short_or_nothing(Some(each))]);
-    table.row(vec!["memory after all of them, times that after the first".into(), short_or_nothing(Some(after / full))]);
+    table
+        .row(vec!["memory after all of them, times that after the first".into(), short_or_nothing(Some(after / full))]);
     server.stop();
     Ok(Report {
         name: "udp-flood",
@@ -69,7 +75,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
         goals: vec![
             Goal::at_least("all clients are answered", Some(found.answers as f64), CLIENTS as f64),
             // A session that others have pushed out is rare: the order is exact on each loop.
-            Goal::at_least("the newest are served by the sessions that they had", Some(same as f64), SESSIONS as f64 * 0.99),
+            Goal::at_least(
+                "the newest are served by the sessions that they had",
+                Some(same as f64),
+                SESSIONS as f64 * 0.99,
+            ),
             Goal::at_most("memory after all of them, times that after the first 10,000", Some(after / full), 1.1),
             Goal::at_most("bytes of a session", Some(each), MOST),
         ],

@@ -65,7 +65,8 @@ impl Work for Load {
             Load::Exchange { seconds, cores } => on_cores(cores, || {
                 let clients: Vec<usize> = (0..CLIENTS).collect();
                 let end = Instant::now() + Duration::from_secs_f64(*seconds);
-                let found = ends::exchange(server.address, &clients, AT_ONCE, &[1; QUESTION], |_| Instant::now() >= end)?;
+                let found =
+                    ends::exchange(server.address, &clients, AT_ONCE, &[1; QUESTION], |_| Instant::now() >= end)?;
                 // Each exchange is two datagrams.
                 let (requests, errors) = (2.0 * found.answers as f64, found.lost as f64);
                 Ok(Outcome { requests, errors, seconds: found.took.as_secs_f64(), ..Outcome::default() })
@@ -123,7 +124,8 @@ fn measure(
     let (servers, mut failures) = start_all(bench, &specs, placement)?;
     report.notes.append(&mut failures);
     let grid = Grid::fill(bench, &servers, rounds, &mut report.notes, |_| vec![(name.to_owned(), load())])?;
-    let mut table = Table::new(name, &["proxy", "datagrams per CPU second", "× nginx", "CPU µs/datagram", "datagrams/s"]);
+    let mut table =
+        Table::new(name, &["proxy", "datagrams per CPU second", "× nginx", "CPU µs/datagram", "datagrams/s"]);
     for server in &servers {
         let own = server.spec.name.as_str();
         table.row(vec![

@@ -133,7 +133,11 @@ impl Worker {
     fn watch_shards(&mut self) {
         let loops = self.handles.len();
         let mut own = Vec::new();
-        for (spec, fds, _) in self.listeners.iter().filter(|(spec, fds, _)| spec.protocol == Protocol::Stream && spec.reuseport && fds.len() > 1) {
+        for (spec, fds, _) in self
+            .listeners
+            .iter()
+            .filter(|(spec, fds, _)| spec.protocol == Protocol::Stream && spec.reuseport && fds.len() > 1)
+        {
             let each = (0..loops).map(|index| Shard { index, spec: spec.clone(), fd: fds[index % fds.len()].clone() });
             own.extend(each);
         }

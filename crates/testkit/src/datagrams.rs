@@ -87,7 +87,9 @@ impl Datagrams {
             while let Ok((len, from)) = socket.recv_from(&mut buffer) {
                 let bytes = &buffer[..len];
                 let count = match bytes {
-                    [b'n', digits @ ..] => std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(1),
+                    [b'n', digits @ ..] => {
+                        std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+                    }
                     _ => 1,
                 };
                 for _ in 0..count {

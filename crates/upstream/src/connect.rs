@@ -132,8 +132,8 @@ fn open(
         UpstreamAddress::Ip(SocketAddr::V6(_)) => (AddressFamily::INET6, Some(protocol)),
         UpstreamAddress::Unix(_) => (AddressFamily::UNIX, None),
     };
-    let socket = rustix::net::socket_with(family, kind, flags, protocol)
-        .map_err(|error| ConnectError::Socket(error.into()))?;
+    let socket =
+        rustix::net::socket_with(family, kind, flags, protocol).map_err(|error| ConnectError::Socket(error.into()))?;
     prepare(&socket, address, options, kind == SocketType::STREAM)?;
     let answer = match address {
         UpstreamAddress::Ip(ip) => rustix::net::connect(&socket, ip),

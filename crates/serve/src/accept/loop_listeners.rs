@@ -53,7 +53,11 @@ pub(crate) struct LoopListeners {
 impl LoopListeners {
     /// Makes the listeners of this thread's loop, without any socket yet.
     pub(crate) fn begin(services: Rc<LoopServices>) {
-        LOOP_LISTENERS.set(Some(Rc::new(LoopListeners { services, accepting: RefCell::default(), receiving: RefCell::default() })));
+        LOOP_LISTENERS.set(Some(Rc::new(LoopListeners {
+            services,
+            accepting: RefCell::default(),
+            receiving: RefCell::default(),
+        })));
     }
 
     /// Makes a generation the one that new requests begin with, and accepts from exactly these sockets.

@@ -38,8 +38,7 @@ impl Receiving {
         service: Rc<dyn Service>,
     ) -> Rc<Receiving> {
         let listener = DatagramListener::new(spec, fd);
-        let receiving =
-            Rc::new(Receiving { listener, service, stop: Notify::new(), replaced: Notify::new() });
+        let receiving = Rc::new(Receiving { listener, service, stop: Notify::new(), replaced: Notify::new() });
         loops::spawn(0, "receiving datagrams", receive(loop_state.clone(), receiving.clone()));
         let listener = receiving.listener.clone();
         loops::spawn(0, "sending datagrams", async move {

@@ -277,8 +277,8 @@ pub fn specs(
     let (first, last) = port_range(ports)?;
     let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
     let in_range = first != last;
-    let specs = every
-        .map(|address| ListenSpec { in_range, ..ListenSpec::new(service, Some(address), address.to_string()) });
+    let specs =
+        every.map(|address| ListenSpec { in_range, ..ListenSpec::new(service, Some(address), address.to_string()) });
     // A box has no room for more of them, which each of many servers would have.
     Ok(specs.collect::<Box<[_]>>().into_vec())
 }
@@ -383,13 +383,10 @@ mod tests {
         }
         let one = udp(&ListenSpec { in_range: false, ..four[0].clone() });
         assert_eq!(one.sockets(4), 4);
-        assert_eq!((0..5).map(|index| one.socket_of(index, 5, 4)).collect::<Vec<_>>(), [
-            Some(0),
-            Some(1),
-            Some(2),
-            Some(3),
-            None
-        ]);
+        assert_eq!(
+            (0..5).map(|index| one.socket_of(index, 5, 4)).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(2), Some(3), None]
+        );
         let range = ListenSpec { reuseport: true, ..udp(&four[0]) };
         assert_eq!((range.sockets(4), range.sockets(0)), (4, 1));
         assert_eq!(one.socket_of(0, 1, 0), None);

@@ -78,7 +78,17 @@ impl RelayedDatagrams {
         let limits = Limits { requests: settings.proxy_requests, responses: settings.proxy_responses };
         client.pass_to(upstream.clone(), header, limits);
         let lease = Some(lease);
-        RelayedDatagrams { client, upstream, lease, record, most: FEW, is_bulk: false, was_heard: false, heard: 0, rate }
+        RelayedDatagrams {
+            client,
+            upstream,
+            lease,
+            record,
+            most: FEW,
+            is_bulk: false,
+            was_heard: false,
+            heard: 0,
+            rate,
+        }
     }
 
     /// Passes datagrams on; ready when the session is over, with its status. It has to be the same task each time.
@@ -144,27 +154,38 @@ impl RelayedDatagrams {
         let took = self.record.end(loops::nanos());
         let counts = self.note(session);
         lease.bytes(counts.passed, self.heard);
-        let tell = |what: &str| session.log_bare(Level::Info, format_args!("udp {what}, {}", Totals(&counts, self.heard)));
-        let (operation, step, error) = match over {
-            Over::Receive(error) => ("recv()", "proxying and reading from upstream", error),
-            Over::Send(error) => ("sendmmsg()", "proxying and sending to upstream", error),
-            Over::Done | Over::Ending(_) => {
-                match over {
-                    Over::Ending(Ending::TimedOut) => tell("timed out"),
-                    Over::Ending(Ending::GivesWay) => tell("session gives way to a new one (udp_sessions)"),
-                    Over::Ending(Ending::Closed) => tell("session closed"),
-                    _ => tell("done"),
-                }
+        let what = match over {
+            Over::Receive(error) => {
+                session.set_step("proxying and reading from upstream");
+                session.log(Level::Error, format_args!("recv() failed ({})", Errno(&error)));
+                Err(Failure::Connect)
+            }
+            Over::Send(error) => {
+                session.set_step("proxying and sending to upstream");
+                session.log(Level::Error, format_args!("sendmmsg() failed ({})", Errno(&error)));
+                Err(Failure::Connect)
+            }
+            Over::Ending(Ending::TimedOut) if self.client.lacks_answers() => {
+                session.log(Level::Error, format_args!("upstream timed out (110: Connection timed out)"));
+                Err(Failure::Timeout)
+            }
+            Over::Ending(Ending::TimedOut) => Ok("timed out"),
+            Over::Ending(Ending::GivesWay) => Ok("session gives way to a new one (udp_sessions)"),
+            Over::Ending(Ending::Closed) => Ok("session closed"),
+            Over::Done => Ok("done"),
+        };
+        let failure = match what {
+            Ok(what) => {
+                session.log_bare(Level::Info, format_args!("udp {what}, {}", Totals(&counts, self.heard)));
                 let _ = lease.succeeded(took, now());
                 return status::OK;
             }
+            Err(failure) => failure,
         };
-        session.set_step(step);
-        session.log(Level::Error, format_args!("{operation} failed ({})", Errno(&error)));
         // A server that has answered was there when it was chosen.
         let verdict = match self.was_heard {
-            false => lease.failed(Failure::Connect, now()),
-            true => lease.broken(Failure::Closed, now()),
+            false => lease.failed(failure, now()),
+            true => lease.broken(failure, now()),
         };
         if verdict.disabled {
             session.log(Level::Warn, format_args!("upstream server temporarily disabled"));

@@ -41,12 +41,8 @@ impl StreamService {
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let generation = RefCell::new(LoopGeneration::new(loop_state.generation()));
         let tasks = Tasks::new("session");
-        let service = Rc::new(StreamService {
-            loop_state: loop_state.clone(),
-            generation,
-            tasks,
-            datagrams: Default::default(),
-        });
+        let service =
+            Rc::new(StreamService { loop_state: loop_state.clone(), generation, tasks, datagrams: Default::default() });
         *loop_state.modules.get::<Known>().0.borrow_mut() = Rc::downgrade(&service);
         service
     }

@@ -68,12 +68,7 @@ impl Run {
 
 /// Calls `each` with a run for each piece of `bytes` that may be one message: datagrams of `segment` bytes, the last of
 /// which may be shorter, as the kernel has put them together, or a single one.
-pub(super) fn split<'a>(
-    target: Target,
-    bytes: &'a [u8],
-    segment: Option<usize>,
-    mut each: impl FnMut(Run, &'a [u8]),
-) {
+pub(super) fn split<'a>(target: Target, bytes: &'a [u8], segment: Option<usize>, mut each: impl FnMut(Run, &'a [u8])) {
     let segment = segment.unwrap_or(bytes.len());
     if bytes.is_empty() || segment == 0 || segment >= bytes.len() {
         return each(Run::new(target, bytes.len(), bytes.len()), bytes);

@@ -184,11 +184,7 @@ impl Datagrams {
 
     /// Sends the datagrams of a run one by one. `Full(0)`: none could be sent yet; if others are left when the socket is
     /// full, they are lost.
-    fn send_singly(
-        &self,
-        (run, parts): (&Run, &[IoSlice<'_>]),
-        failed: &mut impl FnMut(usize, io::Error),
-    ) -> Progress {
+    fn send_singly(&self, (run, parts): (&Run, &[IoSlice<'_>]), failed: &mut impl FnMut(usize, io::Error)) -> Progress {
         // Each datagram is in one part.
         let bytes: Vec<_> = parts.iter().flat_map(|part| part.chunks(run.segment.max(1))).map(IoSlice::new).collect();
         let single = Run { count: 1, ..run.clone() };

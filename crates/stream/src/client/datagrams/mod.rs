@@ -186,6 +186,12 @@ impl DatagramSession {
         (requests == 0 || counts.requests >= requests) && counts.responses >= each.saturating_mul(counts.requests)
     }
 
+    /// Whether answers are missing that were expected.
+    pub fn lacks_answers(&self) -> bool {
+        let counts = self.counts.get();
+        self.limits.get().responses.is_some_and(|each| counts.responses < each.saturating_mul(counts.requests))
+    }
+
     /// Ready when the session has to end. The task that polls is also woken when [`DatagramSession::take_failure`] has an
     /// error, and when the session may have become [done](DatagramSession::is_done).
     pub fn poll_ending(&self, context: &Context<'_>) -> Poll<Ending> {
@@ -247,11 +253,7 @@ impl DatagramSession {
     }
 
     /// Takes what has come from the client. Returns the part of it that belongs to another session, which begins with it.
-    pub fn take<'a>(
-        self: &Rc<Self>,
-        received: Received<'a>,
-        forwarding: &mut Forwarding<'a>,
-    ) -> Option<Received<'a>> {
+    pub fn take<'a>(self: &Rc<Self>, received: Received<'a>, forwarding: &mut Forwarding<'a>) -> Option<Received<'a>> {
         self.touch();
         let Limits { requests, responses } = self.limits.get();
         let (own, rest) = match requests {
@@ -268,7 +270,8 @@ impl DatagramSession {
         }
         match &mut *self.way.borrow_mut() {
             Way::Waiting(waiting, sum) => {
-                for one in bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).chain(bytes.is_empty().then_some(bytes)) {
+                for one in bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).chain(bytes.is_empty().then_some(bytes))
+                {
                     if waiting.len() < WAITING && *sum + one.len() <= WAITING_BYTES {
                         *sum += one.len();
                         waiting.push_back(one.into());

@@ -176,8 +176,7 @@ fn datagrams_in_one_piece_are_counted_each() {
         let client = bed.client();
         let bytes: Vec<u8> = (0..50).collect();
         let part = [std::io::IoSlice::new(&bytes)];
-        let message =
-            freerun_sys::datagrams::Message { parts: &part, to: None, from: None, ecn: 0, segment: Some(10) };
+        let message = freerun_sys::datagrams::Message { parts: &part, to: None, from: None, ecn: 0, segment: Some(10) };
         assert_eq!(freerun_sys::datagrams::Sender::new(1).send(&client, &[message]).unwrap(), 1);
         bed.receive(pass(2, None));
         let counts: Vec<_> = bed.begun.iter().map(|session| session.counts().requests).collect();
