@@ -21,7 +21,10 @@ use crate::settings::core::CoreSettings;
 
 /// The sessions at each address of a loop; as many as the configuration has addresses for datagrams.
 #[derive(Default)]
-pub(super) struct Addresses(RefCell<HashMap<*const DatagramListener, (Rc<DatagramListener>, Rc<Sessions>)>>);
+pub(super) struct Addresses(RefCell<HashMap<*const DatagramListener, AtAddress>>);
+
+/// A listening socket, and the sessions there.
+type AtAddress = (Rc<DatagramListener>, Rc<Sessions>);
 
 impl Addresses {
     /// Ends the sessions at an address that is no longer listened on.

@@ -124,7 +124,7 @@ impl Receiver {
         let header = &self.headers[index];
         let len = (header.msg_len as usize).min(self.room);
         let start = index * self.room;
-        let facts = self.controls[index].read(header.msg_hdr.msg_controllen as usize);
+        let facts = self.controls[index].read(header.msg_hdr.msg_controllen);
         Some(Received {
             bytes: &self.bytes[start..start + len],
             from: self.names[index].address(header.msg_hdr.msg_namelen as usize),
