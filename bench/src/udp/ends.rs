@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use freerun_sys::datagrams::{Message, Options, Receiver, Sender};
+use freerun_sys::datagrams::{Known, Message, Options, Receiver, Sender};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Doing, Result};
@@ -63,11 +63,11 @@ impl End {
 
     /// Waits up to `limit` for datagrams. `None`: there were none.
     pub fn receive(&mut self, limit: Duration) -> Option<&Receiver> {
-        if self.receiver.receive(&self.socket, BATCH).is_err() {
+        if self.receiver.receive(&self.socket, BATCH, Known::All).is_err() {
             let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
             let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
             let _ = poll(&mut wanted, Some(&limit));
-            self.receiver.receive(&self.socket, BATCH).ok()?;
+            self.receiver.receive(&self.socket, BATCH, Known::All).ok()?;
         }
         Some(&self.receiver)
     }

@@ -111,7 +111,7 @@ pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Res
 pub fn connect_datagrams(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Datagrams, ConnectError> {
     let options = ConnectOptions { keepalive: false, nodelay: false, ..*options };
     let (socket, _) = open(address, &options, (SocketType::DGRAM, ipproto::UDP))?;
-    Ok(Datagrams::new(Arc::new(socket)))
+    Ok(Datagrams::connected(Arc::new(socket)))
 }
 
 /// Begins to connect. Returns the socket and whether the connection has to be waited for.

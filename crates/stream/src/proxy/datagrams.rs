@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::{BATCH, Datagrams, Options, Receiver};
+use freerun_runtime::net::udp::{BATCH, Datagrams, Receiver};
 use freerun_serve::Subject;
 use freerun_serve::relay::pace::Pace;
 use freerun_upstream::{Failure, Lease, now};
@@ -143,8 +143,7 @@ impl RelayedDatagrams {
         }
         self.most = BATCH;
         if !std::mem::replace(&mut self.is_bulk, true) {
-            // Without it they come one by one.
-            let _ = Options { gro: true, ..Options::default() }.apply(&*self.upstream, false);
+            self.upstream.gather();
         }
     }
 

@@ -9,7 +9,7 @@ mod receive;
 mod send;
 
 pub use options::{Instruction, Options, steer};
-pub use receive::{Received, Receiver};
+pub use receive::{Known, Received, Receiver};
 pub use send::{Message, Sender};
 
 /// The bits of ECN in an IP header (RFC 3168, section 5): 0 if the sender does not support it.

@@ -30,7 +30,7 @@ unsafe impl Send for Receiver {}
 pub struct Received<'a> {
     /// The bytes that it carries.
     pub bytes: &'a [u8],
-    /// The sender's address; `None` if it is neither of IPv4 nor of IPv6.
+    /// The sender's address; `None` if it is neither of IPv4 nor of IPv6, or was not asked for.
     pub from: Option<SocketAddr>,
     /// The address that it was sent to, if [`Options::destination`](super::Options::destination) is set.
     pub to: Option<IpAddr>,
@@ -41,6 +41,15 @@ pub struct Received<'a> {
     pub segment: Option<usize>,
     /// Whether it was longer than the room for it, and the rest is lost.
     pub is_truncated: bool,
+}
+
+/// What is to be known of each datagram besides its bytes; asking for less costs the kernel less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Everything.
+    All,
+    /// Nothing: it is the only one that can send to the socket, and the kernel puts nothing together.
+    Bytes,
 }
 
 const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -77,8 +86,12 @@ impl Receiver {
     /// # Errors
     /// `EAGAIN` if there is none; `ECONNREFUSED` and the like if the network has reported that a datagram which was sent
     /// from this socket, a connected one, did not arrive (udp(7)).
-    pub fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: impl AsFd, most: usize, known: Known) -> io::Result<usize> {
         self.filled = 0;
+        let (name_room, control_room) = match known {
+            Known::All => (Name::ROOM, Control::ROOM),
+            Known::Bytes => (0, 0),
+        };
         let most = most.min(self.headers.len());
         let parts = self.bytes.chunks_exact_mut(self.room).zip(&mut self.names).zip(&mut self.controls);
         for (((bytes, name), control), (slice, header)) in
@@ -86,17 +99,17 @@ impl Receiver {
         {
             *slice = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
             let message = &mut header.msg_hdr;
-            message.msg_name = (&raw mut *name).cast();
-            message.msg_namelen = Name::ROOM as libc::socklen_t;
+            message.msg_name = if name_room == 0 { std::ptr::null_mut() } else { (&raw mut *name).cast() };
+            message.msg_namelen = name_room as libc::socklen_t;
             message.msg_iov = &raw mut *slice;
             message.msg_iovlen = 1;
-            message.msg_control = (&raw mut *control).cast();
-            message.msg_controllen = Control::ROOM as _;
+            message.msg_control = if control_room == 0 { std::ptr::null_mut() } else { (&raw mut *control).cast() };
+            message.msg_controllen = control_room as _;
             message.msg_flags = 0;
         }
         // SAFETY: there are `most` headers, and each one's pointers and lengths, set above, are those of parts of this
-        // value that belong to it alone: bytes, one slice that describes them, a name and a control buffer. Any bits are
-        // valid in them. Nothing else uses them during the call. No timeout is given. The descriptor is open.
+        // value that belong to it alone: bytes, one slice that describes them, a name and a control buffer, unless these are
+        // null and their lengths 0. Any bits are valid in them. Nothing else uses them during the call. No timeout is given. The descriptor is open.
         let answer = unsafe {
             libc::recvmmsg(
                 socket.as_fd().as_raw_fd(),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use freerun_sys::datagrams::Receiver;
+use freerun_sys::datagrams::{Known, Options, Receiver};
 use rustix::io::Errno;
 
 use super::lent::{BATCH, with_receiver, with_sender};
@@ -20,6 +20,8 @@ pub struct Datagrams {
     registered: OnceCell<Registration>,
     /// Whether the kernel takes runs of datagrams as one message on this way, as far as is known.
     takes_runs: Cell<bool>,
+    /// What is asked for with each datagram.
+    known: Cell<Known>,
 }
 
 /// How far sending has come.
@@ -34,7 +36,22 @@ pub(super) enum Progress {
 impl Datagrams {
     /// Takes over a non-blocking UDP socket, which others may hold as well.
     pub fn new(fd: Arc<OwnedFd>) -> Datagrams {
-        Datagrams { fd, registered: OnceCell::new(), takes_runs: Cell::new(true) }
+        Datagrams { fd, registered: OnceCell::new(), takes_runs: Cell::new(true), known: Cell::new(Known::All) }
+    }
+
+    /// Takes over a non-blocking UDP socket that is connected: datagrams come from its peer alone, and their sender is not
+    /// told.
+    pub fn connected(fd: Arc<OwnedFd>) -> Datagrams {
+        let socket = Datagrams::new(fd);
+        socket.known.set(Known::Bytes);
+        socket
+    }
+
+    /// Has the kernel put datagrams together that come in a row (`UDP_GRO`), for a peer that sends many. A kernel that does
+    /// not know how delivers them one by one.
+    pub fn gather(&self) {
+        self.known.set(Known::All);
+        let _ = Options { gro: true, ..Options::default() }.apply(&*self.fd, false);
     }
 
     fn registration(&self) -> io::Result<&Registration> {
@@ -53,7 +70,7 @@ impl Datagrams {
     /// take what was sent before (udp(7)); the socket can be used further.
     pub fn try_receive<T>(&self, most: usize, use_them: impl FnOnce(&Receiver) -> T) -> io::Result<T> {
         with_receiver(|receiver| {
-            receiver.receive(&*self.fd, most)?;
+            receiver.receive(&*self.fd, most, self.known.get())?;
             Ok(use_them(receiver))
         })
     }
@@ -72,7 +89,7 @@ impl Datagrams {
         with_receiver(|receiver| {
             loop {
                 ready!(registered.poll(&self.fd, Side::Read, context))?;
-                match receiver.receive(&*self.fd, most) {
+                match receiver.receive(&*self.fd, most, self.known.get()) {
                     Ok(count) => {
                         // Fewer than there was room for: the socket is empty, and the next event comes with the next
                         // datagram (epoll, edge-triggered).
