@@ -58,6 +58,7 @@ pub mod resolver;
 pub mod resolver_settings;
 pub mod service;
 pub mod services;
+pub mod session_figures;
 pub mod shared;
 pub mod ssl_variables;
 mod stateless;

@@ -12,6 +12,7 @@ use freerun_runtime::stats::Counter;
 use crate::background::Backgrounds;
 use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
+use crate::session_figures::SessionFigures;
 use crate::tls::figures::TlsFigures;
 
 /// The state that all loops share.
@@ -36,6 +37,8 @@ pub struct Shared {
     pub upstream_tls: TlsFigures,
     /// What is counted of HTTP/2 with clients.
     pub http2: Http2Figures,
+    /// What is counted of the sessions of stream.
+    pub sessions: SessionFigures,
     /// The work that no client waits for.
     pub background: Arc<Backgrounds>,
     pub(crate) remotes: Vec<Remote>,

@@ -20,6 +20,7 @@ use crate::listen::{ListenSpec, Protocol};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;
+use crate::session_figures::SessionFigures;
 use crate::shared::Shared;
 use crate::tls::figures::TlsFigures;
 
@@ -74,6 +75,7 @@ impl Worker {
         let shared = Arc::new(Shared {
             client_tls: TlsFigures::default(),
             http2: Http2Figures::default(),
+            sessions: SessionFigures::default(),
             upstream_tls: TlsFigures::default(),
             connections: options.connections.max(1),
             accept_mutex: options.accept_mutex,

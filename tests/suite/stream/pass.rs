@@ -1,6 +1,7 @@
 //! `pass`: a connection that goes on at another listening socket of the process.
 
 use super::{lines, said, stream};
+use freerun_testkit::http2::Http2;
 use freerun_testkit::{Client, Setup, Tls, require};
 
 /// freerun with these lines in `stream`; nginx has `pass` since 1.25.5.
@@ -39,9 +40,6 @@ fn a_connection_goes_to_http() {
     assert_eq!(client.get("/").text(), format!("https {} x.test", port(4)));
     let mut client = Client::connect(server.address_number(5));
     assert_eq!(client.get("/").text(), format!("http 127.0.0.1 {}  ", port(3)));
-    // They are counted once.
-    let status = Client::connect(server.address()).get("/");
-    assert_eq!(status.status, 200);
 }
 
 #[test]
@@ -90,4 +88,22 @@ fn circles_and_wrong_addresses_end() {
     assert_eq!(logged.iter().filter(|line| line.ends_with(" 500")).count(), 3, "{logged:?}");
     // No connection is left behind.
     assert_eq!(said(server.address(), b""), "x");
+}
+
+#[test]
+fn http2_is_spoken_over_a_session_that_was_passed_on() {
+    let Some(setup) = passing(
+        "server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+             ssl_alpn h2 http/1.1; pass 127.0.0.1:@PORT2@; }",
+    ) else {
+        return;
+    };
+    let http = "server { listen 127.0.0.1:@PORT2@; http2 on; return 200 \"$http2 $scheme $ssl_protocol\"; }";
+    let server = setup.http(http).run();
+    let mut http2 = Http2::tls(server.connect(), &Tls::new().alpn(&["h2"]), &[]);
+    for _ in 0..2 {
+        assert_eq!(http2.get("/").text(), "h2 https TLSv1.3");
+    }
+    let mut client = server.connect().tls(&Tls::new().alpn(&["http/1.1"]));
+    assert_eq!(client.get("/").text(), " https TLSv1.3");
 }

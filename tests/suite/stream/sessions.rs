@@ -215,3 +215,30 @@ fn logs_have_conditions_and_paths_with_variables() {
     let named = server.path(&format!("of-{}.log", server.port_number(4)));
     freerun_testkit::eventually("the named log", || named.exists());
 }
+
+#[test]
+fn sessions_are_counted() {
+    if !require::freerun() {
+        return;
+    }
+    let Some(setup) = stream(
+        "server { listen 127.0.0.1:@PORT2@; return four; }
+         server { listen 127.0.0.1:@PORT3@; deny all; return no; }
+         server { listen 127.0.0.1:@PORT4@; ssl_preread on; return x; }",
+    ) else {
+        return;
+    };
+    let http = "server { listen 127.0.0.1:@PORT@; location = /status { status; } }";
+    let server = setup.http(http).run();
+    said(server.address_number(2), b"");
+    said(server.address_number(2), b"");
+    said(server.address_number(3), b"");
+    let mut open = Client::connect(server.address_number(4));
+    open.send("\x16");
+    server.logs(&format!("connected to 127.0.0.1:{}", server.port_number(4)));
+    let stream = server.status()["stream"].clone();
+    assert_eq!((&stream["sessions"], &stream["open"], &stream["sent"]), (&4.into(), &1.into(), &8.into()), "{stream}");
+    assert_eq!((&stream["ended"]["200"], &stream["ended"]["403"]), (&2.into(), &1.into()), "{stream}");
+    let text = server.get("/status?format=prometheus").text();
+    assert!(text.contains("freerun_stream_ended_total{status=\"403\"} 1\n"), "{text}");
+}

@@ -64,8 +64,11 @@ impl Preread {
             let start = value.as_ptr().addr() - message.as_ptr().addr();
             *slot = Some(Span::new(start as u32, (start + value.len()) as u32));
         }
-        if !extensions.rest().is_empty() {
-            return None;
+        match extensions.rest() {
+            [] => {}
+            // Later versions of nginx take the version from the type of the extension alone, whatever length it has.
+            [0, 43, ..] => return Some(Preread { protocol: TLS_1_3_NAME, raw: Some(raw), ..Preread::default() }),
+            _ => return None,
         }
         let protocol = version_name(version).unwrap_or_default();
         Some(Preread { protocol, server_name, alpn, raw: Some(raw) })
@@ -79,6 +82,9 @@ fn first_name(mut content: Cursor<'_>) -> Option<&[u8]> {
     list.vector16()
 }
 
+/// Version 1.3 as nginx names it.
+const TLS_1_3_NAME: &str = "TLSv1.3";
+
 /// A version as nginx names it; `None` for versions that do not exist.
 pub const fn version_name(version: u16) -> Option<&'static str> {
     Some(match version {
@@ -87,7 +93,7 @@ pub const fn version_name(version: u16) -> Option<&'static str> {
         0x0301 => "TLSv1",
         0x0302 => "TLSv1.1",
         0x0303 => "TLSv1.2",
-        0x0304 => "TLSv1.3",
+        TLS_1_3 => TLS_1_3_NAME,
         _ => return None,
     })
 }

@@ -14,6 +14,7 @@ use freerun_serve::proxy_header::ProxyVariables;
 use freerun_serve::resolver;
 use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
+use freerun_serve::tls::ech;
 use freerun_serve::values::{Common, VariableTable};
 
 use crate::module::Module;
@@ -117,6 +118,7 @@ impl Builder<'_> {
                 finish(&settings, cx).or_else(|problem| cx.report(problem))?;
             }
             resolver::finish(cx);
+            ech::warn(cx);
         }
         let listens = addresses::listens(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable<Session>>().check()?;

@@ -12,6 +12,7 @@ pub fn finish(session: &Session, status: u16) {
         session.sent.set(counts.sent);
         datagrams.leave();
     }
+    session.loop_state.shared.sessions.end(status, session.received.get(), session.sent.get());
     session.set_logged();
     let server = session.server();
     for handler in server.handlers(Phase::Log) {

@@ -14,6 +14,7 @@ use super::caches::CacheFigures;
 use super::histogram::Histogram;
 use super::http2::Http2;
 use super::resolvers::Resolver;
+use super::sessions::Sessions;
 use super::tls::Tls;
 use super::upstreams::Upstream;
 
@@ -35,6 +36,7 @@ pub struct Figures {
     pub caches: Vec<CacheFigures>,
     pub tls: Tls,
     pub http2: Http2,
+    pub stream: Sessions,
     pub acme: Vec<Certificate>,
 }
 
@@ -138,6 +140,7 @@ impl Figures {
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
             http2: Http2::of(&shared.http2),
+            stream: Sessions::of(&shared.sessions),
             acme: super::acme::collect(&generation),
         }
     }

@@ -189,6 +189,11 @@
 //!       "fields": 0                        a head that is too large, or comes in too many frames
 //!     }
 //!   },
+//!   "stream": {                  sessions of TCP and UDP
+//!     "sessions": 10, "open": 2,           sessions since the start, and those that are there now
+//!     "ended": { "200": 7, "503": 1 },     sessions that have ended, by all statuses
+//!     "received": 1000, "sent": 2000       bytes from and to clients, of sessions that have ended
+//!   },
 //!   "acme": [ {                  certificates from CAs by ACME, in the order of the configuration. Times are seconds since 1970
 //!     "issuer": "letsencrypt", "names": ["a.example", "www.a.example"], "key": "ecdsa:256",
 //!     "state": "valid",          waiting (none was tried for yet), ordering, valid, failed (the last attempt)
@@ -245,6 +250,7 @@ mod key;
 mod prometheus;
 mod resolvers;
 mod samples;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -5,7 +5,7 @@
 
 use super::figures::Figures;
 use super::samples::{Label, Text};
-use super::{acme, caches, http2, resolvers, tls, upstreams};
+use super::{acme, caches, http2, resolvers, sessions, tls, upstreams};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,6 +23,7 @@ pub fn text(figures: &Figures) -> String {
     caches::text(&figures.caches, &mut out);
     tls::text(&figures.tls, &mut out);
     http2::text(&figures.http2, &mut out);
+    sessions::text(&figures.stream, &mut out);
     acme::text(&figures.acme, &mut out);
     out.0
 }

@@ -2,10 +2,12 @@
 
 use super::acme::Certificate as Ordered;
 use super::http2::Http2;
+use super::sessions::Sessions;
 use super::tls::{Certificate, Side, Store, Tickets, Tls};
 use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
 use freerun_proto::h2::flood::Flood;
 use freerun_serve::http2_figures::Http2Figures;
+use freerun_serve::session_figures::SessionFigures;
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -97,8 +99,16 @@ fn figures() -> Figures {
             ],
         },
         http2: http2(),
+        stream: sessions(),
         acme: vec![ordered(nasty), ordered("waiting")],
     }
+}
+
+fn sessions() -> Sessions {
+    let figures = SessionFigures::default();
+    figures.begin();
+    figures.end(403, 1, 2);
+    Sessions::of(&figures)
 }
 
 fn http2() -> Http2 {

@@ -1,0 +1,46 @@
+//! The counters of the sessions of stream.
+
+use std::collections::BTreeMap;
+
+use freerun_serve::session_figures::{STATUSES, SessionFigures};
+use serde::Serialize;
+
+use super::samples::Text;
+
+/// The counters of the sessions of stream.
+#[derive(Debug, Serialize)]
+pub struct Sessions {
+    pub sessions: u64,
+    pub open: u64,
+    pub ended: BTreeMap<u16, u64>,
+    pub received: u64,
+    pub sent: u64,
+}
+
+impl Sessions {
+    /// The current values.
+    pub fn of(figures: &SessionFigures) -> Sessions {
+        Sessions {
+            sessions: figures.sessions.get(),
+            open: figures.open.get(),
+            ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
+            received: figures.received.get(),
+            sent: figures.sent.get(),
+        }
+    }
+}
+
+/// Writes the counters for Prometheus.
+pub(super) fn text(stream: &Sessions, out: &mut Text) {
+    out.single("freerun_stream_sessions_total", "counter", "Sessions of stream.", stream.sessions);
+    out.single("freerun_stream_sessions_open", "gauge", "Sessions of stream that are there.", stream.open);
+    let name = "freerun_stream_ended_total";
+    out.head(name, "counter", "Sessions of stream that have ended, by their statuses.");
+    for (status, count) in &stream.ended {
+        out.sample(name, &[("status", status)], *count);
+    }
+    let name = "freerun_stream_bytes_total";
+    out.head(name, "counter", "Bytes from and to clients, of sessions that have ended.");
+    out.sample(name, &[("direction", &"received")], stream.received);
+    out.sample(name, &[("direction", &"sent")], stream.sent);
+}
