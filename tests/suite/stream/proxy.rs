@@ -244,8 +244,11 @@ fn a_header_of_version_1_names_the_client() {
     assert_eq!((parts[2].as_str(), parts[5].as_str()), ("5", line.len().to_string().as_str()), "{parts:?}");
 }
 
-/// The fields of a header of version 2: its type and its value.
-fn fields(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+/// Fields of a header of version 2: types and values.
+type Fields = Vec<(u8, Vec<u8>)>;
+
+/// The fields in these bytes.
+fn fields(mut bytes: &[u8]) -> Fields {
     let mut all = Vec::new();
     while let [number, high, low, rest @ ..] = bytes {
         let (value, more) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
@@ -256,7 +259,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
 }
 
 /// Reads a header of version 2: family, addresses, fields.
-fn header(peer: &mut Peer) -> (u8, Vec<u8>, Vec<(u8, Vec<u8>)>) {
+fn header(peer: &mut Peer) -> (u8, Vec<u8>, Fields) {
     let start = peer.bytes(16);
     assert_eq!(start[..13], *b"\r\n\r\n\0\r\nQUIT\n\x21");
     let body = peer.bytes(usize::from(u16::from_be_bytes([start[14], start[15]])));

@@ -124,9 +124,10 @@ impl Relay {
         }
     }
 
-    /// Limits how many bytes a second are read from this side from now on; 0 is no limit.
-    pub fn limit(&mut self, side: Side, rate: u64) {
-        self.from(side).limit(rate);
+    /// Limits how many bytes a second are read from this side from now on; 0 is no limit. Those that were read `before` count
+    /// as read in the first second.
+    pub fn limit(&mut self, side: Side, rate: u64, before: u64) {
+        self.from(side).limit(rate, before);
     }
 
     /// Passes these bytes on before those that are read from this side. They do not count as read here.

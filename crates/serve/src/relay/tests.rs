@@ -168,8 +168,8 @@ fn a_slow_reader_costs_one_piece_and_gets_everything() {
 fn rates_are_kept_in_each_direction() {
     on_a_loop(async {
         let mut pair = Pair::new(settings());
-        pair.relay.limit(Side::Upstream, 1000);
-        pair.relay.limit(Side::Client, 100);
+        pair.relay.limit(Side::Upstream, 1000, 0);
+        pair.relay.limit(Side::Client, 100, 0);
         pair.server.write_all(&[b'x'; 2500]).unwrap();
         pair.client.write_all(&[b'y'; 50]).unwrap();
         let began = loops::millis();

@@ -70,9 +70,9 @@ impl Way {
         Way { patience, ..Way::default() }
     }
 
-    /// Limits the rate to so many bytes a second from now on; 0 is no limit.
-    pub(super) fn limit(&mut self, rate: u64) {
-        self.pace = Pace::new(rate, loops::millis()).map(Box::new);
+    /// Limits the rate to so many bytes a second from now on; 0 is no limit. So many were read `before`.
+    pub(super) fn limit(&mut self, rate: u64, before: u64) {
+        self.pace = Pace::new(rate, loops::millis(), before).map(Box::new);
     }
 
     /// Puts these bytes before those that are still to be read.

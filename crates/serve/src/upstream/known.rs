@@ -43,7 +43,6 @@ impl Known {
     pub(super) fn set(&self, mut targets: Vec<Target>, hosts: Hosts) {
         // Name servers answer in another order each time.
         targets.sort_unstable();
-        targets.dedup();
         self.targets.store(Some(Arc::new(targets)));
         self.hosts.store(Some(Arc::new(hosts)));
     }

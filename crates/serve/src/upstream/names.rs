@@ -217,13 +217,13 @@ async fn look_up<P: Protocol>(
         if found.is_empty() {
             return Err(Failed::System);
         }
-        let targets = found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)).collect();
+        let targets = once(found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)));
         return Ok(Looked { targets, hosts: Hosts::new(), expires: None });
     };
     let Some(service) = &server.service else {
         let found = resolver.addresses(&name.host, timeout).await;
         let found = found.map_err(|why| Failed::Resolver(name.host.to_string(), why))?;
-        let targets = found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, name.port), 1, false)).collect();
+        let targets = once(found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, name.port), 1, false)));
         return Ok(Looked { targets, hosts: Hosts::new(), expires: Some(found.expires) });
     };
     let found = resolver.services(service, timeout).await.map_err(|why| Failed::Resolver(service.to_string(), why))?;
@@ -264,6 +264,14 @@ async fn look_up<P: Protocol>(
         None => expires,
     };
     Ok(Looked { targets, hosts, expires: Some(expires) })
+}
+
+/// Each of the addresses once. Services that are equal are servers of their own, as in nginx; addresses are not.
+fn once(targets: impl Iterator<Item = Target>) -> Vec<Target> {
+    let mut all: Vec<Target> = targets.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::computed::Computed;
 use super::group::{Plan, Upstream};
 use super::method;
 use super::server::Server;
+use super::shown::GroupsByProtocol;
 use crate::parts::Parts;
 use crate::resolver;
 use crate::subject::Subject;
@@ -201,7 +202,13 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
         let _ = group.0.set(found);
     }
     let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::<P>::default);
-    cx.extensions.get_or_default::<Parts>().insert(Arc::new(Upstreams { by_name, computed }));
+    let upstreams = Arc::new(Upstreams { by_name, computed });
+    let shown = cx.extensions.get_or_default::<GroupsByProtocol>();
+    shown.add(&upstreams);
+    let shown = Arc::new(shown.clone());
+    let parts = cx.extensions.get_or_default::<Parts>();
+    parts.insert(upstreams);
+    parts.insert(shown);
     resolver::finish(cx);
     Ok(())
 }

@@ -71,7 +71,7 @@ impl RelayedDatagrams {
         (upstream, lease, header): (Datagrams, Lease, Header),
         record: Rc<Record>,
     ) -> RelayedDatagrams {
-        let pace = Pace::new(settings.proxy_download_rate.of(session), loops::millis());
+        let pace = Pace::new(settings.proxy_download_rate.of(session), loops::millis(), 0);
         let rate = pace.map(|pace| Box::new(Rate { pace, deadline: Deadline::default() }));
         let upstream = Rc::new(upstream);
         client.keep_for(settings.proxy_timeout);

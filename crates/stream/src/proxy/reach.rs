@@ -183,10 +183,8 @@ impl<'s> Tries<'s> {
         let mut timer = Timer::default();
         let connected = timer.within(timeout, connect(&lease.peer().address, &options)).await;
         let mut transport = connected.ok_or(TryError::TimedOut)?.map_err(TryError::Connect)?;
-        if let Some(local) = transport.local_address() {
-            let message = format_args!("proxy {local} connected to {}", lease.peer().name);
-            self.session.log_bare(Level::Info, message);
-        }
+        let name = &lease.peer().name;
+        self.session.log_bare(Level::Info, format_args!("proxy {} connected to {name}", LocalEnd(&transport)));
         if let Some(tls) = self.tls {
             if !header.is_empty() {
                 self.session.set_step(step::SENDING_HEADER);
@@ -311,5 +309,17 @@ impl fmt::Display for LocalAddress<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = rustix::net::getsockname(self.0).ok().and_then(|address| SocketAddr::try_from(address).ok());
         address.map_or(Ok(()), |address| address.fmt(to))
+    }
+}
+
+/// Prints the address that a connection comes from. The kernel is asked only if it is printed.
+struct LocalEnd<'t>(&'t Transport);
+
+impl fmt::Display for LocalEnd<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.local_address() {
+            Some(address) => write!(to, "{address}"),
+            None => to.write_str("unix:"),
+        }
     }
 }

@@ -57,8 +57,8 @@ impl Relayed {
             client_patience: None,
             server_patience: None,
         });
-        relay.limit(Side::Client, settings.proxy_upload_rate.of(session));
-        relay.limit(Side::Upstream, settings.proxy_download_rate.of(session));
+        relay.limit(Side::Client, settings.proxy_upload_rate.of(session), preread.len() as u64);
+        relay.limit(Side::Upstream, settings.proxy_download_rate.of(session), 0);
         header.extend_from_slice(preread);
         relay.begin_with(Side::Client, header);
         let dropped_with = settings.proxy_session_drop.then(|| group.clone());

@@ -60,7 +60,8 @@ settings! {
         ///
         /// Of datagrams the first one of a session begins with a header of version 1, as in nginx, and each one with a header of
         /// version 2, which says that it is about datagrams: servers such as BIND, PowerDNS, Unbound and dnsdist expect it so.
-        proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER, fidelity = Differs("nginx has no version 2 for datagrams");
+        proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER,
+            fidelity = Differs("what a header says of TLS has no algorithms of signature and key; nginx has no version 2 for datagrams");
         /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
         /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
         /// would have by itself. A field with an empty value is left out.

@@ -19,7 +19,7 @@ settings! {
         /// made, or in time (`proxy_connect_timeout`, with the handshake of TLS), or whose first bytes could not be sent.
         #[name = "server"]
         servers: Servers, in STREAM_UPSTREAM,
-            fidelity = Differs("slow_start, drain and route are of the paid edition; resolve needs no zone; SRV records that are equal are servers of their own");
+            fidelity = Differs("slow_start, drain and route are there, too; resolve needs no zone");
         /// Names the memory for a group's state.
         ///
         /// State is shared by all loops in any case, and kept over reloads by the group's name, so this has no effect.

@@ -135,12 +135,12 @@ impl Figures {
                 now: generation.logs.first().map_or(0, LogFile::threads),
                 limit: MAX_LOG_THREADS,
             },
-            upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
+            upstreams: super::upstreams::collect(&generation, "http", freerun_upstream::now()),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
             http2: Http2::of(&shared.http2),
-            stream: Sessions::of(&shared.sessions),
+            stream: Sessions::of(&shared.sessions, &generation),
             acme: super::acme::collect(&generation),
         }
     }

@@ -18,7 +18,8 @@ pub fn text(figures: &Figures) -> String {
     out.pools(figures);
     out.mounts(figures);
     out.logs(figures);
-    upstreams::text(&figures.upstreams, &mut out);
+    let groups: Vec<_> = figures.upstreams.iter().chain(&figures.stream.upstreams).collect();
+    upstreams::text(&groups, &mut out);
     resolvers::text(&figures.resolvers, &mut out);
     caches::text(&figures.caches, &mut out);
     tls::text(&figures.tls, &mut out);

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use freerun_serve::generation::Generation;
 use freerun_serve::session_figures::{STATUSES, SessionFigures};
 use serde::Serialize;
 
 use super::samples::Text;
+use super::upstreams::{self, Upstream};
 
 /// The counters of the sessions of stream.
 #[derive(Debug, Serialize)]
@@ -15,17 +17,19 @@ pub struct Sessions {
     pub ended: BTreeMap<u16, u64>,
     pub received: u64,
     pub sent: u64,
+    pub upstreams: Vec<Upstream>,
 }
 
 impl Sessions {
     /// The current values.
-    pub fn of(figures: &SessionFigures) -> Sessions {
+    pub fn of(figures: &SessionFigures, generation: &Generation) -> Sessions {
         Sessions {
             sessions: figures.sessions.get(),
             open: figures.open.get(),
             ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
             received: figures.received.get(),
             sent: figures.sent.get(),
+            upstreams: upstreams::collect(generation, "stream", freerun_upstream::now()),
         }
     }
 }

@@ -1,17 +1,19 @@
 //! The counters of upstream servers, in both forms.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_serve::generation::Generation;
+use freerun_serve::upstream::{AnyGroups, GroupsByProtocol};
 use freerun_upstream::{Failure, Group, Millis, Peer};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::histogram::Histogram;
 use super::samples::{Label, Text};
-use freerun_proxy::upstream::Upstreams;
+
+/// The protocol whose groups the text for Prometheus does not mark.
+const HTTP: &str = "http";
 
 /// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -26,6 +28,9 @@ const MAX_COMPUTED: usize = 256;
 /// The counters of a group of servers.
 #[derive(Debug, Serialize)]
 pub struct Upstream {
+    /// The protocol of the group, which is not shown where it is known.
+    #[serde(skip)]
+    pub protocol: &'static str,
     pub name: String,
     pub declared: bool,
     pub computed: bool,
@@ -68,48 +73,48 @@ pub struct Checks {
     pub unhealthy: u64,
 }
 
-/// Collects the counters of the groups of a generation.
-pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
-    let Some(groups) = generation.parts.get::<Upstreams>() else { return Vec::new() };
-    let mut all: Vec<Upstream> = groups.all().map(|upstream| Upstream::of(upstream, now)).collect();
+/// Collects the counters of a protocol's groups in a generation.
+pub fn collect(generation: &Generation, protocol: &'static str, now: Millis) -> Vec<Upstream> {
+    let all = generation.parts.get::<GroupsByProtocol>();
+    let Some(groups) = all.as_ref().and_then(|all| all.of(protocol)) else { return Vec::new() };
+    let mut all: Vec<Upstream> = Vec::new();
+    groups.each(&mut |group, declared, unresolved| {
+        all.push(Upstream { protocol, unresolved, ..Upstream::new(group, declared, now) });
+    });
     all.sort_by(|one, other| one.name.cmp(&other.name));
-    all.extend(computed(&groups.computed(), now));
+    all.extend(computed(groups, protocol, now));
     all
 }
 
 /// The counters of groups that requests have computed, sorted by name. Groups to which several resolvers gave the same
 /// name are merged.
-fn computed(groups: &[Arc<freerun_proxy::upstream::Upstream>], now: Millis) -> Vec<Upstream> {
+fn computed(groups: &dyn AnyGroups, protocol: &'static str, now: Millis) -> Vec<Upstream> {
     let mut all: Vec<Upstream> = Vec::new();
     let mut room = MAX_COMPUTED;
-    for group in groups {
-        let peers = group.group.peers();
+    groups.each_computed(&mut |group| {
+        if room == 0 {
+            return;
+        }
+        let peers = group.peers();
         let servers: Vec<Server> = peers.peers().take(room).map(|peer| Server::new(peer, now)).collect();
         room -= servers.len();
-        match all.last_mut().filter(|last| last.name == **group.name()) {
+        match all.last_mut().filter(|last| last.name == *group.name) {
             Some(last) => last.servers.extend(servers),
             None => {
-                let name = group.name().to_string();
+                let name = group.name.to_string();
                 let (waiting, unresolved) = (0, Vec::new());
-                all.push(Upstream { name, declared: false, computed: true, waiting, unresolved, servers });
+                all.push(Upstream { protocol, name, declared: false, computed: true, waiting, unresolved, servers });
             }
         }
-        if room == 0 {
-            break;
-        }
-    }
+    });
     all
 }
 
 impl Upstream {
-    fn of(upstream: &freerun_proxy::upstream::Upstream, now: Millis) -> Upstream {
-        let unresolved = upstream.servers().filter(|(_, known)| !known).map(|(server, _)| server.text.to_string());
-        Upstream { unresolved: unresolved.collect(), ..Upstream::new(&upstream.group, upstream.declared, now) }
-    }
-
     /// The counters of a group.
     pub fn new(group: &Group, declared: bool, now: Millis) -> Upstream {
         Upstream {
+            protocol: HTTP,
             name: group.name.to_string(),
             declared,
             computed: false,
@@ -117,6 +122,17 @@ impl Upstream {
             unresolved: Vec::new(),
             servers: group.peers().peers().map(|peer| Server::new(peer, now)).collect(),
         }
+    }
+}
+
+impl Upstream {
+    /// The labels of the group.
+    fn labels(&self) -> Vec<Label<'_>> {
+        let mut labels: Vec<Label<'_>> = vec![("upstream", &self.name)];
+        if self.protocol != HTTP {
+            labels.push(("protocol", &self.protocol));
+        }
+        labels
     }
 }
 
@@ -160,20 +176,20 @@ impl Server {
 }
 
 /// Writes the counters for Prometheus.
-pub(super) fn text(groups: &[Upstream], out: &mut Text) {
+pub(super) fn text(groups: &[&Upstream], out: &mut Text) {
     // Computed groups have no queue, and no servers without addresses.
     let configured = || groups.iter().filter(|group| !group.computed);
     let name = "freerun_upstream_waiting";
     out.head(name, "gauge", "Requests in the group's queue.");
     for group in configured() {
-        out.sample(name, &[("upstream", &group.name)], group.waiting);
+        out.sample(name, &group.labels(), group.waiting);
     }
     let name = "freerun_upstream_unresolved";
     out.head(name, "gauge", "Servers whose names have no address.");
     for group in configured() {
-        out.sample(name, &[("upstream", &group.name)], group.unresolved.len());
+        out.sample(name, &group.labels(), group.unresolved.len());
     }
-    let all: Vec<Shown<'_>> = groups.iter().flat_map(shown).collect();
+    let all: Vec<Shown<'_>> = groups.iter().copied().flat_map(shown).collect();
     let name = "freerun_upstream_server_state";
     out.head(name, "gauge", "1 for the state that the server is in, 0 for others.");
     for one in &all {
@@ -235,7 +251,8 @@ impl<'a> Shown<'a> {
     /// The labels of the server. The first server of an address has no number: with one server for each address, which
     /// is nearly always the case, its samples have the same names at any place in the group.
     fn labels(&'a self, further: Option<Label<'a>>) -> Vec<Label<'a>> {
-        let mut labels: Vec<Label<'a>> = vec![("upstream", &self.group.name), ("server", &self.server.address)];
+        let mut labels = self.group.labels();
+        labels.push(("server", &self.server.address));
         if self.group.computed {
             labels.push(("computed", &true));
         }
