@@ -68,6 +68,12 @@ pub trait Service {
     /// Notes that no datagrams come from this listening socket any more: its sessions end, so that it can be closed.
     fn end_datagrams(self: Rc<Self>, _listener: &Rc<DatagramListener>) {}
 
+    /// Notes that no datagrams come from this listening socket any more, because the worker is shutting down: sessions end
+    /// as soon as they have the answers that are on their way.
+    fn drain_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
+        self.end_datagrams(listener);
+    }
+
     /// Notes that requests use another generation from now on.
     fn renew(self: Rc<Self>);
 

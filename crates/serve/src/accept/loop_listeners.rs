@@ -132,7 +132,7 @@ impl LoopListeners {
         let ended = self.accepting.take();
         let sockets: Vec<_> = ended.iter().map(|accepting| Arc::downgrade(&accepting.listener.fd)).collect();
         ended.iter().for_each(|accepting| accepting.end(&self.services));
-        self.receiving.take().iter().for_each(|receiving| receiving.end());
+        self.receiving.take().iter().for_each(|receiving| receiving.drain());
         let services = self.services.clone();
         loops::spawn(0, "draining", async move {
             for _ in 0..CLOSING {

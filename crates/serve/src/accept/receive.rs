@@ -53,6 +53,12 @@ impl Receiving {
         self.replaced.notify_one();
     }
 
+    /// Ends receiving. Sessions still send what is on its way.
+    pub(super) fn drain(&self) {
+        self.stop.notify_one();
+        self.service.clone().drain_datagrams(&self.listener);
+    }
+
     /// Ends receiving, and the sessions of the service at this address.
     pub(super) fn end(&self) {
         self.stop.notify_one();

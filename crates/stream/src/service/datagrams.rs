@@ -27,6 +27,13 @@ pub(super) struct Addresses(RefCell<HashMap<*const DatagramListener, AtAddress>>
 type AtAddress = (Rc<DatagramListener>, Rc<Sessions>);
 
 impl Addresses {
+    /// Ends the sessions at an address that have all answers, and the others as soon as they have them.
+    pub(super) fn drain(&self, listener: &Rc<DatagramListener>) {
+        if let Some((_, sessions)) = self.0.borrow().get(&Rc::as_ptr(listener)) {
+            sessions.drain();
+        }
+    }
+
     /// Ends the sessions at an address that is no longer listened on.
     pub(super) fn remove(&self, listener: &Rc<DatagramListener>) {
         let removed = self.0.borrow_mut().remove(&Rc::as_ptr(listener));

@@ -95,6 +95,10 @@ impl Service for StreamService {
         self.take_datagrams(listener, received);
     }
 
+    fn drain_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
+        self.datagrams.drain(listener);
+    }
+
     fn end_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
         self.datagrams.remove(listener);
     }

@@ -86,6 +86,8 @@ pub struct DatagramSession {
     limits: Cell<Limits>,
     counts: Cell<Counts>,
     ending: Cell<Option<Ending>>,
+    /// Whether it ends when each of the client's datagrams has an answer.
+    drains: Cell<bool>,
     way: RefCell<Way>,
     /// The task of the session.
     task: RefCell<Option<Waker>>,
@@ -103,9 +105,9 @@ enum Way {
 
 impl DatagramSession {
     fn new(listener: Rc<DatagramListener>, sessions: Rc<Sessions>, ends: Ends) -> Rc<DatagramSession> {
-        let (id, limits, counts, ending, task) = Default::default();
+        let (id, limits, counts, ending, drains, task) = Default::default();
         let way = RefCell::new(Way::Waiting(VecDeque::new(), 0));
-        Rc::new(DatagramSession { listener, sessions, ends, id, limits, counts, ending, way, task })
+        Rc::new(DatagramSession { listener, sessions, ends, id, limits, counts, ending, drains, way, task })
     }
 
     /// The client's address.
@@ -182,8 +184,22 @@ impl DatagramSession {
     /// Whether the session has all that it consists of.
     pub fn is_done(&self) -> bool {
         let (Limits { requests, responses }, counts) = (self.limits.get(), self.counts.get());
+        if self.drains.get() && self.is_answered() {
+            return true;
+        }
         let Some(each) = responses else { return false };
         (requests == 0 || counts.requests >= requests) && counts.responses >= each.saturating_mul(counts.requests)
+    }
+
+    /// Whether there are as many answers as the client has sent datagrams.
+    pub(super) fn is_answered(&self) -> bool {
+        let counts = self.counts.get();
+        counts.responses >= counts.requests
+    }
+
+    /// Has the session end when each of the client's datagrams has an answer.
+    pub(super) fn drain(&self) {
+        self.drains.set(true);
     }
 
     /// Whether answers are missing that were expected.

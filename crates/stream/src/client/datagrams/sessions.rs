@@ -114,6 +114,17 @@ impl Sessions {
         true
     }
 
+    /// Ends the sessions that have an answer to each of their client's datagrams, and has the others end when they have.
+    pub fn drain(&self) {
+        self.table.borrow().iter().for_each(|session| session.drain());
+        loop {
+            let answered = self.table.borrow_mut().take_where(|session| session.is_answered());
+            let Some(session) = answered else { break };
+            session.id.set(None);
+            session.end(Ending::Closed);
+        }
+    }
+
     /// Ends all sessions.
     pub fn end_all(&self) {
         let all = self.table.borrow_mut().take_all();

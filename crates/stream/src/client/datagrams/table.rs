@@ -191,6 +191,17 @@ impl<S> SessionTable<S> {
         firsts.map(|first| self.deadline(first)).min()
     }
 
+    /// All sessions.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &S> {
+        self.places.iter().filter_map(|place| place.session.as_ref())
+    }
+
+    /// Takes a session out of which this is true, if there is one.
+    pub(crate) fn take_where(&mut self, is: impl Fn(&S) -> bool) -> Option<S> {
+        let index = self.places.iter().position(|place| place.session.as_ref().is_some_and(&is))?;
+        self.take(index as u32)
+    }
+
     /// Takes all sessions out.
     pub(crate) fn take_all(&mut self) -> Vec<S> {
         let mut all = Vec::with_capacity(self.len);
@@ -344,6 +355,9 @@ mod tests {
         // One with the same ends takes the datagrams over.
         table.insert(ends(1), 10, 0, 3);
         assert_eq!((find(&table, 1), table.len()), (Some(3), 2));
+        assert_eq!((table.iter().count(), table.take_where(|session| *session == 7)), (2, None));
+        assert_eq!(table.take_where(|session| *session == 2), Some(2));
+        table.insert(ends(2), 10, 0, 2);
         let mut all = table.take_all();
         all.sort_unstable();
         assert_eq!((all, find(&table, 1), table.len()), (vec![2, 3], None, 0));
