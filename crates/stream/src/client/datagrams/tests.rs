@@ -66,6 +66,7 @@ impl Bed {
                     let is_new = known.is_none();
                     let session = known.or_else(|| self.sessions.begin(&self.listener, &received, None)).unwrap();
                     if is_new {
+                        forwarding.flush();
                         left = session.take_one(received, &mut forwarding);
                         begin(self, &session);
                         begun.push(session);
