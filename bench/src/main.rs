@@ -44,6 +44,7 @@ mod status;
 mod streams;
 mod tls;
 mod tunnels;
+mod udp;
 mod user;
 mod warm;
 mod wrk;
@@ -145,6 +146,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
         "streams" => streams::run(bench),
+        "udp" => udp::run(bench),
+        "udp-flood" => udp::flood::run(bench),
         "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),
         "cache-node" => cache_node::run(bench),

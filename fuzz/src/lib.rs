@@ -284,6 +284,9 @@ pub fn configuration(data: &[u8]) {
 
 /// PROXY protocol headers: no panic, the same outcome in whatever pieces the bytes come, and none that is awaited for ever.
 pub fn proxy_header(data: &[u8]) {
+    if let Ok((header, len)) = proxy_protocol::parse_datagram(data) {
+        assert!(len <= data.len() && len <= proxy_protocol::MAX_HEADER && header.tlvs.len() < len);
+    }
     let whole = proxy_protocol::parse(data);
     let mut pieces = Ok(None);
     for end in 0..=data.len() {

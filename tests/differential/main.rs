@@ -63,6 +63,7 @@ mod site;
 mod ssi;
 mod stream;
 mod stream_checks;
+mod stream_datagrams;
 mod stream_proxied;
 mod substitutions;
 mod symlinks;

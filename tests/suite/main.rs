@@ -47,6 +47,7 @@ mod scripts;
 mod serve;
 mod status;
 mod stream;
+mod stream_datagrams;
 mod subrequests;
 mod timeouts;
 mod tls;

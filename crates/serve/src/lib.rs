@@ -10,7 +10,7 @@
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
-//!    same before it serves;
+//!    same before it serves; [`datagrams`]: a socket for datagrams;
 //! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each; [`hooks`]: what
 //!    modules have called;
 //! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
@@ -36,6 +36,7 @@ pub mod address;
 pub mod background;
 pub mod blueprint;
 pub mod captures;
+pub mod datagrams;
 pub mod generation;
 pub mod health;
 pub mod hooks;

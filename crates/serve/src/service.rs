@@ -3,9 +3,11 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use freerun_runtime::net::udp::Receiver;
 use freerun_transport::Transport;
 
 use crate::address::Address;
+use crate::datagrams::DatagramListener;
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::tls::client_facts::TlsFacts;
@@ -55,6 +57,21 @@ pub trait Service {
     /// done (handshakes of TLS). Connections wait in the kernel's queue then.
     fn is_busy(&self, _listen: &ListenSpec) -> bool {
         false
+    }
+
+    /// Takes datagrams that have come to a listening socket. They are in memory that the loop lends, so the service copies
+    /// those that have to stay; and other tasks have their turn only when it returns.
+    fn datagrams(self: Rc<Self>, _listener: &Rc<DatagramListener>, _received: &Receiver) {
+        debug_assert!(false, "{} listens for datagrams, which it does not take", self.name());
+    }
+
+    /// Notes that no datagrams come from this listening socket any more: its sessions end, so that it can be closed.
+    fn end_datagrams(self: Rc<Self>, _listener: &Rc<DatagramListener>) {}
+
+    /// Notes that no datagrams come from this listening socket any more, because the worker is shutting down: sessions end
+    /// as soon as they have the answers that are on their way.
+    fn drain_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
+        self.end_datagrams(listener);
     }
 
     /// Notes that requests use another generation from now on.

@@ -18,7 +18,7 @@ use crate::accept::{Between, Bound};
 use crate::background::Background;
 use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
-use crate::listen::ListenSpec;
+use crate::listen::{ListenSpec, Protocol};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;
@@ -140,7 +140,11 @@ impl Worker {
     fn watch_shards(&mut self) {
         let loops = self.handles.len();
         let mut own = Vec::new();
-        for (spec, fds, _) in self.listeners.iter().filter(|(spec, fds, _)| spec.reuseport && fds.len() > 1) {
+        for (spec, fds, _) in self
+            .listeners
+            .iter()
+            .filter(|(spec, fds, _)| spec.protocol == Protocol::Stream && spec.reuseport && fds.len() > 1)
+        {
             let each = (0..loops).map(|index| Shard { index, spec: spec.clone(), fd: fds[index % fds.len()].clone() });
             own.extend(each);
         }
@@ -160,7 +164,9 @@ impl Worker {
     /// Stops accepting, closes idle connections that were kept for another request, and lets requests end that are
     /// running, or that are the first ones of their connections; these connections close after them.
     pub fn drain(&mut self) {
-        let sockets: Arc<[_]> = self.listeners.iter().flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
+        // Sessions of datagrams go on by the sockets that they have.
+        let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
+        let sockets: Arc<[_]> = accepting.flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
         self.listeners.clear();
         self.watch_shards();
         for handle in &self.handles {

@@ -3,12 +3,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use freerun_runtime::log::Level;
 use freerun_runtime::net::Socket;
+use freerun_runtime::net::udp::Datagrams;
 use freerun_transport::Transport;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, Protocol, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use socket2::SockRef;
 
 use crate::address::UpstreamAddress;
@@ -101,17 +103,38 @@ pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Res
     Ok(socket.into())
 }
 
+/// Makes a socket for datagrams to and from one address. Nothing is sent by it, so there is nothing to wait for, and the
+/// peer need not be there.
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn connect_datagrams(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Datagrams, ConnectError> {
+    let options = ConnectOptions { keepalive: false, nodelay: false, ..*options };
+    let (socket, _) = open(address, &options, (SocketType::DGRAM, ipproto::UDP))?;
+    Ok(Datagrams::connected(Arc::new(socket)))
+}
+
 /// Begins to connect. Returns the socket and whether the connection has to be waited for.
 fn begin(address: &UpstreamAddress, options: &ConnectOptions) -> Result<(Socket, bool), ConnectError> {
+    let (socket, pending) = open(address, options, (SocketType::STREAM, ipproto::TCP))?;
+    Ok((Socket::new(socket), pending))
+}
+
+/// Makes a socket of a kind, which has the protocol unless the address is that of a Unix socket, and connects it.
+fn open(
+    address: &UpstreamAddress,
+    options: &ConnectOptions,
+    (kind, protocol): (SocketType, Protocol),
+) -> Result<(OwnedFd, bool), ConnectError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (family, protocol) = match address {
-        UpstreamAddress::Ip(SocketAddr::V4(_)) => (AddressFamily::INET, Some(ipproto::TCP)),
-        UpstreamAddress::Ip(SocketAddr::V6(_)) => (AddressFamily::INET6, Some(ipproto::TCP)),
+        UpstreamAddress::Ip(SocketAddr::V4(_)) => (AddressFamily::INET, Some(protocol)),
+        UpstreamAddress::Ip(SocketAddr::V6(_)) => (AddressFamily::INET6, Some(protocol)),
         UpstreamAddress::Unix(_) => (AddressFamily::UNIX, None),
     };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, protocol)
-        .map_err(|error| ConnectError::Socket(error.into()))?;
-    prepare(&socket, address, options)?;
+    let socket =
+        rustix::net::socket_with(family, kind, flags, protocol).map_err(|error| ConnectError::Socket(error.into()))?;
+    prepare(&socket, address, options, kind == SocketType::STREAM)?;
     let answer = match address {
         UpstreamAddress::Ip(ip) => rustix::net::connect(&socket, ip),
         UpstreamAddress::Unix(path) => {
@@ -123,10 +146,15 @@ fn begin(address: &UpstreamAddress, options: &ConnectOptions) -> Result<(Socket,
         Err(Errno::INPROGRESS) => true,
         Err(error) => return Err(ConnectError::Refused(address.clone(), error.into())),
     };
-    Ok((Socket::new(socket), pending))
+    Ok((socket, pending))
 }
 
-fn prepare(socket: &OwnedFd, address: &UpstreamAddress, options: &ConnectOptions) -> Result<(), ConnectError> {
+fn prepare(
+    socket: &OwnedFd,
+    address: &UpstreamAddress,
+    options: &ConnectOptions,
+    is_stream: bool,
+) -> Result<(), ConnectError> {
     let option = |name| move |error: Errno| ConnectError::Option(name, error.into());
     if options.keepalive {
         sockopt::set_socket_keepalive(socket, true).map_err(option("setsockopt(SO_KEEPALIVE)"))?;
@@ -141,7 +169,9 @@ fn prepare(socket: &OwnedFd, address: &UpstreamAddress, options: &ConnectOptions
     if options.nodelay {
         sockopt::set_tcp_nodelay(socket, true).map_err(option("setsockopt(TCP_NODELAY)"))?;
     }
-    freerun_runtime::net::choose_congestion_control(socket, to.ip());
+    if is_stream {
+        freerun_runtime::net::choose_congestion_control(socket, to.ip());
+    }
     let Some(from) = options.bind.filter(|from| from.is_ipv4() == to.is_ipv4()) else { return Ok(()) };
     if options.transparent {
         let socket = SockRef::from(socket);
@@ -162,9 +192,11 @@ fn prepare(socket: &OwnedFd, address: &UpstreamAddress, options: &ConnectOptions
 #[cfg(test)]
 mod tests {
     use std::io::IoSlice;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::UnixListener;
     use std::path::Path;
+
+    use freerun_runtime::net::udp::{Runs, Target};
 
     use super::*;
 
@@ -195,6 +227,30 @@ mod tests {
                     && sockopt::tcp_nodelay(&*socket.shared_fd()).unwrap()
             );
         });
+    }
+
+    #[test]
+    fn datagrams_go_to_one_peer_from_the_address_asked_for_and_come_from_no_other() {
+        let (peer, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let address = UpstreamAddress::from(peer.local_addr().unwrap());
+        run(async {
+            let bind = Some("127.0.0.2:0".parse().unwrap());
+            let options = ConnectOptions { bind, nodelay: true, keepalive: true, ..Default::default() };
+            let socket = connect_datagrams(&address, &options).unwrap();
+            let mut runs = Runs::default();
+            runs.push(Target::default(), b"question", None);
+            socket.send(&runs, |_, error| panic!("{error}"));
+            let mut buffer = [0; 20];
+            let (len, from) = peer.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..len], from.ip().to_string().as_str()), (&b"question"[..], "127.0.0.2"));
+            other.send_to(b"wrong", from).unwrap();
+            peer.send_to(b"right", from).unwrap();
+            let got = socket.try_receive(8, |got| got.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>());
+            assert_eq!(got.unwrap(), [b"right"]);
+        });
+        let nowhere = UpstreamAddress::Unix(Path::new("/nonexistent/socket").into());
+        let error = connect_datagrams(&nowhere, &ConnectOptions::default()).unwrap_err();
+        assert_eq!(error.to_string(), "connect() to unix:/nonexistent/socket failed");
     }
 
     #[test]

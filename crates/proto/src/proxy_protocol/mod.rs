@@ -59,11 +59,23 @@ pub enum ProxyError {
 /// See [`ProxyError`]; returned as soon as no further bytes can make the header valid.
 pub fn parse(bytes: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     let start = bytes.len().min(SIGNATURE.len());
-    let parsed = if bytes[..start] == SIGNATURE[..start] { version_2(bytes) } else { version_1(bytes) }?;
+    let parsed = if bytes[..start] == SIGNATURE[..start] { version_2(bytes, [0x11, 0x21]) } else { version_1(bytes) }?;
     match parsed {
         None if bytes.len() >= MAX_HEADER => Err(ProxyError::TooLarge),
         parsed => Ok(parsed),
     }
+}
+
+/// Reads the header at the beginning of a datagram: returns its content, and its length. It is of version 2, the only one that
+/// knows datagrams, and about datagrams; about anything else the addresses are unknown.
+///
+/// # Errors
+/// There is no whole header.
+pub fn parse_datagram(bytes: &[u8]) -> Result<(ProxyHeader, usize), ProxyError> {
+    if !bytes.starts_with(SIGNATURE) {
+        return Err(ProxyError::Broken);
+    }
+    version_2(bytes, [0x12, 0x22])?.ok_or(ProxyError::Broken)
 }
 
 /// A version 1 header, read from its beginning.
@@ -146,7 +158,8 @@ fn version_1(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
     Ok(Some((ProxyHeader { ends, tlvs: Vec::new() }, line.at)))
 }
 
-fn version_2(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
+/// Reads a header of version 2, which has addresses if it is about one of these: IPv4 or IPv6, with the transport.
+fn version_2(bytes: &[u8], [ipv4, ipv6]: [u8; 2]) -> Read<(ProxyHeader, usize)> {
     let Some(&[version_and_command, family, high, low]) = bytes.get(SIGNATURE.len()..V2_HEAD) else {
         return match bytes.get(SIGNATURE.len()).map(|byte| byte >> 4) {
             Some(version) if version != 2 => Err(ProxyError::Version(version)),
@@ -165,8 +178,8 @@ fn version_2(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
     // Command 0 is about the proxy's own connection; others do not exist.
     let is_proxied = version_and_command & 15 == 1;
     let address_len = match family {
-        0x11 => 4,
-        0x21 => 16,
+        family if family == ipv4 => 4,
+        family if family == ipv6 => 16,
         _ => 0,
     };
     if !is_proxied || address_len == 0 {

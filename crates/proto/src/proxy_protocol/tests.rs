@@ -134,3 +134,27 @@ fn further_fields_are_found_by_name_and_number() {
     let short = ProxyHeader { ends: None, tlvs: b"\x20\0\x04\0\0\0\0".to_vec() };
     assert_eq!((short.tlv("ssl_verify"), short.tlv("ssl_cn")), (None, None));
 }
+
+#[test]
+fn a_datagram_has_a_whole_header_of_version_2_about_datagrams() {
+    let client = "192.0.2.1:53".parse().unwrap();
+    let server = "[2001:db8::1]:53".parse().unwrap();
+    for ends in [Some((client, client)), Some((client, server)), None] {
+        for (carrier, is_about_datagrams) in [(write::Carrier::Datagrams, true), (write::Carrier::Stream, false)] {
+            let mut bytes = write::HeaderV2::new(ends, carrier).finish().unwrap();
+            let len = bytes.len();
+            bytes.extend_from_slice(b"question");
+            let (header, read) = parse_datagram(&bytes).unwrap();
+            assert_eq!((read, header.ends.is_some()), (len, ends.is_some() && is_about_datagrams));
+            if let Some(ends) = header.ends {
+                assert_eq!(ends.client_port, 53);
+            }
+            for cut in 0..len {
+                assert_eq!(parse_datagram(&bytes[..cut]), Err(ProxyError::Broken), "{cut}");
+            }
+        }
+    }
+    let mut line = Vec::new();
+    write::write_v1(Some((client, client)), &mut line);
+    assert_eq!(parse_datagram(&line), Err(ProxyError::Broken));
+}

@@ -51,7 +51,8 @@ impl Ready {
             }
         };
         let (hung_up, failed) = (flags.contains(EventFlags::HUP), flags.contains(EventFlags::ERR));
-        says(flags.intersects(EventFlags::IN | EventFlags::PRI), Ready::READABLE);
+        // An error is what a read would return: a datagram that was not delivered is told of by nothing else (udp(7)).
+        says(flags.intersects(EventFlags::IN | EventFlags::PRI | EventFlags::ERR), Ready::READABLE);
         says(flags.contains(EventFlags::OUT), Ready::WRITABLE);
         says(hung_up || flags.contains(EventFlags::RDHUP), Ready::READ_CLOSED);
         says(hung_up || failed, Ready::WRITE_CLOSED);
@@ -330,6 +331,11 @@ impl Registration {
             Side::Write => Ready::WRITABLE,
         };
         self.with(|place| place.ready.0 &= !known.0);
+    }
+
+    /// Notes that an error was taken from a socket that goes on all the same, because it was about one datagram.
+    pub fn forgive(&self) {
+        self.with(|place| place.ready.0 &= !(Ready::ERROR.0 | Ready::WRITE_CLOSED.0));
     }
 
     /// Stops the events of [`Registration::level`], or starts them again as if the descriptor had just been entered.

@@ -3,6 +3,7 @@
 //! A connection whose request is there at once and whose response fits the socket buffer never costs an `epoll_ctl`.
 
 mod listening;
+pub mod udp;
 
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use freerun_runtime::{loops, timer};
 
+use crate::accept::receive::Receiving;
 use crate::accept::{self, Accepting, Bound, Listener};
 use crate::background::Background;
 use crate::generation::Generation;
+use crate::listen::{ListenSpec, Protocol};
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 use crate::shared::Shared;
@@ -45,12 +47,17 @@ pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
 pub(crate) struct LoopListeners {
     services: Rc<LoopServices>,
     accepting: RefCell<Vec<Rc<Accepting>>>,
+    receiving: RefCell<Vec<Rc<Receiving>>>,
 }
 
 impl LoopListeners {
     /// Makes the listeners of this thread's loop, without any socket yet.
     pub(crate) fn begin(services: Rc<LoopServices>) {
-        LOOP_LISTENERS.set(Some(Rc::new(LoopListeners { services, accepting: RefCell::default() })));
+        LOOP_LISTENERS.set(Some(Rc::new(LoopListeners {
+            services,
+            accepting: RefCell::default(),
+            receiving: RefCell::default(),
+        })));
     }
 
     /// Makes a generation the one that new requests begin with, and accepts from exactly these sockets.
@@ -65,10 +72,23 @@ impl LoopListeners {
             }
             keep
         });
+        // Sockets are replaced and not closed if only their options have changed: sessions go on.
+        let mut receiving = self.receiving.borrow_mut();
+        receiving.retain(|receiving| {
+            let keep = wanted.iter().any(|(wanted, ..)| receiving.listener.is_at(wanted));
+            if !keep {
+                receiving.end();
+            }
+            keep
+        });
         loop_state.set_generation(generation);
         services.all().for_each(|service| service.renew());
         loop_state.modules.hand_over();
         for (spec, fds, between) in wanted {
+            if spec.protocol == Protocol::Datagram {
+                self.receive(&mut receiving, spec, &fds);
+                continue;
+            }
             if accepting.iter().any(|known| known.listener.spec.is(&spec)) || fds.is_empty() {
                 continue;
             }
@@ -87,12 +107,31 @@ impl LoopListeners {
         }
     }
 
+    /// Receives datagrams from this loop's part of the sockets of an address.
+    fn receive(&self, receiving: &mut Vec<Rc<Receiving>>, spec: Arc<ListenSpec>, fds: &[Arc<OwnedFd>]) {
+        let loop_state = &self.services.loop_state;
+        let own = spec.socket_of(loop_state.index, loop_state.shared.loops.len(), fds.len());
+        let Some(fd) = own.and_then(|own| fds.get(own)) else { return };
+        if let Some(known) = receiving.iter().find(|receiving| receiving.listener.is_at(&spec)) {
+            if !known.listener.spec().is(&spec) {
+                known.replace(LoopLocal::new(spec), fd.clone());
+            }
+            return;
+        }
+        let Some(service) = self.services.of(&spec) else {
+            debug_assert!(false, "{} names a service that the worker does not have", spec.name);
+            return;
+        };
+        receiving.push(Receiving::start(loop_state, LoopLocal::new(spec), fd.clone(), service));
+    }
+
     /// Stops accepting, and drains the services as soon as all sockets of the worker are closed, those that only other loops
     /// accept from as well: a client that is told to go connects anew at once, and what waits in a socket that is closed is
     /// reset. `heard` is dropped after that.
     pub(crate) fn drain(&self, sockets: Arc<[Weak<OwnedFd>]>, heard: Background) {
         self.services.loop_state.set_draining();
         self.accepting.take().iter().for_each(|accepting| accepting.end(&self.services));
+        self.receiving.take().iter().for_each(|receiving| receiving.drain());
         let services = self.services.clone();
         loops::spawn(0, "draining", async move {
             for _ in 0..CLOSING {

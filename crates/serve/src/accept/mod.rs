@@ -1,6 +1,7 @@
 //! Accepting connections on one loop.
 
 pub mod loop_listeners;
+mod receive;
 pub mod rescue;
 
 use std::net::SocketAddr;

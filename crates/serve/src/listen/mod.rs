@@ -77,8 +77,10 @@ pub struct ListenSpec {
     pub so_keepalive: Option<Keepalive>,
     /// `IPV6_V6ONLY`.
     pub ipv6only: bool,
-    /// Whether each loop has a socket of its own.
+    /// Whether each loop has a socket of its own, because `reuseport` is set; see [`ListenSpec::sockets`].
     pub reuseport: bool,
+    /// Whether the directive names a range of ports, of which this is one.
+    pub in_range: bool,
     /// `TCP_DEFER_ACCEPT`.
     pub deferred: bool,
     /// The length of the `TCP_FASTOPEN` queue.
@@ -105,6 +107,7 @@ impl ListenSpec {
             so_keepalive: None,
             ipv6only: true,
             reuseport: false,
+            in_range: false,
             deferred: false,
             fastopen: None,
         }
@@ -113,6 +116,30 @@ impl ListenSpec {
     /// Whether it specifies the same socket as `other`, whatever their options.
     pub fn is_same_socket(&self, other: &ListenSpec) -> bool {
         self.protocol == other.protocol && self.name == other.name
+    }
+
+    /// How many sockets a worker with so many loops has for the address: one, from which all loops accept connections, or
+    /// one for each loop with `reuseport`.
+    ///
+    /// Datagrams are different: those of one client are to come to the loop that has its session, and only sockets of
+    /// their own see to that, by the kernel's hash of both addresses. So there is one for each loop in any case, unless
+    /// there are many ports anyway: those of a range have one socket each, and belong to one loop each, in turn.
+    pub fn sockets(&self, loops: usize) -> usize {
+        let each = self.reuseport || self.protocol == Protocol::Datagram && !self.in_range;
+        if each { loops.max(1) } else { 1 }
+    }
+
+    /// Which of so many sockets a loop receives datagrams from, of so many loops; `None`: another loop has the one that
+    /// there is.
+    pub fn socket_of(&self, index: usize, loops: usize, sockets: usize) -> Option<usize> {
+        match sockets {
+            0 => None,
+            1 => {
+                let port = self.ip.map_or(0, |address| usize::from(address.port()));
+                (port % loops.max(1) == index).then_some(0)
+            }
+            sockets => (index < sockets).then_some(index),
+        }
     }
 
     /// The key that identifies the socket.
@@ -249,7 +276,9 @@ pub fn specs(
     };
     let (first, last) = port_range(ports)?;
     let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
-    let specs = every.map(|address| ListenSpec::new(service, Some(address), address.to_string()));
+    let in_range = first != last;
+    let specs =
+        every.map(|address| ListenSpec { in_range, ..ListenSpec::new(service, Some(address), address.to_string()) });
     // A box has no room for more of them, which each of many servers would have.
     Ok(specs.collect::<Box<[_]>>().into_vec())
 }
@@ -341,5 +370,25 @@ mod tests {
         let udp = ListenSpec { protocol: Protocol::Datagram, ..tcp.clone() };
         assert_ne!(tcp.key(), udp.key());
         assert_eq!((tcp.key().to_string(), udp.key().to_string()), ("127.0.0.1:53".into(), "udp:127.0.0.1:53".into()));
+    }
+
+    #[test]
+    fn each_loop_has_a_socket_for_datagrams_or_each_port_of_a_range_has_a_loop() {
+        let four = specs("stream", "127.0.0.1:10-13", None, &mut Hosts::default()).unwrap();
+        let udp = |spec: &ListenSpec| ListenSpec { protocol: Protocol::Datagram, ..spec.clone() };
+        for (number, spec) in four.iter().enumerate() {
+            assert_eq!((spec.sockets(4), udp(spec).sockets(4)), (1, 1));
+            let having: Vec<_> = (0..4).filter(|index| udp(spec).socket_of(*index, 4, 1).is_some()).collect();
+            assert_eq!(having, [(10 + number) % 4]);
+        }
+        let one = udp(&ListenSpec { in_range: false, ..four[0].clone() });
+        assert_eq!(one.sockets(4), 4);
+        assert_eq!(
+            (0..5).map(|index| one.socket_of(index, 5, 4)).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(2), Some(3), None]
+        );
+        let range = ListenSpec { reuseport: true, ..udp(&four[0]) };
+        assert_eq!((range.sockets(4), range.sockets(0)), (4, 1));
+        assert_eq!(one.socket_of(0, 1, 0), None);
     }
 }

@@ -129,6 +129,10 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
             if let Some(parameter) = directive.args[1..].iter().find(|word| P::needs_stream(name_of(&word.text))) {
                 return Err(incompatible(parameter));
             }
+            if specs.iter().any(|spec| spec.ip.is_none()) {
+                let problem = Problem::new(format!("\"udp\" is not possible with the Unix socket \"{}\"", word.text));
+                return Err(problem.at(word.place).hint("freerun takes datagrams of UDP alone; remove \"udp\""));
+            }
             specs.iter_mut().for_each(|spec| spec.protocol = Protocol::Datagram);
         }
         let written = Written { place: word.place, end: directive.end, order: directive.order };

@@ -6,6 +6,7 @@
 //! from the sender meanwhile, so that a slow reader costs one piece of memory.
 
 mod end;
+pub mod pace;
 #[cfg(test)]
 mod tests;
 mod way;

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use freerun_runtime::loops;
 
 use super::end::RelayEnd;
+use super::pace::Pace;
 
 /// The most bytes that are read at a time from a sender that always has more, if the receiver certainly takes them.
 const LARGE: usize = 128 * 1024;
@@ -17,30 +18,6 @@ const TURN: usize = 16;
 
 /// The number of bytes that go one way before the task yields.
 const TURN_BYTES: usize = 512 * 1024;
-
-/// The limit of a direction's rate, as nginx counts it: by whole seconds.
-#[derive(Debug)]
-struct Pace {
-    /// Bytes a second, from 1.
-    rate: u64,
-    /// When the relay began, in milliseconds since the process began.
-    began: u64,
-    /// How many bytes were read before, which count as read in the first second.
-    before: u64,
-}
-
-impl Pace {
-    /// How many bytes may be read now, if so many were.
-    fn allows(&self, read: u64, now: u64) -> u64 {
-        let seconds = now.saturating_sub(self.began) / 1000;
-        self.rate.saturating_mul(seconds.saturating_add(1)).saturating_sub(self.before.saturating_add(read))
-    }
-
-    /// When more may be read, if so many bytes were.
-    fn next(&self, read: u64) -> u64 {
-        self.began.saturating_add((self.before.saturating_add(read) / self.rate).saturating_mul(1000))
-    }
-}
 
 /// Bytes that were read, and that the receiver does not take yet.
 #[derive(Debug)]
@@ -95,7 +72,7 @@ impl Way {
 
     /// Limits the rate to so many bytes a second from now on; 0 is no limit. So many were read `before`.
     pub(super) fn limit(&mut self, rate: u64, before: u64) {
-        self.pace = (rate > 0).then(|| Box::new(Pace { rate, began: loops::millis(), before }));
+        self.pace = Pace::new(rate, loops::millis(), before).map(Box::new);
     }
 
     /// Puts these bytes before those that are still to be read.
@@ -215,31 +192,5 @@ impl Held {
     fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
         let blocked = (!bytes.is_empty()).then(loops::millis)?;
         Some(Box::new(Held { bytes, done: 0, blocked: Some(blocked) }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_count_by_whole_seconds() {
-        let pace = Pace { rate: 250, began: 10_000, before: 0 };
-        for (read, now, allowed, next) in [
-            (0, 10_000, 250, 10_000),
-            (100, 10_000, 150, 10_000),
-            (250, 10_999, 0, 11_000),
-            (250, 11_000, 250, 11_000),
-            (250, 20_000, 2500, 11_000),
-            (900, 12_000, 0, 13_000),
-            (1000, 13_999, 0, 14_000),
-        ] {
-            assert_eq!((pace.allows(read, now), pace.next(read)), (allowed, next), "{read} {now}");
-            assert!(pace.allows(read, pace.next(read)) > 0, "{read}");
-        }
-        let late = Pace { before: 300, ..pace };
-        assert_eq!((late.allows(0, 10_999), late.allows(0, 11_000), late.next(0)), (0, 200, 11_000));
-        let huge = Pace { rate: u64::MAX, began: 0, before: 0 };
-        assert_eq!((huge.allows(7, u64::MAX), huge.next(u64::MAX)), (u64::MAX - 7, 1000));
     }
 }

@@ -3,6 +3,7 @@
 pub mod datagrams;
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use freerun_transport::{TlsStream, Transport};
 
@@ -14,7 +15,7 @@ pub enum ClientSide {
     /// A connected byte stream: TCP or a Unix socket, with TLS or without.
     Stream(Transport),
     /// The datagrams that one client sends to one listening socket, and those that it gets.
-    Datagrams(DatagramSession),
+    Datagrams(Rc<DatagramSession>),
 }
 
 impl ClientSide {
@@ -23,6 +24,14 @@ impl ClientSide {
         match self {
             ClientSide::Stream(transport) => Some(transport),
             ClientSide::Datagrams(_) => None,
+        }
+    }
+
+    /// The datagrams, if it consists of such.
+    pub fn datagrams(&self) -> Option<&Rc<DatagramSession>> {
+        match self {
+            ClientSide::Stream(_) => None,
+            ClientSide::Datagrams(datagrams) => Some(datagrams),
         }
     }
 

@@ -80,6 +80,10 @@ fn start(session: Rc<Session>) -> Running {
 
 /// The listening socket that the session's connection is passed to; why there is none is logged.
 fn target(session: &Session) -> Option<LoopLocal<ListenSpec>> {
+    if session.client.datagrams().is_some() {
+        session.log(Level::Error, format_args!("datagrams cannot be passed to another listening socket"));
+        return None;
+    }
     if session.passes() >= MAX_PASSES {
         session.log(Level::Error, format_args!("the connection was passed on {MAX_PASSES} times, which is a circle"));
         return None;

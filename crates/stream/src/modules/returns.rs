@@ -26,7 +26,8 @@ settings! {
     /// Texts for clients.
     #[module = "stream/return"]
     pub struct ReturnSettings {
-        /// Sends a text with variables to the client, and closes the connection.
+        /// Sends a text with variables to the client, and closes the connection. A client that sends datagrams gets it in one,
+        /// for each of its own.
         #[name = "return"]
         text: Option<Template<Session>>, in STREAM_SERVER, local;
     }
@@ -55,7 +56,12 @@ fn start(session: Rc<Session>) -> Running {
                     End::Status(status::INTERNAL_SERVER_ERROR)
                 }
             },
-            ClientSide::Datagrams(datagrams) => match *datagrams {},
+            ClientSide::Datagrams(datagrams) => {
+                if !text.is_empty() {
+                    datagrams.send(&text, None);
+                }
+                End::Status(status::OK)
+            }
         }
     })
 }

@@ -6,6 +6,12 @@ use crate::session::handler::{Phase, Run};
 /// Ends a session with a status: the handlers of the phase `log` run, and its places in the counts of limits become free.
 pub fn finish(session: &Session, status: u16) {
     session.set_status(status);
+    if let Some(datagrams) = session.client.datagrams() {
+        let counts = datagrams.counts();
+        session.received.set(counts.received);
+        session.sent.set(counts.sent);
+        datagrams.leave();
+    }
     session.loop_state.shared.sessions.end(status, session.received.get(), session.sent.get());
     session.set_logged();
     let server = session.server();

@@ -26,6 +26,10 @@ use crate::settings::core::CoreSettings;
 /// # Errors
 /// The status with which it ends before that.
 pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
+    if let Some(datagrams) = session.client.datagrams() {
+        // The first one is there.
+        session.received.set(datagrams.counts().received);
+    }
     tell_beginning(session);
     let mut timer = Timer::default();
     let mut buffer = session.take_preread();

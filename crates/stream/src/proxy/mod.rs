@@ -1,9 +1,10 @@
 //! `proxy_pass` of stream: sessions are passed on to a server of a group.
 //!
 //! `reach.rs` has a server reached: it is chosen, connected to, told of the client by the PROXY protocol, and has a TLS
-//! session; `error.rs` has the consequences of errors. From then on a session is a `relayed.rs`, which is small. `record.rs`
-//! has `$upstream_addr` and its kin.
+//! session; `error.rs` has the consequences of errors. From then on a session is a `relayed.rs`, which is small, or one of
+//! `datagrams.rs`. `record.rs` has `$upstream_addr` and its kin.
 
+mod datagrams;
 mod error;
 mod pass;
 mod reach;
@@ -20,13 +21,16 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Subject;
 use freerun_serve::tls::upstream::UpstreamTls;
+use freerun_serve::upstream::ProxyProtocol;
 
+use self::datagrams::RelayedDatagrams;
 use self::error::step;
 pub use self::pass::ProxyPass;
-use self::reach::Tries;
+use self::reach::{Connection, Reached, Tries};
 use self::record::Record;
 use self::relayed::Relayed;
 pub use self::settings::ProxySettings;
+use crate::client::datagrams::Header;
 use crate::module::Module;
 use crate::session::Session;
 use crate::session::handler::{Content, End, Running, status};
@@ -64,8 +68,9 @@ struct Proxying {
 }
 
 enum Stage {
-    Reaching(Pin<Box<dyn Future<Output = Result<Relayed, u16>>>>),
+    Reaching(Pin<Box<dyn Future<Output = Result<Stage, u16>>>>),
     Relayed(Relayed),
+    Datagrams(Box<RelayedDatagrams>),
 }
 
 impl Future for Proxying {
@@ -76,13 +81,17 @@ impl Future for Proxying {
         loops::note(session.number, "proxying a session");
         if let Stage::Reaching(reaching) = stage {
             match ready!(reaching.as_mut().poll(context)) {
-                Ok(relayed) => *stage = Stage::Relayed(relayed),
+                Ok(reached) => *stage = reached,
                 Err(status) => return Poll::Ready(End::Status(status)),
             }
         }
-        let Stage::Relayed(relayed) = stage else { return Poll::Pending };
-        // The handler of datagrams is another one.
+        let relayed = match stage {
+            Stage::Relayed(relayed) => relayed,
+            Stage::Datagrams(relayed) => return relayed.poll(session, context).map(End::Status),
+            Stage::Reaching(_) => return Poll::Pending,
+        };
         let Some(client) = session.client.transport() else {
+            debug_assert!(false, "a session of datagrams has a connection to a server");
             return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
         };
         ready!(relayed.poll(client, context));
@@ -94,14 +103,16 @@ impl Future for Proxying {
 impl Drop for Proxying {
     fn drop(&mut self) {
         // The worker may end before the session.
-        if let Stage::Relayed(relayed) = &mut self.stage {
-            relayed.end(&self.session);
+        match &mut self.stage {
+            Stage::Relayed(relayed) => relayed.end(&self.session),
+            Stage::Datagrams(relayed) => relayed.stop(&self.session),
+            Stage::Reaching(_) => {}
         }
     }
 }
 
 /// Reaches a server for the session. Fails with the status of the session; the reason was logged.
-async fn reach(session: Rc<Session>) -> Result<Relayed, u16> {
+async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
     let all = session.settings();
     let settings = all.get::<ProxySettings>();
     // The handler is chosen by the directive.
@@ -126,5 +137,20 @@ async fn reach(session: Rc<Session>) -> Result<Relayed, u16> {
         sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
     }
     session.set_step(step::PROXYING);
-    Ok(Relayed::new(&session, settings, &target.upstream, reached, record, &preread))
+    let Reached { connection, lease, header } = reached;
+    match (connection, session.client.datagrams()) {
+        (Connection::Stream(transport), _) => {
+            let reached = (transport, lease, header);
+            Ok(Stage::Relayed(Relayed::new(&session, settings, &target.upstream, reached, record, &preread)))
+        }
+        (Connection::Datagrams(socket), Some(client)) => {
+            let header = Header { bytes: header, in_each: settings.proxy_protocol == ProxyProtocol::V2 };
+            let reached = (socket, lease, header);
+            Ok(Stage::Datagrams(Box::new(RelayedDatagrams::new(&session, client.clone(), settings, reached, record))))
+        }
+        (Connection::Datagrams(_), None) => {
+            debug_assert!(false, "a connection's client has a socket for datagrams to a server");
+            Err(status::INTERNAL_SERVER_ERROR)
+        }
+    }
 }

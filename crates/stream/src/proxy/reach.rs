@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::future::pending;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use freerun_proto::proxy_protocol::write::Carrier;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_runtime::net::udp::Datagrams;
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::Subject;
 use freerun_serve::tls::computed::{PairNames, PairReader};
@@ -15,24 +17,33 @@ use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 use freerun_serve::values::Template;
 use freerun_transport::Transport;
-use freerun_upstream::connect::{ConnectOptions, connect};
+use freerun_upstream::connect::{ConnectOptions, connect, connect_datagrams};
 use freerun_upstream::{Failure, Lease, NoPeer, Tried, now};
 
 use super::error::{TryError, step};
 use super::pass::Target;
 use super::record::{Chosen, Record};
 use super::settings::ProxySettings;
+use crate::client::ClientSide;
 use crate::session::Session;
 use crate::upstream::Upstream;
 
 /// A server that was reached.
 pub(super) struct Reached {
     /// The connection.
-    pub(super) transport: Transport,
+    pub(super) connection: Connection,
     /// The server.
     pub(super) lease: Lease,
     /// The bytes that have to be sent before those of the client: the header of the PROXY protocol, unless it was sent already.
     pub(super) header: Vec<u8>,
+}
+
+/// The way to a server.
+pub(super) enum Connection {
+    /// A byte stream.
+    Stream(Transport),
+    /// A socket whose datagrams go to the server alone.
+    Datagrams(Datagrams),
 }
 
 /// The tries of one session.
@@ -80,7 +91,7 @@ impl<'s> Tries<'s> {
             self.count += 1;
             self.session.set_step(step::CONNECTING);
             let error = match self.attempt(&lease).await {
-                Ok((transport, header)) => return Ok(Reached { transport, lease, header }),
+                Ok((connection, header)) => return Ok(Reached { connection, lease, header }),
                 Err(error) => error,
             };
             self.tell(&error);
@@ -162,8 +173,11 @@ impl<'s> Tries<'s> {
 
     /// Connects to a server, and has a TLS session with it if there is to be one. Returns what is still to be sent before the
     /// client's bytes.
-    async fn attempt(&mut self, lease: &Lease) -> Result<(Transport, Vec<u8>), TryError> {
+    async fn attempt(&mut self, lease: &Lease) -> Result<(Connection, Vec<u8>), TryError> {
         let mut header = self.header()?;
+        if self.session.client.datagrams().is_some() {
+            return Ok((self.attempt_datagrams(lease)?, header));
+        }
         let timeout = self.settings.proxy_connect_timeout;
         let options = self.options();
         let mut timer = Timer::default();
@@ -186,7 +200,20 @@ impl<'s> Tries<'s> {
         }
         let took = self.record.connected(loops::nanos());
         lease.opened(took, now());
-        Ok((transport, header))
+        Ok((Connection::Stream(transport), header))
+    }
+
+    /// Makes a socket for datagrams to a server. Whether it is there shows later.
+    fn attempt_datagrams(&mut self, lease: &Lease) -> Result<Connection, TryError> {
+        let options = self.options();
+        let socket = connect_datagrams(&lease.peer().address, &options).map_err(TryError::Connect)?;
+        self.session.log_bare(
+            Level::Info,
+            format_args!("udp proxy {} connected to {}", LocalAddress(&socket), lease.peer().name),
+        );
+        let took = self.record.connected(loops::nanos());
+        lease.opened(took, now());
+        Ok(Connection::Datagrams(socket))
     }
 
     /// The settings of the connection.
@@ -202,8 +229,12 @@ impl<'s> Tries<'s> {
     /// The header of the PROXY protocol.
     fn header(&self) -> Result<Vec<u8>, TryError> {
         let mut header = Vec::new();
+        let carrier = match self.session.client {
+            ClientSide::Stream(_) => Carrier::Stream,
+            ClientSide::Datagrams(_) => Carrier::Datagrams,
+        };
         let ProxySettings { proxy_protocol, proxy_protocol_tlv, .. } = self.settings;
-        let written = proxy_protocol.write(self.session, proxy_protocol_tlv, Carrier::Stream, &mut header);
+        let written = proxy_protocol.write(self.session, proxy_protocol_tlv, carrier, &mut header);
         written.map_err(|error| {
             self.session.set_step(step::SENDING_HEADER);
             self.session.log(Level::Error, format_args!("{error}"));
@@ -268,6 +299,16 @@ impl<'s> Tries<'s> {
             Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(TryError::TimedOut),
             Err(error) => Err(TryError::Tls(error)),
         }
+    }
+}
+
+/// The address that a socket sends from; the kernel is asked for it when it is printed.
+struct LocalAddress<'s>(&'s Datagrams);
+
+impl fmt::Display for LocalAddress<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = rustix::net::getsockname(self.0).ok().and_then(|address| SocketAddr::try_from(address).ok());
+        address.map_or(Ok(()), |address| address.fmt(to))
     }
 }
 

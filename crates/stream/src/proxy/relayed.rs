@@ -13,7 +13,6 @@ use freerun_transport::Transport;
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, Lease, now};
 
-use super::reach::Reached;
 use super::record::Record;
 use super::settings::ProxySettings;
 use crate::session::Session;
@@ -46,7 +45,7 @@ impl Relayed {
         session: &Session,
         settings: &ProxySettings,
         group: &Arc<Upstream>,
-        reached: Reached,
+        (transport, lease, mut header): (Transport, Lease, Vec<u8>),
         record: Rc<Record>,
         preread: &[u8],
     ) -> Relayed {
@@ -60,7 +59,6 @@ impl Relayed {
         });
         relay.limit(Side::Client, settings.proxy_upload_rate.of(session), preread.len() as u64);
         relay.limit(Side::Upstream, settings.proxy_download_rate.of(session), 0);
-        let Reached { transport, lease, mut header } = reached;
         header.extend_from_slice(preread);
         relay.begin_with(Side::Client, header);
         let dropped_with = settings.proxy_session_drop.then(|| group.clone());

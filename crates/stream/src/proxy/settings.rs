@@ -29,7 +29,7 @@ settings! {
         /// side does not take, and needs no buffer of its own otherwise. The older names are `proxy_downstream_buffer` and
         /// `proxy_upstream_buffer`.
         proxy_buffer_size: BufferSize = "16k", in STREAM | STREAM_SERVER,
-            fidelity = Differs("more is read at a time, up to 128k, from a sender that always has more, if the receiver certainly has room for it");
+            fidelity = Differs("more is read at a time, up to 128k, from a sender that always has more, if the receiver certainly has room for it; datagrams are not cut to the size");
         /// The longest time for connecting to an upstream server, and for the handshake of TLS with it.
         proxy_connect_timeout: Duration = "60s", in STREAM | STREAM_SERVER;
         /// The most bytes a second that are read from the upstream server, for each session; 0 is no limit. Whole seconds
@@ -39,7 +39,10 @@ settings! {
         /// have ended. Otherwise it is over when one of them has, and the other one has its bytes.
         proxy_half_close: bool = "off", in STREAM | STREAM_SERVER;
         /// Whether the session is passed to the next server of the group if one cannot be connected to.
-        proxy_next_upstream: bool = "on", in STREAM | STREAM_SERVER;
+        ///
+        /// Whether a server takes datagrams shows only when one was sent. One that refuses them ends the session with status 502
+        /// and counts as a failure; the client's next datagram begins a session with another server.
+        proxy_next_upstream: bool = "on", in STREAM | STREAM_SERVER, fidelity = Differs("in nginx a session whose server refuses a datagram goes on until the client sends the next one, and the client gets an empty datagram");
         /// How long a session may be passed to a next server; 0 is no limit.
         proxy_next_upstream_timeout: Duration = "0", in STREAM | STREAM_SERVER;
         /// How many servers a session may be passed to; 0 is no limit.
@@ -54,16 +57,21 @@ settings! {
         /// agreed on (ALPN), the name that it has asked for (authority), and version, common name, cipher and algorithms of
         /// its session. `proxy_protocol_tlv` adds fields. If the addresses of the client and of this server are of different
         /// families, that of IPv4 is mapped into IPv6.
+        ///
+        /// Of datagrams the first one of a session begins with a header of version 1, as in nginx, and each one with a header of
+        /// version 2, which says that it is about datagrams: servers such as BIND, PowerDNS, Unbound and dnsdist expect it so.
         proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER,
-            fidelity = Differs("what a header says of TLS has no algorithms of signature and key");
+            fidelity = Differs("what a header says of TLS has no algorithms of signature and key; nginx has no version 2 for datagrams");
         /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
         /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
         /// would have by itself. A field with an empty value is left out.
         proxy_protocol_tlv: Many<OwnTlv<Session>>, in STREAM | STREAM_SERVER, fidelity = Own;
-        /// How many datagrams of a client make a session; then another one begins. 0 is no limit.
+        /// How many datagrams of a client make a session; the next one begins another one. The session itself goes on until its
+        /// answers have come (`proxy_responses`), or `proxy_timeout` is over. 0 is no limit.
         proxy_requests: u64 = "0", in STREAM | STREAM_SERVER;
-        /// How many datagrams an upstream server answers each of a client's with; then the session is over. With 0 no answer
-        /// is awaited. By default there is no limit.
+        /// How many datagrams an upstream server answers each of a client's with; then the session is over, if it has as many of
+        /// the client's as `proxy_requests` says. With 0 no answer is awaited. By default there is no limit, and sessions of
+        /// datagrams end by `proxy_timeout`.
         proxy_responses: Option<u64>, in STREAM | STREAM_SERVER;
         /// Whether sessions end whose server is no longer in its group, or is found unhealthy by a `health_check`. It is looked at
         /// whenever something is read or written. In nginx the directive is part of the commercial subscription.
@@ -120,7 +128,7 @@ settings! {
         proxy_timeout: Duration = "10m", in STREAM | STREAM_SERVER;
         /// The most bytes a second that are read from the client, for each session; 0 is no limit. Whole seconds count, as in
         /// nginx. The value may have variables.
-        proxy_upload_rate: ComputedBytes<Session> = "0", in STREAM | STREAM_SERVER;
+        proxy_upload_rate: ComputedBytes<Session> = "0", in STREAM | STREAM_SERVER, fidelity = Differs("it does not hold for datagrams, which come from a socket that all clients share");
     }
     also {
         /// The older name of `proxy_buffer_size`.

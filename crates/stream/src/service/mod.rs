@@ -1,12 +1,15 @@
 //! The service `stream`, to which a loop hands the connections of the `listen` directives of servers in `stream`.
 
+mod datagrams;
 mod serve;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 use freerun_runtime::loops;
+use freerun_runtime::net::udp::Receiver;
 use freerun_runtime::tasks::Tasks;
+use freerun_serve::datagrams::DatagramListener;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::{Accepted, Closing, Service};
@@ -25,6 +28,8 @@ pub struct StreamService {
     loop_state: Rc<LoopState>,
     generation: RefCell<Rc<LoopGeneration>>,
     tasks: Tasks<Serve>,
+    /// The sessions of datagrams.
+    datagrams: datagrams::Addresses,
 }
 
 /// The place where the rest of stream finds the service of its loop.
@@ -36,7 +41,8 @@ impl StreamService {
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let generation = RefCell::new(LoopGeneration::new(loop_state.generation()));
         let tasks = Tasks::new("session");
-        let service = Rc::new(StreamService { loop_state: loop_state.clone(), generation, tasks });
+        let service =
+            Rc::new(StreamService { loop_state: loop_state.clone(), generation, tasks, datagrams: Default::default() });
         *loop_state.modules.get::<Known>().0.borrow_mut() = Rc::downgrade(&service);
         service
     }
@@ -53,12 +59,13 @@ impl StreamService {
 
     /// Begins a session, which is counted in the loop's [`Admission`](freerun_serve::loop_state::admission::Admission)
     /// already; at its end it is taken out there. With `now`, its first step is done at once, as the last step of a task's poll.
-    /// If the configuration has no servers for the listening socket, the client's side is closed.
-    pub fn begin(&self, beginning: Beginning, now: bool) {
+    /// If the configuration has no servers for the listening socket, the client's side is closed, and there is no session:
+    /// `false`.
+    pub fn begin(&self, beginning: Beginning, now: bool) -> bool {
         let number = beginning.number;
         let Some(session) = Session::new(beginning, self.generation(), self.loop_state.clone()) else {
             self.loop_state.admission.end();
-            return;
+            return false;
         };
         let serve = Serve::new(session);
         if now {
@@ -66,6 +73,7 @@ impl StreamService {
         } else {
             self.tasks.start(number, serve);
         }
+        true
     }
 }
 
@@ -80,7 +88,19 @@ impl Service for StreamService {
             transport = transport.into_tls();
         }
         let client = ClientSide::Stream(transport);
-        self.begin(Beginning { number, client, peer, listen, received, tls, passes }, now);
+        self.begin(Beginning { number, client, peer, listen, received, tls, passes, proxied: None }, now);
+    }
+
+    fn datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>, received: &Receiver) {
+        self.take_datagrams(listener, received);
+    }
+
+    fn drain_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
+        self.datagrams.drain(listener);
+    }
+
+    fn end_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
+        self.datagrams.remove(listener);
     }
 
     fn is_busy(&self, listen: &ListenSpec) -> bool {
@@ -91,6 +111,7 @@ impl Service for StreamService {
     fn renew(self: Rc<Self>) {
         // Sessions that are there keep the generation that they began with.
         self.generation.replace(LoopGeneration::new(self.loop_state.generation()));
+        self.configure_all();
     }
 
     fn drain(self: Rc<Self>) {

@@ -128,10 +128,8 @@ fn pass_on(session: Rc<Session>, listen: LoopLocal<ListenSpec>, loop_state: &Loo
         return false;
     };
     let Leftover { client, peer, received, tls, passes } = session.into_leftover();
-    let transport = match client {
-        ClientSide::Stream(transport) => transport,
-        ClientSide::Datagrams(datagrams) => match datagrams {},
-    };
+    // A session of datagrams has no connection.
+    let ClientSide::Stream(transport) = client else { return false };
     let passes = passes.saturating_add(1);
     let accepted = Accepted { number, transport, received, tls, peer, listen, now: false, passes };
     let Some(services) = services_of_this_loop() else { return false };

@@ -95,6 +95,8 @@ pub struct Beginning {
     pub tls: Option<TlsFacts>,
     /// How often the connection was passed on.
     pub passes: u8,
+    /// The header of the PROXY protocol, if it was read already: that of a session's first datagram.
+    pub proxied: Option<ProxyHeader>,
 }
 
 /// What is left of a session whose connection is passed on.
@@ -115,7 +117,7 @@ impl Session {
     /// A session that has just begun, at the default server of its address. `None` if the configuration has no servers for the
     /// listening socket.
     pub fn new(beginning: Beginning, generation: Rc<LoopGeneration>, loop_state: Rc<LoopState>) -> Option<Rc<Session>> {
-        let Beginning { number, client, peer, listen, received, tls, passes } = beginning;
+        let Beginning { number, client, peer, listen, received, tls, passes, proxied } = beginning;
         let servers = {
             let at_socket = generation.stream.listen(&listen)?;
             // The kernel is asked for the local address only where servers differ by it.
@@ -147,6 +149,9 @@ impl Session {
         };
         if let Some(tls) = tls {
             session.set_tls(tls);
+        }
+        if let Some(proxied) = proxied {
+            session.set_proxied(proxied);
         }
         session.loop_state.shared.sessions.begin();
         Some(Rc::new(session))

@@ -18,6 +18,12 @@ settings! {
         ///
         /// `proxy_protocol` and `ssl` hold for all servers of the address. The other parameters are those of `listen` in
         /// `http`.
+        ///
+        /// With `udp` the server takes datagrams. Those between two addresses are a session: see `udp_sessions`,
+        /// `proxy_requests`, `proxy_responses` and `proxy_timeout`. Each loop has a socket of its own, with `reuseport` and
+        /// without, so that a client's datagrams always come to the same loop; the ports of a range have one socket each. With
+        /// `proxy_protocol`, which nginx does not have for datagrams, each of them begins with a header of version 2. A Unix
+        /// socket takes no datagrams.
         listen: Many<ListenSetting>, in STREAM_SERVER, local;
         /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
         ///
@@ -34,6 +40,12 @@ settings! {
         preread_timeout: Duration = "30s", in STREAM | STREAM_SERVER;
         /// Whether small segments are sent at once (`TCP_NODELAY`), to the client and to the upstream server.
         tcp_nodelay: bool = "on", in STREAM | STREAM_SERVER;
+        /// How many sessions of datagrams (`listen … udp`) there may be at an address, on all loops together. When there are as
+        /// many, the session that has been idle longest ends for a new one.
+        ///
+        /// Each loop has an equal part of them, and of the clients by the hash of their addresses. Sessions count among
+        /// `worker_connections` too: where these are fewer, they are the limit, and sessions give way in the same order.
+        udp_sessions: u32 = "16384", in STREAM | STREAM_SERVER, fidelity = Own;
         /// Bucket size of the table of server names.
         server_names_hash_bucket_size: Size = "64", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
         /// Size of the table of server names.

@@ -22,7 +22,7 @@ impl ListenProtocols for StreamProtocols {
     const SERVICE: &'static str = SERVICE;
     const DEFAULT_PORT: Option<&'static str> = None;
     const SHAPE: Shape = Shape::at_least(1, "address:port | port | unix:path [parameters]");
-    const HAS_DATAGRAMS: bool = false;
+    const HAS_DATAGRAMS: bool = true;
 
     fn set(&mut self, parameter: &Word, _: &Node, _: &mut Cx) -> Result<bool, Problem> {
         match parameter.text.as_str() {

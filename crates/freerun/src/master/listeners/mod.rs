@@ -115,21 +115,27 @@ impl Listeners {
     }
 
     fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
-        let wanted = if spec.reuseport { loops.max(1) } else { 1 };
+        let wanted = spec.sockets(loops);
         let (mut sockets, origin) = match self.0.get(&spec.key()) {
             Some(bound) => (bound.sockets.clone(), bound.origin),
             None => (Vec::new(), Origin::Own),
         };
         sockets.truncate(wanted);
         for socket in &sockets {
-            if spec.reuseport {
+            if wanted > 1 {
                 // All sockets of the address need the option, the first one too, for the next to be bound.
                 option(log, spec, "SO_REUSEPORT", socket.set_reuse_port(true));
             }
             tune(socket, spec, log);
         }
         while sockets.len() < wanted {
-            sockets.push(Arc::new(open(spec, log)?));
+            // Without `reuseport` the first socket has the address to itself, and the option only afterwards: another
+            // server that is there is an error, as it is when there is one socket.
+            let shares = spec.reuseport || !sockets.is_empty();
+            sockets.push(Arc::new(open(spec, shares, log)?));
+            if wanted > 1 && !shares {
+                option(log, spec, "SO_REUSEPORT", sockets[0].set_reuse_port(true));
+            }
         }
         Ok(Bound { spec: spec.clone(), sockets, origin })
     }
@@ -166,7 +172,7 @@ impl Listeners {
 /// The error of the first address that cannot be bound.
 pub fn try_bind(specs: &[ListenSpec]) -> Result<(), Error> {
     for spec in specs {
-        let (socket, address) = socket(spec)?;
+        let (socket, address) = socket(spec, spec.reuseport)?;
         match (socket.bind(&address), spec.unix_path()) {
             (Ok(()), Some(path)) => std::fs::remove_file(path).map_err(Error::named("unlink", path))?,
             (Ok(()), None) => {}
@@ -185,8 +191,9 @@ fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>)
     }
 }
 
-/// A socket for the address, with the options that binding depends on, and the address itself.
-fn socket(spec: &ListenSpec) -> Result<(Socket, SockAddr), Error> {
+/// A socket for the address, with the options that binding depends on, and the address itself. `shares`: other sockets
+/// may have the address, too.
+fn socket(spec: &ListenSpec, shares: bool) -> Result<(Socket, SockAddr), Error> {
     let address = match (spec.ip, spec.unix_path()) {
         (Some(ip), _) => SockAddr::from(ip),
         (None, path) => SockAddr::unix(path.unwrap_or_default()).map_err(failed("bind", spec))?,
@@ -198,20 +205,21 @@ fn socket(spec: &ListenSpec) -> Result<(Socket, SockAddr), Error> {
     let domain = Domain::from(i32::from(address.family()));
     let socket = Socket::new(domain, kind, None).map_err(failed("socket", spec))?;
     socket.set_nonblocking(true).map_err(failed("fcntl", spec))?;
-    if spec.ip.is_some() {
+    // For datagrams the option would let any number of servers have the address (socket(7)).
+    if spec.ip.is_some() && spec.protocol == Protocol::Stream {
         socket.set_reuse_address(true).map_err(failed("setsockopt(SO_REUSEADDR)", spec))?;
     }
     if spec.ip.is_some_and(|ip| ip.is_ipv6()) {
         socket.set_only_v6(spec.ipv6only).map_err(failed("setsockopt(IPV6_V6ONLY)", spec))?;
     }
-    if spec.reuseport {
+    if shares {
         socket.set_reuse_port(true).map_err(failed("setsockopt(SO_REUSEPORT)", spec))?;
     }
     Ok((socket, address))
 }
 
-fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
-    let (socket, address) = socket(spec)?;
+fn open(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<Socket, Error> {
+    let (socket, address) = socket(spec, shares)?;
     tune(&socket, spec, log);
     match (socket.bind(&address), spec.unix_path()) {
         (Ok(()), _) => {}
@@ -256,7 +264,7 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
     if let Some(size) = spec.sndbuf {
         option(log, spec, "setsockopt(SO_SNDBUF)", socket.set_send_buffer_size(size as usize));
     }
-    if let Some(keepalive) = spec.so_keepalive {
+    if let Some(keepalive) = spec.so_keepalive.filter(|_| spec.protocol == Protocol::Stream) {
         let on = keepalive != Keepalive::Off;
         option(log, spec, "setsockopt(SO_KEEPALIVE)", socket.set_keepalive(on));
         if let Keepalive::On(idle, interval, count) = keepalive
@@ -291,7 +299,7 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
 /// A socket at an address without options, and the address with the port that it got.
 pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, SocketAddr), Error> {
     let mut spec = ListenSpec::new(SERVICE, Some(address), address.to_string());
-    let socket = open(&spec, log)?;
+    let socket = open(&spec, spec.reuseport, log)?;
     socket.listen(spec.backlog).map_err(failed("listen", &spec))?;
     let address = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(address);
     spec.ip = Some(address);

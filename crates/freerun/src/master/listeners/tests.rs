@@ -130,3 +130,36 @@ fn tcp_and_udp_of_one_address_are_two_sockets() {
     drop(both);
     assert!(TcpStream::connect(tcp.ip.unwrap()).is_err());
 }
+
+#[test]
+fn each_loop_has_a_socket_for_datagrams_and_another_server_has_none() {
+    use std::net::UdpSocket;
+    let log = ErrorLog::none();
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut udp = ListenSpec { protocol: Protocol::Datagram, ..spec(address) };
+    let bound = Listeners::default().extend(std::slice::from_ref(&udp), 3, &log).unwrap();
+    let sockets = &bound.0[&udp.key()].sockets;
+    assert_eq!(sockets.len(), 3);
+    // The kernel spreads clients over them, and all that one client sends comes to one of them.
+    for _ in 0..60 {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..2 {
+            client.send_to(b"x", address).unwrap();
+        }
+    }
+    let got = sockets.iter().map(|socket| {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 8];
+        std::iter::from_fn(|| socket.recv(&mut buffer).ok()).count()
+    });
+    let got: Vec<_> = got.collect();
+    assert_eq!(got.iter().sum::<usize>(), 120);
+    assert!(got.iter().all(|count| *count < 120 && count % 2 == 0), "{got:?}");
+    let error = Listeners::default().bind(&udp, 3, &log).unwrap_err();
+    assert_eq!(error.to_string(), format!("bind() to {address} failed (98: Address already in use)"));
+    // A reload with more loops, or for another reason, keeps the sockets that there are.
+    let more = bound.extend(std::slice::from_ref(&udp), 4, &log).unwrap();
+    assert_eq!(ids(&more, &udp)[..3], ids(&bound, &udp));
+    assert_eq!(ids(&more, &udp).len(), 4);
+    udp.in_range = true;
+    assert_eq!(ids(&bound.extend(std::slice::from_ref(&udp), 4, &log).unwrap(), &udp), ids(&bound, &udp)[..1]);
+}

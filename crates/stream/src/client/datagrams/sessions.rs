@@ -1,0 +1,207 @@
+//! The sessions at one address, on one loop.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use freerun_runtime::deadline::Deadline;
+use freerun_runtime::loops;
+use freerun_runtime::net::udp::Received;
+use freerun_serve::datagrams::DatagramListener;
+
+use super::table::{Ends, Id, SessionTable};
+use super::{DatagramSession, Ending};
+
+/// How long a session is kept whose content handler does not say so.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The sessions at one address, on one loop.
+pub struct Sessions {
+    table: RefCell<SessionTable<Rc<DatagramSession>>>,
+    /// Whether there is a task that ends those whose time is over, and the one to wake if a time is over sooner.
+    is_swept: Cell<bool>,
+    sweeper: RefCell<Option<Waker>>,
+    /// When the sweeper looks again.
+    next_look: Cell<u64>,
+    /// Whether each datagram begins with a header of the PROXY protocol.
+    has_headers: Cell<bool>,
+}
+
+impl Sessions {
+    /// Room for so many sessions.
+    pub fn new(limit: usize) -> Rc<Sessions> {
+        Rc::new(Sessions {
+            table: RefCell::new(SessionTable::new(limit)),
+            is_swept: Cell::new(false),
+            sweeper: RefCell::default(),
+            next_look: Cell::new(u64::MAX),
+            has_headers: Cell::new(false),
+        })
+    }
+
+    /// Changes the number of sessions that there may be, and whether each datagram begins with a header of the PROXY protocol.
+    pub fn configure(&self, limit: usize, has_headers: bool) {
+        self.table.borrow_mut().set_limit(limit);
+        self.has_headers.set(has_headers);
+    }
+
+    /// Whether each datagram begins with a header of the PROXY protocol.
+    pub fn has_headers(&self) -> bool {
+        self.has_headers.get()
+    }
+
+    /// The number of sessions.
+    pub fn count(&self) -> usize {
+        self.table.borrow().len()
+    }
+
+    /// The ends of the session that a datagram belongs to. `None`: nobody can answer it.
+    fn ends(listener: &DatagramListener, received: &Received<'_>, behind: Option<SocketAddr>) -> Option<Ends> {
+        let client = received.from.filter(|client| client.port() != 0)?;
+        Some(Ends { client, local: listener.source(received.to), behind })
+    }
+
+    /// The session that a datagram belongs to. `behind` is the client that a proxy has sent it for.
+    pub fn find(
+        &self,
+        listener: &DatagramListener,
+        received: &Received<'_>,
+        behind: Option<SocketAddr>,
+    ) -> Option<Rc<DatagramSession>> {
+        let ends = Sessions::ends(listener, received, behind)?;
+        Some(self.table.borrow().find(&ends)?.1.clone())
+    }
+
+    /// Begins a session with a datagram, which it does not have yet. If there are as many as there may be, the one that has
+    /// been idle longest ends. `None`: nobody can answer it.
+    pub fn begin(
+        self: &Rc<Self>,
+        listener: &Rc<DatagramListener>,
+        received: &Received<'_>,
+        behind: Option<SocketAddr>,
+    ) -> Option<Rc<DatagramSession>> {
+        let ends = Sessions::ends(listener, received, behind)?;
+        self.make_room();
+        let session = DatagramSession::new(listener.clone(), self.clone(), ends);
+        let now = loops::millis();
+        let id = self.table.borrow_mut().insert(ends, millis(TIMEOUT), now, session.clone());
+        session.id.set(Some(id));
+        if !self.is_swept.replace(true) {
+            loops::spawn(0, "ending idle sessions", self.clone().sweep());
+        }
+        self.look_at(now.saturating_add(millis(TIMEOUT)));
+        Some(session)
+    }
+
+    /// Has sessions give way until there is room for another one.
+    fn make_room(&self) {
+        while self.table.borrow().is_full() {
+            if !self.end_oldest() {
+                break;
+            }
+        }
+    }
+
+    /// Has the session give way that has been idle longest; `false` if there is none.
+    pub fn end_oldest(&self) -> bool {
+        let oldest = self.table.borrow_mut().take_oldest();
+        let Some(oldest) = oldest else { return false };
+        oldest.id.set(None);
+        oldest.end(Ending::GivesWay);
+        true
+    }
+
+    /// Ends the sessions that have an answer to each of their client's datagrams, and has the others end when they have.
+    pub fn drain(&self) {
+        self.table.borrow().iter().for_each(|session| session.drain());
+        loop {
+            let answered = self.table.borrow_mut().take_where(|session| session.is_answered());
+            let Some(session) = answered else { break };
+            session.id.set(None);
+            session.end(Ending::Closed);
+        }
+    }
+
+    /// Ends all sessions.
+    pub fn end_all(&self) {
+        let all = self.table.borrow_mut().take_all();
+        for session in all {
+            session.id.set(None);
+            session.end(Ending::Closed);
+        }
+    }
+
+    pub(super) fn keep_for(&self, id: Option<Id>, timeout: Duration) {
+        let now = loops::millis();
+        if let Some(id) = id {
+            self.table.borrow_mut().set_timeout(id, millis(timeout), now);
+            self.look_at(now.saturating_add(millis(timeout)));
+        }
+    }
+
+    pub(super) fn touch(&self, id: Option<Id>) {
+        if let Some(id) = id {
+            self.table.borrow_mut().touch(id, loops::millis());
+        }
+    }
+
+    pub(super) fn is_bound(&self, id: Option<Id>) -> bool {
+        id.is_some_and(|id| self.table.borrow().is_bound(id))
+    }
+
+    pub(super) fn unbind(&self, id: Option<Id>) {
+        if let Some(id) = id {
+            self.table.borrow_mut().unbind(id);
+        }
+    }
+
+    pub(super) fn remove(&self, id: Option<Id>) {
+        let removed = id.and_then(|id| self.table.borrow_mut().remove(id));
+        drop(removed);
+    }
+
+    /// Wakes the sweeper if it would look later than at this moment.
+    fn look_at(&self, moment: u64) {
+        if moment < self.next_look.get()
+            && let Some(sweeper) = self.sweeper.take()
+        {
+            sweeper.wake();
+        }
+    }
+
+    /// Ends sessions whose time is over, until there is none.
+    async fn sweep(self: Rc<Self>) {
+        let mut deadline = Deadline::default();
+        poll_fn(|context| self.poll_sweep(&mut deadline, context)).await;
+    }
+
+    fn poll_sweep(&self, deadline: &mut Deadline, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let now = loops::millis();
+            loop {
+                let late = self.table.borrow_mut().take_late(now);
+                let Some(late) = late else { break };
+                late.id.set(None);
+                late.end(Ending::TimedOut);
+            }
+            let next = self.table.borrow().next_deadline();
+            let Some(next) = next else {
+                self.is_swept.set(false);
+                self.next_look.set(u64::MAX);
+                return Poll::Ready(());
+            };
+            if deadline.poll_until(next, context).is_pending() {
+                self.next_look.set(next);
+                self.sweeper.replace(Some(context.waker().clone()));
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

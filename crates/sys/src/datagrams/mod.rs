@@ -1,0 +1,25 @@
+//! Datagrams of UDP, many with one call: `recvmmsg(2)` and `sendmmsg(2)`, with what the kernel says of each datagram, and
+//! is told of it, in control messages (cmsg(3)): the address that it was sent to, ECN, and the size of the datagrams of
+//! which it consists when the kernel has put several together (`UDP_GRO`) or is to take it apart (`UDP_SEGMENT`, udp(7)).
+
+mod control;
+mod name;
+mod options;
+mod receive;
+mod send;
+
+pub use options::{Instruction, Options, steer};
+pub use receive::{Known, Received, Receiver};
+pub use send::{Message, Sender};
+
+/// The bits of ECN in an IP header (RFC 3168, section 5): 0 if the sender does not support it.
+pub type Ecn = u8;
+
+/// The mask of these bits in the byte that IPv4 calls "type of service" and IPv6 "traffic class".
+const ECN: u8 = 0b11;
+
+/// The length of a kernel's table of messages in one call, `UIO_MAXIOV` (recvmmsg(2), sendmmsg(2)).
+const MOST: usize = 1024;
+
+#[cfg(test)]
+mod tests;
