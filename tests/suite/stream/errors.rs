@@ -8,7 +8,6 @@ use freerun_testkit::{Kind, check, require};
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     (Main, "stream { } stream { }", "\"stream\" directive is duplicate", 2),
-    (Stream, "server { listen 127.0.0.1:1; }", "no handler for server", 3),
     (Stream, "server { return x; }", "no \"listen\" is defined for server", 3),
     (Stream, "server { listen 1; }\nserver { return x; }", "no \"listen\" is defined for server", 4),
     (Stream, "unknown_thing on;", "unknown directive \"unknown_thing\"", 3),

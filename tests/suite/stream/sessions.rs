@@ -224,7 +224,9 @@ fn sessions_are_counted() {
     let Some(setup) = stream(
         "server { listen 127.0.0.1:@PORT2@; return four; }
          server { listen 127.0.0.1:@PORT3@; deny all; return no; }
-         server { listen 127.0.0.1:@PORT4@; ssl_preread on; return x; }",
+         server { listen 127.0.0.1:@PORT4@; ssl_preread on; return x; }
+         server { listen 127.0.0.1:@PORT5@ ssl; return x;
+             ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; }",
     ) else {
         return;
     };
@@ -239,6 +241,26 @@ fn sessions_are_counted() {
     let stream = server.status()["stream"].clone();
     assert_eq!((&stream["sessions"], &stream["open"], &stream["sent"]), (&4.into(), &1.into(), &8.into()), "{stream}");
     assert_eq!((&stream["ended"]["200"], &stream["ended"]["403"]), (&2.into(), &1.into()), "{stream}");
+    let certificates = server.status()["tls"]["certificates"].clone();
+    assert!(certificates[0]["file"].as_str().is_some_and(|file| file.ends_with("ec.crt")), "{certificates}");
     let text = server.get("/status?format=prometheus").text();
     assert!(text.contains("freerun_stream_ended_total{status=\"403\"} 1\n"), "{text}");
+}
+
+#[test]
+fn a_server_without_a_handler_ends_its_sessions() {
+    // nginx refused such a server before 1.25.5.
+    if !require::freerun() {
+        return;
+    }
+    let Some(setup) = stream(
+        "log_format line '$status'; server { listen 127.0.0.1:@PORT@; return x; }
+         server { listen 127.0.0.1:@PORT2@; access_log @DIR@/sessions.log line; }",
+    ) else {
+        return;
+    };
+    let server = setup.run();
+    assert_eq!(said(server.address_number(2), b""), "");
+    assert_eq!(lines(&server, 1), ["500"]);
+    server.logs("no handler for server, client: 127.0.0.1, server: 127.0.0.1:");
 }

@@ -17,6 +17,7 @@ use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::ech;
+use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::values::{Common, Reference};
 
 use crate::core_variables::CORE_VARIABLES;
@@ -247,6 +248,7 @@ impl Builder<'_> {
         let variables = cx.extensions.remove::<VariableTable>().unwrap_or_default();
         let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
         let parts = cx.extensions.get_or_default::<Parts>();
+        ServedTls::add(parts, listens.iter().flat_map(|listen| listen.all()).flat_map(|servers| &servers.all));
         let http = HttpConfiguration {
             listens,
             keeps_sent_head: variables.uses_family("sent_http_"),

@@ -39,6 +39,10 @@ const RECENT: usize = 1024;
 /// The most pairs of a cache, whatever is asked for.
 const MOST: usize = 1 << 20;
 
+/// In a cache of so many pairs at most, the least recently used one is looked for among all when another one comes. In larger
+/// ones that would take too long, and one of those goes that have not been used for long.
+const LOOKED_THROUGH: usize = 1024;
+
 /// The names of a certificate and its key, as their variables give them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PairNames {
@@ -113,6 +117,8 @@ pub struct KnownPairs {
 #[derive(Debug)]
 struct Kept {
     pairs: Table,
+    /// How many there may be.
+    most: usize,
     /// For how long without being used.
     inactive: Duration,
     /// For how long without a look at the files.
@@ -125,9 +131,25 @@ fn since(then: u64, now: u64) -> Duration {
 
 impl Kept {
     fn new(cache: CertificateCache) -> Kept {
-        let max = (cache.max as usize).min(MOST);
-        let pairs = Cache::with_weighter(max.min(RECENT), max as u64, UnitWeighter);
-        Kept { pairs, inactive: cache.inactive, valid: cache.valid }
+        // As in nginx, a certificate and its key are two.
+        let most = (cache.max as usize).div_ceil(2).min(MOST);
+        // The table decides by itself who goes, in parts of it; where that is decided here, it has room to spare.
+        let room = if most <= LOOKED_THROUGH { 4 * most + 256 } else { most };
+        let pairs = Cache::with_weighter(room.min(RECENT), room as u64, UnitWeighter);
+        Kept { pairs, most, inactive: cache.inactive, valid: cache.valid }
+    }
+
+    /// Keeps a pair; if there are too many, the least recently used one goes.
+    fn insert(&self, paths: &PairPaths, known: Arc<Known>) {
+        if self.most <= LOOKED_THROUGH && self.pairs.peek(paths).is_none() {
+            while self.pairs.len() >= self.most {
+                let used = |known: &Arc<Known>| known.used.load(Ordering::Relaxed);
+                let oldest = self.pairs.iter().min_by_key(|(_, known)| used(known));
+                let Some((oldest, _)) = oldest else { break };
+                self.pairs.remove(&oldest);
+            }
+        }
+        self.pairs.insert(paths.clone(), known);
     }
 
     fn get(&self, paths: &PairPaths, now: u64) -> Option<Loaded> {
@@ -180,7 +202,7 @@ impl KnownPairs {
                 Err(guard) => {
                     let known = Arc::new(Known::new(read().await?, loops::nanos()));
                     if let (Ok(_), Some(kept)) = (&known.made, &self.kept) {
-                        kept.pairs.insert(paths.clone(), known.clone());
+                        kept.insert(paths, known.clone());
                     }
                     // Those who wait for it get it from the guard. A pair that can be used does not stay there: private keys
                     // are kept where the configuration says so, and nowhere else.
@@ -321,6 +343,20 @@ mod tests {
             assert!(read.is_some_and(|read| read.is_ok_and(|loaded| loaded.prepared().is_none())), "nothing is kept");
         })
         .unwrap();
+    }
+
+    #[test]
+    fn the_least_recently_used_pair_makes_room() {
+        let hour = Duration::from_secs(3600);
+        let kept = Kept::new(CertificateCache { max: 4, inactive: hour, valid: hour });
+        let is_there = |name: &str| kept.pairs.peek(&paths(name)).is_some();
+        kept.insert(&paths("a"), Arc::new(Known::new(Ok(certified("ec")), 1)));
+        kept.insert(&paths("b"), Arc::new(Known::new(Ok(certified("ec")), 2)));
+        assert!(kept.get(&paths("a"), 3).is_some());
+        kept.insert(&paths("c"), Arc::new(Known::new(Ok(certified("ec")), 4)));
+        assert_eq!(["a", "b", "c"].map(is_there), [true, false, true]);
+        kept.insert(&paths("c"), Arc::new(Known::new(Ok(certified("ec")), 5)));
+        assert_eq!(["a", "b", "c"].map(is_there), [true, false, true], "it takes the place of the same pair");
     }
 
     #[test]

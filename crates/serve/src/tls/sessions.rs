@@ -1,12 +1,13 @@
 //! The settings of TLS sessions at a listening address: which of its virtual servers shows its certificate.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use freerun_tls::session::ServerConfig;
 
 use super::handshake::Refusal;
 use super::server::{AtAddress, ServerTls};
+use crate::parts::Parts;
 
 /// A virtual server, as far as TLS is concerned.
 pub trait TlsServer {
@@ -76,4 +77,18 @@ impl SessionSettings {
 pub fn presenting<'s, S: TlsServer>(asked_for: &'s S, default: &'s S) -> Option<&'s ServerTls> {
     let own = asked_for.tls().filter(|tls| tls.has_certificate());
     own.or(default.tls()).map(|tls| &**tls)
+}
+
+/// What the virtual servers of all services have of TLS, each once: one of the [`Parts`] of a generation, for its figures.
+#[derive(Debug, Clone, Default)]
+pub struct ServedTls(pub Vec<Arc<ServerTls>>);
+
+impl ServedTls {
+    /// Adds the servers of a service.
+    pub fn add<'s, S: TlsServer + 's>(parts: &mut Parts, servers: impl Iterator<Item = &'s Arc<S>>) {
+        let mut all = parts.get::<ServedTls>().map(|served| (*served).clone()).unwrap_or_default();
+        let mut known: HashSet<*const ServerTls> = all.0.iter().map(Arc::as_ptr).collect();
+        all.0.extend(servers.filter_map(|server| server.tls()).filter(|tls| known.insert(Arc::as_ptr(tls))).cloned());
+        parts.insert(Arc::new(all));
+    }
 }

@@ -23,7 +23,7 @@ macro_rules! ssl_settings {
             pub struct $name {
                 $($own)*
                 /// Keeps certificates whose names have variables in memory.
-                ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $outer | $inner, since = "1.27.4", fidelity = Differs("what is kept outlives a reload that changes none of the parameters");
+                ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $outer | $inner, since = "1.27.4", fidelity = Differs("what is kept outlives a reload that changes none of the parameters; of more than 2048 elements it is not always the least recently used one that goes");
                 /// Whether certificates are sent compressed.
                 ssl_certificate_compression: bool = "off", in $outer | $inner, since = "1.29.1", fidelity = Differs("zlib and brotli are there, zstd is not");
                 /// The ciphers that are allowed, in OpenSSL's syntax.

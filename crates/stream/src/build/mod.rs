@@ -15,6 +15,7 @@ use freerun_serve::resolver;
 use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::ech;
+use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::values::{Common, VariableTable};
 
 use crate::module::Module;
@@ -38,8 +39,8 @@ pub static STRUCTURE: &[Directive] = &[
         "server",
         Contexts::STREAM,
         Shape::exactly(0, "").with_block(Contexts::STREAM_SERVER),
-        "A virtual server for sessions, chosen by address and, if the client says it in TLS, by name. It needs `listen` and a \
-         directive for what is done with its sessions, such as `proxy_pass`.",
+        "A virtual server for sessions, chosen by address and, if the client says it in TLS, by name. It needs `listen`, and a \
+         directive for what is done with its sessions, such as `proxy_pass`: without one they end with status 500.",
     ),
 ];
 
@@ -125,8 +126,9 @@ impl Builder<'_> {
         let variables = cx.extensions.remove::<VariableTable<Session>>().unwrap_or_default();
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
         let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
-        let stream = StreamConfiguration { listens, keeps_hello };
-        cx.extensions.get_or_default::<Parts>().insert(Arc::new(stream));
+        let parts = cx.extensions.get_or_default::<Parts>();
+        ServedTls::add(parts, listens.iter().flat_map(|listen| listen.all()).flat_map(|servers| &servers.all));
+        parts.insert(Arc::new(StreamConfiguration { listens, keeps_hello }));
         Ok(listeners)
     }
 
@@ -134,26 +136,17 @@ impl Builder<'_> {
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Option<Planned>, Problem> {
         let (settings, _) = apply_block(self.registry, Contexts::STREAM_SERVER, node.children(), parent, cx)?;
         let written = Written::of_block(node);
-        // nginx finds it out at the end of the block, and names the line where that begins.
-        let missing = |message: &str| {
-            let mut problem = Problem::new(message).reported_at(node.name.place).at(node.name.place);
-            problem.order = Some(last_order(node));
-            problem
-        };
         for settle in self.modules.iter().filter_map(|module| module.settle) {
             settle(&settings, cx).or_else(|problem| cx.report(problem))?;
         }
         if settings.get::<CoreSettings>().listen.is_empty() && !node.children().iter().any(is_listen) {
-            cx.report(missing("no \"listen\" is defined for server"))?;
-            return Ok(None);
-        }
-        let Some(content) = self.content(node) else {
-            // nginx looks for it when it has read everything.
-            let mut problem = missing("no handler for server");
-            problem.order = None;
+            // nginx finds it out at the end of the block, and names the line where that begins.
+            let problem = Problem::new("no \"listen\" is defined for server");
+            let mut problem = problem.reported_at(node.name.place).at(node.name.place);
+            problem.order = Some(last_order(node));
             cx.report(problem)?;
             return Ok(None);
-        };
+        }
         let tls = match ssl::server_tls(&settings, cx) {
             Ok(tls) => tls,
             Err(mut problem) => {
@@ -167,7 +160,7 @@ impl Builder<'_> {
         };
         let name = settings.get::<CoreSettings>().server_name.first.clone();
         let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
-        let server = Arc::new(Server::new(name, settings, tls, content, handlers));
+        let server = Arc::new(Server::new(name, settings, tls, self.content(node), handlers));
         Ok(Some(Planned { server, written }))
     }
 

@@ -19,8 +19,9 @@ pub struct Server {
     pub settings: SettingsSet,
     /// What it has of TLS, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,
-    /// The directive that chooses its content handler.
-    pub content: Content,
+    /// The directive that chooses its content handler. A session of a server without one ends with status 500; one that
+    /// refuses all handshakes needs none.
+    pub content: Option<Content>,
     /// The handlers that it needs, by phase.
     handlers: [Box<[Run]>; PHASES],
     /// The error log of this server, made when it is first written to.
@@ -33,7 +34,7 @@ impl Server {
         name: Arc<str>,
         settings: SettingsSet,
         tls: Option<Arc<ServerTls>>,
-        content: Content,
+        content: Option<Content>,
         handlers: impl Iterator<Item = Handler>,
     ) -> Server {
         let mut by_phase: [Vec<Run>; PHASES] = Default::default();
@@ -69,6 +70,7 @@ impl TlsServer for Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "server {} with {}", self.name, self.content.directive)
+        let content = self.content.map_or("no handler", |content| content.directive);
+        write!(formatter, "server {} with {content}", self.name)
     }
 }

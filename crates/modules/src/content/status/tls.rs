@@ -1,14 +1,13 @@
 //! The counters of TLS, and the certificates, in both forms.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
 
-use freerun_http::request::generation::HttpConfiguration;
 use freerun_serve::generation::Generation;
 use freerun_serve::shared::Shared;
 use freerun_serve::tls::figures::{CIPHERS, FAILURES, KEYS, RESUMED, TlsFigures};
 use freerun_serve::tls::server::ServerTls;
+use freerun_serve::tls::sessions::ServedTls;
 use freerun_tls::session::{SessionCache, TicketCounts};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -122,27 +121,22 @@ fn add_store(stores: &mut Vec<Store>, tls: &ServerTls) {
 
 /// Collects the counters, and the certificates and the stores of sessions of a generation, each once.
 pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
-    let http = generation.parts.get::<HttpConfiguration>();
-    let servers =
-        http.iter().flat_map(|http| &http.listens).flat_map(|listen| listen.all()).flat_map(|servers| &servers.all);
-    let mut known: HashSet<*const ServerTls> = HashSet::new();
+    let served = generation.parts.get::<ServedTls>().unwrap_or_default();
     let mut certificates = Vec::new();
     let mut stores = Vec::new();
     let mut tickets = Tickets::default();
-    for tls in servers.filter_map(|server| server.tls.as_ref()) {
-        if known.insert(Arc::as_ptr(tls)) {
-            add_store(&mut stores, tls);
-            // All servers have the same counters.
-            tickets = tls.sessions().figures.counts().into();
-            certificates.extend(tls.facts().into_iter().map(|facts| Certificate {
-                file: facts.file,
-                subject: facts.subject,
-                names: facts.names,
-                key: facts.key,
-                issuer: facts.issuer,
-                expires: facts.expires,
-            }));
-        }
+    for tls in &served.0 {
+        add_store(&mut stores, tls);
+        // All servers have the same counters.
+        tickets = tls.sessions().figures.counts().into();
+        certificates.extend(tls.facts().into_iter().map(|facts| Certificate {
+            file: facts.file,
+            subject: facts.subject,
+            names: facts.names,
+            key: facts.key,
+            issuer: facts.issuer,
+            expires: facts.expires,
+        }));
     }
     certificates.sort();
     certificates.dedup();
