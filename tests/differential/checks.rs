@@ -25,6 +25,23 @@ pub fn same_verdicts_around(around: &str, lines: &[&str]) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// Checks each of these lines in place of `@LINE@` in a text for the `stream` block.
+#[track_caller]
+pub fn same_verdicts_of_stream(around: &str, lines: &[&str]) {
+    let Some(module) = freerun_testkit::require::nginx_module("ngx_stream_module") else { return };
+    let mut wrong = String::new();
+    for line in lines {
+        let text = format!("events {{ }}\nstream {{\n{}\n}}\n", around.replace("@LINE@", line));
+        // In the same line, so that those below have the same numbers.
+        let nginx = verdict(Kind::Nginx, &format!("load_module {}; {text}", module.display()));
+        let freerun = verdict(Kind::Freerun, &text);
+        if !same(&nginx, &freerun) {
+            wrong += &format!("{line}\n  - {nginx:?}\n  + {freerun:?}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
 /// Whether they say the same. nginx has no place for what it looks at when all has been read, and is silent about some errors.
 fn same(nginx: &(Option<i32>, Vec<String>), freerun: &(Option<i32>, Vec<String>)) -> bool {
     let silent = nginx.0 == Some(1) && nginx.1.is_empty();

@@ -62,6 +62,7 @@ mod silent;
 mod site;
 mod ssi;
 mod stream;
+mod stream_checks;
 mod stream_datagrams;
 mod stream_proxied;
 mod substitutions;

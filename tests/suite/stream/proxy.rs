@@ -113,6 +113,38 @@ fn large_messages_of_slow_readers_are_not_lost() {
 }
 
 #[test]
+fn large_messages_go_through_sessions_of_tls_on_both_sides() {
+    let upstream = Upstream::tls(TlsServer::new("ec"));
+    let listen = "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key";
+    let lines = format!("proxy_pass {}; proxy_ssl on; proxy_half_close on;", upstream.address());
+    let server = streaming_on(listen, "", &lines).run();
+    let mut client = session(&server).tls(&Tls::new());
+    client.send("hello");
+    let mut peer = upstream.accept();
+    assert_eq!(peer.bytes(5), b"hello");
+    let body: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let (there, back) = (body.clone(), body.clone());
+    let sending = std::thread::spawn(move || {
+        peer.send(&there);
+        let got = peer.bytes(back.len());
+        assert!(got == back);
+        peer
+    });
+    assert!(got(&mut client, body.len()) == body);
+    client.send(&body);
+    let mut peer = sending.join().unwrap();
+    client.half_close();
+    assert_eq!(peer.rest(), b"");
+    peer.send("bye");
+    peer.notify();
+    peer.half_close();
+    assert_eq!(got(&mut client, 3), b"bye");
+    assert_eq!(client.ending(), Ending::Closed);
+    let parts = logged(&server);
+    assert_eq!(parts[2..6], ["3000005", "3000003", "3000003", "3000005"], "{parts:?}");
+}
+
+#[test]
 fn an_end_of_one_side_is_the_end_unless_there_is_half_close() {
     let upstream = Upstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();

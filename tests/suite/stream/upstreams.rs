@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use freerun_testkit::{Client, Ending, Refusing, Server, Upstream, eventually, require};
+use freerun_testkit::{Client, Ending, Kind, Refusing, Server, Upstream, eventually, require};
 
 use super::proxy::{session, streaming};
 
@@ -204,4 +204,85 @@ fn sessions_end_with_their_server_if_they_are_told_to() {
     let (_, ending) = client.rest();
     assert_eq!(ending, Ending::Closed);
     server.logs("upstream server is no longer used");
+}
+
+#[test]
+fn status_shows_groups_and_their_servers() {
+    if !require::freerun() {
+        return;
+    }
+    let letters = Letters::new(1);
+    let group = letters.group("server @0@; server 127.0.0.1:1 down;");
+    let server = streaming(&group, "proxy_pass g;")
+        .http("server { listen 127.0.0.1:@PORT3@; location / { status; } }")
+        .freerun();
+    assert_eq!(letter(&server), "a");
+    eventually("it has ended", || server.access_log().lines().count() == 1);
+    let status = Client::connect(server.address_number(3)).get("/").text();
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let group = &status["stream"]["upstreams"][0];
+    assert_eq!((&group["name"], &group["declared"]), (&"g".into(), &true.into()), "{status}");
+    let first = &group["servers"][0];
+    assert_eq!((&first["address"], &first["state"]), (&letters.addresses[0].as_str().into(), &"up".into()));
+    assert_eq!((&first["requests"], &first["connects"], &first["received"]), (&1.into(), &1.into(), &1.into()));
+    assert_eq!(group["servers"][1]["state"], "down");
+    assert_eq!(status["upstreams"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn methods_have_the_words_of_stream() {
+    let verdict = |lines: &str| {
+        let text = format!(
+            "events {{ }}\npid /dev/null;\nstream {{ upstream g {{ {lines} server 127.0.0.1:1; server 127.0.0.2:1; }}
+             server {{ listen 127.0.0.1:1234; proxy_pass g; }} }}\n"
+        );
+        freerun_testkit::check(Kind::Freerun, &text).expect("a check")
+    };
+    for lines in [
+        "least_time connect;",
+        "least_time first_byte inflight;",
+        "least_time last_byte;",
+        "random two least_time=connect;",
+        "random two least_time=first_byte;",
+        "ip_hash;",
+        "outlier_detection consecutive=3;",
+        "queue 10 timeout=1s;",
+        "sticky route $remote_addr;",
+    ] {
+        let checked = verdict(lines);
+        assert_eq!(checked.code, Some(0), "{lines}: {}", checked.stderr);
+    }
+    for (lines, message) in [
+        ("least_time header;", "invalid parameter \"header\""),
+        ("random two least_time=header;", "invalid parameter \"least_time=header\""),
+        ("sticky cookie a;", "invalid parameter \"cookie\""),
+        ("sticky learn create=$remote_addr lookup=$remote_addr;", "must have \"zone\" parameter"),
+    ] {
+        let checked = verdict(lines);
+        assert!(checked.code == Some(1) && checked.stderr.contains(message), "{lines}: {}", checked.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_breaks_sessions_off_is_left_out_as_an_outlier() {
+    if !require::freerun() {
+        return;
+    }
+    let (letters, breaking) = (Letters::new(1), Upstream::new());
+    let address = breaking.address();
+    std::thread::spawn(move || {
+        while let Some(peer) = breaking.try_accept(std::time::Duration::from_secs(600)) {
+            peer.reset();
+        }
+    });
+    let group = format!(
+        "upstream g {{ outlier_detection consecutive=2 rate=0; server {} max_fails=0; server {address} max_fails=0; }}",
+        letters.addresses[0]
+    );
+    let server = streaming(&group, "proxy_pass g;").freerun();
+    for _ in 0..6 {
+        letter(&server);
+    }
+    server.logs("upstream server ejected by outlier detection");
+    assert_eq!(counted(&server, 6), counts(&[("a", 6)]));
 }

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, ready};
 
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_runtime::log::Level;
+use freerun_runtime::loops;
 use freerun_serve::Subject;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::ProxyProtocol;
@@ -77,6 +78,7 @@ impl Future for Proxying {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
         let Proxying { session, stage } = &mut *self;
+        loops::note(session.number, "proxying a session");
         if let Stage::Reaching(reaching) = stage {
             match ready!(reaching.as_mut().poll(context)) {
                 Ok(reached) => *stage = reached,

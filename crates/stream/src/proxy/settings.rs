@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Many, Shape, Size, settings};
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, settings};
 use freerun_serve::tls::key_log::KeyLogPath;
 use freerun_serve::tls::upstream::{UpstreamSpec, without_port};
 use freerun_serve::tls::values::{
@@ -28,7 +28,7 @@ settings! {
         /// The most bytes that are read at a time from a client or server. A session keeps so many of those that the other
         /// side does not take, and needs no buffer of its own otherwise. The older names are `proxy_downstream_buffer` and
         /// `proxy_upstream_buffer`.
-        proxy_buffer_size: Size = "16k", in STREAM | STREAM_SERVER,
+        proxy_buffer_size: BufferSize = "16k", in STREAM | STREAM_SERVER,
             fidelity = Differs("more is read at a time, up to 128k, from a sender that always has more, if the receiver certainly has room for it; datagrams are not cut to the size");
         /// The longest time for connecting to an upstream server, and for the handshake of TLS with it.
         proxy_connect_timeout: Duration = "60s", in STREAM | STREAM_SERVER;
@@ -135,6 +135,25 @@ settings! {
         "proxy_downstream_buffer" => proxy_buffer_size: Shape::exactly(1, "size"), in STREAM | STREAM_SERVER;
         /// The older name of `proxy_buffer_size`.
         "proxy_upstream_buffer" => proxy_buffer_size: Shape::exactly(1, "size"), in STREAM | STREAM_SERVER;
+    }
+}
+
+/// The value of `proxy_buffer_size`, which has older names.
+#[derive(Debug, Clone, Copy)]
+pub struct BufferSize(pub u64);
+
+impl Value for BufferSize {
+    const SHAPE: Shape = Shape::exactly(1, "size");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<BufferSize, Problem> {
+        let size = Size::parse(directive, cx)?;
+        let name = directive.name.text.as_str();
+        if name != "proxy_buffer_size" && name.starts_with("proxy_") {
+            let message =
+                format!("the \"{name}\" directive is deprecated, use the \"proxy_buffer_size\" directive instead");
+            cx.warn(Problem::warning(message).at_node(directive));
+        }
+        Ok(BufferSize(size.0))
     }
 }
 

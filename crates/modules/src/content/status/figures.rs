@@ -116,6 +116,7 @@ impl Figures {
     pub fn collect(shared: &Shared) -> Figures {
         // The guard is held only during the read: it keeps no state alive and makes no task wait.
         let generation = shared.generation.load();
+        let now = freerun_upstream::now();
         let mut pools: Vec<Pool> = generation.pools.iter().map(|pool| Pool::from(pool.status())).collect();
         pools.sort_by(|one, other| one.name.cmp(&other.name));
         let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
@@ -135,12 +136,12 @@ impl Figures {
                 now: generation.logs.first().map_or(0, LogFile::threads),
                 limit: MAX_LOG_THREADS,
             },
-            upstreams: super::upstreams::collect(&generation, "http", freerun_upstream::now()),
+            upstreams: super::upstreams::collect(&generation, "http", now),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
             http2: Http2::of(&shared.http2),
-            stream: Sessions::of(&shared.sessions, &generation),
+            stream: Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now)),
             acme: super::acme::collect(&generation),
         }
     }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use freerun_serve::generation::Generation;
 use freerun_serve::session_figures::{STATUSES, SessionFigures};
 use serde::Serialize;
 
 use super::samples::Text;
-use super::upstreams::{self, Upstream};
+use super::upstreams::Upstream;
 
 /// The counters of the sessions of stream.
 #[derive(Debug, Serialize)]
@@ -21,15 +20,15 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// The current values.
-    pub fn of(figures: &SessionFigures, generation: &Generation) -> Sessions {
+    /// The current values, with those of the groups of servers.
+    pub fn of(figures: &SessionFigures, upstreams: Vec<Upstream>) -> Sessions {
         Sessions {
             sessions: figures.sessions.get(),
             open: figures.open.get(),
             ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
             received: figures.received.get(),
             sent: figures.sent.get(),
-            upstreams: upstreams::collect(generation, "stream", freerun_upstream::now()),
+            upstreams,
         }
     }
 }

@@ -108,7 +108,7 @@ fn sessions() -> Sessions {
     let figures = SessionFigures::default();
     figures.begin();
     figures.end(403, 1, 2);
-    Sessions::of(&figures)
+    Sessions::of(&figures, vec![Upstream { protocol: "stream", ..upstream("s") }])
 }
 
 fn http2() -> Http2 {
