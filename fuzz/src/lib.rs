@@ -8,6 +8,7 @@ pub mod caches;
 pub mod certificates;
 pub mod conversations;
 pub mod field_heads;
+pub mod handed_over;
 pub mod hellos;
 pub mod hpack;
 pub mod http2;

@@ -2,7 +2,8 @@
 
 use crate::target::Target;
 use crate::{
-    acme_state, caches, certificates, conversations, field_heads, hellos, hpack, http2, sessions, tls, upstreams,
+    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http2, sessions, tls,
+    upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -249,6 +250,14 @@ pub static RECORD: Target = Target {
     body: caches::record,
     seeds: stored_heads,
     words: &[b"\0\0\0\0", b"\xff", b"\x01\0\0\0", b"frcache1"],
+};
+
+/// Runs [`handed_over::states`].
+pub static HANDED_OVER: Target = Target {
+    name: "handed_over",
+    body: handed_over::states,
+    seeds: handed_over::seeds,
+    words: &[b"sessn. 1", b"tickets1", b"\0\0\0\0", b"\xff\xff\xff\xff"],
 };
 
 /// Runs [`sessions::session`].
@@ -547,7 +556,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 23] = [
+pub static ALL: [&Target; 24] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
@@ -565,6 +574,7 @@ pub static ALL: [&Target; 23] = [
     &CACHE_CONTROL,
     &CLIENT_HELLO,
     &CIPHER_STRING,
+    &HANDED_OVER,
     &SESSION,
     &CERTIFICATES,
     &ACME_STATE,

@@ -134,6 +134,7 @@ test_each!(
     conversation,
     hpack,
     http2,
+    handed_over,
 );
 
 /// A target that is in no list would never be run.

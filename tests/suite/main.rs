@@ -55,6 +55,7 @@ mod tokens;
 mod tools;
 mod tunnel_access;
 mod tunnel_pass;
+mod upgrade;
 mod upstream_connections;
 mod upstream_errors;
 mod upstream_http2;

@@ -1,6 +1,7 @@
 //! Master and worker: signals, a worker that dies, pid file, rights.
 
-use freerun_testkit::{Client, Ending, Kind, Setup, Site, eventually, require, within};
+use freerun_testkit::http2::Http2;
+use freerun_testkit::{Client, Ending, Kind, Setup, Site, Tls, Upstream, eventually, require, within};
 use rustix::process::Signal;
 use std::fs;
 use std::time::Duration;
@@ -68,6 +69,41 @@ fn a_shutdown_has_its_time() {
     server.signal(Signal::QUIT);
     assert_eq!(server.wait().code(), Some(0));
     assert!(busy.rest().0.len() < 30_000_000, "the request was cut");
+}
+
+/// The time is that of everything that the worker does.
+#[test]
+fn a_shutdown_has_its_time_whatever_the_protocol() {
+    if !require::freerun() {
+        return;
+    }
+    let (site, upstream) = (site(), Upstream::new());
+    let http = format!(
+        "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+         server {{ listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT2@ ssl; http2 on; root @ROOT@;
+             location /chat {{ proxy_pass http://{}; proxy_http_version 1.1;
+                 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        upstream.address()
+    );
+    let mut server = Setup::new().root(&site).main("worker_shutdown_timeout 1s;").http(&http).freerun();
+    const BIG: &str = "GET /big HTTP/1.1\r\nHost: h\r\n\r\n";
+    let mut secure = Client::try_connect_narrow(server.address_number(2), 4096).expect("connecting").tls(&Tls::new());
+    secure.send(BIG).at_least(1);
+    let mut streams = Http2::new(server.connect());
+    let stream = streams.ask_for("/big");
+    assert_eq!(streams.head(stream), 200);
+    let mut tunnel = server.connect();
+    tunnel.send("GET /chat HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.head();
+    peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    tunnel.until(|bytes| bytes.ends_with(b"\r\n\r\n"));
+    server.signal(Signal::QUIT);
+    assert_eq!(server.wait().code(), Some(0));
+    tunnel.take();
+    for (name, ending) in [("tls", secure.rest().1), ("http2", streams.end().1), ("tunnel", tunnel.ending())] {
+        assert_ne!(ending, Ending::Silent, "{name}");
+    }
 }
 
 #[test]

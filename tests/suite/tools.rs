@@ -19,6 +19,9 @@ const GRPC_SECONDS: &str = "1500";
 /// How long the test of drains may take, in seconds, with building its client.
 const DRAIN_SECONDS: &str = "900";
 
+/// How long changes of the binary may take, in seconds.
+const UPGRADE_SECONDS: &str = "330";
+
 /// Runs a script of `tests/tools` with the server under test, and returns what it has said.
 #[track_caller]
 fn script(name: &str, seconds: &str) -> String {
@@ -56,6 +59,13 @@ fn grpc_interoperates_in_every_way() {
 fn nothing_fails_when_servers_are_reloaded_and_restarted() {
     if require::freerun() {
         script_or_nothing("h2-drain", DRAIN_SECONDS);
+    }
+}
+
+#[test]
+fn nothing_fails_when_the_binary_is_changed() {
+    if require::freerun() {
+        script_or_nothing("upgrade", UPGRADE_SECONDS);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::thread;
+use std::time::Duration;
 
 use freerun_testkit::Client;
 use freerun_testkit::http2::{Http2, setting};
@@ -9,7 +10,7 @@ use freerun_testkit::http2::{Http2, setting};
 use crate::bench::Bench;
 use crate::connections::{Growth, settled};
 use crate::error::{Error, Result};
-use crate::interrupt;
+use crate::interrupt::{self, pause};
 use crate::origin::Origin;
 use crate::process::{Placement, raise_limit};
 use crate::report::{Goal, Report, Table};
@@ -66,8 +67,9 @@ fn idle(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     report.method += &format!(
         "{count} connections without TLS have one answer of 1 KB each and stay open; growth of the memory of the server's processes that \
-         is written to and belongs to one of them alone, measured when it no longer changes, against the server after some such \
-         connections; {rounds} rounds with a fresh server each. "
+         is written to and belongs to one of them alone, measured when they have rested for {} s and it no longer changes, against the server after some such \
+         connections; {rounds} rounds with a fresh server each. ",
+        REST.as_secs()
     );
     let mut table = Table::new(format!("{count} idle connections"), &["server", "protocol", "bytes/connection"]);
     let mut own = [None, None];
@@ -109,6 +111,7 @@ fn grow(bench: &Bench, spec: &Spec, opened: Opened, count: usize) -> Result<Grow
     open(server.address, opened, 64).map(|_connections| ())?;
     let before = settled(&server)?;
     let connections = open(server.address, opened, count)?;
+    pause(REST)?;
     let with = settled(&server)?;
     let growth = Growth { before, with, count };
     bench.say(&format!("{:12} {:.0} bytes each", spec.name, growth.each(|memory| memory.private_dirty)));
@@ -116,6 +119,9 @@ fn grow(bench: &Bench, spec: &Spec, opened: Opened, count: usize) -> Result<Grow
     server.stop();
     Ok(growth)
 }
+
+/// How long connections rest before they count as idle ones: freerun has those that are left alone for 5 to 10 s give up memory.
+const REST: Duration = Duration::from_secs(12);
 
 /// Opens connections, each with one answer.
 fn open(address: SocketAddr, opened: Opened, count: usize) -> Result<Vec<Box<dyn Send>>> {

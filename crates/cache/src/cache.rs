@@ -18,7 +18,7 @@ use crate::health::HealthFigures;
 use crate::index::Event;
 pub use crate::index::{About, Entry, Found, Leave, Reservation, State};
 use crate::key::Key;
-use crate::manager::Handle;
+use crate::manager::{Handle, START_WAIT};
 use crate::memory::MemoryFigures;
 use crate::purge::{MAX_TEXT, Purge, PurgeRefused};
 use crate::rules::Lifetime;
@@ -112,12 +112,28 @@ impl Cache {
     /// # Errors
     /// The thread could not be made.
     pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
+        if self.begin(config, tell)? {
+            self.wait_loaded(START_WAIT);
+        }
+        Ok(())
+    }
+
+    /// As [`start`](Cache::start), but does not wait for the index. Returns whether this has started the thread.
+    ///
+    /// # Errors
+    /// The thread could not be made.
+    pub fn begin(&self, config: CacheConfig, tell: Tell) -> io::Result<bool> {
         self.store.index.space.set_limits(config.max_size, config.max_entries());
         self.store.memory.resize(config.memory);
         self.store.config.store(Arc::new(config));
         self.store.reporter.set(tell);
         self.store.index.bell.urgent();
         self.thread.start(&self.store, &self.fills)
+    }
+
+    /// Waits for the index of a cache that was begun. For a control thread.
+    pub fn wait_loaded(&self, limit: Duration) {
+        self.thread.wait_loaded(limit);
     }
 
     /// Tells the thread to write everything down and to end, and waits for its end, at most for `limit`. True if the

@@ -69,8 +69,21 @@ pub enum ToWorker {
     Reopen(Vec<String>),
     /// Certificates and keys that have changed (`ssl_certificate … watch`): of each pair both files, by their paths.
     Renew(SecretFiles),
+    /// The worker of a new binary is at the other end of the socket that follows: it gets the states when it asks for them.
+    Successor,
+    /// The worker of the old binary is at the other end of the socket that follows, or what follows is the file of
+    /// [`ToWorker::Save`]: from there come the states that the first configuration is to begin with. Comes before that
+    /// configuration.
+    Predecessor,
+    /// Write the states to the file that follows, for a worker that may follow this one.
+    Save,
+    /// Say whether the loops live. The answer is [`FromWorker::Alive`].
+    Ask,
     /// Accept no more connections, finish the requests, end.
-    Quit,
+    Quit {
+        /// Whether another process serves by the same configuration, or soon will.
+        is_replaced: bool,
+    },
     /// End immediately.
     Stop,
 }
@@ -84,6 +97,11 @@ pub enum FromWorker {
         number: u64,
         /// The reason if it cannot be used.
         result: Result<(), String>,
+    },
+    /// The answer to [`ToWorker::Ask`].
+    Alive {
+        /// Whether every loop has run since the question before.
+        loops_live: bool,
     },
 }
 
@@ -152,6 +170,8 @@ mod tests {
         let renewed = bundle().recorded.secrets;
         a.send(&ToWorker::Renew(renewed.clone()), &[]).unwrap();
         assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Renew(renewed));
+        a.send(&ToWorker::Quit { is_replaced: true }, &[]).unwrap();
+        assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Quit { is_replaced: true });
         let told = FromWorker::applied(3, Err("é".repeat(MAX_ERROR)));
         b.send(&told, &[]).unwrap();
         assert_eq!(a.receive::<FromWorker>().unwrap().0, told, "the longest error fits the master's limit");

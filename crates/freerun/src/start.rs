@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::bundle::Input;
 use crate::cli::{self, Command, Options};
 use crate::loader::Recorded;
+use crate::master::inherited::Inherited;
 use crate::master::{self, Start};
 use crate::paths::Paths;
 use crate::settings::user::privileged;
@@ -38,6 +39,11 @@ fn server(options: &Options) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
+    // Before anything is opened. A test, or a signal to the server, is none of the servers that sockets are for.
+    let inherited = match options.test || options.signal.is_some() {
+        true => Inherited::default(),
+        false => Inherited::take(),
+    };
     let paths = Paths::new(options);
     let log = match console::initial_log(&paths) {
         Ok(log) => log,
@@ -61,7 +67,7 @@ fn server(options: &Options) -> ExitCode {
         return order::run(order, &input, &log);
     }
     let start =
-        Start { input: input.clone(), embedded: None::<Recorded>, secrets: None, adopted: None, log, on_ready: None };
+        Start { input: input.clone(), embedded: None::<Recorded>, secrets: None, inherited, log, on_ready: None };
     match master::run(start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(()) => {

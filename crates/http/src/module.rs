@@ -44,6 +44,9 @@ pub struct Module {
     /// may last: from then on others do what the process does beside its requests. It may not wait. A process that ends at
     /// once does not call it.
     pub drain: Option<End>,
+    /// Called after `drain` when another process serves by the same configuration, or soon will: from then on that one has what
+    /// only one process can have, though this one may go on for long with its connections. It may not wait.
+    pub leave: Option<End>,
     /// Called with the last generation when all loops have ended, to save data for the next process. It may wait for a
     /// bounded time.
     pub end: Option<End>,
@@ -65,6 +68,7 @@ impl Module {
         prepare: None,
         begin: None,
         drain: None,
+        leave: None,
         end: None,
     };
 }

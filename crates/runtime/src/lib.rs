@@ -15,6 +15,7 @@ pub mod mounts;
 pub mod net;
 pub mod pieces;
 pub mod pool;
+pub mod spare_memory;
 mod stalls;
 pub mod stats;
 pub mod tasks;

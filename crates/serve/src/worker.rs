@@ -3,11 +3,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use freerun_runtime::loops::LoopHandle;
+use freerun_runtime::loops::{self, LoopHandle};
+use freerun_runtime::spare_memory;
 use freerun_runtime::stats::Counter;
 
 use crate::accept::loop_listeners::{self, LoopListeners};
@@ -46,6 +48,8 @@ pub struct Worker {
     listeners: Vec<Bound>,
     /// The sockets of `reuseport`, which are watched from the first time that there are any.
     shards: Option<Arc<Shards>>,
+    /// How many loops have not yet run since it was last asked whether they live.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Worker {
@@ -93,11 +97,12 @@ impl Worker {
             let stats = handle.stats.clone();
             let index = handle.index;
             handle.tell(move || {
+                loops::spawn(0, "giving back memory", spare_memory::give_back_at_rest(stats.clone()));
                 let loop_state = LoopState::new(index, stats, shared);
                 LoopListeners::begin(LoopServices::new(&loop_state, services));
             });
         }
-        Ok(Worker { shared, handles, listeners: Vec::new(), shards: None })
+        Ok(Worker { shared, handles, listeners: Vec::new(), shards: None, asked: Arc::default() })
     }
 
     /// The state that the loops share, for the status handler.
@@ -159,13 +164,17 @@ impl Worker {
     /// Stops accepting, closes idle connections that were kept for another request, and lets requests end that are
     /// running, or that are the first ones of their connections; these connections close after them.
     pub fn drain(&mut self) {
+        // Sessions of datagrams go on by the sockets that they have.
+        let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
+        let sockets: Arc<[_]> = accepting.flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
         self.listeners.clear();
         self.watch_shards();
         for handle in &self.handles {
             // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
+            let sockets = sockets.clone();
             handle.tell(move || {
-                loop_listeners::of_this_loop(|listeners| listeners.drain(heard));
+                loop_listeners::of_this_loop(|listeners| listeners.drain(sockets, heard));
             });
         }
     }
@@ -194,6 +203,22 @@ impl Worker {
         for handle in &self.handles {
             handle.tell(|| loop_listeners::of_this_loop(LoopListeners::hand_over));
         }
+    }
+
+    /// Whether every loop has run since this was asked before. The first answer is yes. There is one job for each loop at
+    /// most that it has not run yet.
+    pub fn loops_live(&self) -> bool {
+        if self.asked.load(Acquire) > 0 {
+            return false;
+        }
+        for handle in &self.handles {
+            self.asked.fetch_add(1, Relaxed);
+            let asked = self.asked.clone();
+            handle.tell(move || {
+                asked.fetch_sub(1, Release);
+            });
+        }
+        true
     }
 
     /// Ends the loops; running requests are cut off.

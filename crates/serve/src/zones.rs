@@ -4,6 +4,10 @@
 //! the [`ZoneTable`] in its context gathers its declarations; the zones of the running generation ([`Zones`]) were put
 //! into the table before, so that a zone with the same name, kind, size and key keeps its state. A zone that no
 //! generation names any more is freed with the last request that uses it.
+//!
+//! When the binary is changed while it runs, states go over to the worker of the new one as bytes: a state is made of what has
+//! [arrived](ZoneTable::arrived) for its name, and [carried](ZoneTable::carry) to the next binary. The bytes come from another
+//! version, so what is made of them decides by itself whether it understands them.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -11,11 +15,44 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Node, Place, Problem, Word, parse_size};
+use zeroize::Zeroizing;
 
 /// The smallest zone, in bytes: nginx's eight pages.
 pub const MIN_SIZE: u64 = 32 * 1024;
 
 type Erased = Arc<dyn Any + Send + Sync>;
+
+/// A state as bytes. Some have secrets, so the memory is wiped.
+pub type Saved = Zeroizing<Vec<u8>>;
+
+/// Makes bytes of a state as it is at that moment; `None` if there is nothing that another process could use.
+type Save = Arc<dyn Fn() -> Option<Saved> + Send + Sync>;
+
+/// The states that an old binary has handed over, by name. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Arrived(Arc<HashMap<String, Arc<Saved>>>);
+
+impl Arrived {
+    /// Adds a state.
+    pub fn put(&mut self, name: String, state: Saved) {
+        Arc::make_mut(&mut self.0).insert(name, Arc::new(state));
+    }
+
+    /// The state of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Saved>> {
+        self.0.get(name).cloned()
+    }
+
+    /// The number of states.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// The purpose of a state: it is kept only if all of this stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +68,20 @@ struct Purpose {
 pub struct Zones {
     named: Arc<HashMap<String, (Purpose, Erased)>>,
     nameless: Arc<HashMap<(TypeId, String), Erased>>,
+    carried: Arc<BTreeMap<String, Save>>,
+    arrived: Arrived,
+}
+
+impl Zones {
+    /// Zones of no generation, with the states that an old binary has handed over.
+    pub fn arrived(arrived: Arrived) -> Zones {
+        Zones { arrived, ..Zones::default() }
+    }
+
+    /// The states that a new binary can go on with, by name: each as a function that makes bytes of it, as it may be large.
+    pub fn save(&self) -> impl Iterator<Item = (&str, &(dyn Fn() -> Option<Saved> + Send + Sync))> {
+        self.carried.iter().map(|(name, save)| (name.as_str(), &**save))
+    }
 }
 
 impl fmt::Debug for Zones {
@@ -91,6 +142,7 @@ pub struct ZoneTable {
     seed: Zones,
     names: BTreeMap<String, Entry>,
     nameless: HashMap<(TypeId, String), Erased>,
+    carried: BTreeMap<String, Save>,
 }
 
 impl ZoneTable {
@@ -194,6 +246,17 @@ impl ZoneTable {
         Some(state)
     }
 
+    /// The state of this name that an old binary has handed over. There is none once a configuration is in use.
+    pub fn arrived(&self, name: &str) -> Option<Arc<Saved>> {
+        self.seed.arrived.get(name)
+    }
+
+    /// Has a state go over to a new binary under this name, which should contain all values that must not differ.
+    pub fn carry<S: Send + Sync + 'static>(&mut self, name: &str, state: &Arc<S>, save: fn(&S) -> Option<Saved>) {
+        let state = state.clone();
+        self.carried.insert(name.to_owned(), Arc::new(move || save(&state)));
+    }
+
     /// Finds the first use of a zone that no directive declares, after the whole configuration has been read.
     ///
     /// # Errors
@@ -215,7 +278,12 @@ impl ZoneTable {
     /// The zones of the configuration, for its generation.
     pub fn zones(&self) -> Zones {
         let named = self.names.iter().filter_map(|(name, entry)| Some((name.clone(), entry.declared.clone()?)));
-        Zones { named: Arc::new(named.collect()), nameless: Arc::new(self.nameless.clone()) }
+        Zones {
+            named: Arc::new(named.collect()),
+            nameless: Arc::new(self.nameless.clone()),
+            carried: Arc::new(self.carried.clone()),
+            arrived: Arrived::default(),
+        }
     }
 }
 
@@ -359,6 +427,29 @@ mod tests {
         }
         let good = named("zone=a:32k").unwrap();
         assert_eq!((good.name.as_str(), good.size), ("a", 32768));
+    }
+
+    #[test]
+    fn a_state_goes_over_to_another_process_once() {
+        let save = |state: &AtomicU64| match state.load(Relaxed) {
+            0 => None,
+            number => Some(Saved::new(vec![number as u8])),
+        };
+        let mut old = ZoneTable::default();
+        for (name, number) in [("a", 7), ("b", 0)] {
+            let state = old.keep(name, || AtomicU64::new(number));
+            old.carry(name, &state, save);
+        }
+        let mut arrived = Arrived::default();
+        for (name, state) in old.zones().save() {
+            state().into_iter().for_each(|state| arrived.put(name.to_owned(), state));
+        }
+        assert_eq!((arrived.len(), arrived.is_empty()), (1, false));
+        let first = ZoneTable::seeded(Zones::arrived(arrived));
+        assert_eq!(first.arrived("a").map(|state| state.to_vec()), Some(vec![7]));
+        assert!(first.arrived("b").is_none());
+        // A reload keeps the state itself; what has arrived would be an older one.
+        assert!(ZoneTable::seeded(first.zones()).arrived("a").is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod cachestat;
 pub mod crypt;
 pub mod datagrams;
+pub mod inherited;
 pub mod memory;
 pub mod mincore;
 pub mod populate;

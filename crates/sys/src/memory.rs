@@ -40,6 +40,15 @@ pub fn give_back() {
     }
 }
 
+/// Gives memory that this thread has freed back to the system (`mi_collect`). It looks at each page of the thread's heap, and what it
+/// gives back has to be got again when it is needed, so it is for a thread that has nothing else to do.
+///
+/// With the C library's allocator it does nothing: other threads would wait.
+pub fn give_back_own() {
+    #[cfg(feature = "mimalloc")]
+    give_back();
+}
+
 // What `give_back` does is tested in `tests/memory.rs`, in a process without other tests, which would take memory meanwhile.
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 
 use crate::address::UpstreamAddress;
+use crate::carried::{self, Carried};
+use crate::clock::Millis;
 use crate::live::Live;
 use crate::queue::Queue;
 
@@ -23,9 +25,27 @@ pub struct GroupState {
     mandatory: AtomicU32,
     /// Whether a loop is about to eject a server.
     ejecting: AtomicBool,
+    /// What an old binary knew of the servers. It counts for the first state of each.
+    carried: ArcSwap<Carried>,
 }
 
 impl GroupState {
+    /// What is known of the servers, as bytes for [`GroupState::restore`] in another process. `None`: there are no servers.
+    pub fn save(&self, now: Millis) -> Option<Vec<u8>> {
+        let mut saved = Vec::new();
+        for (key, live) in self.lives.load().iter() {
+            if let Some(live) = live.upgrade() {
+                carried::save(&mut saved, key, &live, now);
+            }
+        }
+        (!saved.is_empty()).then_some(saved)
+    }
+
+    /// Has servers begin with what another process knew of them.
+    pub fn restore(&self, saved: &[u8], now: Millis) {
+        self.carried.store(Arc::new(carried::read(saved, now)));
+    }
+
     /// Calls `see` for all known servers.
     pub(crate) fn each(&self, mut see: impl FnMut(&Live)) {
         for live in self.lives.load().values() {
@@ -57,8 +77,10 @@ impl GroupState {
     pub(crate) fn lives(&self, keys: &[Key], held: u32) -> Vec<Arc<Live>> {
         let mut found: Vec<Arc<Live>> = Vec::new();
         self.lives.rcu(|known| {
-            let new = || Arc::new(Live::held(held));
-            found = keys.iter().map(|key| known.get(key).and_then(Weak::upgrade).unwrap_or_else(new)).collect();
+            let carried = self.carried.load();
+            let new = |key| Arc::new(carried.get(key, held).unwrap_or_else(|| Live::held(held)));
+            let find = |key| known.get(key).and_then(Weak::upgrade).unwrap_or_else(|| new(key));
+            found = keys.iter().map(find).collect();
             let mut next: HashMap<Key, Weak<Live>> = known
                 .iter()
                 .filter(|(_, live)| live.strong_count() > 0)
@@ -67,7 +89,20 @@ impl GroupState {
             next.extend(keys.iter().cloned().zip(found.iter().map(Arc::downgrade)));
             next
         });
+        self.forget_carried(keys);
         found
+    }
+
+    /// Forgets what an old binary knew of these servers: they have states now.
+    fn forget_carried(&self, keys: &[Key]) {
+        if self.carried.load().servers.is_empty() {
+            return;
+        }
+        self.carried.rcu(|carried| {
+            let mut rest = Carried::clone(carried);
+            rest.servers.retain(|key, _| !keys.contains(key));
+            rest
+        });
     }
 
     /// Runs `what`, which only one loop at a time should run; does nothing if another loop is running it.

@@ -9,7 +9,7 @@
 //! 1. [`address`], [`clock`], [`failure`], [`method`], [`pool`], [`query`], [`random`], [`sessions`]: leaf types;
 //! 2. [`figures`] and `answers`: the counters of a server;
 //! 3. [`live`]: the state of a server, independent of the configuration;
-//! 4. `queue` and [`group_state`]: the state of a group, independent of the configuration;
+//! 4. `carried`, `queue` and [`group_state`]: the state of a group, independent of the configuration;
 //! 5. [`health`]: whether a server is healthy;
 //! 6. [`peer`]: a server as one configuration describes it;
 //! 7. [`lease`]: a server that was chosen for one attempt;
@@ -19,6 +19,7 @@
 pub mod address;
 mod answers;
 pub mod balance;
+mod carried;
 pub mod clock;
 pub mod connect;
 pub mod failure;

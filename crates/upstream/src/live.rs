@@ -50,6 +50,8 @@ pub struct Live {
     pub(crate) begun: AtomicU64,
     /// How many requests are in `begun`.
     pub(crate) inflight: AtomicU32,
+    /// What the checks of an old binary have said, and until when that counts: see [`crate::carried`].
+    pub(crate) carried: AtomicU64,
     /// The record of answers for the outlier detection.
     pub(crate) answers: Answers,
     /// The counters of the server.
@@ -82,6 +84,7 @@ impl Default for Live {
             measured: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             inflight: AtomicU32::new(0),
+            carried: AtomicU64::new(0),
             answers: Answers::default(),
             figures: Figures::default(),
             pool: Pool::default(),

@@ -26,8 +26,8 @@ use crate::store::Store;
 use open::{Lock, Opened};
 
 /// How long a start waits for the index: a small index is loaded by then, and a larger one goes on loading behind the
-/// requests.
-const START_WAIT: Duration = Duration::from_secs(1);
+/// requests. Another process may have the folder for long, while the binary is being changed.
+pub(crate) const START_WAIT: Duration = Duration::from_secs(1);
 
 /// How often the lock of a folder is tried while another process has it, namely the one before this, which is still
 /// ending.
@@ -75,10 +75,10 @@ impl Progress {
 }
 
 impl Handle {
-    /// Starts the thread, unless it runs.
-    pub(crate) fn start(&self, store: &Arc<Store>, fills: &Arc<Fills>) -> io::Result<()> {
+    /// Starts the thread, unless it runs. Returns whether it did not run.
+    pub(crate) fn start(&self, store: &Arc<Store>, fills: &Arc<Fills>) -> io::Result<bool> {
         if self.progress.get().is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let progress = Arc::new(Progress::default());
         let (store, fills, reports) = (store.clone(), Arc::downgrade(fills), progress.clone());
@@ -95,10 +95,16 @@ impl Handle {
             store.index.settle.notify_waiters();
             reports.set(Stage::Ended(clean));
         })?;
-        progress.wait(START_WAIT, |stage| stage != Stage::Begun);
         // There is only one control thread, so no other call has started it meanwhile.
         let _ = self.progress.set(progress);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Waits until the index is loaded.
+    pub(crate) fn wait_loaded(&self, limit: Duration) {
+        if let Some(progress) = self.progress.get() {
+            progress.wait(limit, |stage| stage != Stage::Begun);
+        }
     }
 
     /// Waits for the thread's end. True if everything is written down.

@@ -5,6 +5,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use freerun_runtime::log::Level;
+
 use crate::bundle::{Bundle, ToWorker};
 use crate::channel::{Channel, Limits};
 use crate::error::Error;
@@ -75,6 +77,11 @@ pub fn describe(status: ExitStatus) -> String {
         }
         (None, code) => format!("exited with code {}", code.unwrap_or_default()),
     }
+}
+
+/// The level at which an end is logged, as in nginx: one that a process did not choose is an alert.
+pub fn level_of(status: ExitStatus) -> Level {
+    if status.code().is_some() { Level::Notice } else { Level::Alert }
 }
 
 /// The delay before the next worker is started.

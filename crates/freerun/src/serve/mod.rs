@@ -19,6 +19,7 @@ use crate::bundle::Input;
 use crate::cli::{Serve, ServeTls};
 use crate::loader::Recorded;
 use crate::logs::STDERR;
+use crate::master::inherited::Inherited;
 use crate::master::listeners;
 use crate::master::{self, Start};
 use crate::settings::user::privileged;
@@ -79,7 +80,7 @@ pub fn run(options: &Serve) -> ExitCode {
         },
         embedded: Some(embedded),
         secrets,
-        adopted: Some(adopted),
+        inherited: Inherited { listeners: adopted, ..Inherited::default() },
         log,
         on_ready: Some(Box::new(move || {
             let url = trust.as_ref().map_or_else(|| format!("http://{address}"), |trust| trust.url(address));

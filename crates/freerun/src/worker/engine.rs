@@ -143,6 +143,11 @@ impl Engine {
         self.retired.sweep(tell)
     }
 
+    /// Whether every loop has run since this was asked before.
+    pub fn loops_live(&self) -> bool {
+        self.started.as_ref().is_none_or(|(worker, _)| worker.loops_live())
+    }
+
     /// The zones of the configuration that serves.
     pub fn zones(&self) -> Zones {
         self.zones.clone()
@@ -170,13 +175,17 @@ impl Engine {
         }
     }
 
-    /// Stops accepting connections; those without a request are closed. Modules end what another process does from now on.
-    pub fn drain(&mut self) {
+    /// Stops accepting connections; those without a request are closed. Modules end what another process does from now on,
+    /// and if one serves by the same configuration (`is_replaced`), they leave to it what only one process can have.
+    pub fn drain(&mut self, is_replaced: bool) {
         if let Some((worker, _)) = &mut self.started {
             worker.drain();
         }
         if let Some(generation) = &self.newest {
             modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
+            if is_replaced {
+                modules().iter().filter_map(|module| module.leave).for_each(|leave| leave(generation));
+            }
             stream_modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
         }
     }

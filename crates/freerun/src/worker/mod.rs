@@ -1,6 +1,7 @@
 //! The worker: takes bundles, serves, ends when told to, or when the master is gone.
 
 pub mod engine;
+mod hand_over;
 pub mod panics;
 pub mod privileges;
 mod retired;
@@ -10,10 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
+use freerun_runtime::log::{Errno, ErrorLog, Level, LogFile, Writer};
 use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
 use freerun_serve::tls::inherited::InheritedPairs;
+use freerun_serve::zones::Zones;
 use freerun_sys::memory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -25,6 +27,7 @@ use crate::error::Error;
 use crate::loader::{Recorded, Replay};
 use crate::master::signals::Signals;
 use engine::Engine;
+use hand_over::Successor;
 
 /// The environment variable that tells a new process that it is a worker and that its stdin is the socket to the
 /// master.
@@ -45,6 +48,10 @@ pub struct Worker {
     own_process: bool,
     running: Option<Running>,
     draining: Option<Draining>,
+    /// The states of the worker before, or the way to it, until the first configuration is there.
+    predecessor: Option<OwnedFd>,
+    /// The way to the worker of a new binary, until that has asked for the states.
+    successor: Option<Successor>,
 }
 
 struct Running {
@@ -63,7 +70,53 @@ struct Draining {
 impl Worker {
     /// A worker that has no configuration yet.
     pub fn new(own_process: bool) -> Worker {
-        Worker { own_process, running: None, draining: None }
+        Worker { own_process, running: None, draining: None, predecessor: None, successor: None }
+    }
+
+    /// Begins with the states of the worker before: a socket leads to that, or this is the file that it has written.
+    pub fn take_over(&mut self, predecessor: Option<OwnedFd>) {
+        self.predecessor = predecessor;
+    }
+
+    /// Gives the states to the worker of a new binary when it asks for them, at the other end of this socket.
+    fn hand_over(&mut self, successor: OwnedFd) {
+        match Successor::new(UnixStream::from(successor)) {
+            Ok(successor) => self.successor = Some(successor),
+            Err(error) => self.log(Level::Alert, format_args!("setsockopt() failed ({})", Errno(&error))),
+        }
+    }
+
+    /// Answers the worker of a new binary.
+    fn answer(&mut self) {
+        let Some(successor) = self.successor.take() else { return };
+        let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
+        match successor.answer(&zones) {
+            Ok(0) => {}
+            Ok(count) => self.log(Level::Notice, format_args!("{count} states were handed to the new binary")),
+            Err(error) => {
+                self.log(Level::Warn, format_args!("the new binary has not taken all states ({})", Errno(&error)));
+            }
+        }
+    }
+
+    /// Writes the states to a file, for a worker that may follow this one.
+    fn save(&self, file: OwnedFd) {
+        let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
+        if let Err(error) = hand_over::save(&zones, file) {
+            self.log(Level::Warn, format_args!("the states cannot be kept for the next worker ({})", Errno(&error)));
+        }
+    }
+
+    /// The states of the worker before, and what is to be said of them.
+    fn arrived(&mut self) -> (Zones, Option<(Level, String)>) {
+        let Some(predecessor) = self.predecessor.take() else { return (Zones::default(), None) };
+        let (arrived, result) = hand_over::take(predecessor);
+        let count = arrived.len();
+        let told = match result {
+            Ok(()) => (Level::Notice, format!("{count} states of the worker before go on")),
+            Err(error) => (Level::Warn, format!("only {count} states of the worker before go on ({})", Errno(&error))),
+        };
+        (Zones::arrived(arrived), Some(told))
     }
 
     /// Serves by this bundle from now on. On an error nothing has changed (a first bundle that fails leaves a worker
@@ -72,7 +125,10 @@ impl Worker {
         if bundle.descriptors() != Some(fds.len()) {
             return Err(Error::Message(format!("a bundle with {} descriptors", fds.len())));
         }
-        let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
+        let (zones, told) = match &self.running {
+            Some(running) => (running.engine.zones(), None),
+            None => self.arrived(),
+        };
         let inherited = self.running.as_ref().map(|running| running.inherited.clone()).unwrap_or_default();
         let Recorded { hosts, secrets, .. } = &bundle.recorded;
         let known = Known { hosts: hosts.clone(), secrets: secrets.clone(), inherited, read: None };
@@ -102,6 +158,9 @@ impl Worker {
         for what in denied {
             running.log.write(Level::Alert, None, format_args!("{what}"));
         }
+        if let Some((level, what)) = told {
+            running.log.write(level, None, format_args!("{what}"));
+        }
         Ok(())
     }
 
@@ -127,14 +186,20 @@ impl Worker {
         }
     }
 
-    /// Stops accepting; [`Worker::drained`] reports the end.
-    pub fn drain(&mut self) {
+    /// Whether every loop has run since this was asked before.
+    pub fn loops_live(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| running.engine.loops_live())
+    }
+
+    /// Stops accepting; [`Worker::drained`] reports the end. `is_replaced`: another process serves by the same configuration,
+    /// or soon will.
+    pub fn drain(&mut self, is_replaced: bool) {
         if self.draining.is_some() {
             return;
         }
         let mut deadline = None;
         if let Some(running) = &mut self.running {
-            running.engine.drain();
+            running.engine.drain(is_replaced);
             running.log.write(Level::Notice, None, format_args!("gracefully shutting down"));
             deadline = running.shutdown_timeout.map(|timeout| Instant::now() + timeout);
         }
@@ -239,21 +304,29 @@ fn serve() -> Result<(), Error> {
     let mut worker = Worker::new(true);
     let mut master_lives = true;
     while !worker.drained() {
-        let mut fds = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&channel, PollFlags::IN)];
-        let count = if master_lives { 2 } else { 1 };
+        let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
+        if master_lives {
+            fds.push(PollFd::new(&channel, PollFlags::IN));
+        }
+        fds.extend(worker.successor.as_ref().map(|successor| PollFd::new(successor, PollFlags::IN)));
         let timeout = worker.step().and_then(|step| Timespec::try_from(step).ok());
-        match poll(&mut fds[..count], timeout.as_ref()) {
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Error::call("poll()")(error)),
         }
-        let told = master_lives && !fds[1].revents().is_empty();
+        let happened = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let (told, asked) = (master_lives && happened(1), happened(1 + usize::from(master_lives)));
+        drop(fds);
+        if asked {
+            worker.answer();
+        }
         for signal in signals.take() {
             match signal {
                 SIGTERM => {
                     worker.stop();
                     return Ok(());
                 }
-                SIGQUIT => worker.drain(),
+                SIGQUIT => worker.drain(false),
                 _ => {}
             }
         }
@@ -269,7 +342,7 @@ fn serve() -> Result<(), Error> {
                     // its requests and ends.
                     worker.log(Level::Alert, format_args!("no master process any more ({error}), shutting down"));
                     master_lives = false;
-                    worker.drain();
+                    worker.drain(false);
                 }
             }
         }
@@ -280,7 +353,7 @@ fn serve() -> Result<(), Error> {
 
 /// Handles one message; `false`: end now.
 fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
-    let (message, fds) = channel.receive::<ToWorker>()?;
+    let (message, mut fds) = channel.receive::<ToWorker>()?;
     match message {
         ToWorker::Bundle(bundle) => {
             let result = worker.apply(&bundle, fds).map_err(|error| error.to_string());
@@ -288,7 +361,11 @@ fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
         }
         ToWorker::Reopen(names) => worker.reopen(&names, fds),
         ToWorker::Renew(files) => worker.renew(&files),
-        ToWorker::Quit => worker.drain(),
+        ToWorker::Predecessor => worker.take_over(fds.pop()),
+        ToWorker::Successor => fds.pop().into_iter().for_each(|fd| worker.hand_over(fd)),
+        ToWorker::Save => fds.pop().into_iter().for_each(|fd| worker.save(fd)),
+        ToWorker::Ask => channel.send(&FromWorker::Alive { loops_live: worker.loops_live() }, &[])?,
+        ToWorker::Quit { is_replaced } => worker.drain(is_replaced),
         ToWorker::Stop => return Ok(false),
     }
     Ok(true)

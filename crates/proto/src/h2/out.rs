@@ -13,9 +13,12 @@ const COPIED: usize = 1024;
 /// How much memory is kept for later frames when everything was written.
 const KEPT: usize = 4096;
 
-/// Frames in the order in which they are written.
+/// Frames in the order in which they are written; a pointer as long as there were none.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct Out(Option<Box<Frames>>);
+
+#[derive(Debug, Default)]
+struct Frames {
     /// Heads of frames, and small payloads.
     small: Vec<u8>,
     /// How many of the small bytes were written.
@@ -30,33 +33,36 @@ impl Out {
     /// How many bytes are to be written.
     #[inline]
     pub fn pending(&self) -> usize {
-        self.pending
+        self.0.as_ref().map_or(0, |frames| frames.pending)
     }
 
     /// Appends what this function writes; it must not remove anything.
     #[inline]
     pub(super) fn with<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        let before = self.small.len();
-        let result = write(&mut self.small);
-        debug_assert!(self.small.len() >= before, "frames are only appended");
-        self.pending += self.small.len() - before;
+        let frames = self.0.get_or_insert_default();
+        let before = frames.small.len();
+        let result = write(&mut frames.small);
+        debug_assert!(frames.small.len() >= before, "frames are only appended");
+        frames.pending += frames.small.len() - before;
         result
     }
 
     /// Appends a payload.
     #[inline]
     pub(super) fn payload(&mut self, payload: Payload) {
-        self.pending += payload.len();
+        let frames = self.0.get_or_insert_default();
+        frames.pending += payload.len();
         match payload {
-            Payload::Memory(bytes) if bytes.len() <= COPIED => self.small.extend_from_slice(&bytes),
-            payload => self.large.push_back((self.small.len(), payload)),
+            Payload::Memory(bytes) if bytes.len() <= COPIED => frames.small.extend_from_slice(&bytes),
+            payload => frames.large.push_back((frames.small.len(), payload)),
         }
     }
 
     /// The bytes to write next, if they are not in memory.
     pub(super) fn elsewhere(&self) -> Option<&Elsewhere> {
-        match self.large.front() {
-            Some((position, Payload::Elsewhere(elsewhere))) if *position == self.written => Some(elsewhere),
+        let frames = self.0.as_ref()?;
+        match frames.large.front() {
+            Some((position, Payload::Elsewhere(elsewhere))) if *position == frames.written => Some(elsewhere),
             _ => None,
         }
     }
@@ -65,20 +71,21 @@ impl Out {
     pub(super) fn supply(&mut self, bytes: Bytes) {
         let Some(next) = self.elsewhere() else { return };
         debug_assert!(bytes.len() <= next.len, "more bytes than were asked for");
-        let at = self.written;
-        if let Some((_, payload)) = self.large.front_mut() {
+        let Some(frames) = &mut self.0 else { return };
+        if let Some((_, payload)) = frames.large.front_mut() {
             payload.split_to(bytes.len());
             if payload.len() == 0 {
-                self.large.pop_front();
+                frames.large.pop_front();
             }
         }
-        self.large.push_front((at, Payload::Memory(bytes)));
+        frames.large.push_front((frames.written, Payload::Memory(bytes)));
     }
 
     /// Fills `parts` with the bytes to write, in their order, as far as they are in memory, and returns how many parts there
     /// are.
     pub fn parts<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
-        let (mut at, mut count) = (self.written, 0);
+        let Some(frames) = &self.0 else { return 0 };
+        let (mut at, mut count) = (frames.written, 0);
         let mut put = |bytes: &'o [u8]| match parts.get_mut(count) {
             Some(_) if bytes.is_empty() => true,
             Some(part) => {
@@ -88,32 +95,33 @@ impl Out {
             }
             None => false,
         };
-        for (position, payload) in &self.large {
+        for (position, payload) in &frames.large {
             let bytes: &[u8] = match payload {
                 Payload::Memory(bytes) => bytes,
                 Payload::Elsewhere(_) => {
-                    put(&self.small[at..*position]);
+                    put(&frames.small[at..*position]);
                     return count;
                 }
             };
-            if !put(&self.small[at..*position]) || !put(bytes) {
+            if !put(&frames.small[at..*position]) || !put(bytes) {
                 return count;
             }
             at = *position;
         }
-        put(&self.small[at..]);
+        put(&frames.small[at..]);
         count
     }
 
     /// Notes that the first `count` bytes were written.
     pub fn wrote(&mut self, mut count: usize) {
-        debug_assert!(count <= self.pending, "more was written than there is");
-        self.pending -= count.min(self.pending);
-        while let Some((position, payload)) = self.large.front_mut() {
-            let small = (*position - self.written).min(count);
-            self.written += small;
+        debug_assert!(count <= self.pending(), "more was written than there is");
+        let Some(frames) = &mut self.0 else { return };
+        frames.pending -= count.min(frames.pending);
+        while let Some((position, payload)) = frames.large.front_mut() {
+            let small = (*position - frames.written).min(count);
+            frames.written += small;
             count -= small;
-            if self.written < *position || count == 0 {
+            if frames.written < *position || count == 0 {
                 return;
             }
             let large = payload.len().min(count);
@@ -122,19 +130,21 @@ impl Out {
                 drop(payload.split_to(large));
                 return;
             }
-            self.large.pop_front();
+            frames.large.pop_front();
         }
-        self.written += count;
-        if self.written == self.small.len() {
-            self.written = 0;
-            self.small.clear();
-            self.small.shrink_to(KEPT);
+        frames.written += count;
+        if frames.written == frames.small.len() {
+            frames.written = 0;
+            frames.small.clear();
+            frames.small.shrink_to(KEPT);
         }
     }
 
     /// How many bytes of memory it holds besides payloads.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.small.capacity() + self.large.capacity() * size_of::<(usize, Payload)>()
+        self.0.as_ref().map_or(0, |frames| {
+            size_of::<Frames>() + frames.small.capacity() + frames.large.capacity() * size_of::<(usize, Payload)>()
+        })
     }
 }
 
@@ -181,7 +191,7 @@ mod tests {
             }
             assert_eq!(out.pending(), expected.len());
             assert_eq!(written(&mut out, most, parts), expected, "{most} {parts}");
-            assert!(out.heap_bytes() <= KEPT + 64 * size_of::<(usize, Payload)>());
+            assert!(out.heap_bytes() <= size_of::<Frames>() + KEPT + 64 * size_of::<(usize, Payload)>());
         }
     }
 

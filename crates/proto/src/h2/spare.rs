@@ -52,6 +52,23 @@ impl Connection {
         }
     }
 
+    /// Gives up what only makes the next messages shorter, if nothing has come since this time (in milliseconds) and nothing goes
+    /// on: the table of fields that were sent (the next block has the peer empty its table, too), and how the last streams have
+    /// ended. Returns whether there was anything.
+    pub fn hibernate(&mut self, since: u64) -> bool {
+        let has_nothing = self.encoder.heap_bytes() == 0 && self.closed.capacity() == 0;
+        if has_nothing || self.now > since || !self.is_idle() || self.streams.used() > 0 {
+            return false;
+        }
+        self.encoder.forget();
+        self.decoder.shrink();
+        self.closed = Default::default();
+        self.early.shrink_to_fit();
+        self.with_room.shrink_to_fit();
+        self.unended.shrink_to_fit();
+        true
+    }
+
     /// Takes memory that another connection has left, before anything is done after [`Connection::rest`].
     pub fn wake(&mut self, spare: &mut Spare) {
         let Some(left) = spare.0.pop() else { return };

@@ -21,8 +21,14 @@ use crate::caches::path::CachePath;
 const USUAL_MEMORY: u64 = 32 << 20;
 
 /// The module that opens the caches of a configuration. The directives are those of the members.
-pub static MODULE: Module =
-    Module { name: "cache", finish: Some(finish), prepare: Some(prepare), end: Some(end), ..Module::EMPTY };
+pub static MODULE: Module = Module {
+    name: "cache",
+    finish: Some(finish),
+    prepare: Some(prepare),
+    leave: Some(leave),
+    end: Some(end),
+    ..Module::EMPTY
+};
 
 /// A cache as one configuration defines it.
 #[derive(Debug, Clone)]
@@ -147,6 +153,14 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 /// through their folders.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
+/// Leaves the caches to another process: what comes from here on is passed on without being stored, and what is stored goes on
+/// being sent.
+fn leave(generation: &Generation) {
+    for defined in generation.parts.get::<Caches>().iter().flat_map(|caches| caches.iter()) {
+        defined.home.cache.stop(Duration::ZERO);
+    }
+}
+
 /// Makes all caches write their index, all at the same time.
 fn end(generation: &Generation) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
@@ -159,9 +173,13 @@ fn end(generation: &Generation) {
     }
 }
 
+/// How long a start waits for the caches, all together: small ones are loaded by then.
+const START_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Starts new caches, and passes the new settings to the others.
 fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
+    let mut new = Vec::new();
     for defined in caches.iter() {
         let log = generation.error_log.clone();
         let name = defined.path.name.clone();
@@ -170,9 +188,17 @@ fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
         });
         let cache = &defined.home.cache;
         cache.attach(generation.files.clone(), generation.pools.default().clone());
-        if let Err(error) = cache.start(config(&defined.path), tell) {
-            let name = &defined.path.name;
-            generation.error_log.write(Level::Alert, None, format_args!("cache \"{name}\" cannot be started: {error}"));
+        match cache.begin(config(&defined.path), tell) {
+            Ok(true) => new.push(cache),
+            Ok(false) => {}
+            Err(error) => {
+                let told = format_args!("cache \"{}\" cannot be started: {error}", defined.path.name);
+                generation.error_log.write(Level::Alert, None, told);
+            }
         }
+    }
+    let deadline = Instant::now() + START_PATIENCE;
+    for cache in new {
+        cache.wait_loaded(deadline.saturating_duration_since(Instant::now()));
     }
 }

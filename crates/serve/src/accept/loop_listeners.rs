@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use freerun_runtime::{loops, timer};
@@ -17,9 +17,9 @@ use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 use crate::shared::Shared;
 
-/// How long, and how often, the other loops' descriptors of closed sockets are waited for. A loop may be late.
+/// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
 const CLOSING_STEP: Duration = Duration::from_millis(1);
-const CLOSING: usize = 200;
+const CLOSING: usize = 1000;
 
 thread_local! {
     static LOOP_LISTENERS: RefCell<Option<Rc<LoopListeners>>> = const { RefCell::new(None) };
@@ -125,13 +125,12 @@ impl LoopListeners {
         receiving.push(Receiving::start(loop_state, LoopLocal::new(spec), fd.clone(), service));
     }
 
-    /// Stops accepting, and drains the services as soon as the sockets are closed, on the other loops as well: a client that is
-    /// told to go connects anew at once, and what waits in a socket that is closed is reset. `heard` is dropped after that.
-    pub(crate) fn drain(&self, heard: Background) {
+    /// Stops accepting, and drains the services as soon as all sockets of the worker are closed, those that only other loops
+    /// accept from as well: a client that is told to go connects anew at once, and what waits in a socket that is closed is
+    /// reset. `heard` is dropped after that.
+    pub(crate) fn drain(&self, sockets: Arc<[Weak<OwnedFd>]>, heard: Background) {
         self.services.loop_state.set_draining();
-        let ended = self.accepting.take();
-        let sockets: Vec<_> = ended.iter().map(|accepting| Arc::downgrade(&accepting.listener.fd)).collect();
-        ended.iter().for_each(|accepting| accepting.end(&self.services));
+        self.accepting.take().iter().for_each(|accepting| accepting.end(&self.services));
         self.receiving.take().iter().for_each(|receiving| receiving.drain());
         let services = self.services.clone();
         loops::spawn(0, "draining", async move {

@@ -134,15 +134,25 @@ impl Accepting {
     pub fn start(services: &Rc<LoopServices>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
         let registered = net::Listening::new(listener.fd.clone())?;
         let accepting = Rc::new(Accepting { listener, registered, stop: Notify::new() });
-        loops::spawn(0, "accepting", run(services.clone(), accepting.clone()));
+        let (services, runs) = (services.clone(), accepting.clone());
+        loops::spawn(0, "accepting", async move {
+            run(&services, &runs).await;
+            // As close to the end of the socket as can be.
+            runs.take_the_last(&services);
+        });
         Ok(accepting)
     }
 
-    /// Stops accepting, after taking the connections that wait. With the socket's last descriptor they would be reset,
-    /// and if another process has the socket too, possibly only this loop was notified of them.
+    /// Stops accepting, after taking the connections that wait.
     pub fn end(&self, services: &LoopServices) {
         self.registered.rest();
         self.stop.notify_one();
+        self.take_the_last(services);
+    }
+
+    /// Takes the connections that wait. With the socket's last descriptor they would be reset, and if another process has the
+    /// socket too, possibly only this loop was notified of them.
+    fn take_the_last(&self, services: &LoopServices) {
         for _ in 0..LAST {
             if services.loop_state.admission.is_full() || !net::can_be_read(&self.registered) {
                 break;
@@ -163,9 +173,9 @@ impl Accepting {
 }
 
 /// Accepts connections until told to stop.
-async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
+async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
     let loop_state = &services.loop_state;
-    let Accepting { listener, registered, stop } = &*accepting;
+    let Accepting { listener, registered, stop } = accepting;
     let between = &listener.between;
     let is_shared = listener.only_loop.is_none();
     let takes_turns = loop_state.shared.accept_mutex && is_shared;

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use freerun_conf::{Cx, Problem, Word, keyword_enum};
 use freerun_runtime::log::Level;
+use siphasher::sip::SipHasher13;
 
 use crate::subject::Subject;
 use crate::values::Template;
@@ -52,9 +53,25 @@ impl<S: Subject> Key<S> {
 }
 
 /// Makes the fingerprint of a key in a zone: the set of places that its state is in, and a tag that tells it from
-/// others there. It uses secrets of the zone, so that no client can search for keys that collide.
-#[derive(Debug, Default)]
-pub struct Hasher(RandomState, RandomState);
+/// others there. It uses secrets of the zone, so that no client can search for keys that collide. They are known here, unlike
+/// those of std's hashers, because a state is of use to another process only together with them.
+pub struct Hasher([u64; SECRETS]);
+
+/// How many numbers the secrets of a [`Hasher`] are.
+pub const SECRETS: usize = 4;
+
+impl Default for Hasher {
+    fn default() -> Hasher {
+        // Each of these has a random key of its own.
+        Hasher([(); SECRETS].map(|()| RandomState::new().hash_one(())))
+    }
+}
+
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Hasher")
+    }
+}
 
 /// The two numbers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +83,21 @@ pub struct Fingerprint {
 }
 
 impl Hasher {
+    /// A hasher with these secrets of an earlier one: the same keys have the same fingerprints.
+    pub fn with(secrets: [u64; SECRETS]) -> Hasher {
+        Hasher(secrets)
+    }
+
+    /// The secrets, for [`Hasher::with`].
+    pub fn secrets(&self) -> [u64; SECRETS] {
+        self.0
+    }
+
     /// The fingerprint of a key.
     pub fn of(&self, key: &[u8]) -> Fingerprint {
-        Fingerprint { spread: self.0.hash_one(key), tag: self.1.hash_one(key) }
+        let [a, b, c, d] = self.0;
+        let hash = |one, other| SipHasher13::new_with_keys(one, other).hash(key);
+        Fingerprint { spread: hash(a, b), tag: hash(c, d) }
     }
 }
 

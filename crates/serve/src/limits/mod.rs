@@ -4,5 +4,5 @@ mod counts;
 mod key;
 mod limit_conn;
 
-pub use key::{Fingerprint, Hasher, Key, RefusalLevel};
+pub use key::{Fingerprint, Hasher, Key, RefusalLevel, SECRETS};
 pub use limit_conn::{ConnLimits, ConnZones, Places, Verdict};

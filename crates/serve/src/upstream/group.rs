@@ -9,19 +9,35 @@ use freerun_upstream::GroupState;
 use freerun_upstream::place::Place;
 use freerun_upstream::pool::{Count, KeepAlive};
 use freerun_upstream::resolve::Resolver;
-use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress};
+use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress, now};
 
 use super::Protocol;
 use super::known::Known;
 use super::server::Server;
 use crate::values::Template;
-use crate::zones::ZoneTable;
+use crate::zones::{Saved, ZoneTable};
 
 /// The state that survives reloads, kept by the group's name.
 #[derive(Debug, Default)]
 struct Lasting {
     group: Arc<GroupState>,
     kept: Arc<Count>,
+}
+
+impl Lasting {
+    /// The state of the group with this key: that of the running configuration, that of an old binary, or a new one.
+    fn of(key: &str, zones: &mut ZoneTable) -> Arc<Lasting> {
+        let arrived = zones.arrived(key);
+        let lasting = zones.keep(key, || {
+            let lasting = Lasting::default();
+            if let Some(saved) = arrived {
+                lasting.group.restore(&saved, now());
+            }
+            lasting
+        });
+        zones.carry(key, &lasting, |lasting| lasting.group.save(now()).map(Saved::new));
+        lasting
+    }
 }
 
 /// A group of servers, declared by an `upstream` block or implied by an address.
@@ -89,7 +105,7 @@ impl<P: Protocol> Upstream<P> {
     pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Upstream<P> {
         let Plan { settings, key, keepalive, servers, resolver, extra } = plan;
         let kind = if declared { "upstream" } else { "address" };
-        let lasting: Arc<Lasting> = zones.keep(&format!("{} {kind} {name}", P::NAME), Lasting::default);
+        let lasting = Lasting::of(&format!("{} {kind} {name}", P::NAME), zones);
         let asked = resolver.as_ref().map(|(resolver, _)| resolver.spec().to_string()).unwrap_or_default();
         let known = |server: &Server| {
             let Place::Name(name) = &server.place else { return None };

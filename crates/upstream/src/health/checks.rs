@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::carried;
 use crate::clock::Millis;
 use crate::live::Live;
 
@@ -49,10 +50,25 @@ pub struct Watch {
 impl Watch {
     /// Begins a check.
     pub fn new(live: Arc<Live>, rules: CheckRules) -> Watch {
-        let state = if rules.mandatory { Checked::Checking } else { Checked::Healthy };
+        let state = match carried::checked(&live, crate::clock::now()) {
+            Some(true) => Checked::Healthy,
+            Some(false) => Checked::Unhealthy,
+            None if rules.mandatory => Checked::Checking,
+            None => Checked::Healthy,
+        };
         // A new server may be held back for this check already.
-        if state == Checked::Checking && live.held.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1)).is_err() {
-            live.checking.fetch_add(1, Relaxed);
+        let is_held = || live.held.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1)).is_ok();
+        match state {
+            Checked::Checking if !is_held() => {
+                live.checking.fetch_add(1, Relaxed);
+            }
+            Checked::Healthy | Checked::Unhealthy if rules.mandatory && is_held() => {
+                live.checking.fetch_sub(1, Relaxed);
+            }
+            _ => {}
+        }
+        if state == Checked::Unhealthy {
+            live.unhealthy.fetch_add(1, Relaxed);
         }
         Watch { live, rules, state, against: 0 }
     }

@@ -1,4 +1,6 @@
-//! Listening sockets: bound by the master, kept over reloads, used by the worker.
+//! Listening sockets: bound by the master, or inherited; kept over reloads, used by the worker.
+
+mod inherited;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,6 +31,27 @@ struct Bound {
     spec: ListenSpec,
     /// One socket, or with `reuseport` one for each loop.
     sockets: Vec<Arc<Socket>>,
+    origin: Origin,
+}
+
+/// The process that has made a socket. It may need the file of a Unix socket when this process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This process.
+    Own,
+    /// The old binary, in whose place this process was started.
+    OldBinary,
+    /// The service manager (`LISTEN_FDS`).
+    Manager,
+}
+
+/// Whether other processes serve the same sockets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others {
+    /// The old binary lives, whose sockets this process has inherited.
+    pub old_binary: bool,
+    /// A new binary lives, which has inherited all sockets.
+    pub new_binary: bool,
 }
 
 /// The sockets of one configuration. Addresses that two configurations have in common share the sockets.
@@ -93,9 +116,9 @@ impl Listeners {
 
     fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
         let wanted = spec.sockets(loops);
-        let mut sockets = match self.0.get(&spec.key()) {
-            Some(bound) => bound.sockets.clone(),
-            None => Vec::new(),
+        let (mut sockets, origin) = match self.0.get(&spec.key()) {
+            Some(bound) => (bound.sockets.clone(), bound.origin),
+            None => (Vec::new(), Origin::Own),
         };
         sockets.truncate(wanted);
         for socket in &sockets {
@@ -114,7 +137,7 @@ impl Listeners {
                 option(log, spec, "SO_REUSEPORT", sockets[0].set_reuse_port(true));
             }
         }
-        Ok(Bound { spec: spec.clone(), sockets })
+        Ok(Bound { spec: spec.clone(), sockets, origin })
     }
 
     /// The addresses with their sockets.
@@ -122,11 +145,17 @@ impl Listeners {
         self.0.iter().map(|(name, bound)| (name, bound.sockets.as_slice()))
     }
 
-    /// Removes the files of Unix sockets that `kept` does not have. To be called when they are not used any more.
-    pub fn unlink(&self, kept: Option<&Listeners>, log: &ErrorLog) {
+    /// Removes the files of Unix sockets that neither `kept` has nor `others` need. To be called when they are not used any
+    /// more.
+    pub fn unlink(&self, kept: Option<&Listeners>, others: Others, log: &ErrorLog) {
         for bound in self.0.values() {
             let Some(path) = bound.spec.unix_path() else { continue };
-            if kept.is_some_and(|kept| kept.0.contains_key(&bound.spec.key())) {
+            let is_needed = match bound.origin {
+                Origin::Own => others.new_binary,
+                Origin::OldBinary => others.new_binary || others.old_binary,
+                Origin::Manager => true,
+            };
+            if is_needed || kept.is_some_and(|kept| kept.0.contains_key(&bound.spec.key())) {
                 continue;
             }
             if let Err(error) = std::fs::remove_file(path) {
@@ -275,7 +304,7 @@ pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, Soc
     let address = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(address);
     spec.ip = Some(address);
     spec.name = address.to_string();
-    let bound = Bound { spec: spec.clone(), sockets: vec![Arc::new(socket)] };
+    let bound = Bound { spec: spec.clone(), sockets: vec![Arc::new(socket)], origin: Origin::Own };
     Ok((Listeners(BTreeMap::from([(spec.key(), bound)])), address))
 }
 

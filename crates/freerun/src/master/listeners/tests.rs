@@ -81,9 +81,9 @@ fn unix_sockets_replace_dead_ones_and_are_removed() {
     // A socket file with a listener stays.
     let error = Listeners::default().bind(&a, 1, &log).unwrap_err();
     assert_eq!(error.to_string(), format!("bind() to unix:{path} failed (98: Address already in use)"));
-    bound.unlink(Some(&bound), &log);
+    bound.unlink(Some(&bound), Others::default(), &log);
     assert!(std::fs::metadata(path).is_ok());
-    bound.unlink(None, &log);
+    bound.unlink(None, Others::default(), &log);
     assert!(std::fs::metadata(path).is_err());
 }
 

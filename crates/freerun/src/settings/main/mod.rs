@@ -210,19 +210,22 @@ settings! {
         worker_rlimit_core: Option<Offset>, in MAIN;
         /// How long a worker that shuts down gracefully goes on; then its connections are closed.
         ///
-        /// After a reload it is the time for which tunnels (WebSocket, CONNECT) of the configuration before go on.
+        /// It is the time of everything that the worker does, whatever the protocol. After a reload it is the time for which
+        /// tunnels (WebSocket, CONNECT) of the configuration before go on.
         worker_shutdown_timeout: Option<Duration>, in MAIN,
             fidelity = Differs("after a reload only tunnels are ended, not requests that are running, nor connections between two requests, which use the new configuration at once");
         /// The worker's current folder.
         working_directory: Option<PathSetting>, in MAIN;
         /// The file that holds the master's process id, or `off` for none.
         ///
-        /// It appears, complete, when the server answers requests.
+        /// It appears, complete, when the server answers requests. While there are two masters, because the binary is being
+        /// changed (`USR2`), the old one's file has `.oldbin` behind its name.
         pid: Option<PathSetting>, in MAIN;
         /// The prefix of lock files.
         lock_file: Option<PathSetting>, in MAIN,
             fidelity = NoEffect("freerun needs no lock files");
-        /// An environment variable that the worker keeps, or gets with this value. All others but TZ are removed.
+        /// An environment variable that the worker keeps, or gets with this value. All others but TZ are removed. The same is
+        /// true of a new binary (`USR2`).
         env: Many<Variable>, in MAIN;
         /// A named pool of threads for work that may wait.
         ///

@@ -18,9 +18,12 @@ mod write;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use freerun_proto::RequestHead;
 use freerun_proto::h2::Spare;
+use freerun_runtime::{loops, timer};
+use freerun_sys::memory;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h2::runner::RunnerPool;
@@ -39,6 +42,16 @@ struct Places {
 
 /// How many heads of requests a loop keeps the memory of.
 const KEPT_HEADS: usize = 128;
+
+/// How long a connection is left alone before it gives up what only makes its next messages shorter, and how often such
+/// connections are looked for.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
+
+/// How many connections are looked at before other tasks get their turn.
+const LOOKED_AT: usize = 256;
+
+/// How many connections have to give up memory for it to be worth giving it back to the system.
+const MANY: usize = 256;
 
 /// Starts the task of a request; it is polled at once, as a part of the current poll.
 pub type Start = Rc<dyn Fn(u64, RequestTask)>;
@@ -64,7 +77,37 @@ impl Driver {
     /// The driver of one loop. `start` starts the tasks of requests.
     pub fn new(http: Rc<HttpLoop>, start: Start) -> Rc<Driver> {
         let (runners, heads, read, spare, connections) = Default::default();
-        Rc::new(Driver { http, start, runners, heads, read, spare, connections })
+        let driver = Rc::new(Driver { http, start, runners, heads, read, spare, connections });
+        loops::spawn(0, "hibernating", Driver::hibernate(Rc::downgrade(&driver)));
+        driver
+    }
+
+    /// Has connections that were left alone for long give up memory, as long as the driver lives.
+    async fn hibernate(driver: Weak<Driver>) {
+        loop {
+            timer::sleep(LEFT_ALONE).await;
+            let since = loops::millis().saturating_sub(LEFT_ALONE.as_millis() as u64);
+            let (mut next, mut gave_up) = (Some(0), 0);
+            while let Some(first) = next {
+                let Some(driver) = driver.upgrade() else { return };
+                let (end, some) = driver.hibernate_some(first, since);
+                (next, gave_up) = (end, gave_up + some);
+                drop(driver);
+                loops::yield_now().await;
+            }
+            if gave_up >= MANY {
+                memory::give_back_own();
+            }
+        }
+    }
+
+    /// Looks at the connections from this place on, as many as in one turn. Returns the next place, and how many connections have
+    /// given up something.
+    fn hibernate_some(&self, first: usize, since: u64) -> (Option<usize>, usize) {
+        let places = &self.connections.borrow().places;
+        let end = places.len().min(first + LOOKED_AT);
+        let some = places[first.min(end)..end].iter().filter_map(Weak::upgrade);
+        (Some(end).filter(|end| *end < places.len()), some.filter(|shared| shared.hibernate(since)).count())
     }
 
     /// Asks the clients of all connections to begin no further streams, because the worker is shutting down.

@@ -139,6 +139,12 @@ impl Shared {
         }
     }
 
+    /// Gives up what only makes the next messages shorter, if nothing has come since this time, in milliseconds; whether
+    /// there was anything.
+    pub(super) fn hibernate(&self, since: u64) -> bool {
+        self.machine.borrow_mut().hibernate(since)
+    }
+
     /// Takes memory that another connection has left, before anything is done after [`Shared::rest`].
     pub(super) fn resume(&self) {
         self.machine.borrow_mut().wake(&mut self.driver.spare.borrow_mut());

@@ -6,6 +6,7 @@ mod guard;
 mod lock;
 mod locks;
 mod propfind;
+mod saved;
 mod xml;
 
 use std::sync::Arc;
@@ -110,8 +111,24 @@ impl Setting for LockZones {
         }
         let zone = zone.ok_or_else(|| Named::missing(directive))?;
         let table = cx.extensions.get_or_default::<ZoneTable>();
-        let define = |locks| Defined { locks, time };
-        table.declare(directive, KIND, &zone, "", || Some(Locks::new(zone.size)), define)?;
+        let name = format!("{KIND} {} {}", zone.name, zone.size);
+        let arrived = table.arrived(&name);
+        let make = || {
+            let locks = Locks::new(zone.size);
+            if let Some(arrived) = arrived {
+                saved::restore(&locks, &arrived);
+            }
+            Some(locks)
+        };
+        let mut kept = None;
+        let define = |locks: Arc<Locks>| {
+            kept = Some(locks.clone());
+            Defined { locks, time }
+        };
+        table.declare(directive, KIND, &zone, "", make, define)?;
+        if let Some(locks) = kept {
+            table.carry(&name, &locks, |locks| Some(saved::save(locks)));
+        }
         Ok(LockZones)
     }
 }

@@ -73,9 +73,20 @@ impl Setting for Zones {
         }
         let zone = zone.ok_or_else(|| Named::missing(directive))?;
         let text = key.text().to_owned();
-        let define = |states| Defined { key, rate, states };
         let table = cx.extensions.get_or_default::<ZoneTable>();
-        table.declare(directive, KIND, &zone, &text, || States::new(zone.size), define)?;
+        let name = format!("{KIND} {} {} {text}", zone.name, zone.size);
+        let arrived = table.arrived(&name);
+        let restored = || arrived.and_then(|saved| States::restored(zone.size, &saved));
+        let make = || restored().or_else(|| States::new(zone.size));
+        let mut kept = None;
+        let define = |states: Arc<States>| {
+            kept = Some(states.clone());
+            Defined { key, rate, states }
+        };
+        table.declare(directive, KIND, &zone, &text, make, define)?;
+        if let Some(states) = kept {
+            table.carry(&name, &states, |states| Some(states.save()));
+        }
         Ok(Zones)
     }
 }

@@ -13,7 +13,9 @@ use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use freerun_serve::limits::{Fingerprint, Hasher};
+use freerun_runtime::log::clock;
+use freerun_serve::limits::{Fingerprint, Hasher, SECRETS};
+use freerun_serve::zones::Saved;
 
 /// The number of states in a set.
 const WAYS: usize = 16;
@@ -92,19 +94,73 @@ pub struct States {
     words: Box<[AtomicU64]>,
     hasher: Hasher,
     began: Instant,
+    /// The time at `began`: that of the process whose states these were.
+    first: u32,
 }
+
+/// The first bytes of saved states, which say what follows: the secrets of the fingerprints, the time, and the same time in
+/// milliseconds since 1970, the number of words of the table, and of each set that has a state its number and its words, all as
+/// 64 bits.
+const FORMAT: &[u8; 8] = b"states 1";
 
 impl States {
     /// A table of as many states as `size` bytes hold. `None` if there is not enough memory.
     pub fn new(size: u64) -> Option<States> {
         let words = usize::try_from(size / 8).ok()? / SET * SET;
         let words = freerun_sys::memory::zeroed_atomics(words.max(SET))?;
-        Some(States { words, hasher: Hasher::default(), began: Instant::now() })
+        Some(States { words, hasher: Hasher::default(), began: Instant::now(), first: 0 })
+    }
+
+    /// The states as bytes, for [`States::restored`] in another process.
+    pub fn save(&self) -> Saved {
+        let mut saved = Saved::new(FORMAT.to_vec());
+        let mut put = |number: u64| saved.extend_from_slice(&number.to_le_bytes());
+        self.hasher.secrets().into_iter().for_each(&mut put);
+        put(self.now().into());
+        put(since_1970());
+        put(self.words.len() as u64);
+        for (number, set) in self.words.chunks_exact(SET).enumerate() {
+            let mut words = [0; SET];
+            // A tag comes first, so that a state that is given to another key meanwhile seems to be busy, or has its tag.
+            for (word, known) in words.iter_mut().zip(set) {
+                *word = known.load(Ordering::Acquire);
+            }
+            if words[..WAYS].iter().any(|tag| *tag > BUSY) {
+                put(number as u64);
+                words.into_iter().for_each(&mut put);
+            }
+        }
+        saved
+    }
+
+    /// A table of this size with the states of [`States::save`]. `None`: these are of another size, or no such bytes.
+    pub fn restored(size: u64, saved: &[u8]) -> Option<States> {
+        let (numbers, rest) = saved.strip_prefix(FORMAT)?.as_chunks::<8>();
+        let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let mut secrets = [0; SECRETS];
+        for secret in &mut secrets {
+            *secret = numbers.next()?;
+        }
+        let now = u32::try_from(numbers.next()?).ok()?;
+        let passed = since_1970().saturating_sub(numbers.next()?);
+        let first = now.wrapping_add(u32::try_from(passed).unwrap_or(u32::MAX / 2));
+        let states = States { hasher: Hasher::with(secrets), first, ..States::new(size)? };
+        if numbers.next()? != states.words.len() as u64 || !rest.is_empty() {
+            return None;
+        }
+        while let Some(number) = numbers.next() {
+            let start = usize::try_from(number).ok()?.checked_mul(SET)?;
+            for (way, word) in states.words.get(start..start.checked_add(SET)?)?.iter().enumerate() {
+                let saved = numbers.next()?;
+                word.store(if way < WAYS && saved == BUSY { EMPTY } else { saved }, Ordering::Relaxed);
+            }
+        }
+        Some(states)
     }
 
     /// The current time for [`States::count`].
     pub fn now(&self) -> u32 {
-        self.began.elapsed().as_millis() as u32
+        self.first.wrapping_add(self.began.elapsed().as_millis() as u32)
     }
 
     /// Counts a request with this key, unless it is beyond the burst.
@@ -146,6 +202,11 @@ impl States {
         let (states, asked) = rest.split_at(WAYS);
         Set { tags, states, asked }
     }
+}
+
+/// The time of day in milliseconds, by which another process knows how much later it is.
+fn since_1970() -> u64 {
+    u64::try_from(clock::since_1970().as_millis()).unwrap_or(0)
 }
 
 /// A set of places.
@@ -282,6 +343,34 @@ mod tests {
         assert_eq!(states.ask(b"k", 20_000, slow), Beyond(680));
         assert_eq!(states.ask(b"k", 62_499, slow), Beyond(1));
         assert_eq!(states.count(b"k", 62_500, slow), Within(0));
+    }
+
+    #[test]
+    fn states_go_on_in_another_process() {
+        let old = states();
+        let hard = bucket(1, 3);
+        let now = old.now();
+        for _ in 0..3 {
+            old.count(b"k", now, hard);
+        }
+        old.count(b"other", now, hard);
+        let saved = old.save();
+        let new = States::restored(SIZE, &saved).unwrap();
+        assert!(age(now, new.now()) < 60_000, "the clock goes on: {now} {}", new.now());
+        assert_eq!(new.ask(b"k", now, hard), Within(3000));
+        assert_eq!(new.ask(b"other", now, hard), Within(1000));
+        assert_eq!(new.ask(b"new", now, hard), Within(0));
+        assert!(saved.len() < 2000, "only what is used is saved: {}", saved.len());
+
+        assert!(States::restored(2 * SIZE, &saved).is_none());
+        for length in 0..saved.len() {
+            // Whatever is missing, nothing panics, and no set is read in part.
+            let cut = States::restored(SIZE, &saved[..length]);
+            assert!(cut.is_none() || (length - 64) % (8 + 8 * SET) == 0, "{length}");
+        }
+        let mut wrong = saved.to_vec();
+        wrong[64..72].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(States::restored(SIZE, &wrong).is_none(), "a set that the table does not have");
     }
 
     #[test]

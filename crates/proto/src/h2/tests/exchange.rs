@@ -12,8 +12,8 @@ fn talk(client: &mut Connection, server: &mut Connection, part: usize) -> (Vec<S
         if to_server.is_empty() && to_client.is_empty() {
             return (at_client, at_server);
         }
-        at_server.extend(feed_split(server, &to_server, part, 0).unwrap());
-        at_client.extend(feed_split(client, &to_client, part, 0).unwrap());
+        at_server.extend(feed_split(server, &to_server, part, 1).unwrap());
+        at_client.extend(feed_split(client, &to_client, part, 1).unwrap());
     }
 }
 
@@ -67,6 +67,39 @@ fn a_request_and_its_response_cross_in_any_parts() {
         client.head(again, true, |encoder, out| encoder.field(b":method", b"GET", out));
         let (_, seen) = talk(&mut client, &mut server, part);
         assert!(matches!(seen[..], [Seen::Head(_, true, _)]), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_left_alone_gives_up_its_tables_and_goes_on() {
+    let (mut client, mut server) = (Connection::new(&config(Role::Client)), Connection::new(&config(Role::Server)));
+    talk(&mut client, &mut server, usize::MAX);
+    let answer = |encoder: &mut Encoder, out: &mut Vec<u8>| {
+        encoder.status(200, out);
+        encoder.field(b"server", b"something", out);
+    };
+    let mut spare = Spare::default();
+    for round in 0..3 {
+        let slot = client.open().unwrap();
+        client.head(slot, true, |encoder, out| {
+            encoder.field(b":method", b"GET", out);
+            encoder.field(b"user-agent", b"somebody", out);
+        });
+        let (_, seen) = talk(&mut client, &mut server, usize::MAX);
+        let [Seen::Head(there, true, _)] = seen[..] else { panic!("{round}: {seen:?}") };
+        assert!(!server.hibernate(u64::MAX), "a stream is open");
+        server.head(there, true, answer);
+        let (seen, _) = talk(&mut client, &mut server, usize::MAX);
+        let expected = fields(&[(":status", "200"), ("server", "something")]);
+        assert_eq!(seen, [Seen::Head(slot, true, expected)], "{round}");
+        client.release(slot);
+        server.release(there);
+        server.rest(&mut spare);
+        let before = server.heap_bytes();
+        assert!(!server.hibernate(0), "something has come since");
+        assert!(server.hibernate(u64::MAX) && !server.hibernate(u64::MAX));
+        assert!(server.heap_bytes() + 300 < before, "{} of {before} bytes", server.heap_bytes());
+        server.wake(&mut spare);
     }
 }
 

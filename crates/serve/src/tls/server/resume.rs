@@ -9,7 +9,7 @@ use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketFigures, 
 use super::ServerSpec;
 use crate::tls::files::Secret;
 use crate::tls::objects::read;
-use crate::tls::values::{FileName, OwnCache};
+use crate::tls::values::{FileName, OwnCache, with_arrived};
 use crate::tls::words::{problem, unreadable};
 use crate::zones::ZoneTable;
 
@@ -28,7 +28,11 @@ pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<Named, Problem> {
         Err(OwnCache::None) => SessionCache::None,
         Err(OwnCache::Builtin(size)) => {
             let zones = cx.extensions.get_or_default::<ZoneTable>();
-            SessionCache::Kept((*zones.keep(&format!("builtin {size}"), || SessionStore::for_sessions(size))).clone())
+            let name = format!("builtin {size}");
+            let arrived = zones.arrived(&name);
+            let store = zones.keep(&name, || with_arrived(SessionStore::for_sessions(size), arrived));
+            zones.carry(&name, &store, |store| Some(store.save()));
+            SessionCache::Kept((*store).clone())
         }
     };
     let file_keys = if spec.ticket_keys.is_empty() { None } else { Some(ticket_keys(&spec.ticket_keys, cx)?) };
@@ -46,7 +50,11 @@ pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &
             let now = clock::since_1970();
             let period = timeout.max(Duration::from_secs(1));
             let key = format!("tickets {}", period.as_secs());
-            (*zones.keep(&key, || TicketKeys::random(period, now).ok())).clone()
+            let arrived = zones.arrived(&key);
+            let restored = || arrived.and_then(|saved| TicketKeys::restored(period, &saved));
+            let keys = zones.keep(&key, || restored().or_else(|| TicketKeys::random(period, now).ok()));
+            zones.carry(&key, &keys, |keys| keys.as_ref()?.save());
+            (*keys).clone()
         }
     };
     // The counts go on over a reload, and are those of all servers.

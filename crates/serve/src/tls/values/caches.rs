@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, Word, parse_seconds, parse_size};
 use freerun_tls::session::SessionStore;
 use freerun_tls::verify::Statuses;
 
-use crate::zones::{MIN_SIZE, Named, Zone, ZoneTable};
+use crate::zones::{MIN_SIZE, Named, Saved, Zone, ZoneTable};
 
 /// What is done with sessions where no zone is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,8 +89,15 @@ impl Setting for SessionCacheValue {
                     (_, Some(zone)) => {
                         let named = zone_of(zone, "session", word)?;
                         let bytes = usize::try_from(named.size).unwrap_or(usize::MAX);
-                        let store = || SessionStore::new(bytes);
-                        value.zone = Some(zone_with(&named, SESSIONS, store, directive, cx)?);
+                        let name = format!("{SESSIONS} {} {}", named.name, named.size);
+                        let arrived = cx.extensions.get_or_default::<ZoneTable>().arrived(&name);
+                        let store = || with_arrived(SessionStore::new(bytes), arrived);
+                        let zone = zone_with(&named, SESSIONS, store, directive, cx)?;
+                        if let Some(store) = zone.get() {
+                            let zones = cx.extensions.get_or_default::<ZoneTable>();
+                            zones.carry(&name, &Arc::new(store.clone()), |store| Some(store.save()));
+                        }
+                        value.zone = Some(zone);
                     }
                     _ => return Err(invalid("session", word)),
                 },
@@ -97,6 +105,14 @@ impl Setting for SessionCacheValue {
         }
         Ok(value)
     }
+}
+
+/// A new store with the sessions that an old binary has handed over.
+pub fn with_arrived(store: SessionStore, arrived: Option<Arc<Saved>>) -> SessionStore {
+    if let Some(saved) = arrived {
+        store.restore(&saved);
+    }
+    store
 }
 
 /// Refers to a zone that any number of directives may declare alike.

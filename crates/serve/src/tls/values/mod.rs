@@ -6,7 +6,7 @@ mod file;
 mod spot;
 
 pub use algorithms::{ConfCommand, Listed, ProtocolSet};
-pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue};
+pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue, with_arrived};
 pub(super) use file::shown;
 pub use file::{ComputedFile, ComputedName, FileName, PasswordFile, ServerCertificate};
 pub use spot::Spot;

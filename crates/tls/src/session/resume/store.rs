@@ -20,6 +20,10 @@ const MIN_SHARD: u64 = 16 * MAX_SESSION as u64;
 
 const MAX_SHARDS: u64 = 64;
 
+/// The first bytes of saved sessions, which say what follows: of each session its context, its id, the second in which it
+/// began (`u64`), its length (`u32`) and its bytes.
+const FORMAT: &[u8; 8] = b"sessn. 1";
+
 /// How many bytes an id has; it is rustls that makes them.
 const ID: usize = 32;
 
@@ -92,6 +96,39 @@ impl SessionStore {
         Self::new(sessions.saturating_mul(USUAL as usize))
     }
 
+    /// The sessions as bytes, for [`SessionStore::restore`] in another process.
+    pub fn save(&self) -> Zeroizing<Vec<u8>> {
+        let mut saved = Zeroizing::new(Vec::with_capacity(FORMAT.len() + self.table.weight() as usize));
+        saved.extend_from_slice(FORMAT);
+        for ((context, id), found) in self.table.iter() {
+            // A session has at most `MAX_SESSION` bytes.
+            let length = (found.session.len() as u32).to_le_bytes();
+            let began = found.began.as_secs().to_le_bytes();
+            let parts = [&context.0[..], &id[..], &began[..], &length[..], &found.session[..]];
+            let more = parts.iter().map(|part| part.len()).sum::<usize>();
+            if saved.capacity() - saved.len() < more {
+                // Bytes that are copied elsewhere could not be wiped.
+                let mut larger = Zeroizing::new(Vec::with_capacity(saved.capacity() * 2 + more));
+                larger.extend_from_slice(&saved);
+                saved = larger;
+            }
+            parts.iter().for_each(|part| saved.extend_from_slice(part));
+        }
+        saved
+    }
+
+    /// Keeps the sessions of [`SessionStore::save`], as far as there is room and as far as the bytes are such. Returns how many
+    /// there are.
+    pub fn restore(&self, saved: &[u8]) -> usize {
+        let Some(mut rest) = saved.strip_prefix(FORMAT) else { return 0 };
+        let mut count = 0;
+        while let Some(((context, id), began, session, more)) = next_saved(rest) {
+            count += usize::from(self.put(context, &id, began, session.to_vec()));
+            rest = more;
+        }
+        count
+    }
+
     /// Keeps a session that began then. A session that is too large is not kept.
     pub(crate) fn put(&self, context: Context, id: &[u8], began: Duration, session: Vec<u8>) -> bool {
         let session = Zeroizing::new(session);
@@ -124,9 +161,44 @@ impl SessionStore {
     }
 }
 
+/// The first of the sessions that were saved, and what follows it.
+fn next_saved(saved: &[u8]) -> Option<(Key, Duration, &[u8], &[u8])> {
+    let (context, rest) = saved.split_first_chunk()?;
+    let (id, rest) = rest.split_first_chunk()?;
+    let (began, rest) = rest.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (session, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some(((Context(*context), *id), Duration::from_secs(u64::from_le_bytes(*began)), session, rest))
+}
+
 impl std::fmt::Debug for SessionStore {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let StoreCounts { sessions, bytes, .. } = self.counts();
         to.debug_struct("SessionStore").field("sessions", &sessions).field("bytes", &bytes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_go_on_in_another_process() {
+        let (old, new) = (SessionStore::new(1 << 20), SessionStore::new(1 << 20));
+        let context = Context::of(b"server");
+        let began = Duration::from_secs(1_700_000_000);
+        for number in 0..50_u8 {
+            assert!(old.put(context, &[number; ID], began, vec![number; usize::from(number)]));
+        }
+        let saved = old.save();
+        assert_eq!(new.restore(&saved), 50);
+        let found = new.get(context, &[7; ID]).unwrap();
+        assert_eq!((found.began, found.session.as_slice()), (began, &[7; 7][..]));
+        assert!(new.get(Context::of(b"other"), &[7; ID]).is_none());
+        // Whatever is missing, what is whole is kept, and nothing panics.
+        for length in 0..saved.len() {
+            assert!(SessionStore::new(1 << 20).restore(&saved[..length]) < 50);
+        }
+        assert_eq!(SessionStore::new(0).restore(b"something else"), 0);
     }
 }

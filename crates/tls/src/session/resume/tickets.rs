@@ -45,7 +45,16 @@ struct Key {
     mac: hmac::Key,
     /// When an own key was made, since 1970.
     made: Duration,
+    /// The bytes that an own key was made of, for another process.
+    bytes: Option<Zeroizing<[u8; OWN]>>,
 }
+
+/// How many bytes an own key is made of.
+const OWN: usize = 80;
+
+/// The first bytes of saved keys, which say what follows: of each key the second in which it was made (`u64`) and its bytes,
+/// the newest first.
+const FORMAT: &[u8; 8] = b"tickets1";
 
 /// Why there are no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -78,6 +87,32 @@ impl TicketKeys {
     pub fn random(period: Duration, now: Duration) -> Result<Self, TicketKeyError> {
         let keys = ArcSwap::from_pointee(vec![Arc::new(Key::random(now)?)]);
         Ok(Self(Arc::new(Source::Own { keys, period })))
+    }
+
+    /// Own keys as bytes, for [`TicketKeys::restored`] in another process. `None` for keys of files, which that one has.
+    pub fn save(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let Source::Own { keys, .. } = &*self.0 else { return None };
+        let keys = keys.load();
+        let mut saved = Zeroizing::new(Vec::with_capacity(FORMAT.len() + keys.len() * (8 + OWN)));
+        saved.extend_from_slice(FORMAT);
+        for key in keys.iter() {
+            saved.extend_from_slice(&key.made.as_secs().to_le_bytes());
+            saved.extend_from_slice(&**key.bytes.as_ref()?);
+        }
+        Some(saved)
+    }
+
+    /// The keys of [`TicketKeys::save`], for a period as for [`TicketKeys::random`]. `None` if the bytes are not such.
+    pub fn restored(period: Duration, saved: &[u8]) -> Option<Self> {
+        let (saved, rest) = saved.strip_prefix(FORMAT)?.as_chunks::<{ 8 + OWN }>();
+        let read = |saved: &[u8; 8 + OWN]| {
+            let (made, bytes) = saved.split_first_chunk()?;
+            let bytes = Zeroizing::new(<[u8; OWN]>::try_from(bytes).ok()?);
+            Key::own(bytes, Duration::from_secs(u64::from_le_bytes(*made))).ok().map(Arc::new)
+        };
+        let keys = saved.iter().map(read).collect::<Option<Vec<_>>>()?;
+        let is_whole = rest.is_empty() && (1..=MAX_KEYS).contains(&keys.len());
+        is_whole.then(|| Self(Arc::new(Source::Own { keys: ArcSwap::from_pointee(keys), period })))
     }
 
     /// Makes a ticket of a session that began then.
@@ -140,13 +175,18 @@ impl Key {
         let mac = hmac::Key::new(hmac::HMAC_SHA256, &file[hmac]);
         let mut name = [0; NAME];
         name.copy_from_slice(&file[..NAME]);
-        Ok(Self { name, sealing, opening, mac, made })
+        Ok(Self { name, sealing, opening, mac, made, bytes: None })
     }
 
     fn random(made: Duration) -> Result<Self, TicketKeyError> {
-        let mut bytes = Zeroizing::new([0; 80]);
+        let mut bytes = Zeroizing::new([0; OWN]);
         rand::fill(&mut *bytes).map_err(|_| TicketKeyError::Library)?;
-        Self::read(&*bytes, 0, made)
+        Self::own(bytes, made)
+    }
+
+    fn own(bytes: Zeroizing<[u8; OWN]>, made: Duration) -> Result<Self, TicketKeyError> {
+        let key = Self::read(&*bytes, 0, made)?;
+        Ok(Self { bytes: Some(bytes), ..key })
     }
 
     fn age(&self, now: Duration) -> Duration {

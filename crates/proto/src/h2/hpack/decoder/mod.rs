@@ -136,6 +136,11 @@ impl Decoder {
         }
     }
 
+    /// Gives up memory beyond what the entries of the table take, for a connection that is idle.
+    pub fn shrink(&mut self) {
+        self.table.shrink();
+    }
+
     /// Bytes of memory that are kept beside the decoder itself.
     pub fn heap_bytes(&self) -> usize {
         self.table.heap_bytes()

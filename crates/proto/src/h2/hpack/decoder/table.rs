@@ -224,6 +224,15 @@ impl Table {
         }
     }
 
+    /// Gives up memory beyond what the entries take.
+    pub(super) fn shrink(&mut self) {
+        self.drop_work();
+        self.close_gap();
+        self.drop_gone_entries();
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
     fn drop_gone_entries(&mut self) {
         self.entries.drain(..self.gone);
         self.gone = 0;

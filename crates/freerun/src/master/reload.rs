@@ -1,0 +1,100 @@
+//! Reading the configuration again while the server runs.
+
+use std::time::{Duration, Instant};
+
+use freerun_runtime::log::Level;
+
+use super::state::{self, Opening, State};
+use super::watch::Watch;
+use super::{Master, Serving};
+use crate::console;
+use crate::error::Error;
+
+/// How long a worker may take to build a configuration.
+const BUILD_PATIENCE: Duration = Duration::from_secs(120);
+
+impl Master {
+    /// Reads the configuration again, and has the worker use it.
+    pub(super) fn reload(&mut self) -> Result<(), Error> {
+        self.manager.reloading();
+        if self.try_reload().is_err() {
+            self.manager.refused(self.current.bundle.number);
+            return Ok(());
+        }
+        // After `WINCH` there is no worker; it starts with the new configuration.
+        self.resume()
+    }
+
+    /// Reads the configuration, and gives it to the worker. Errors have been logged when this returns.
+    fn try_reload(&mut self) -> Result<(), ()> {
+        self.log(Level::Notice, format_args!("reconfiguring"));
+        let log = self.current.log.clone();
+        let tell = |failure: &_| console::log_failure(&log, failure);
+        let earlier = (self.current.bundle.recorded.secrets.clone(), self.current.inherited.clone());
+        let draft = state::read(&self.input, self.embedded.as_ref(), earlier, self.secrets.clone(), tell)?;
+        let wanted = draft.configuration.main().worker_processes.count() as u32;
+        let loops = self.current.bundle.loops;
+        if wanted != loops {
+            let what = format_args!("worker_processes {wanted} takes effect at the next start; {loops} until then");
+            log.write(Level::Warn, None, what);
+        }
+        let number = self.number + 1;
+        let opening = Opening {
+            number,
+            input: &self.input,
+            before: Some(&self.current),
+            adopted: None,
+            loops: Some(loops),
+            writer: &self.writer,
+            log: &log,
+        };
+        let state = draft.open(opening)?;
+        self.number = number;
+        if state.bundle.identity != self.current.bundle.identity {
+            log.write(Level::Warn, None, format_args!("another \"user\" takes effect when a worker is started"));
+        }
+        let told = match &mut self.serving {
+            Serving::Here(worker) => {
+                let applied = state.duplicates().and_then(|fds| worker.apply(&state.bundle, fds));
+                self.settle(state, applied.map_err(|error| error.to_string()));
+                return Ok(());
+            }
+            Serving::Process(process) => process.send_bundle(&state.bundle, &state.descriptors()),
+            // The master has checked the configuration; the next worker starts with it.
+            Serving::Nobody(_) => {
+                self.settle(state, Ok(()));
+                return Ok(());
+            }
+        };
+        match told {
+            Ok(()) => self.pending = Some((state, Instant::now() + BUILD_PATIENCE)),
+            Err(error) => self.settle(state, Err(error.to_string())),
+        }
+        Ok(())
+    }
+
+    /// Notes that a configuration is in use from now on, or that it failed.
+    pub(super) fn settle(&mut self, state: State, result: Result<(), String>) {
+        let others = self.upgrade.others();
+        if let Err(error) = result {
+            self.log(Level::Emerg, format_args!("the new configuration is not used: {error}"));
+            state.listeners.unlink(Some(&self.current.listeners), others, &self.current.log);
+            drop(state);
+            self.give_memory_back();
+            self.manager.refused(self.current.bundle.number);
+            return;
+        }
+        self.watch = Watch::of(&state, self.secrets.clone());
+        let old = std::mem::replace(&mut self.current, state);
+        // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
+        // already.
+        old.listeners.unlink(Some(&self.current.listeners), others, &self.current.log);
+        drop(old);
+        self.give_memory_back();
+        if let Err(error) = self.update_pid_file() {
+            self.log(Level::Emerg, format_args!("{error}"));
+        }
+        self.log(Level::Notice, format_args!("configuration {} is in use", self.current.bundle.number));
+        self.manager.ready(self.current.bundle.number);
+    }
+}

@@ -1,0 +1,201 @@
+//! The worker as the master looks after it: what it says, its end, the next one, and those that were told to go.
+
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use freerun_runtime::log::Level;
+use freerun_sys::memory;
+
+use super::supervise::{Process, describe, level_of};
+use super::{Ending, Master, Serving};
+use crate::bundle::{FromWorker, ToWorker};
+use crate::error::Error;
+
+/// How many workers may be finishing their requests after `WINCH`. When there are more, the oldest one ends at once.
+const MAX_LEAVING: usize = 16;
+
+impl Master {
+    /// To read a configuration and to send it takes much memory, of which the master keeps little.
+    pub(super) fn give_memory_back(&self) {
+        // A worker in this process has loops, which would wait for this.
+        if !matches!(self.serving, Serving::Here(_)) {
+            memory::give_back();
+        }
+    }
+
+    pub(super) fn log_started(&self) {
+        if let Serving::Process(process) = &self.serving {
+            self.log(Level::Notice, format_args!("start worker process {}", process.id()));
+        }
+    }
+
+    /// Handles a message from the worker.
+    pub(super) fn hear(&mut self) -> Result<(), Error> {
+        let Serving::Process(process) = &self.serving else { return Ok(()) };
+        let worker = process.id();
+        match process.channel.receive::<FromWorker>() {
+            Ok((FromWorker::Applied { number, result }, _)) => {
+                if let Some((state, _)) = self.pending.take_if(|(state, _)| state.bundle.number == number) {
+                    self.settle(state, result);
+                } else if self.starting {
+                    result.map_err(Error::Configuration)?;
+                    self.begun()?;
+                } else if let Err(error) = result {
+                    self.log(Level::Alert, format_args!("worker process {worker}: {error}"));
+                    self.worker_ended()?;
+                }
+                Ok(())
+            }
+            Ok((FromWorker::Alive { loops_live }, _)) => {
+                self.asked = false;
+                if loops_live {
+                    self.manager.alive();
+                }
+                Ok(())
+            }
+            // The worker's end of the socket closes when it dies; SIGCHLD may come a moment later.
+            Err(Error::Gone) => self.worker_ended(),
+            Err(error) => {
+                self.log(Level::Alert, format_args!("worker process {worker}: {error}"));
+                self.worker_ended()
+            }
+        }
+    }
+
+    /// Handles deadlines and the end of the worker.
+    pub(super) fn look_after_worker(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        if let Serving::Process(process) = &mut self.serving
+            && let Some(status) = process.exited()
+        {
+            self.note_exit(status.into())?;
+        }
+        self.look_after_leaving(now);
+        if self.pending.as_ref().is_some_and(|(_, limit)| now >= *limit) {
+            self.log(Level::Alert, format_args!("the worker does not answer"));
+            self.worker_ended()?;
+        }
+        match (&self.serving, self.ending) {
+            (Serving::Process(_), Some(Ending::Stop(kill))) if now >= kill => self.worker_ended(),
+            (Serving::Nobody(start), None) if now >= *start && !self.upgrade.paused => self.restart(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that the worker has ended, and logs it.
+    fn worker_ended(&mut self) -> Result<(), Error> {
+        let Serving::Process(process) = &mut self.serving else { return Ok(()) };
+        // A worker that ends in order closes its socket before; it gets the time to exit with its code.
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let mut status = process.exited();
+        while status.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+            status = process.exited();
+        }
+        let status = status.or_else(|| process.kill());
+        self.note_exit(status)
+    }
+
+    fn note_exit(&mut self, status: Option<std::process::ExitStatus>) -> Result<(), Error> {
+        let Serving::Process(process) = &self.serving else { return Ok(()) };
+        let what = status.map_or_else(|| "is gone".to_owned(), describe);
+        let level = status.map_or(Level::Alert, level_of);
+        self.log(level, format_args!("worker process {} {what}", process.id()));
+        let pause = self.backoff.after_process(process);
+        self.serving = Serving::Nobody(Instant::now() + pause);
+        if self.starting && self.ending.is_none() {
+            return Err(Error::Configuration("the worker ended before it served".into()));
+        }
+        if let Some((state, _)) = self.pending.take() {
+            self.settle(state, Err("the worker ended while it read it".into()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn restart(&mut self) -> Result<(), Error> {
+        let states = self.take_states();
+        let started = Process::spawn(&self.current.environment, None).and_then(|process| {
+            if let Some(states) = states {
+                process.channel.send(&ToWorker::Predecessor, &[states.as_fd()])?;
+            }
+            process.send_bundle(&self.current.bundle, &self.current.descriptors())?;
+            Ok(process)
+        });
+        match started {
+            Ok(process) => {
+                self.serving = Serving::Process(Box::new(process));
+                self.asked = false;
+                self.log_started();
+                self.give_memory_back();
+            }
+            Err(error) => {
+                self.log(Level::Alert, format_args!("{error}"));
+                self.serving = Serving::Nobody(Instant::now() + self.backoff.after(Duration::ZERO));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the worker to finish its requests and to end. From then on it is none that serves; the sockets stay.
+    pub(super) fn let_worker_go(&mut self) {
+        let serving = std::mem::replace(&mut self.serving, Serving::Nobody(Instant::now()));
+        match serving {
+            Serving::Process(process) => {
+                let _ = process.channel.send(&ToWorker::Quit { is_replaced: true }, &[]);
+                // A worker that does not even get this away ends with the rest.
+                if self.leaving.len() >= MAX_LEAVING {
+                    let _ = self.leaving[0].channel.send(&ToWorker::Stop, &[]);
+                }
+                self.leaving.push(*process);
+            }
+            Serving::Here(_) | Serving::Nobody(_) => self.serving = serving,
+        }
+    }
+
+    /// Notes the ends of workers that were told to go; `TERM` ends the others in time.
+    fn look_after_leaving(&mut self, now: Instant) {
+        let kill = matches!(self.ending, Some(Ending::Stop(kill)) if now >= kill);
+        let log = self.current.log.clone();
+        self.leaving.retain_mut(|process| {
+            let id = process.id();
+            let status = process.exited().or_else(|| if kill { process.kill() } else { None });
+            let Some(status) = status else { return true };
+            log.write(level_of(status), None, format_args!("worker process {id} {}", describe(status)));
+            false
+        });
+    }
+
+    /// Gives the logs' new files to the workers that were told to go.
+    pub(super) fn reopen_for_leaving(&self, names: &[String]) {
+        let fds: Vec<_> = self.current.log_descriptors().collect();
+        for process in &self.leaving {
+            // One that ends at this moment needs none.
+            let _ = process.channel.send(&ToWorker::Reopen(names.to_vec()), &fds);
+        }
+    }
+
+    /// Tells the service manager that the server lives, if its loops do.
+    pub(super) fn look_whether_it_lives(&mut self) {
+        if !self.manager.has_to_look(Instant::now()) {
+            return;
+        }
+        let asked = match &mut self.serving {
+            Serving::Here(worker) => {
+                if worker.loops_live() {
+                    self.manager.alive();
+                }
+                return;
+            }
+            // It builds a configuration, for which it has its time.
+            Serving::Process(_) if self.starting || self.pending.is_some() => None,
+            Serving::Process(_) if self.asked => return,
+            Serving::Process(process) => Some(process.channel.send(&ToWorker::Ask, &[])),
+            Serving::Nobody(_) => None,
+        };
+        match asked {
+            None => self.manager.alive(),
+            Some(Ok(())) => self.asked = true,
+            Some(Err(error)) => self.log(Level::Alert, format_args!("{error}")),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What the worker of an old binary gives to that of a new one, so that it does not begin with nothing: the states of zones,
+//! TLS sessions with the keys of tickets, what is known of upstream servers (see `Zones::save`).
+//!
+//! The new worker asks with one byte, just before it serves; the old one answers with its states as they are then. A worker that
+//! is told to go while its master stays (`WINCH`) writes them to a file in memory, for the one that may follow it. Each state has
+//! a frame: the lengths of its name (`u32`) and of its bytes (`u64`, both little-endian), the name, the bytes. A frame without a
+//! name is the last one. Neither worker relies on what the other does: what is missing begins anew.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use freerun_serve::tls::files::append_wiping;
+use freerun_serve::zones::{Arrived, Saved, Zones};
+use rustix::net::sockopt::socket_type;
+
+/// What the new worker says when it can take the states.
+const ASK: u8 = b'?';
+
+/// The longest name of a state.
+const MAX_NAME: usize = 4096;
+
+/// The most bytes of all states together. What would go beyond is left out.
+const MAX_TOTAL: usize = 1 << 30;
+
+/// How many bytes are added at a time, so that memory grows with the bytes that have come, not with the announced length.
+const STEP: usize = 1 << 20;
+
+/// How long one read or write may make no progress, and how long all of it may take. The new worker does not serve yet
+/// meanwhile, and the old one reads no message of its master; the loops of both go on.
+const PATIENCE: Duration = Duration::from_secs(5);
+const ALL_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The old worker's end: whether the new one asks, or is gone, can be polled.
+pub struct Successor(UnixStream);
+
+impl Successor {
+    /// The way to the worker of a new binary.
+    ///
+    /// # Errors
+    /// The error of setsockopt(2).
+    pub fn new(socket: UnixStream) -> io::Result<Successor> {
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Successor(socket))
+    }
+
+    /// Answers what the new worker has asked. Returns the number of states; there are none for one that is gone.
+    ///
+    /// # Errors
+    /// The new worker is gone, or does not read.
+    pub fn answer(mut self, zones: &Zones) -> io::Result<usize> {
+        let mut asked = [0];
+        if self.0.read(&mut asked)? == 0 || asked[0] != ASK {
+            return Ok(0);
+        }
+        write(zones, &mut self.0)
+    }
+}
+
+/// Writes the states to a file, for [`take`]. Returns how many there are.
+///
+/// # Errors
+/// The error of write(2).
+pub fn save(zones: &Zones, file: OwnedFd) -> io::Result<usize> {
+    write(zones, &mut File::from(file))
+}
+
+fn write(zones: &Zones, to: &mut impl Write) -> io::Result<usize> {
+    let (begun, mut total, mut count) = (Instant::now(), 0, 0);
+    for (name, save) in zones.save() {
+        let Some(state) = save() else { continue };
+        if name.len() > MAX_NAME || total + state.len() > MAX_TOTAL || begun.elapsed() > ALL_PATIENCE {
+            continue;
+        }
+        total += state.len();
+        count += 1;
+        to.write_all(&head(name.len(), state.len()))?;
+        to.write_all(name.as_bytes())?;
+        to.write_all(&state)?;
+    }
+    to.write_all(&head(0, 0))?;
+    Ok(count)
+}
+
+impl std::os::fd::AsFd for Successor {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn head(name: usize, state: usize) -> [u8; 12] {
+    let mut head = [0; 12];
+    // Neither is larger than its constant.
+    head[..4].copy_from_slice(&(name as u32).to_le_bytes());
+    head[4..].copy_from_slice(&(state as u64).to_le_bytes());
+    head
+}
+
+/// Asks the worker of the old binary for its states, and waits for them, or reads the file of one that has gone. With an error
+/// come the states that are complete.
+pub fn take(from: OwnedFd) -> (Arrived, io::Result<()>) {
+    let mut arrived = Arrived::default();
+    let result = take_all(from, &mut arrived);
+    (arrived, result)
+}
+
+fn take_all(from: OwnedFd, arrived: &mut Arrived) -> io::Result<()> {
+    if socket_type(&from).is_err() {
+        return read(&mut File::from(from), arrived);
+    }
+    let mut socket = UnixStream::from(from);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.write_all(&[ASK])?;
+    read(&mut socket, arrived)
+}
+
+fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
+    let (begun, mut total) = (Instant::now(), 0_usize);
+    let mut piece = Saved::new(vec![0; STEP]);
+    loop {
+        let mut head = [0; 12];
+        from.read_exact(&mut head)?;
+        let [a, b, c, d, state @ ..] = head;
+        let name = u32::from_le_bytes([a, b, c, d]) as usize;
+        let size = usize::try_from(u64::from_le_bytes(state)).unwrap_or(usize::MAX);
+        if name == 0 {
+            return Ok(());
+        }
+        total = total.saturating_add(size);
+        if name > MAX_NAME || total > MAX_TOTAL {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a state is too large"));
+        }
+        let mut text = vec![0; name];
+        from.read_exact(&mut text)?;
+        let text = String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut state = Saved::default();
+        while state.len() < size {
+            if begun.elapsed() > ALL_PATIENCE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let piece = &mut piece[..(size - state.len()).min(STEP)];
+            from.read_exact(piece)?;
+            append_wiping(&mut state, piece);
+        }
+        arrived.put(text, state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use freerun_serve::zones::ZoneTable;
+
+    use super::*;
+
+    fn zones(states: &[(&str, usize)]) -> Zones {
+        let mut table = ZoneTable::default();
+        for (name, size) in states {
+            let save = |size: &usize| Some(Saved::new(vec![*size as u8; *size]));
+            table.carry(name, &Arc::new(*size), save);
+        }
+        table.zones()
+    }
+
+    #[test]
+    fn states_go_over_whole_and_under_their_names() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let giving = std::thread::spawn(move || {
+            let zones = zones(&[("a", 5), ("empty", 0), ("large", 3 * STEP + 7)]);
+            Successor::new(one).unwrap().answer(&zones).unwrap()
+        });
+        let (arrived, result) = take(other.into());
+        result.unwrap();
+        assert_eq!(giving.join().unwrap(), 3);
+        let size = |name| arrived.get(name).map(|state| state.len());
+        assert_eq!((size("a"), size("empty"), size("large")), (Some(5), Some(0), Some(3 * STEP + 7)));
+        assert_eq!(size("b"), None);
+    }
+
+    #[test]
+    fn states_wait_in_a_file_for_the_next_worker() {
+        let file = rustix::fs::memfd_create("states", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let again = |file: &OwnedFd| {
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+            OwnedFd::from(File::open(path).unwrap())
+        };
+        assert!(take(again(&file)).1.is_err(), "nothing was written");
+        let saved = save(&zones(&[("a", 5), ("b", 6)]), file.try_clone().unwrap());
+        assert_eq!(saved.unwrap(), 2);
+        for _ in 0..2 {
+            let (arrived, result) = take(again(&file));
+            result.unwrap();
+            assert_eq!(arrived.len(), 2);
+        }
+    }
+
+    #[test]
+    fn neither_side_relies_on_the_other() {
+        // The new worker is gone, or no worker of freerun.
+        let (one, other) = UnixStream::pair().unwrap();
+        drop(other);
+        assert_eq!(Successor::new(one).unwrap().answer(&zones(&[("a", 1)])).unwrap(), 0);
+        let (one, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"x").unwrap();
+        assert_eq!(Successor::new(one).unwrap().answer(&zones(&[("a", 1)])).unwrap(), 0);
+        // The old worker is gone, or dies in between: what is complete counts.
+        let (one, mut other) = UnixStream::pair().unwrap();
+        other.write_all(&head(1, 2)).unwrap();
+        other.write_all(b"abc").unwrap();
+        other.write_all(&head(1, 100)).unwrap();
+        other.shutdown(std::net::Shutdown::Write).unwrap();
+        let (arrived, result) = take(one.into());
+        assert!(result.is_err());
+        assert_eq!(arrived.get("a").map(|state| state.to_vec()), Some(b"bc".to_vec()));
+        // Lengths that nobody could mean.
+        for wrong in [head(MAX_NAME + 1, 0), head(1, usize::MAX), [0xff; 12]] {
+            let (one, mut other) = UnixStream::pair().unwrap();
+            other.write_all(&wrong).unwrap();
+            assert!(take(one.into()).1.is_err());
+        }
+    }
+}
