@@ -44,7 +44,7 @@ const PROXY: &str = "@MODULE@worker_processes 1;\nevents { worker_connections 20
     server { listen @ADDRESS@; proxy_pass @BACK@; proxy_timeout 600s; }\n}\n";
 
 /// HAProxy.
-const HAPROXY: &str = "global\n    nbthread 1\n    maxconn 10000\n@USER@defaults\n    mode tcp\n    timeout connect 10s\n    \
+const HAPROXY: &str = "global\n    nbthread 1\n    maxconn 9900\n@USER@defaults\n    mode tcp\n    timeout connect 10s\n    \
      timeout client 600s\n    timeout server 600s\nfrontend clients\n    bind @ADDRESS@\n    default_backend back\nbackend back\n    \
      server back @BACK@\n";
 

@@ -101,6 +101,11 @@ impl Mine<'_> {
         self.record(&self.shard.header_times, took);
     }
 
+    /// Counts the first byte of a session, which has come the given time after the attempt began, among the heads.
+    pub(crate) fn first_byte(self, took: Duration) {
+        self.record(&self.shard.header_times, took);
+    }
+
     /// Counts a response that has ended the given time after the attempt began.
     pub(crate) fn response(self, took: Duration) {
         self.record(&self.shard.response_times, took);

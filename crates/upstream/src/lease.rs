@@ -75,6 +75,7 @@ impl Lease {
 
     /// Reports the first byte of a session, which came the given time after the attempt began.
     pub fn first_byte(&self, took: Duration, now: Millis) {
+        self.peer.figures.mine().first_byte(took);
         self.peer.averaged(&self.peer.header_average, took, now);
     }
 

@@ -193,8 +193,8 @@
 //!     "sessions": 10, "open": 2,           sessions since the start, and those that are there now
 //!     "ended": { "200": 7, "503": 1 },     sessions that have ended, by all statuses
 //!     "received": 1000, "sent": 2000,      bytes from and to clients, of sessions that have ended
-//!     "upstreams": []                      groups of servers of stream, as those of http above; of their times, those to
-//!                                          a connection and to the end of a session are known
+//!     "upstreams": []                      groups of servers of stream, as those of http above; "header" is the time to the
+//!                                          first byte, "response" that to the end of a session
 //!   },
 //!   "acme": [ {                  certificates from CAs by ACME, in the order of the configuration. Times are seconds since 1970
 //!     "issuer": "letsencrypt", "names": ["a.example", "www.a.example"], "key": "ecdsa:256",
