@@ -270,6 +270,46 @@ mod tests {
     }
 
     #[test]
+    fn while_the_socket_is_full_sessions_wait_and_what_is_too_much_is_lost() {
+        // On the loopback interface a UDP socket is never full; a Unix socket is when its peer does not read.
+        loops::block_on(async {
+            let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            theirs.set_nonblocking(true).unwrap();
+            let spec = ListenSpec::new("stream", Some("127.0.0.1:9".parse().unwrap()), "127.0.0.1:9".to_owned());
+            let spec = ListenSpec { protocol: Protocol::Datagram, ..spec };
+            let listener = DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(ours.into()));
+            let sending = listener.clone();
+            loops::spawn(0, "sending datagrams", async move {
+                std::future::poll_fn(|context| sending.poll_send(context)).await;
+            });
+            loops::yield_now().await;
+            let has_room = || std::future::poll_fn(|context| Poll::Ready(listener.poll_room(context).is_ready()));
+            assert!(has_room().await);
+            let text = [b'x'; 3000];
+            let mut sent = 0;
+            // The sizes differ, so that none joins another one.
+            while listener.lost() == 0 {
+                listener.send(Target::default(), &text[..1000 + sent % 2000], None);
+                sent += 1;
+                loops::yield_now().await;
+            }
+            assert!(!has_room().await);
+            let mut got = 0;
+            while got < sent - 1 {
+                while theirs.recv(&mut [0; 3000]).is_ok() {
+                    got += 1;
+                }
+                loops::yield_now().await;
+            }
+            // The session that has waited is woken.
+            std::future::poll_fn(|context| listener.poll_room(context)).await;
+            assert_eq!((got, listener.lost()), (sent - 1, 1));
+        })
+        .unwrap();
+    }
+
+    #[test]
     fn the_address_to_answer_from_matters_where_there_are_several() {
         let (asked, to) = ("127.0.0.9".parse().ok(), |listener: Rc<DatagramListener>, to| listener.source(to));
         assert_eq!(to(listener("0.0.0.0:0").0, asked), asked);

@@ -160,6 +160,39 @@ fn a_queue_has_an_end_and_what_is_too_much_is_refused() {
 }
 
 #[test]
+fn a_full_socket_keeps_what_is_left_until_there_is_room() {
+    // On the loopback interface a UDP socket is never full; a Unix socket is when its peer does not read.
+    loops::block_on(async {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let ours = Datagrams::connected(Arc::new(OwnedFd::from(ours)));
+        let mut queue = SendQueue::default();
+        // Each is longer than the one before it, so that none joins another one.
+        let all: Vec<Vec<u8>> = (1..700).map(|len| vec![len as u8; len]).collect();
+        assert!(all.iter().all(|one| queue.push(Target::default(), one, None)));
+        let mut buffer = [0; 1000];
+        let mut got = Vec::new();
+        let mut times_full = 0;
+        while !queue.flush(&ours, fail) {
+            times_full += 1;
+            let full = poll_fn(|context| Poll::Ready(ours.poll_writable(context).is_pending())).await;
+            assert!(full);
+            while let Ok(len) = theirs.recv(&mut buffer) {
+                got.push(buffer[..len].to_vec());
+            }
+            poll_fn(|context| ours.poll_writable(context)).await.unwrap();
+        }
+        while let Ok(len) = theirs.recv(&mut buffer) {
+            got.push(buffer[..len].to_vec());
+        }
+        assert!(times_full > 0 && queue.is_empty());
+        assert!(got == all, "{} of {}", got.len(), all.len());
+    })
+    .unwrap();
+}
+
+#[test]
 fn buffers_that_are_lent_may_be_asked_for_again() {
     loops::block_on(async {
         let ((ours, address), (other, second)) = (bound(), bound());
