@@ -120,8 +120,9 @@ fn grow(bench: &Bench, spec: &Spec, opened: Opened, count: usize) -> Result<Grow
     Ok(growth)
 }
 
-/// How long connections rest before they count as idle ones: freerun has those that are left alone for 5 to 10 s give up memory.
-const REST: Duration = Duration::from_secs(12);
+/// How long connections rest before they count as idle ones: freerun has those that are left alone for 5 to 10 s give up memory,
+/// which goes back to the system 5 s later.
+const REST: Duration = Duration::from_secs(17);
 
 /// Opens connections, each with one answer.
 fn open(address: SocketAddr, opened: Opened, count: usize) -> Result<Vec<Box<dyn Send>>> {

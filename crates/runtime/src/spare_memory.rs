@@ -3,6 +3,7 @@
 //! An allocator returns freed memory while it is asked for more. A loop at rest asks for nothing, so what a burst of work has left
 //! would stay with the process until the next one.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,16 @@ const FEW: u64 = 1_000;
 /// How often tasks were polled since memory was given back last when it is worth a look again.
 const MANY: u64 = 1_000;
 
+thread_local! {
+    /// Much was freed on this thread since memory was given back.
+    static FREED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that much was freed on this thread, so that it is given back when the loop has come to rest.
+pub fn was_freed() {
+    FREED.set(true);
+}
+
 /// Gives memory back whenever the loop with these statistics has come to rest. To be spawned on that loop.
 pub async fn give_back_at_rest(stats: Arc<LoopStats>) {
     let (mut before, mut since_given) = (0, 0);
@@ -27,7 +38,8 @@ pub async fn give_back_at_rest(stats: Arc<LoopStats>) {
         timer::sleep(PERIOD).await;
         let polls = stats.polls.snapshot().count();
         since_given += polls - before;
-        if polls - before < FEW && since_given >= MANY {
+        if polls - before < FEW && (since_given >= MANY || FREED.get()) {
+            FREED.set(false);
             memory::give_back_own();
             since_given = 0;
         }

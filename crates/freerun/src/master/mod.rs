@@ -317,13 +317,13 @@ impl Master {
             SIGUSR1 => self.reopen(),
             SIGUSR2 if changes => self.upgrade.wanted = true,
             SIGUSR2 => self.refuse_to_change_binary(),
-            SIGWINCH if self.is_daemon => self.pause(),
+            SIGWINCH if self.is_daemon => {
+                self.change_binary_first();
+                self.pause();
+            }
             SIGTERM | SIGINT => self.stop(),
             SIGQUIT => {
-                // Both signals may have come before either was heard.
-                if self.upgrade.wanted && self.is_settled() {
-                    self.change_binary();
-                }
+                self.change_binary_first();
                 self.quit();
             }
             _ => {}

@@ -78,6 +78,14 @@ impl Master {
         self.log(Level::Crit, format_args!("{IGNORED}"));
     }
 
+    /// Starts the new binary that was asked for, before this one stops serving: both signals may have come before either was
+    /// heard, or while a configuration was on its way to the worker.
+    pub(super) fn change_binary_first(&mut self) {
+        if self.upgrade.wanted && !self.starting && self.ending.is_none() {
+            self.change_binary();
+        }
+    }
+
     /// Starts the new binary. If that fails, nothing has changed.
     pub(super) fn change_binary(&mut self) {
         self.upgrade.wanted = false;

@@ -22,13 +22,16 @@ const ASK: u8 = b'?';
 /// The longest name of a state.
 const MAX_NAME: usize = 4096;
 
+/// The most states.
+const MAX_STATES: usize = 1 << 16;
+
 /// The most bytes of all states together. What would go beyond is left out.
 const MAX_TOTAL: usize = 1 << 30;
 
 /// How many bytes are added at a time, so that memory grows with the bytes that have come, not with the announced length.
 const STEP: usize = 1 << 20;
 
-/// How long one read or write may make no progress, and how long all of it may take. The new worker does not serve yet
+/// How long one write may make no progress, and how long all of it may take. The new worker does not serve yet
 /// meanwhile, and the old one reads no message of its master; the loops of both go on.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ALL_PATIENCE: Duration = Duration::from_secs(20);
@@ -73,7 +76,8 @@ fn write(zones: &Zones, to: &mut impl Write) -> io::Result<usize> {
     let (begun, mut total, mut count) = (Instant::now(), 0, 0);
     for (name, save) in zones.save() {
         let Some(state) = save() else { continue };
-        if name.len() > MAX_NAME || total + state.len() > MAX_TOTAL || begun.elapsed() > ALL_PATIENCE {
+        let is_full = count == MAX_STATES || total + state.len() > MAX_TOTAL;
+        if name.len() > MAX_NAME || is_full || begun.elapsed() > ALL_PATIENCE {
             continue;
         }
         total += state.len();
@@ -114,14 +118,30 @@ fn take_all(from: OwnedFd, arrived: &mut Arrived) -> io::Result<()> {
     }
     let mut socket = UnixStream::from(from);
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     socket.write_all(&[ASK])?;
-    read(&mut socket, arrived)
+    read(&mut Until { socket, end: Instant::now() + ALL_PATIENCE }, arrived)
+}
+
+/// A socket that is read until this time.
+struct Until {
+    socket: UnixStream,
+    end: Instant,
+}
+
+impl Read for Until {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        self.socket.read(buffer)
+    }
 }
 
 fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
-    let (begun, mut total) = (Instant::now(), 0_usize);
+    let (mut total, mut count) = (0_usize, 0);
     let mut piece = Saved::new(vec![0; STEP]);
     loop {
         let mut head = [0; 12];
@@ -132,18 +152,15 @@ fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
         if name == 0 {
             return Ok(());
         }
-        total = total.saturating_add(size);
-        if name > MAX_NAME || total > MAX_TOTAL {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a state is too large"));
+        (total, count) = (total.saturating_add(size), count + 1);
+        if name > MAX_NAME || total > MAX_TOTAL || count > MAX_STATES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the states are too large or too many"));
         }
         let mut text = vec![0; name];
         from.read_exact(&mut text)?;
         let text = String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData)?;
         let mut state = Saved::default();
         while state.len() < size {
-            if begun.elapsed() > ALL_PATIENCE {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
             let piece = &mut piece[..(size - state.len()).min(STEP)];
             from.read_exact(piece)?;
             append_wiping(&mut state, piece);
@@ -182,6 +199,20 @@ mod tests {
         let size = |name| arrived.get(name).map(|state| state.len());
         assert_eq!((size("a"), size("empty"), size("large")), (Some(5), Some(0), Some(3 * STEP + 7)));
         assert_eq!(size("b"), None);
+    }
+
+    #[test]
+    fn states_are_not_taken_without_end() {
+        let frame = [&head(1, 0)[..], b"a"].concat();
+        let end = head(0, 0);
+        for (count, is_taken) in [(MAX_STATES, true), (MAX_STATES + 1, false)] {
+            let frames = [&frame.repeat(count)[..], &end].concat();
+            assert_eq!(read(&mut &frames[..], &mut Arrived::default()).is_ok(), is_taken, "{count}");
+        }
+        let (mut one, other) = UnixStream::pair().unwrap();
+        one.write_all(&frame).unwrap();
+        let over = Until { socket: other, end: Instant::now() }.read(&mut [0]).unwrap_err();
+        assert_eq!(over.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

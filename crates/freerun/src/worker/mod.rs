@@ -39,6 +39,10 @@ pub const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long reopening waits for lines that are on their way to the old files.
 const REOPEN_PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long a worker that is done waits for the worker of a new binary to ask for its states. That one may still be reading its
+/// configuration, and a binary of nginx never asks.
+const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How often a draining worker checks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
@@ -65,6 +69,8 @@ struct Running {
 
 struct Draining {
     deadline: Option<Instant>,
+    /// Until when the worker of a new binary may still ask for the states.
+    asked_until: Instant,
 }
 
 impl Worker {
@@ -203,7 +209,7 @@ impl Worker {
             running.log.write(Level::Notice, None, format_args!("gracefully shutting down"));
             deadline = running.shutdown_timeout.map(|timeout| Instant::now() + timeout);
         }
-        self.draining = Some(Draining { deadline });
+        self.draining = Some(Draining { deadline, asked_until: Instant::now() + SUCCESSOR_PATIENCE });
     }
 
     /// Takes down old configurations that are not used any more. Returns how long to wait before asking this, and
@@ -213,11 +219,13 @@ impl Worker {
         self.draining.as_ref().map(|_| DRAIN_STEP).or(sweep)
     }
 
-    /// Whether the last connection is closed and no work for an earlier one goes on, or the time is up.
+    /// Whether the last connection is closed, no work for an earlier one goes on, and no new binary is about to ask for the states,
+    /// or the time is up.
     pub fn drained(&self) -> bool {
         let Some(draining) = &self.draining else { return false };
         let late = draining.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        late || self.running.as_ref().is_none_or(|running| !running.engine.is_busy())
+        let may_be_asked = self.successor.is_some() && Instant::now() < draining.asked_until;
+        late || !may_be_asked && self.running.as_ref().is_none_or(|running| !running.engine.is_busy())
     }
 
     /// Ends the loops and writes the lines that are still in the logs.

@@ -61,13 +61,14 @@ impl StoresServerSessions for Resumption {
         Some(found)
     }
 
-    /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again. Others stay, as
-    /// they do in nginx.
+    /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again; one that another
+    /// process may have, too, is not used at all. Others stay, as they do in nginx.
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
         if !self.early_data {
             return self.get(id);
         }
-        self.found(&*self.store()?.take(self.context, id)?, Place::Store)
+        let found = self.store()?.take(self.context, id).filter(|found| !found.is_elsewhere)?;
+        self.found(&found, Place::Store)
     }
 
     fn can_cache(&self) -> bool {
@@ -118,5 +119,25 @@ mod tests {
                 .lifetime()
         };
         assert_eq!([300, 604_800, 30 * 86_400, u64::MAX].map(lifetime), [300, 604_800, 604_800, 604_800]);
+    }
+
+    /// Both processes would take the same early data once.
+    #[test]
+    fn a_session_of_another_process_brings_no_early_data() {
+        let (old, new) = (SessionStore::new(1 << 20), SessionStore::new(1 << 20));
+        let context = Context::of(b"server");
+        let id = [7; 32];
+        let side = |store: &SessionStore, early_data| {
+            let (tickets, timeout) = (None, Duration::from_secs(300));
+            let sessions =
+                Sessions { cache: SessionCache::Kept(store.clone()), tickets, timeout, figures: Default::default() };
+            Resumption { sessions, context, early_data, may_forget: false }
+        };
+        assert!(old.put(context, &id, step::now(), vec![1]));
+        new.restore(&old.save());
+        assert!(side(&new, false).take(&id).is_some());
+        assert!(side(&new, true).take(&id).is_none());
+        assert!(side(&old, true).take(&id).is_some());
+        assert!(side(&old, true).take(&id).is_none());
     }
 }

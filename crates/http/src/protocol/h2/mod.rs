@@ -22,8 +22,7 @@ use std::time::Duration;
 
 use freerun_proto::RequestHead;
 use freerun_proto::h2::Spare;
-use freerun_runtime::{loops, timer};
-use freerun_sys::memory;
+use freerun_runtime::{loops, spare_memory, timer};
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h2::runner::RunnerPool;
@@ -96,7 +95,7 @@ impl Driver {
                 loops::yield_now().await;
             }
             if gave_up >= MANY {
-                memory::give_back_own();
+                spare_memory::was_freed();
             }
         }
     }

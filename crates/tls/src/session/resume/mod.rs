@@ -38,6 +38,8 @@ impl Context {
 pub(crate) struct Found {
     /// When its full handshake was, since 1970.
     pub(crate) began: Duration,
+    /// It came from another process, which may still have it.
+    pub(crate) is_elsewhere: bool,
     /// The session as rustls writes it.
     pub(crate) session: Zeroizing<Vec<u8>>,
 }

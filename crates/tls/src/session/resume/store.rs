@@ -123,7 +123,8 @@ impl SessionStore {
         let Some(mut rest) = saved.strip_prefix(FORMAT) else { return 0 };
         let mut count = 0;
         while let Some(((context, id), began, session, more)) = next_saved(rest) {
-            count += usize::from(self.put(context, &id, began, session.to_vec()));
+            // The process that has saved it may still be asked for it.
+            count += usize::from(self.insert(context, &id, began, session.to_vec(), true));
             rest = more;
         }
         count
@@ -131,12 +132,16 @@ impl SessionStore {
 
     /// Keeps a session that began then. A session that is too large is not kept.
     pub(crate) fn put(&self, context: Context, id: &[u8], began: Duration, session: Vec<u8>) -> bool {
+        self.insert(context, id, began, session, false)
+    }
+
+    fn insert(&self, context: Context, id: &[u8], began: Duration, session: Vec<u8>, is_elsewhere: bool) -> bool {
         let session = Zeroizing::new(session);
         let Ok(id) = id.try_into() else { return false };
         if session.len() > MAX_SESSION {
             return false;
         }
-        self.table.insert((context, id), Arc::new(Found { began, session }));
+        self.table.insert((context, id), Arc::new(Found { began, is_elsewhere, session }));
         true
     }
 
@@ -194,6 +199,7 @@ mod tests {
         assert_eq!(new.restore(&saved), 50);
         let found = new.get(context, &[7; ID]).unwrap();
         assert_eq!((found.began, found.session.as_slice()), (began, &[7; 7][..]));
+        assert!(found.is_elsewhere && !old.get(context, &[7; ID]).unwrap().is_elsewhere);
         assert!(new.get(Context::of(b"other"), &[7; ID]).is_none());
         // Whatever is missing, what is whole is kept, and nothing panics.
         for length in 0..saved.len() {

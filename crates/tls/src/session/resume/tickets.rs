@@ -221,7 +221,7 @@ impl Key {
         let opened = self.opening.decrypt(&mut sealed, DecryptionContext::Iv128(vector)).ok()?;
         let (began, session) = opened.split_first_chunk::<BEGAN>()?;
         let began = Duration::from_secs(u64::from_be_bytes(*began));
-        Some(Found { began, session: Zeroizing::new(session.to_vec()) })
+        Some(Found { began, is_elsewhere: false, session: Zeroizing::new(session.to_vec()) })
     }
 
     /// The HMAC of a ticket. It also covers the context, which the ticket does not have, so a ticket of another context is as
