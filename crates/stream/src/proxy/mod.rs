@@ -80,6 +80,10 @@ impl Future for Proxying {
         let Proxying { session, stage } = &mut *self;
         loops::note(session.number, "proxying a session");
         if let Stage::Reaching(reaching) = stage {
+            // One of datagrams may have to end before.
+            if session.client.datagrams().is_some_and(|datagrams| datagrams.poll_ending(context).is_ready()) {
+                return Poll::Ready(End::Status(status::OK));
+            }
             match ready!(reaching.as_mut().poll(context)) {
                 Ok(reached) => *stage = reached,
                 Err(status) => return Poll::Ready(End::Status(status)),

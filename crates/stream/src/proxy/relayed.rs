@@ -107,6 +107,11 @@ impl Relayed {
         let (received, sent) = self.record.bytes();
         lease.bytes(sent, received);
         let mut failure = None;
+        if let Some(Finish::Relay(Over::Receive(..) | Over::Send(..) | Over::Blocked(_))) = self.over.as_deref() {
+            // Neither side is to take what it has for the whole.
+            self.upstream.cut_on_close();
+            session.client.transport().into_iter().for_each(Transport::cut_on_close);
+        }
         match self.over.take().map(|over| *over) {
             // The worker is shutting down.
             None => {}

@@ -86,6 +86,8 @@ impl Datagrams {
         use_them: impl FnOnce(&Receiver) -> T,
     ) -> Poll<io::Result<T>> {
         let registered = self.registration()?;
+        // The memory is lent to the listening socket's task while its datagrams begin sessions, which ask here first.
+        ready!(registered.poll(&self.fd, Side::Read, context))?;
         with_receiver(|receiver| {
             loop {
                 ready!(registered.poll(&self.fd, Side::Read, context))?;

@@ -106,6 +106,7 @@ enum Way {
 impl DatagramSession {
     fn new(listener: Rc<DatagramListener>, sessions: Rc<Sessions>, ends: Ends) -> Rc<DatagramSession> {
         let (id, limits, counts, ending, drains, task) = Default::default();
+        sessions.alive.set(sessions.alive.get() + 1);
         let way = RefCell::new(Way::Waiting(VecDeque::new(), 0));
         Rc::new(DatagramSession { listener, sessions, ends, id, limits, counts, ending, drains, way, task })
     }
@@ -310,11 +311,13 @@ impl DatagramSession {
         {
             let mut way = self.way.borrow_mut();
             let Way::To(socket, header) = &mut *way else { return };
+            // Without its header, the server would take what the client sends next for one.
+            let is_needed = !header.bytes.is_empty() && !header.in_each;
             let mut failed = |count: usize, error: io::Error| {
                 // A datagram is lost when there is no room, as in a network that has none. One that is too long is lost
                 // alone.
                 self.count(|counts| counts.lost += count as u64);
-                if !is_of_one(&error) {
+                if is_needed || !is_of_one(&error) {
                     failure.get_or_insert(error);
                 }
             };
@@ -338,6 +341,12 @@ impl DatagramSession {
             self.way.replace(Way::Failed(Some(error)));
             self.wake();
         }
+    }
+}
+
+impl Drop for DatagramSession {
+    fn drop(&mut self) {
+        self.sessions.alive.set(self.sessions.alive.get() - 1);
     }
 }
 

@@ -18,6 +18,10 @@ use super::{DatagramSession, Ending};
 /// How long a session is kept whose content handler does not say so.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How many sessions may have been told to end and still hold what they have: a flood of new clients comes faster than sessions
+/// end, and loses its datagrams then.
+pub(super) const LEAVING: usize = 256;
+
 /// The sessions at one address, on one loop.
 pub struct Sessions {
     table: RefCell<SessionTable<Rc<DatagramSession>>>,
@@ -28,6 +32,8 @@ pub struct Sessions {
     next_look: Cell<u64>,
     /// Whether each datagram begins with a header of the PROXY protocol.
     has_headers: Cell<bool>,
+    /// How many sessions there are, with those that are in the table no more and have not ended yet.
+    pub(super) alive: Cell<usize>,
 }
 
 impl Sessions {
@@ -39,6 +45,7 @@ impl Sessions {
             sweeper: RefCell::default(),
             next_look: Cell::new(u64::MAX),
             has_headers: Cell::new(false),
+            alive: Cell::new(0),
         })
     }
 
@@ -76,7 +83,7 @@ impl Sessions {
     }
 
     /// Begins a session with a datagram, which it does not have yet. If there are as many as there may be, the one that has
-    /// been idle longest ends. `None`: nobody can answer it.
+    /// been idle longest ends. `None`: nobody can answer it, or too many sessions were told to end and have not ended yet.
     pub fn begin(
         self: &Rc<Self>,
         listener: &Rc<DatagramListener>,
@@ -84,6 +91,9 @@ impl Sessions {
         behind: Option<SocketAddr>,
     ) -> Option<Rc<DatagramSession>> {
         let ends = Sessions::ends(listener, received, behind)?;
+        if self.alive.get() >= self.count() + LEAVING {
+            return None;
+        }
         self.make_room();
         let session = DatagramSession::new(listener.clone(), self.clone(), ends);
         let now = loops::millis();
@@ -117,9 +127,8 @@ impl Sessions {
     /// Ends the sessions that have an answer to each of their client's datagrams, and has the others end when they have.
     pub fn drain(&self) {
         self.table.borrow().iter().for_each(|session| session.drain());
-        loop {
-            let answered = self.table.borrow_mut().take_where(|session| session.is_answered());
-            let Some(session) = answered else { break };
+        let answered = self.table.borrow_mut().take_where(|session| session.is_answered());
+        for session in answered {
             session.id.set(None);
             session.end(Ending::Closed);
         }

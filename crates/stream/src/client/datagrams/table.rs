@@ -196,10 +196,12 @@ impl<S> SessionTable<S> {
         self.places.iter().filter_map(|place| place.session.as_ref())
     }
 
-    /// Takes a session out of which this is true, if there is one.
-    pub(crate) fn take_where(&mut self, is: impl Fn(&S) -> bool) -> Option<S> {
-        let index = self.places.iter().position(|place| place.session.as_ref().is_some_and(&is))?;
-        self.take(index as u32)
+    /// Takes the sessions out of which this is true.
+    pub(crate) fn take_where(&mut self, is: impl Fn(&S) -> bool) -> Vec<S> {
+        let places = self.places.iter().enumerate();
+        let those = places.filter(|(_, place)| place.session.as_ref().is_some_and(&is));
+        let indices: Vec<_> = those.map(|(index, _)| index as u32).collect();
+        indices.into_iter().filter_map(|index| self.take(index)).collect()
     }
 
     /// Takes all sessions out.
@@ -355,8 +357,8 @@ mod tests {
         // One with the same ends takes the datagrams over.
         table.insert(ends(1), 10, 0, 3);
         assert_eq!((find(&table, 1), table.len()), (Some(3), 2));
-        assert_eq!((table.iter().count(), table.take_where(|session| *session == 7)), (2, None));
-        assert_eq!(table.take_where(|session| *session == 2), Some(2));
+        assert_eq!((table.iter().count(), table.take_where(|session| *session == 7)), (2, vec![]));
+        assert_eq!(table.take_where(|session| *session == 2), [2]);
         table.insert(ends(2), 10, 0, 2);
         let mut all = table.take_all();
         all.sort_unstable();

@@ -7,6 +7,7 @@ use freerun_runtime::net::udp::BATCH;
 use freerun_serve::listen::{ListenSpec, Protocol};
 use freerun_serve::loop_local::LoopLocal;
 
+use super::sessions::LEAVING;
 use super::*;
 
 /// A listening socket with its sessions, and the server that datagrams are passed to.
@@ -203,6 +204,47 @@ fn a_header_goes_before_the_first_datagram_or_before_all() {
             let expected: [&[u8]; 3] = if in_each { [b"H:a", b"H:b", b"H:c"] } else { [b"H:a", b"b", b"c"] };
             assert_eq!(got(&bed.server), expected);
         }
+    })
+    .unwrap();
+}
+
+/// A client whose first datagram is too long for the header before it could otherwise write the header itself.
+#[test]
+fn nothing_is_passed_on_after_a_header_that_was_lost() {
+    loops::block_on(async {
+        let mut bed = Bed::new(10);
+        let client = bed.client();
+        let header = |in_each| Header { bytes: vec![b'H'; 100], in_each };
+        client.send(&[b'x'; 65_500]).unwrap();
+        bed.receive(|bed, session| session.pass_to(bed.way(), header(false), Limits::default()));
+        client.send(b"HHH forged").unwrap();
+        bed.receive(|_, _| panic!("the session is there"));
+        assert!(bed.begun[0].take_failure().is_some());
+        assert!(got(&bed.server).is_empty());
+    })
+    .unwrap();
+}
+
+#[test]
+fn too_many_sessions_that_have_not_ended_let_no_other_begin() {
+    loops::block_on(async {
+        let mut bed = Bed::new(1);
+        for _ in 0..=LEAVING {
+            bed.client().send(b"x").unwrap();
+            bed.receive(pass(0, None));
+        }
+        let ends = bed.client();
+        ends.send(b"x").unwrap();
+        let begin = |bed: &Bed| {
+            bed.listener.socket().try_receive(1, |receiver| {
+                let received = receiver.iter().next().unwrap();
+                bed.sessions.begin(&bed.listener, &received, None).is_some()
+            })
+        };
+        assert!(!begin(&bed).unwrap());
+        bed.begun.clear();
+        ends.send(b"x").unwrap();
+        assert!(begin(&bed).unwrap());
     })
     .unwrap();
 }
