@@ -213,6 +213,32 @@ fn proxy_headers() {
     );
 }
 
+/// A hello for TLS 1.2 and 1.3 with the name `localhost` and an application protocol.
+fn fixed_hello() -> Vec<u8> {
+    let sized = |body: &[u8]| [&(body.len() as u16).to_be_bytes()[..], body].concat();
+    let extension = |kind: u8, body: &[u8]| [&[0, kind][..], &sized(body)].concat();
+    let extensions = [
+        extension(0, &sized(&[&[0][..], &sized(b"localhost")].concat())),
+        extension(10, b"\0\x04\0\x1d\0\x17"),
+        extension(16, &sized(b"\x02h2")),
+        extension(13, b"\0\x04\x04\x03\x08\x04"),
+        extension(43, b"\x04\x03\x04\x03\x03"),
+    ]
+    .concat();
+    let hello = [
+        &b"\x03\x03"[..],
+        &[0x11; 32],
+        &[32],
+        &[0x22; 32],
+        &sized(b"\x13\x01\x13\x02\xc0\x2f"),
+        b"\x01\0",
+        &sized(&extensions),
+    ]
+    .concat();
+    let message = [&[1, 0][..], &sized(&hello)].concat();
+    [&b"\x16\x03\x01"[..], &sized(&message)].concat()
+}
+
 #[test]
 fn first_bytes() {
     let hello = |tls: Tls| tls.hello();
@@ -244,9 +270,11 @@ fn first_bytes() {
     for cut in [1, 4, 5, 9, 43, usual.len() - 1] {
         cases.push(Case { pieces: vec![usual[..cut].to_vec(), usual[cut..].to_vec()], ..silent(1) });
     }
-    // Every byte of a hello may be damaged.
-    for place in (0..usual.len()).step_by(7) {
-        let mut damaged = usual.clone();
+    // Every byte of a hello may be damaged. It is always the same one: a client of today mixes its extensions, and some damages of
+    // lengths have other results in nginx, which waits for the bytes that are not there.
+    let fixed = fixed_hello();
+    for place in (0..fixed.len()).step_by(7) {
+        let mut damaged = fixed.clone();
         damaged[place] ^= 0x55;
         cases.push(sends(1, &damaged).ends());
     }
