@@ -1,12 +1,12 @@
 //! Servers and locations: the places that a request is routed to.
 
 use std::num::NonZeroU16;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use freerun_conf::SettingsSet;
 use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
-use freerun_serve::logs::ErrorLogSettings;
+use freerun_serve::logs::LevelErrorLog;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::services::Services;
 use freerun_serve::tls::server::ServerTls;
@@ -81,8 +81,8 @@ pub struct Location {
     /// Whether requests are passed to another server (`proxy_pass` and similar directives): a path without the slash at
     /// the end of the location's name is redirected to the path with it.
     pub passes_on: bool,
-    /// The error log of this level, made when it is first written to.
-    pub error_log: OnceLock<ErrorLog>,
+    /// The error log of this level.
+    pub error_log: LevelErrorLog,
 }
 
 impl Location {
@@ -102,13 +102,7 @@ impl Location {
 
     /// Where errors of this level are logged.
     pub fn error_log<'l>(&'l self, services: &'l Services) -> &'l ErrorLog {
-        self.error_log.get_or_init(|| {
-            let targets = &self.settings.get::<ErrorLogSettings>().error_log;
-            if targets.is_empty() {
-                return services.error_log.clone();
-            }
-            ErrorLog::new(targets.iter().filter_map(|target| target.open(&services.logs)).collect())
-        })
+        self.error_log.of(&self.settings, &services.logs, &services.error_log)
     }
 }
 

@@ -5,4 +5,4 @@ mod setting;
 pub mod syslog;
 
 pub use error_log::{ErrorLogTarget, LogPaths, STDERR};
-pub use setting::ErrorLogSettings;
+pub use setting::{ErrorLogSettings, LevelErrorLog};

@@ -1,6 +1,9 @@
 //! `error_log`, at any level.
 
-use freerun_conf::{Many, settings};
+use std::sync::OnceLock;
+
+use freerun_conf::{Many, SettingsSet, settings};
+use freerun_runtime::log::{ErrorLog, LogFile};
 
 use super::error_log::ErrorLogTarget;
 
@@ -15,5 +18,23 @@ settings! {
         /// behind the text `freerun memory log: `, for a debugger or a core dump.
         error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION | STREAM | STREAM_SERVER,
             fidelity = Differs("a name of a syslog server is looked up once, when the log is opened; one memory log of each size is kept");
+    }
+}
+
+/// The error log of one level, such as a server or a location, made when it is first written to.
+#[derive(Debug, Default)]
+pub struct LevelErrorLog(OnceLock<ErrorLog>);
+
+impl LevelErrorLog {
+    /// The log that the settings of the level name, or `default`, that of the main level. `logs` are the open files, in the
+    /// order of [`LogPaths`](super::LogPaths).
+    pub fn of(&self, settings: &SettingsSet, logs: &[LogFile], default: &ErrorLog) -> &ErrorLog {
+        self.0.get_or_init(|| {
+            let targets = &settings.get::<ErrorLogSettings>().error_log;
+            if targets.is_empty() {
+                return default.clone();
+            }
+            ErrorLog::new(targets.iter().filter_map(|target| target.open(logs)).collect())
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! A virtual server.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use freerun_conf::SettingsSet;
 use freerun_runtime::log::ErrorLog;
-use freerun_serve::logs::ErrorLogSettings;
+use freerun_serve::logs::LevelErrorLog;
 use freerun_serve::services::Services;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
@@ -24,8 +24,8 @@ pub struct Server {
     pub content: Option<Content>,
     /// The handlers that it needs, by phase.
     handlers: [Box<[Run]>; PHASES],
-    /// The error log of this server, made when it is first written to.
-    error_log: OnceLock<ErrorLog>,
+    /// The error log of this server.
+    error_log: LevelErrorLog,
 }
 
 impl Server {
@@ -42,7 +42,7 @@ impl Server {
             by_phase[handler.phase as usize].push(handler.run);
         }
         let handlers = by_phase.map(Vec::into_boxed_slice);
-        Server { name, settings, tls, content, handlers, error_log: OnceLock::new() }
+        Server { name, settings, tls, content, handlers, error_log: LevelErrorLog::default() }
     }
 
     /// The handlers of a phase, in the order in which they run.
@@ -52,13 +52,7 @@ impl Server {
 
     /// Where errors of its sessions are logged.
     pub fn error_log<'l>(&'l self, services: &'l Services) -> &'l ErrorLog {
-        self.error_log.get_or_init(|| {
-            let targets = &self.settings.get::<ErrorLogSettings>().error_log;
-            if targets.is_empty() {
-                return services.error_log.clone();
-            }
-            ErrorLog::new(targets.iter().filter_map(|target| target.open(&services.logs)).collect())
-        })
+        self.error_log.of(&self.settings, &services.logs, &services.error_log)
     }
 }
 
