@@ -52,8 +52,23 @@ impl Failure {
 /// The consequence of a failure for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// Whether the server is unavailable for a while now: nginx logs `upstream server temporarily disabled`.
+    /// Whether the server is unavailable for a while now.
     pub disabled: bool,
     /// Whether the outlier detection leaves the server out for a while.
     pub ejected: bool,
+}
+
+impl Verdict {
+    /// nginx's words for a server that is unavailable for a while now.
+    const DISABLED: &'static str = "upstream server temporarily disabled";
+
+    /// The words for a server that the outlier detection leaves out.
+    pub const EJECTED: &'static str = "upstream server ejected as an outlier";
+
+    /// What the error log tells of it, at the level `warn`: nothing, if the server is used as before.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        [(self.disabled, Verdict::DISABLED), (self.ejected, Verdict::EJECTED)]
+            .into_iter()
+            .filter_map(|(is, words)| is.then_some(words))
+    }
 }

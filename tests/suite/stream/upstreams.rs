@@ -283,6 +283,6 @@ fn a_server_that_breaks_sessions_off_is_left_out_as_an_outlier() {
     for _ in 0..6 {
         letter(&server);
     }
-    server.logs("upstream server ejected by outlier detection");
+    server.logs("upstream server ejected as an outlier");
     assert_eq!(counted(&server, 6), counts(&[("a", 6)]));
 }

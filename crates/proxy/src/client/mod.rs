@@ -49,7 +49,6 @@ use attempt::UpstreamExchange;
 use client_watch::ClientWatch;
 use error::{Stage, UpstreamError};
 use plan::{Failed, Plan};
-use reader::Ejected;
 use request_body::OutgoingBody;
 use tee::BodyTee;
 
@@ -289,11 +288,8 @@ fn fail(request: &Request, lease: Lease, failure: Failure, stage: Stage) {
 
 /// Logs the consequence for a server.
 fn tell(request: &Request, verdict: Verdict, stage: Stage) {
-    if verdict.disabled {
-        log_error!(request, Warn, "upstream server temporarily disabled while {stage}");
-    }
-    if verdict.ejected {
-        log_error!(request, Warn, "{}", Ejected(stage));
+    for words in verdict.words() {
+        log_error!(request, Warn, "{words} while {stage}");
     }
 }
 

@@ -404,7 +404,7 @@ impl Reader {
     fn judged(&mut self, verdict: Verdict) {
         if verdict.ejected {
             match &self.log {
-                Some(log) => log.write(Level::Warn, format_args!("{}", Ejected(Stage::ReadingBody))),
+                Some(log) => log.write(Level::Warn, format_args!("{} while {}", Verdict::EJECTED, Stage::ReadingBody)),
                 None => self.unsaid.ejected = true,
             }
         }
@@ -523,15 +523,6 @@ impl fmt::Display for ErrorOutput<'_> {
             }
         }
         write!(formatter, "\" while {}", self.1)
-    }
-}
-
-/// The log line for a server that was ejected meanwhile.
-pub struct Ejected(pub Stage);
-
-impl fmt::Display for Ejected {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "upstream server ejected as an outlier while {}", self.0)
     }
 }
 

@@ -14,14 +14,14 @@ use freerun_http::request::response::Body;
 use freerun_http::settings::rate::LimitRate;
 use freerun_http::write::pace::Pace;
 use freerun_proto::HeaderId;
-use freerun_upstream::Lease;
+use freerun_upstream::{Lease, Verdict};
 use smallvec::SmallVec;
 
 use crate::client::Reached;
 use crate::client::attempt::UpstreamExchange;
 use crate::client::error::{Stage, UpstreamError};
 use crate::client::plan::Plan;
-use crate::client::reader::{Broken, Ejected, ErrorOutput, Reader, Ready};
+use crate::client::reader::{Broken, ErrorOutput, Reader, Ready};
 use crate::client::response_body::{Announced, Buffering, Flow, Manner};
 use crate::client::spool::Place;
 use crate::client::tee;
@@ -259,7 +259,7 @@ fn say(request: &Request, reader: &mut Reader) {
         freerun_http::log::write(&request, level, format_args!("{what} while {}", Stage::ReadingBody));
     }
     if std::mem::take(&mut unsaid.ejected) {
-        log_error!(request, Warn, "{}", Ejected(Stage::ReadingHead));
+        log_error!(request, Warn, "{} while {}", Verdict::EJECTED, Stage::ReadingHead);
     }
 }
 

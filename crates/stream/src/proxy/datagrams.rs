@@ -18,6 +18,7 @@ use freerun_serve::Subject;
 use freerun_serve::relay::pace::Pace;
 use freerun_upstream::{Failure, Lease, now};
 
+use super::error::tell_consequence;
 use super::record::Record;
 use super::settings::ProxySettings;
 use crate::client::datagrams::{Counts, DatagramSession, Ending, Header, Limits};
@@ -186,12 +187,7 @@ impl RelayedDatagrams {
             false => lease.failed(failure, now()),
             true => lease.broken(failure, now()),
         };
-        if verdict.disabled {
-            session.log(Level::Warn, format_args!("upstream server temporarily disabled"));
-        }
-        if verdict.ejected {
-            session.log(Level::Warn, format_args!("upstream server ejected by outlier detection"));
-        }
+        tell_consequence(session, verdict);
         status::BAD_GATEWAY
     }
 

@@ -5,9 +5,12 @@ use std::fmt;
 use std::io;
 
 use freerun_runtime::log::{Errno, Level};
+use freerun_serve::Subject;
 use freerun_serve::tls::outgoing::OutgoingError;
-use freerun_upstream::Failure;
 use freerun_upstream::connect::ConnectError;
+use freerun_upstream::{Failure, Verdict};
+
+use crate::session::Session;
 
 /// What is done with a session, in the words of the error log.
 pub mod step {
@@ -19,6 +22,13 @@ pub mod step {
     pub const HANDSHAKING: &str = "SSL handshaking to upstream";
     /// Passing bytes both ways.
     pub const PROXYING: &str = "proxying connection";
+}
+
+/// Logs the consequence of a session for its server, if there is one.
+pub fn tell_consequence(session: &Session, verdict: Verdict) {
+    for words in verdict.words() {
+        session.log(Level::Warn, format_args!("{words}"));
+    }
 }
 
 /// The error of a try.

@@ -18,9 +18,9 @@ use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 use freerun_serve::values::Template;
 use freerun_transport::Transport;
 use freerun_upstream::connect::{ConnectOptions, connect, connect_datagrams};
-use freerun_upstream::{Failure, Lease, NoPeer, Tried, now};
+use freerun_upstream::{Lease, NoPeer, Tried, now};
 
-use super::error::{TryError, step};
+use super::error::{TryError, step, tell_consequence};
 use super::pass::Target;
 use super::record::{Chosen, Record};
 use super::settings::ProxySettings;
@@ -98,7 +98,7 @@ impl<'s> Tries<'s> {
             self.record.end(loops::nanos());
             let status = error.status();
             let Some(failure) = error.failure() else { return Err(status) };
-            self.consequence(lease, failure);
+            tell_consequence(self.session, lease.failed(failure, now()));
             if !self.may_go_on() {
                 return Err(status);
             }
@@ -114,17 +114,6 @@ impl<'s> Tries<'s> {
     fn tell(&self, error: &TryError) {
         if let Some(level) = error.level() {
             self.session.log(level, format_args!("{error}"));
-        }
-    }
-
-    /// Notes a failure of a server.
-    fn consequence(&self, lease: Lease, failure: Failure) {
-        let verdict = lease.failed(failure, now());
-        if verdict.disabled {
-            self.session.log(Level::Warn, format_args!("upstream server temporarily disabled"));
-        }
-        if verdict.ejected {
-            self.session.log(Level::Warn, format_args!("upstream server ejected by outlier detection"));
         }
     }
 

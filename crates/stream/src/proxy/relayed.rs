@@ -13,6 +13,7 @@ use freerun_transport::Transport;
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, Lease, now};
 
+use super::error::tell_consequence;
 use super::record::Record;
 use super::settings::ProxySettings;
 use crate::session::Session;
@@ -124,9 +125,7 @@ impl Relayed {
             Some(failure) => lease.broken(failure, now()),
             None => lease.succeeded(took, now()),
         };
-        if verdict.ejected {
-            session.log(Level::Warn, format_args!("upstream server ejected by outlier detection"));
-        }
+        tell_consequence(session, verdict);
     }
 }
 
