@@ -1,35 +1,16 @@
 //! `map`: a variable whose value depends on others.
 
-use std::marker::PhantomData;
-use std::sync::Arc;
-
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Word};
 use freerun_runtime::log::Level;
 use smallvec::SmallVec;
 
+use super::blocks::{Lookup, entries, looked_up};
 use super::hostnames::{Keys, Refused};
-use super::{define, variable_name};
-use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Pattern, Template, VariableTable};
 
-/// All `map` blocks; their variables are in the table of variables.
-pub struct Maps<S>(PhantomData<fn(&S)>);
-
-stateless!(Maps);
-
-impl<S: Subject> Setting for Maps<S> {
-    const SHAPE: Shape = Shape::exactly(2, "string $variable { key value; … }").with_raw_block();
-
-    fn set(_: Option<Maps<S>>, directive: &Node, cx: &mut Cx) -> Result<Maps<S>, Problem> {
-        let map = Map::<S>::parse(directive, cx)?;
-        define::<S>(directive, Arc::new(map), cx)?;
-        Ok(Maps(PhantomData))
-    }
-}
-
 /// One map.
-struct Map<S> {
+pub struct Map<S> {
     source: Template<S>,
     keys: Keys,
     expressions: Vec<(Pattern, u32)>,
@@ -44,20 +25,21 @@ enum Value<S> {
     Template(Template<S>),
 }
 
-impl<S: Subject> Map<S> {
+impl<S: Subject> Lookup for Map<S> {
+    type Subject = S;
+
+    const SHAPE: Shape = Shape::exactly(2, "string $variable { key value; … }").with_raw_block();
+
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Map<S>, Problem> {
-        let [source, name] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
-        let source = Template::parse(source, cx)?;
-        variable_name(name)?;
+        let source = looked_up(directive, cx)?;
         let (keys, expressions, values) = (Keys::default(), Vec::new(), Vec::new());
         let mut map = Map { source, keys, expressions, values, default: None, hostnames: false, volatile: false };
-        for entry in directive.children() {
-            map.add(entry, cx)
-                .map_err(|problem| if problem.place.is_some() { problem } else { problem.at_node(entry) })?;
-        }
+        entries(directive, |entry| map.add(entry, cx))?;
         Ok(map)
     }
+}
 
+impl<S: Subject> Map<S> {
     fn add(&mut self, entry: &Node, cx: &mut Cx) -> Result<(), Problem> {
         let fail = |message: String, word: &Word| Problem::new(message).at_node(entry).at(word.place);
         let key = &entry.name;

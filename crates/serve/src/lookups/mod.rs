@@ -1,5 +1,6 @@
 //! Variables that directives define by a table: their value depends on other variables, or on the client's address.
 
+mod blocks;
 mod geo;
 mod geoip2;
 mod hostnames;
@@ -8,19 +9,25 @@ mod num_map;
 mod predicate;
 mod split_clients;
 
-use std::sync::Arc;
+use freerun_conf::{Problem, Word};
 
-use freerun_conf::{Cx, Node, Problem, Word};
-
-use crate::subject::Subject;
-use crate::values::{Compute, VariableTable};
-
-pub use geo::Geos;
+pub use blocks::Blocks;
 pub use geoip2::{ClientAddress, Databases, OwnAddress};
-pub use map::Maps;
-pub use num_map::NumMaps;
-pub use predicate::Predicates;
-pub use split_clients::Splits;
+
+/// The value of `geo`.
+pub type Geos<S> = Blocks<geo::Geo<S>>;
+
+/// The value of `map`.
+pub type Maps<S> = Blocks<map::Map<S>>;
+
+/// The value of `num_map`.
+pub type NumMaps<S> = Blocks<num_map::NumMap<S>>;
+
+/// The value of `predicate`.
+pub type Predicates<S> = Blocks<predicate::Predicate<S>>;
+
+/// The value of `split_clients`.
+pub type Splits<S> = Blocks<split_clients::Split<S>>;
 
 /// The name of a word of the form `$name`.
 ///
@@ -31,15 +38,4 @@ pub fn variable_name(word: &Word) -> Result<&str, Problem> {
         Some(name) => Ok(name),
         None => Err(Problem::new(format!("invalid variable name \"{}\"", word.text)).at(word.place)),
     }
-}
-
-/// Defines the variable that the last argument of a directive names.
-///
-/// # Errors
-/// It is no name of a variable, or the variable cannot be changed.
-pub fn define<S: Subject>(directive: &Node, compute: Arc<dyn Compute<S>>, cx: &mut Cx) -> Result<(), Problem> {
-    let Some(word) = directive.args.last() else { return Err(Problem::wrong_count(directive)) };
-    let name = variable_name(word)?.to_owned();
-    let table = cx.extensions.get_or_default::<VariableTable<S>>();
-    table.define(&name, compute).map_err(|problem| problem.at(word.place))
 }

@@ -1,51 +1,35 @@
 //! `num_map`: a variable whose value depends on a number.
 
-use std::marker::PhantomData;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Word};
 
-use super::{define, variable_name};
-use crate::stateless::stateless;
+use super::blocks::{Lookup, entries, looked_up};
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template};
 
-/// All `num_map` blocks; their variables are in the table of variables.
-pub struct NumMaps<S>(PhantomData<fn(&S)>);
-
-stateless!(NumMaps);
-
-impl<S: Subject> Setting for NumMaps<S> {
-    const SHAPE: Shape = Shape::exactly(2, "$number $variable { range value; … }").with_raw_block();
-
-    fn set(_: Option<NumMaps<S>>, directive: &Node, cx: &mut Cx) -> Result<NumMaps<S>, Problem> {
-        let map = NumMap::<S>::parse(directive, cx)?;
-        define::<S>(directive, Arc::new(map), cx)?;
-        Ok(NumMaps(PhantomData))
-    }
-}
-
-struct NumMap<S> {
+/// One block: its ranges in the order written, each with its value.
+pub struct NumMap<S> {
     source: Template<S>,
     entries: Vec<(RangeInclusive<i64>, Template<S>)>,
     default: Option<Template<S>>,
     volatile: bool,
 }
 
-impl<S: Subject> NumMap<S> {
+impl<S: Subject> Lookup for NumMap<S> {
+    type Subject = S;
+
+    const SHAPE: Shape = Shape::exactly(2, "$number $variable { range value; … }").with_raw_block();
+
     fn parse(directive: &Node, cx: &mut Cx) -> Result<NumMap<S>, Problem> {
-        let [source, name] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
-        variable_name(name)?;
-        let mut map =
-            NumMap { source: Template::parse(source, cx)?, entries: Vec::new(), default: None, volatile: false };
-        for entry in directive.children() {
-            map.add(entry, cx)
-                .map_err(|problem| if problem.place.is_some() { problem } else { problem.at_node(entry) })?;
-        }
+        let source = looked_up(directive, cx)?;
+        let mut map = NumMap { source, entries: Vec::new(), default: None, volatile: false };
+        entries(directive, |entry| map.add(entry, cx))?;
         Ok(map)
     }
+}
 
+impl<S: Subject> NumMap<S> {
     fn add(&mut self, entry: &Node, cx: &mut Cx) -> Result<(), Problem> {
         let fail = |message: String, word: &Word| Problem::new(message).at_node(entry).at(word.place);
         let key = &entry.name;

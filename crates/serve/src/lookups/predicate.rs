@@ -1,35 +1,21 @@
 //! `predicate`: a variable that says whether all of its conditions hold.
 
-use std::marker::PhantomData;
-use std::sync::Arc;
-
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cx, Node, Problem, Shape};
 use freerun_runtime::log::Level;
 
-use super::{define, variable_name};
-use crate::stateless::stateless;
+use super::blocks::Lookup;
+use super::variable_name;
 use crate::subject::Subject;
 use crate::values::{Comparison, Compute, Found};
 
-/// All `predicate` blocks; their variables are in the table of variables.
-pub struct Predicates<S>(PhantomData<fn(&S)>);
+/// One block: its conditions, each with whether it is negated.
+pub struct Predicate<S>(Vec<(Comparison<S>, bool)>);
 
-stateless!(Predicates);
+impl<S: Subject> Lookup for Predicate<S> {
+    type Subject = S;
 
-impl<S: Subject> Setting for Predicates<S> {
     const SHAPE: Shape = Shape::exactly(1, "$variable { match condition; … }").with_raw_block();
 
-    fn set(_: Option<Predicates<S>>, directive: &Node, cx: &mut Cx) -> Result<Predicates<S>, Problem> {
-        let predicate = Predicate::<S>::parse(directive, cx)?;
-        define::<S>(directive, Arc::new(predicate), cx)?;
-        Ok(Predicates(PhantomData))
-    }
-}
-
-/// One block: its conditions, each with whether it is negated.
-struct Predicate<S>(Vec<(Comparison<S>, bool)>);
-
-impl<S: Subject> Predicate<S> {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Predicate<S>, Problem> {
         let [name] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
         variable_name(name)?;

@@ -1,44 +1,27 @@
 //! `split_clients`: a variable with one of several values, by shares, for A/B tests.
 
-use std::marker::PhantomData;
-use std::sync::Arc;
+use freerun_conf::{Cx, Node, Problem, Shape};
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
-
-use super::{define, variable_name};
-use crate::stateless::stateless;
+use super::blocks::{Lookup, looked_up};
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template};
-
-/// All `split_clients` blocks; their variables are in the table of variables.
-pub struct Splits<S>(PhantomData<fn(&S)>);
-
-stateless!(Splits);
-
-impl<S: Subject> Setting for Splits<S> {
-    const SHAPE: Shape = Shape::exactly(2, "string $variable { share value; … }").with_raw_block();
-
-    fn set(_: Option<Splits<S>>, directive: &Node, cx: &mut Cx) -> Result<Splits<S>, Problem> {
-        let split = Split::<S>::parse(directive, cx)?;
-        define::<S>(directive, Arc::new(split), cx)?;
-        Ok(Splits(PhantomData))
-    }
-}
 
 /// The sum of all shares, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
 
 /// One block: the values, each with the end of its range of hashes.
-struct Split<S> {
+pub struct Split<S> {
     source: Template<S>,
     parts: Vec<(Option<u32>, Box<[u8]>)>,
 }
 
-impl<S: Subject> Split<S> {
+impl<S: Subject> Lookup for Split<S> {
+    type Subject = S;
+
+    const SHAPE: Shape = Shape::exactly(2, "string $variable { share value; … }").with_raw_block();
+
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Split<S>, Problem> {
-        let [source, name] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
-        let source = Template::parse(source, cx)?;
-        variable_name(name)?;
+        let source = looked_up(directive, cx)?;
         let mut parts = Vec::new();
         let mut sum = 0;
         for entry in directive.children() {

@@ -3,34 +3,17 @@
 mod ranges;
 mod tree;
 
-use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
-use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cidr, Cx, Node, Problem, Shape};
 
 use self::ranges::Ranges;
 use self::tree::Networks;
-use super::{define, variable_name};
+use super::blocks::Lookup;
+use super::variable_name;
 use crate::address::Address;
-use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Reference, VariableTable};
-
-/// All `geo` blocks; their variables are in the table of variables.
-pub struct Geos<S>(PhantomData<fn(&S)>);
-
-stateless!(Geos);
-
-impl<S: Subject> Setting for Geos<S> {
-    const SHAPE: Shape = Shape::between(1, 2, "[$address] $variable { network value; … }").with_raw_block();
-
-    fn set(_: Option<Geos<S>>, directive: &Node, cx: &mut Cx) -> Result<Geos<S>, Problem> {
-        let geo = Geo::<S>::parse(directive, cx)?;
-        define::<S>(directive, Arc::new(geo), cx)?;
-        Ok(Geos(PhantomData))
-    }
-}
 
 /// The addresses of a block while it is read.
 enum Reading {
@@ -41,7 +24,7 @@ enum Reading {
 }
 
 /// One block.
-struct Geo<S> {
+pub struct Geo<S> {
     /// The variable with the address, if it is not the client's.
     source: Option<Reference<S>>,
     v4: Table<u32>,
@@ -63,7 +46,11 @@ impl<A: Ord + Copy> Table<A> {
     }
 }
 
-impl<S: Subject> Geo<S> {
+impl<S: Subject> Lookup for Geo<S> {
+    type Subject = S;
+
+    const SHAPE: Shape = Shape::between(1, 2, "[$address] $variable { network value; … }").with_raw_block();
+
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Geo<S>, Problem> {
         let source = match &*directive.args {
             [source, _] => {
@@ -99,7 +86,9 @@ impl<S: Subject> Geo<S> {
         }
         Ok(geo)
     }
+}
 
+impl<S: Subject> Geo<S> {
     fn add(&mut self, entry: &Node, reading: &mut Reading, cx: &mut Cx) -> Result<(), Problem> {
         let place = entry.name.place;
         let invalid = |text: &str| Problem::new(format!("invalid network \"{text}\"")).at(place);
