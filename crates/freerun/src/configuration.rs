@@ -17,6 +17,7 @@ use freerun_serve::blueprint::Blueprint;
 use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::logs::syslog::HostCheck;
+use freerun_serve::module::Hooks;
 use freerun_serve::parts::Paths;
 use freerun_serve::tls::files::{ConfigurationFiles, ReadFile, SecretFiles};
 use freerun_serve::tls::inherited::{Inheritance, InheritedPairs};
@@ -104,6 +105,12 @@ pub fn modules() -> &'static [&'static Module] {
 /// The modules of stream, in order.
 pub fn stream_modules() -> &'static [&'static freerun_stream::module::Module] {
     freerun_stream::modules::MODULES
+}
+
+/// What the modules of all services have called while the worker lives, in the order of the services and of their modules.
+pub fn hooks() -> impl Iterator<Item = Hooks> {
+    let http = modules().iter().map(|module| module.hooks());
+    http.chain(stream_modules().iter().map(|module| module.hooks()))
 }
 
 /// Reads a configuration and builds all parts of it that need no sockets, files or threads.

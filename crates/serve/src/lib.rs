@@ -11,8 +11,7 @@
 //! 3. [`listen`]: the specification and the key of a listening socket;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
 //!    same before it serves; [`datagrams`]: a socket for datagrams;
-//! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each; [`hooks`]: what
-//!    modules have called;
+//! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each;
 //! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
 //! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
 //!
@@ -25,7 +24,8 @@
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
 //!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
 //!    have of the protocols below;
-//! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to.
+//! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to;
+//!    [`module`]: what modules bring to a service.
 //!
 //! [`relay`] knows no subject: it passes bytes both ways between a client and a server.
 
@@ -39,7 +39,6 @@ pub mod captures;
 pub mod datagrams;
 pub mod generation;
 pub mod health;
-pub mod hooks;
 pub mod hosts;
 pub mod http2_figures;
 pub mod limits;
@@ -49,6 +48,7 @@ pub mod lookups;
 pub mod loop_local;
 pub mod loop_services;
 pub mod loop_state;
+pub mod module;
 pub mod names;
 pub mod parts;
 pub mod predictor;

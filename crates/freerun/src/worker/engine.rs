@@ -19,7 +19,7 @@ use freerun_serve::worker::{Worker, WorkerOptions};
 use freerun_serve::zones::Zones;
 use freerun_stream::service::StreamService;
 
-use crate::configuration::{Configuration, modules, stream_modules};
+use crate::configuration::{Configuration, hooks};
 use crate::error::Error;
 use crate::settings::affinity;
 use crate::worker::retired::Retired;
@@ -98,13 +98,11 @@ impl Engine {
                 &mut self.started.insert((started, files)).0
             }
         };
-        let (http, stream) = (modules().iter(), stream_modules().iter());
-        for prepare in http.filter_map(|module| module.prepare).chain(stream.filter_map(|module| module.prepare)) {
+        for prepare in hooks().filter_map(|hooks| hooks.prepare) {
             prepare(&generation, worker.shared());
         }
         worker.install(generation.clone(), listeners);
-        let (http, stream) = (modules().iter(), stream_modules().iter());
-        for begin in http.filter_map(|module| module.begin).chain(stream.filter_map(|module| module.begin)) {
+        for begin in hooks().filter_map(|hooks| hooks.begin) {
             begin(&generation, worker.shared());
         }
         Ok(())
@@ -182,11 +180,10 @@ impl Engine {
             worker.drain();
         }
         if let Some(generation) = &self.newest {
-            modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
+            hooks().filter_map(|hooks| hooks.drain).for_each(|drain| drain(generation));
             if is_replaced {
-                modules().iter().filter_map(|module| module.leave).for_each(|leave| leave(generation));
+                hooks().filter_map(|hooks| hooks.leave).for_each(|leave| leave(generation));
             }
-            stream_modules().iter().filter_map(|module| module.drain).for_each(|drain| drain(generation));
         }
     }
 
@@ -201,8 +198,7 @@ impl Engine {
             worker.stop();
         }
         if let Some(generation) = &self.newest {
-            modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
-            stream_modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
+            hooks().filter_map(|hooks| hooks.end).for_each(|end| end(generation));
         }
     }
 }
