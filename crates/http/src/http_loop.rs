@@ -66,14 +66,14 @@ impl HttpLoop {
         {
             return Some((generation, servers.clone(), true));
         }
-        match generation.http.listen(&connection.listen) {
+        match generation.http.listens.find(&connection.listen) {
             Some(listen) => {
                 // The kernel is asked for the local address only where servers differ by it.
                 let is_alike = listen.specific.is_empty();
                 let local = if is_alike { connection.listen.address() } else { connection.local() };
                 let servers = listen.servers_for(&local);
                 let named = connection.tls().and_then(TlsFacts::server_name);
-                let default = servers.for_name(named.as_deref());
+                let default = servers.in_handshake(named.as_deref());
                 let servers = generation.servers(servers, default);
                 *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });
                 Some((generation, servers, true))

@@ -65,7 +65,7 @@ impl Service for HttpService {
 
     fn accept(self: Rc<Self>, accepted: Accepted) {
         let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
-        if self.http.generation().http.has_tls(&listen) {
+        if self.http.generation().http.listens.has_tls(&listen) {
             transport = transport.into_tls();
         }
         let loop_state = self.http.loop_state.clone();
@@ -86,7 +86,7 @@ impl Service for HttpService {
 
     fn is_busy(&self, listen: &ListenSpec) -> bool {
         let generation = self.http.generation();
-        generation.pools.handshakes().is_full() && generation.http.has_tls(listen)
+        generation.pools.handshakes().is_full() && generation.http.listens.has_tls(listen)
     }
 
     fn renew(self: Rc<Self>) {

@@ -25,7 +25,8 @@
 //!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
 //!    have of the protocols below;
 //! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to;
-//!    [`module`]: what modules bring to a service.
+//!    [`module`]: what modules bring to a service;
+//! 7. [`build`]: how the block of a service is read.
 //!
 //! [`relay`] knows no subject: it passes bytes both ways between a client and a server.
 
@@ -35,6 +36,7 @@ pub mod access_log;
 pub mod address;
 pub mod background;
 pub mod blueprint;
+pub mod build;
 pub mod captures;
 pub mod datagrams;
 pub mod generation;

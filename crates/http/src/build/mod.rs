@@ -1,31 +1,30 @@
 //! From the tree of a configuration to the part of a blueprint that is http's: levels are merged, locations nested, addresses grouped.
 
-mod addresses;
 mod identity;
 
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
 use freerun_serve::blueprint::Blueprint;
+use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::listen::served::Listens;
 use freerun_serve::logs::ErrorLogSettings;
-use freerun_serve::parts::Parts;
-use freerun_serve::proxy_header::ProxyVariables;
+use freerun_serve::names::virtual_servers::{self, Planned};
+use freerun_serve::parts::{Parts, Paths};
 use freerun_serve::resolver_settings::ResolverSettings;
-use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
-use freerun_serve::tls::ech;
 use freerun_serve::tls::sessions::ServedTls;
-use freerun_serve::values::{Common, Reference};
+use freerun_serve::values::Reference;
 
 use crate::core_variables::CORE_VARIABLES;
-use crate::module::Module;
+use crate::module::{Module, RequestPath};
 use crate::regex::Pattern;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::generation::HttpConfiguration;
+use crate::request::generation::{HttpConfiguration, Servers, alpn};
 use crate::request::handler::{Filter, Handler};
 use crate::request::location::{Alias, Location, Server, TakesConnect, Within};
 use crate::rewrite::RewriteSettings;
@@ -36,7 +35,7 @@ use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
 use crate::settings::grpc_errors::GrpcErrorSettings;
 use crate::settings::http2::Http2Settings;
-use crate::settings::listen::Written;
+use crate::settings::listen::{ListenSetting, Written, default_listen};
 use crate::settings::rate::RateSettings;
 use crate::settings::server::ServerSettings;
 use crate::settings::ssl::{self, SslSettings};
@@ -117,11 +116,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
 
 /// All structural directives: those that this file walks and the modules' blocks.
 pub fn structure(modules: &[&Module]) -> Vec<Directive> {
-    STRUCTURE
-        .iter()
-        .chain(modules.iter().flat_map(|module| module.blocks).map(|block| &block.directive))
-        .copied()
-        .collect()
+    build::structure(STRUCTURE, modules)
 }
 
 /// Reads an `http` block.
@@ -132,12 +127,8 @@ pub struct Builder<'a> {
     pub modules: &'a [&'static Module],
 }
 
-/// A server with its addresses, before these are grouped.
-struct Planned {
-    server: Arc<Server>,
-    settings: SettingsSet,
-    written: Written,
-}
+/// A server with the settings of its own level, and the place of its block.
+type ServerInBlock = (Arc<Server>, SettingsSet, Written);
 
 /// The properties of the surrounding location that an inner location has to know.
 #[derive(Clone, Copy)]
@@ -183,16 +174,13 @@ enum Kind {
 }
 
 impl Builder<'_> {
+    fn block(&self) -> ServiceBlock<'_, RequestPath> {
+        ServiceBlock { registry: self.registry, modules: self.modules }
+    }
+
     /// Makes the variables of the core and of the modules known. It has to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
-        let table = cx.extensions.get_or_default::<VariableTable>();
-        table.add(Common::<Request>::VARIABLES);
-        table.add(ProxyVariables::<Request>::VARIABLES);
-        table.add(SslVariables::<Request>::VARIABLES);
-        table.add(CORE_VARIABLES);
-        for module in self.modules {
-            table.add(module.variables);
-        }
+        build::add_variables(CORE_VARIABLES, self.modules, cx);
     }
 
     /// Builds the blueprint of a configuration that has no other service.
@@ -210,12 +198,9 @@ impl Builder<'_> {
     /// # Errors
     /// The first problem that makes further reading useless; other problems are reported to `cx`.
     pub fn read(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Vec<Arc<ListenSpec>>, Problem> {
+        let block = self.block();
         let mut planned = Vec::new();
-        if let Some(second) = nodes.get(1) {
-            cx.report(Problem::duplicate(second))?;
-        }
-        if let Some(http) = nodes.first() {
-            cx.extensions.insert(HttpEnd(Some(http.close)));
+        if let Some(http) = block.begin(nodes, cx)? {
             let (settings, blocks) = apply_block(self.registry, Contexts::HTTP, http.children(), main, cx)?;
             // Servers may name issuers that stand below them.
             let (issuers, blocks): (Vec<&Node>, Vec<&Node>) =
@@ -225,24 +210,14 @@ impl Builder<'_> {
                 issuer::declare(node, &inside, cx).or_else(|problem| cx.report(problem))?;
             }
             for node in blocks {
-                if node.name.text == "server" {
-                    planned.push(self.server(node, &settings, cx)?);
-                    continue;
-                }
-                let mut blocks = self.modules.iter().flat_map(|module| module.blocks);
-                if let Some(block) = blocks.find(|block| block.directive.name == node.name.text)
-                    && let freerun_conf::Block::Inside(context) = block.directive.shape.block
-                {
-                    let (inside, _) = apply_block(self.registry, context, node.children(), &settings, cx)?;
-                    (block.read)(node, &inside, cx).or_else(|problem| cx.report(problem))?;
+                match node.name.text.as_str() {
+                    "server" => planned.push(self.server(node, &settings, cx)?),
+                    _ => block.module_block(node, &settings, cx)?,
                 }
             }
-            for finish in self.modules.iter().filter_map(|module| module.finish) {
-                finish(&settings, cx).or_else(|problem| cx.report(problem))?;
-            }
-            ech::warn(cx);
+            block.finish(&settings, cx)?;
         }
-        let listens = addresses::group_addresses(&planned, cx)?;
+        let listens = listens(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable>().check()?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
         let variables = cx.extensions.remove::<VariableTable>().unwrap_or_default();
@@ -261,7 +236,7 @@ impl Builder<'_> {
         Ok(listeners)
     }
 
-    fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
+    fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<ServerInBlock, Problem> {
         cx.extensions.insert(Within::default());
         cx.extensions.insert(TakesConnect::default());
         cx.extensions.get_or_default::<Identities>().enter(node);
@@ -278,22 +253,11 @@ impl Builder<'_> {
         let inside = Inside { content: self.content(node), conditions, ..Inside::default() };
         let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
-        let tls = match ssl::server_tls(&settings, cx) {
-            Ok(tls) => tls,
-            Err(mut problem) => {
-                // As with nginx, it is told of after all problems of single directives.
-                if problem.place.is_some() && problem.reported.is_none() {
-                    problem.reported = cx.extensions.get_or_default::<HttpEnd>().0;
-                }
-                cx.report(problem)?;
-                None
-            }
-        };
+        let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let http2 = settings.get::<Http2Settings>().http2;
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
         let server = Arc::new(Server { name, locations, entry, takes_connect, tls, http2 });
-        let written = Written::of_block(node);
-        Ok(Planned { server, settings, written })
+        Ok((server, settings, Written::of(node)))
     }
 
     fn location(
@@ -465,13 +429,8 @@ impl Builder<'_> {
                 handlers.splice(..0, own);
             }
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
-            if let Some(settle) = module.settle
-                && let Err(problem) = settle(&settings, cx)
-            {
-                let problem = found_at_the_end(problem, cx);
-                cx.report(problem)?;
-            }
         }
+        self.block().settle(&settings, cx)?;
         // The sort is stable: the handler that makes the content stays before the others of its phase.
         handlers.sort_by_key(|handler| handler.phase);
         filters.sort_by_key(|filter| filter.slot);
@@ -503,19 +462,23 @@ impl Builder<'_> {
     }
 }
 
-/// Where `http {}` ends: the place that problems found only in merged settings are reported at. Lives in the
-/// configuration's context.
-#[derive(Default)]
-pub struct HttpEnd(pub Option<Place>);
-
-/// Gives a problem that was found only in merged settings the line where `http {}` ends, unless the problem has a
-/// better place, as in nginx.
-fn found_at_the_end(problem: Problem, cx: &mut Cx) -> Problem {
-    let known = problem.place.is_some() || problem.reported.is_some();
-    match cx.extensions.get_or_default::<HttpEnd>().0 {
-        Some(end) if !known => problem.at(end).reported_at(end),
-        _ => problem,
-    }
+/// The sockets that the servers listen on, each with the servers of its addresses.
+fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, Problem> {
+    let privileged = cx.extensions.get_or_default::<Paths>().privileged;
+    let implied = |(.., written): &ServerInBlock| ListenSetting::implied(default_listen(privileged), *written);
+    let implied: Vec<ListenSetting> = servers.iter().map(implied).collect();
+    let planned = servers.iter().zip(&implied).map(|((server, settings, written), implied)| {
+        let ServerSettings { listen, server_name, .. } = settings.get();
+        let listens = if listen.is_empty() { std::slice::from_ref(implied) } else { &listen[..] };
+        Planned { server, listens, names: &server_name.names, written: *written }
+    });
+    let planned: Vec<_> = planned.collect();
+    virtual_servers::listens(
+        &planned,
+        |server, protocols| alpn(protocols.http2 || server.http2).to_vec(),
+        |servers, protocols| Servers { servers, http2: protocols.http2 },
+        cx,
+    )
 }
 
 /// Warns of an alias that leads out of its folder: `location /img { alias /x/; }` serves `/img../secret` from

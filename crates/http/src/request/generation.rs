@@ -17,11 +17,10 @@ use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
 
 use freerun_serve::captures::Captures;
 use freerun_serve::generation::Generation;
-use freerun_serve::listen::{ListenSpec, served};
-use freerun_serve::names::NameTable;
+use freerun_serve::listen::served::Listens;
+use freerun_serve::names::VirtualServers;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::TlsFacts;
-use freerun_serve::tls::sessions::SessionSettings;
 use freerun_serve::values::VariableTable;
 
 use super::Request;
@@ -29,24 +28,21 @@ use super::location::{Location, Server};
 use crate::files::hot::{Begun, HotFile, HotFiles, Opened, VALID};
 use crate::files::watches::Wanted;
 
-/// The servers of one address: found by name, or else the default server.
+/// The servers of one address. A client that may have TLS and begins without it is answered with 497.
 #[derive(Debug)]
 pub struct Servers {
-    /// The servers by name.
-    pub names: NameTable<Server>,
-    /// `default_server`, or the first one.
-    pub default: Arc<Server>,
-    /// All of them, in the order of the configuration.
-    pub all: Vec<Arc<Server>>,
-    /// Whether connections begin with a PROXY protocol header.
-    pub proxy_protocol: bool,
-    /// Whether connections may begin with a TLS handshake (`listen … ssl`); those that do not are answered with 497.
-    pub tls: bool,
+    /// The servers.
+    pub servers: VirtualServers<Server>,
     /// Whether the address speaks HTTP/2 for all of its servers (`listen … http2`).
     pub http2: bool,
-    /// The settings of TLS sessions for each server. They depend on the address too: its default
-    /// server says how sessions are resumed.
-    pub sessions: SessionSettings,
+}
+
+impl Deref for Servers {
+    type Target = VirtualServers<Server>;
+
+    fn deref(&self) -> &VirtualServers<Server> {
+        &self.servers
+    }
 }
 
 /// The protocols above TLS, the most preferred first (RFC 7301). A server without HTTP/2 has all but the first.
@@ -77,30 +73,21 @@ impl Servers {
 
     /// The server that a client has named in its TLS handshake, or the default server.
     pub fn negotiated(&self, facts: &TlsFacts) -> &Arc<Server> {
-        self.for_name(facts.server_name().as_deref())
+        self.in_handshake(facts.server_name().as_deref())
     }
 
     /// The server for the name in a TLS handshake, which is in lower case, or for none.
-    pub fn for_name(&self, name: Option<&str>) -> &Arc<Server> {
-        name.map_or(&self.default, |name| self.named(name))
-    }
-
-    fn named(&self, name: &str) -> &Arc<Server> {
+    pub fn in_handshake(&self, name: Option<&str>) -> &Arc<Server> {
         // What a regular expression captures here is of no use: the request's host is matched again.
-        let found =
-            if self.names.is_empty() { None } else { self.names.find(name, &Captures::default()).ok().flatten() };
-        found.unwrap_or(&self.default)
+        self.for_name(name, &Captures::default()).unwrap_or(&self.default)
     }
 }
-
-/// A listening socket of a generation.
-pub type Listen = served::Listen<Servers>;
 
 /// The contents of `http {}`: the part of a [`Generation`] that belongs to http.
 #[derive(Default)]
 pub struct HttpConfiguration {
     /// The listening addresses, in the order of the configuration.
-    pub listens: Vec<Arc<Listen>>,
+    pub listens: Listens<Servers>,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
     /// Whether heads of upstream servers' responses are kept for `$upstream_http_…` and `$upstream_cookie_…`.
@@ -111,18 +98,6 @@ pub struct HttpConfiguration {
     pub challenges: Option<Arc<Challenges>>,
     /// The variables, for names that are only known while serving.
     pub variables: Arc<VariableTable<Request>>,
-}
-
-impl HttpConfiguration {
-    /// The configuration for the socket with this specification.
-    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen>> {
-        self.listens.iter().find(|listen| listen.spec.is_same_socket(spec))
-    }
-
-    /// Whether connections of the socket with this specification may begin with a TLS handshake.
-    pub fn has_tls(&self, spec: &ListenSpec) -> bool {
-        self.listen(spec).is_some_and(|listen| listen.all().any(|servers| servers.tls))
-    }
 }
 
 /// The servers of an address, as one loop holds them, with the values that each of their requests begins with.

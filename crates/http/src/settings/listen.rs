@@ -52,6 +52,14 @@ impl ListenProtocols for HttpProtocols {
         Ok(true)
     }
 
+    fn proxy_protocol(self) -> bool {
+        self.proxy_protocol
+    }
+
+    fn tls(self) -> bool {
+        self.tls
+    }
+
     fn and(self, other: HttpProtocols) -> HttpProtocols {
         HttpProtocols {
             proxy_protocol: self.proxy_protocol | other.proxy_protocol,

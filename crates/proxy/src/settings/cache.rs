@@ -1,7 +1,8 @@
 //! Checks of the directives about caching in combination.
 
 use freerun_conf::{Cx, Problem};
-use freerun_http::build::HttpEnd;
+use freerun_http::module::RequestPath;
+use freerun_serve::build::at_the_end;
 
 use crate::caches::values::CacheName;
 use crate::caches::zones::Caches;
@@ -26,11 +27,8 @@ impl FamilySettings {
         }
         if self.proxy_cache.is_on() && self.proxy_cache_key.is_none() && !has_key {
             let warning = Problem::warning(format!("no \"{prefix}cache_key\" for \"{prefix}cache\""));
-            let end = cx.extensions.get_or_default::<HttpEnd>().0;
-            cx.warn(match end {
-                Some(end) => warning.at(end).reported_at(end),
-                None => warning,
-            });
+            let warning = at_the_end::<RequestPath>(warning, cx);
+            cx.warn(warning);
         }
         Ok(())
     }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ListenSpec;
 use super::addresses::{Address, sockets};
+use super::setting::ListenProtocols;
 use crate::address;
 
 /// A listening socket with what a service has at its addresses, such as virtual servers.
@@ -17,20 +19,11 @@ pub struct Listen<V> {
     pub servers: Arc<V>,
     /// What is at more specific addresses with the same port, which share a wildcard's socket.
     pub specific: HashMap<IpAddr, Arc<V>>,
+    /// Whether connections to any of its addresses may begin with a TLS handshake.
+    pub tls: bool,
 }
 
 impl<V> Listen<V> {
-    /// The sockets of these addresses; `servers` has what is at each of them, in their order.
-    pub fn of<P>(addresses: &[Address<P>], servers: &[Arc<V>]) -> Vec<Arc<Listen<V>>> {
-        debug_assert_eq!(addresses.len(), servers.len());
-        let socket = |(own, covered): (usize, Vec<usize>)| {
-            let at = |place: &usize| Some((addresses[*place].spec.ip?.ip(), servers[*place].clone()));
-            let specific = covered.iter().filter_map(at).collect();
-            Arc::new(Listen { spec: Arc::new(addresses[own].spec.clone()), servers: servers[own].clone(), specific })
-        };
-        sockets(addresses).into_iter().map(socket).collect()
-    }
-
     /// What is at all of the socket's addresses.
     pub fn all(&self) -> impl Iterator<Item = &Arc<V>> {
         [&self.servers].into_iter().chain(self.specific.values())
@@ -44,5 +37,49 @@ impl<V> Listen<V> {
             }
             _ => &self.servers,
         }
+    }
+}
+
+/// The listening sockets of a service in a generation, in the order of the configuration.
+#[derive(Debug)]
+pub struct Listens<V>(Vec<Arc<Listen<V>>>);
+
+// Not derived, because that would demand the trait of what is at the addresses.
+impl<V> Default for Listens<V> {
+    fn default() -> Listens<V> {
+        Listens(Vec::new())
+    }
+}
+
+impl<V> Deref for Listens<V> {
+    type Target = [Arc<Listen<V>>];
+
+    fn deref(&self) -> &[Arc<Listen<V>>] {
+        &self.0
+    }
+}
+
+impl<V> Listens<V> {
+    /// The sockets of these addresses; `servers` has what is at each of them, in their order.
+    pub fn of<P: ListenProtocols>(addresses: &[Address<P>], servers: &[Arc<V>]) -> Listens<V> {
+        debug_assert_eq!(addresses.len(), servers.len());
+        let socket = |(own, covered): (usize, Vec<usize>)| {
+            let tls = [own].iter().chain(&covered).any(|place| addresses[*place].protocols.tls());
+            let at = |place: &usize| Some((addresses[*place].spec.ip?.ip(), servers[*place].clone()));
+            let specific = covered.iter().filter_map(at).collect();
+            let (spec, servers) = (Arc::new(addresses[own].spec.clone()), servers[own].clone());
+            Arc::new(Listen { spec, servers, specific, tls })
+        };
+        Listens(sockets(addresses).into_iter().map(socket).collect())
+    }
+
+    /// The socket with this specification.
+    pub fn find(&self, spec: &ListenSpec) -> Option<&Arc<Listen<V>>> {
+        self.iter().find(|listen| listen.spec.is_same_socket(spec))
+    }
+
+    /// Whether connections to the socket with this specification may begin with a TLS handshake.
+    pub fn has_tls(&self, spec: &ListenSpec) -> bool {
+        self.find(spec).is_some_and(|listen| listen.tls)
     }
 }

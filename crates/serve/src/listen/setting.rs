@@ -18,8 +18,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// The place of a block, such as `server`.
-    pub fn of_block(node: &Node) -> Written {
+    /// The place of a directive or block, such as `server`: its name.
+    pub fn of(node: &Node) -> Written {
         Written { place: node.name.place, end: node.end, order: node.order }
     }
 
@@ -61,6 +61,12 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
     fn unknown(parameter: &Word) -> Problem {
         Problem::new(format!("invalid parameter \"{}\"", parameter.text)).at(parameter.place)
     }
+
+    /// Whether connections begin with a PROXY protocol header (`proxy_protocol`).
+    fn proxy_protocol(self) -> bool;
+
+    /// Whether connections may begin with a TLS handshake (`ssl`).
+    fn tls(self) -> bool;
 
     /// Adds what another `listen` of the same address says.
     #[must_use]

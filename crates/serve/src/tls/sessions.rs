@@ -55,7 +55,7 @@ impl SessionSettings {
     ///
     /// # Errors
     /// The handshake is refused.
-    pub fn choose<'s, S: TlsServer>(
+    pub(crate) fn choose<'s, S: TlsServer>(
         &self,
         asked_for: &'s Arc<S>,
         default: &'s Arc<S>,
@@ -74,7 +74,7 @@ impl SessionSettings {
 }
 
 /// What the server has of TLS whose certificate is shown to a client that asks for `asked_for`.
-pub fn presenting<'s, S: TlsServer>(asked_for: &'s S, default: &'s S) -> Option<&'s ServerTls> {
+pub(crate) fn presenting<'s, S: TlsServer>(asked_for: &'s S, default: &'s S) -> Option<&'s ServerTls> {
     let own = asked_for.tls().filter(|tls| tls.has_certificate());
     own.or(default.tls()).map(|tls| &**tls)
 }

@@ -84,7 +84,7 @@ impl Service for StreamService {
 
     fn accept(self: Rc<Self>, accepted: Accepted) {
         let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
-        if self.generation().stream.has_tls(&listen) {
+        if self.generation().stream.listens.has_tls(&listen) {
             transport = transport.into_tls();
         }
         let client = ClientSide::Stream(transport);
@@ -105,7 +105,7 @@ impl Service for StreamService {
 
     fn is_busy(&self, listen: &ListenSpec) -> bool {
         let generation = self.generation();
-        generation.pools.handshakes().is_full() && generation.stream.has_tls(listen)
+        generation.pools.handshakes().is_full() && generation.stream.listens.has_tls(listen)
     }
 
     fn renew(self: Rc<Self>) {

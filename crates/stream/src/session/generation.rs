@@ -5,51 +5,29 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_serve::generation::Generation;
-use freerun_serve::listen::{ListenSpec, served};
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::listen::served::{Listen, Listens};
 use freerun_serve::loop_local::{LoopHandles, LoopLocal};
-use freerun_serve::names::NameTable;
-use freerun_serve::tls::sessions::SessionSettings;
+use freerun_serve::names::VirtualServers;
 
 use super::server::Server;
 
-/// The servers of one address: found by name, or else the default server.
-#[derive(Debug)]
-pub struct Servers {
-    /// The servers by name.
-    pub names: NameTable<Server>,
-    /// `default_server`, or the first one.
-    pub default: Arc<Server>,
-    /// All of them, in the order of the configuration.
-    pub all: Vec<Arc<Server>>,
-    /// Whether sessions begin with a PROXY protocol header.
-    pub proxy_protocol: bool,
-    /// Whether sessions begin with a TLS handshake (`listen … ssl`).
-    pub tls: bool,
-    /// The settings of TLS sessions for each server.
-    pub sessions: SessionSettings,
-}
-
-/// A listening socket of a generation.
-pub type Listen = served::Listen<Servers>;
+/// The servers of one address.
+pub type Servers = VirtualServers<Server>;
 
 /// The contents of `stream {}`: the part of a [`Generation`] that belongs to stream.
 #[derive(Default)]
 pub struct StreamConfiguration {
     /// The listening addresses, in the order of the configuration.
-    pub listens: Vec<Arc<Listen>>,
+    pub listens: Listens<Servers>,
     /// Whether the ClientHello of a TLS session is kept for variables that are made of it.
     pub keeps_hello: bool,
 }
 
 impl StreamConfiguration {
     /// The configuration for the socket with this specification.
-    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen>> {
-        self.listens.iter().find(|listen| listen.spec.is_same_socket(spec))
-    }
-
-    /// Whether sessions of the socket with this specification may begin with a TLS handshake.
-    pub fn has_tls(&self, spec: &ListenSpec) -> bool {
-        self.listen(spec).is_some_and(|listen| listen.all().any(|servers| servers.tls))
+    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen<Servers>>> {
+        self.listens.find(spec)
     }
 }
 

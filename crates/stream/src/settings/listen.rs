@@ -37,6 +37,14 @@ impl ListenProtocols for StreamProtocols {
         Problem::new(format!("the invalid \"{}\" parameter", parameter.text)).at(parameter.place)
     }
 
+    fn proxy_protocol(self) -> bool {
+        self.proxy_protocol
+    }
+
+    fn tls(self) -> bool {
+        self.tls
+    }
+
     fn and(self, other: StreamProtocols) -> StreamProtocols {
         StreamProtocols { proxy_protocol: self.proxy_protocol | other.proxy_protocol, tls: self.tls | other.tls }
     }

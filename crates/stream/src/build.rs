@@ -1,26 +1,23 @@
 //! From the tree of a configuration to the part of a blueprint that is stream's: levels are merged, addresses gathered.
 
-mod addresses;
-
 use std::sync::Arc;
 
 use freerun_conf::{
-    Contexts, Cx, Directive, Group, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group,
+    Contexts, Cx, Directive, Group, Node, Problem, Registry, SettingsSet, Shape, apply_block, group,
 };
+use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::listen::served::Listens;
 use freerun_serve::listen::setting::Written;
+use freerun_serve::names::virtual_servers::{self, Planned};
 use freerun_serve::parts::Parts;
-use freerun_serve::proxy_header::ProxyVariables;
-use freerun_serve::resolver;
-use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
-use freerun_serve::tls::ech;
 use freerun_serve::tls::sessions::ServedTls;
-use freerun_serve::values::{Common, VariableTable};
+use freerun_serve::values::VariableTable;
 
-use crate::module::Module;
+use crate::module::{Module, SessionPath};
 use crate::session::Session;
-use crate::session::generation::StreamConfiguration;
+use crate::session::generation::{Servers, StreamConfiguration};
 use crate::session::handler::Content;
 use crate::session::server::Server;
 use crate::settings::core::CoreSettings;
@@ -52,11 +49,7 @@ pub fn core_groups() -> Vec<&'static dyn Group> {
 
 /// All structural directives: those that this file walks and the modules' blocks.
 pub fn structure(modules: &[&Module]) -> Vec<Directive> {
-    STRUCTURE
-        .iter()
-        .chain(modules.iter().flat_map(|module| module.blocks).map(|block| &block.directive))
-        .copied()
-        .collect()
+    build::structure(STRUCTURE, modules)
 }
 
 /// Reads a `stream` block.
@@ -67,26 +60,17 @@ pub struct Builder<'a> {
     pub modules: &'a [&'static Module],
 }
 
-/// A server with its addresses, before these are gathered.
-struct Planned {
-    server: Arc<Server>,
-    written: Written,
-}
-
-/// The end of the block `stream`, where nginx reports what it finds out there; lives in the configuration's context.
-struct StreamEnd(Place);
+/// A server, and the place of its block.
+type ServerInBlock = (Arc<Server>, Written);
 
 impl Builder<'_> {
+    fn block(&self) -> ServiceBlock<'_, SessionPath> {
+        ServiceBlock { registry: self.registry, modules: self.modules }
+    }
+
     /// Makes the variables of the core and of the modules known. It has to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
-        let table = cx.extensions.get_or_default::<VariableTable<Session>>();
-        table.add(Common::<Session>::VARIABLES);
-        table.add(ProxyVariables::<Session>::VARIABLES);
-        table.add(SslVariables::<Session>::VARIABLES);
-        table.add(CORE_VARIABLES);
-        for module in self.modules {
-            table.add(module.variables);
-        }
+        build::add_variables(CORE_VARIABLES, self.modules, cx);
     }
 
     /// Reads what a configuration says of stream, which becomes one of its [`Parts`], and gives its listening sockets.
@@ -95,33 +79,19 @@ impl Builder<'_> {
     /// # Errors
     /// The first problem that makes further reading useless; other problems are reported to `cx`.
     pub fn read(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Vec<Arc<ListenSpec>>, Problem> {
+        let block = self.block();
         let mut planned = Vec::new();
-        if let Some(second) = nodes.get(1) {
-            cx.report(Problem::duplicate(second))?;
-        }
-        if let Some(stream) = nodes.first() {
-            cx.extensions.insert(StreamEnd(stream.close));
+        if let Some(stream) = block.begin(nodes, cx)? {
             let (settings, blocks) = apply_block(self.registry, Contexts::STREAM, stream.children(), main, cx)?;
             for node in blocks {
-                if node.name.text == "server" {
-                    planned.extend(self.server(node, &settings, cx)?);
-                    continue;
-                }
-                let mut blocks = self.modules.iter().flat_map(|module| module.blocks);
-                if let Some(block) = blocks.find(|block| block.directive.name == node.name.text)
-                    && let freerun_conf::Block::Inside(context) = block.directive.shape.block
-                {
-                    let (inside, _) = apply_block(self.registry, context, node.children(), &settings, cx)?;
-                    (block.read)(node, &inside, cx).or_else(|problem| cx.report(problem))?;
+                match node.name.text.as_str() {
+                    "server" => planned.extend(self.server(node, &settings, cx)?),
+                    _ => block.module_block(node, &settings, cx)?,
                 }
             }
-            for finish in self.modules.iter().filter_map(|module| module.finish) {
-                finish(&settings, cx).or_else(|problem| cx.report(problem))?;
-            }
-            resolver::finish(cx);
-            ech::warn(cx);
+            block.finish(&settings, cx)?;
         }
-        let listens = addresses::listens(&planned, cx)?;
+        let listens = listens(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable<Session>>().check()?;
         let variables = cx.extensions.remove::<VariableTable<Session>>().unwrap_or_default();
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
@@ -133,12 +103,9 @@ impl Builder<'_> {
     }
 
     /// Reads a server; `None` if it cannot be one, which is reported.
-    fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Option<Planned>, Problem> {
+    fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Option<ServerInBlock>, Problem> {
         let (settings, _) = apply_block(self.registry, Contexts::STREAM_SERVER, node.children(), parent, cx)?;
-        let written = Written::of_block(node);
-        for settle in self.modules.iter().filter_map(|module| module.settle) {
-            settle(&settings, cx).or_else(|problem| cx.report(problem))?;
-        }
+        self.block().settle(&settings, cx)?;
         if settings.get::<CoreSettings>().listen.is_empty() && !node.children().iter().any(is_listen) {
             // nginx finds it out at the end of the block, and names the line where that begins.
             let problem = Problem::new("no \"listen\" is defined for server");
@@ -147,21 +114,11 @@ impl Builder<'_> {
             cx.report(problem)?;
             return Ok(None);
         }
-        let tls = match ssl::server_tls(&settings, cx) {
-            Ok(tls) => tls,
-            Err(mut problem) => {
-                // As with nginx, it is told of after all problems of single directives.
-                if problem.place.is_some() && problem.reported.is_none() {
-                    problem.reported = cx.extensions.get::<StreamEnd>().map(|end| end.0);
-                }
-                cx.report(problem)?;
-                None
-            }
-        };
+        let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let name = settings.get::<CoreSettings>().server_name.first.clone();
         let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
         let server = Arc::new(Server::new(name, settings, tls, self.content(node), handlers));
-        Ok(Some(Planned { server, written }))
+        Ok(Some((server, Written::of(node))))
     }
 
     /// The content handler of a server: that of its last directive that chooses one.
@@ -170,6 +127,16 @@ impl Builder<'_> {
         let of = |node: &Node| all().find(|content| content.directive == node.name.text).copied();
         server.children().iter().rev().find_map(of)
     }
+}
+
+/// The sockets that the servers listen on, each with the servers of its addresses.
+fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, Problem> {
+    let plan = |(server, written): &ServerInBlock| {
+        let core = server.settings.get::<CoreSettings>();
+        Planned { server, listens: &core.listen, names: &core.server_name.names, written: *written }
+    };
+    let planned: Vec<_> = servers.iter().map(plan).collect();
+    virtual_servers::listens(&planned, |server, _| server.settings.get::<SslSettings>().alpn(), |servers, _| servers, cx)
 }
 
 /// The position of the last directive in a block.
