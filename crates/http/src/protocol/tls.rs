@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_proto::tls::ExtensionType;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
@@ -15,7 +14,7 @@ use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::tls::handshake::{Helpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_serve::tls::ocsp::Visit;
 use freerun_serve::tls::server::ServerTls;
-use freerun_serve::tls::sessions::{Chosen, presenting};
+use freerun_serve::tls::sessions::Chosen;
 
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
@@ -36,7 +35,6 @@ pub async fn open(
     loops::note(connection.number, "TLS handshake");
     let (generation, servers, _) = http.servers(connection)?;
     let helpers = helpers(connection, &generation);
-    let keeps_hello = generation.http.keeps_hello;
     let is_challenge = Cell::new(false);
     let choose = async |offer: Offer<'_>| {
         let challenges = generation.http.challenges.as_ref();
@@ -44,22 +42,15 @@ pub async fn open(
             is_challenge.set(true);
             return Ok(config);
         }
-        let name = offer.hello.server_name(offer.message);
-        let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
-        let hello = keeps_hello.then(|| offer.message.into());
-        let facts = TlsFacts::new(asked_for, hello);
+        let facts = TlsFacts::of(offer, generation.http.keeps_hello);
         let name = facts.server_name();
         connection.set_tls(facts);
-        if offer.hello.extension(offer.message, ExtensionType::STATUS_REQUEST).is_some() {
-            let server = presenting(&**servers.for_name(name.as_deref()), &servers.default);
-            server.into_iter().for_each(|tls| tls.status_wanted(generation.shared()));
-        }
-        let asked_for = servers.for_name(name.as_deref());
-        match servers.sessions.choose(asked_for, &servers.default)? {
+        let asked_for = servers.in_handshake(name.as_deref());
+        match servers.session(offer, asked_for, generation.shared())? {
             Chosen::Ready(config) => Ok(config),
             Chosen::Computed(server) => {
-                let (default, alpn) = (&servers.default, servers.alpn(asked_for));
-                let config = computed_certificates::config_for(connection, &generation, server, default, alpn);
+                let alpn = servers.alpn(asked_for);
+                let config = computed_certificates::config_for(connection, &generation, &servers, server, alpn);
                 config.await.map_err(|line| {
                     if !line.is_empty() {
                         connection.log(Level::Error, format_args!("{line}{}", Handshaking(connection)));
@@ -117,20 +108,10 @@ async fn verify(
     server: &Arc<ServerTls>,
     facts: &TlsFacts,
 ) -> Option<()> {
-    let Some(verification) = &server.verification else { return Some(()) };
-    let helpers = helpers(connection, generation);
-    let visit =
-        Visit { helpers, log: &generation.error_log, connection: connection.number, context: &Handshaking(connection) };
-    let verified = verification.verify(&connection.transport, &visit).await?;
-    let is_good = verified.refusal(verification.asked).is_none();
-    if !is_good {
-        helpers.figures.untrusted.add();
-    }
-    if let Some(tls) = connection.transport.tls() {
-        tls.settle(is_good);
-    }
-    facts.set_verified(verified, server.clone());
-    Some(())
+    let (helpers, context) = (helpers(connection, generation), Handshaking(connection));
+    let visit = Visit { helpers, log: &generation.error_log, connection: connection.number, context: &context };
+    // A client that is refused gets its answer when it has sent a request.
+    facts.verify(server, &connection.transport, &visit).await.map(|_| ())
 }
 
 /// Verifies the client's certificate again if the server that the request is for comes from a later configuration than

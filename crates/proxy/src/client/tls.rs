@@ -34,13 +34,7 @@ pub async fn outgoing<G: Future<Output = ()>>(
 ) -> Result<Outgoing, String> {
     let tls = family.tls(request).ok_or("the settings of TLS are missing")?;
     let services = &request.generation.services;
-    let reader = PairReader {
-        pool: services.pools.default(),
-        files: &services.files,
-        paths: &services.paths,
-        client: request.client_key(),
-        gone,
-    };
+    let reader = PairReader::of(services, request.client_key(), gone);
     let names = family.tls_certificate(request);
     tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), None, &reader).await
 }

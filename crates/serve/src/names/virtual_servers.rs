@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Problem};
+use freerun_tls::session::ServerConfig;
 
 use super::table::{Name, NameTable};
 use crate::captures::Captures;
@@ -11,7 +12,10 @@ use crate::generation::Generation;
 use crate::listen::addresses::{self, Address};
 use crate::listen::served::Listens;
 use crate::listen::setting::{ListenProtocols, ListenSetting, Written};
+use crate::tls::client_facts::TlsFacts;
+use crate::tls::computed::{PairNames, PairReader};
 use crate::tls::handshake::{Offer, Refusal};
+use crate::tls::server::Computed;
 use crate::tls::sessions::{Chosen, SessionSettings, TlsServer, presenting};
 use crate::values::GaveUp;
 
@@ -64,6 +68,31 @@ impl<V: TlsServer> VirtualServers<V> {
             tls.status_wanted(generation);
         }
         self.sessions.choose(asked_for, &self.default)
+    }
+
+    /// The settings of a session with a certificate of this server whose name has variables, with these protocols above TLS.
+    /// `names` gives the names as they are for this client, of whom `facts` are known.
+    ///
+    /// # Errors
+    /// The line for the error log; it is empty if the client has gone.
+    pub async fn computed_session<G: Future<Output = ()>>(
+        &self,
+        server: &V,
+        facts: Option<&TlsFacts>,
+        alpn: &[&[u8]],
+        names: impl FnOnce(&Computed) -> Option<Vec<PairNames>>,
+        reader: &PairReader<'_, impl Fn() -> G>,
+    ) -> Result<ServerConfig, String> {
+        let missing = || String::from("no \"ssl_certificate\" is defined in server listening on SSL port");
+        if let Some(facts) = facts {
+            facts.check_name()?;
+        }
+        let own = server.tls().ok_or_else(missing)?;
+        let computed = own.computed().ok_or_else(missing)?;
+        let names = names(computed).ok_or_else(missing)?;
+        // The session is bound to the address by the settings of its default server.
+        let resumption = self.default.tls().unwrap_or(own);
+        computed.config_at(resumption, alpn, &names, reader).await
     }
 }
 

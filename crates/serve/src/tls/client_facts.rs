@@ -4,8 +4,11 @@ use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
 use freerun_proto::tls::{NameForm, name_form};
-use freerun_tls::verify::Verified;
+use freerun_tls::verify::{Refusal, Verified};
+use freerun_transport::Transport;
 
+use super::handshake::Offer;
+use super::ocsp::Visit;
 use super::server::ServerTls;
 
 /// What is known of the TLS of a client's connection besides its session, which the
@@ -36,14 +39,38 @@ impl TlsFacts {
         TlsFacts { asked_for, hello, verdict: RefCell::new(Verdict { verified: Verified::None, by: None }) }
     }
 
+    /// What is known of a client that makes this offer; `keeps_hello`: with its ClientHello.
+    pub fn of(offer: Offer<'_>, keeps_hello: bool) -> TlsFacts {
+        let name = offer.hello.server_name(offer.message);
+        let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
+        TlsFacts::new(asked_for, keeps_hello.then(|| offer.message.into()))
+    }
+
     /// What came of the verification of the client's certificate (`ssl_verify_client`): none was sent, unless one was.
     pub fn verified(&self) -> Ref<'_, Verified> {
         Ref::map(self.verdict.borrow(), |verdict| &verdict.verified)
     }
 
-    /// Notes what has come of the verification by the rules of this server.
-    pub fn set_verified(&self, verified: Verified, by: Arc<ServerTls>) {
-        self.verdict.replace(Verdict { verified, by: Some(by) });
+    /// Verifies the certificates that the client has shown in its handshake by the rules of this server, if that asks for any,
+    /// and notes what came of it. A client that is refused cannot resume its session. `None` if the client has gone meanwhile,
+    /// or is not verified because the server is shut down.
+    pub async fn verify(
+        &self,
+        by: &Arc<ServerTls>,
+        transport: &Transport,
+        visit: &Visit<'_>,
+    ) -> Option<Result<(), Refusal>> {
+        let Some(verification) = &by.verification else { return Some(Ok(())) };
+        let verified = verification.verify(transport, visit).await?;
+        let refusal = verified.refusal(verification.asked);
+        if refusal.is_some() {
+            visit.helpers.figures.untrusted.add();
+        }
+        if let Some(session) = transport.tls() {
+            session.settle(refusal.is_none());
+        }
+        self.verdict.replace(Verdict { verified, by: Some(by.clone()) });
+        Some(refusal.map_or(Ok(()), Err))
     }
 
     /// Whether the certificate was verified by the rules of this server, not by those of an earlier configuration.

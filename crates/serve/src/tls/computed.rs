@@ -27,6 +27,7 @@ use super::objects::{key_path, make};
 use super::prepared::Prepared;
 use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
 use crate::parts::Paths;
+use crate::services::Services;
 use crate::zones::ZoneTable;
 
 /// For how long it is known that a certificate cannot be used.
@@ -67,6 +68,14 @@ pub struct PairReader<'r, F> {
     pub client: u64,
     /// Makes what resolves when the client has gone.
     pub gone: F,
+}
+
+impl<'r, F> PairReader<'r, F> {
+    /// What a configuration reads with for this client.
+    pub fn of(services: &'r Services, client: u64, gone: F) -> PairReader<'r, F> {
+        let Services { pools, files, paths, .. } = services;
+        PairReader { pool: pools.default(), files, paths, client, gone }
+    }
 }
 
 /// What is known of a pair.

@@ -15,7 +15,6 @@ use freerun_runtime::timer::Timer;
 use freerun_tls::session::{Event, Failure, FailureKind, MAX_INPUT, ServerConfig, Session};
 use freerun_transport::Transport;
 
-use super::client_facts::TlsFacts;
 use super::figures::TlsFigures;
 use super::share;
 
@@ -59,13 +58,6 @@ pub struct Offer<'m> {
 }
 
 impl Offer<'_> {
-    /// What is known of the client's TLS from now on; `keeps_hello`: with the message itself.
-    pub fn facts(&self, keeps_hello: bool) -> TlsFacts {
-        let name = self.hello.server_name(self.message);
-        let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
-        TlsFacts::new(asked_for, keeps_hello.then(|| self.message.into()))
-    }
-
     /// Whether the client wants to know that the server's certificate was not revoked (`status_request`, RFC 6066 section 8).
     pub fn wants_status(&self) -> bool {
         self.hello.extension(self.message, ExtensionType::STATUS_REQUEST).is_some()

@@ -81,13 +81,7 @@ async fn secure(
     let tls = settings.proxy_pass.as_ref().and_then(|pass| pass.tls.get()).ok_or(HANDSHAKING)?;
     let generation = loop_state.generation();
     let services = &generation.services;
-    let reader = PairReader {
-        pool: services.pools.default(),
-        files: &services.files,
-        paths: &services.paths,
-        client: 0,
-        gone: pending::<()>,
-    };
+    let reader = PairReader::of(services, 0, pending::<()>);
     let name = settings.fixed_tls_name();
     // A certificate whose name has variables belongs to a session, and there is none.
     let outgoing = tls.outgoing(&name, &peer.name, None, None, &reader).await.map_err(|_| HANDSHAKING)?;

@@ -3,14 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_proto::tls::ExtensionType;
 use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_serve::Subject;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_serve::tls::ocsp::Visit;
-use freerun_serve::tls::sessions::{Chosen, presenting};
+use freerun_serve::tls::sessions::Chosen;
 use freerun_transport::Transport;
 
 use super::{certificates, tell};
@@ -38,19 +37,11 @@ pub(super) async fn open(
     let helpers = helpers(session);
     let servers = session.servers.clone();
     let choose = async |offer: Offer<'_>| {
-        let name = offer.hello.server_name(offer.message);
-        let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
-        let hello = session.generation.stream.keeps_hello.then(|| offer.message.into());
-        let facts = TlsFacts::new(asked_for, hello);
+        let facts = TlsFacts::of(offer, session.generation.stream.keeps_hello);
         let chosen = named(session, facts.server_name().as_deref());
         session.set_tls(facts);
         session.set_server(session.generation.server(&chosen));
-        if offer.hello.extension(offer.message, ExtensionType::STATUS_REQUEST).is_some()
-            && let Some(tls) = presenting(&*chosen, &servers.default)
-        {
-            tls.status_wanted(session.generation.shared());
-        }
-        match servers.sessions.choose(&chosen, &servers.default)? {
+        match servers.session(offer, &chosen, session.generation.shared())? {
             Chosen::Ready(config) => Ok(config),
             Chosen::Computed(server) => {
                 let config = certificates::config_for(session, transport, server, &chosen);
@@ -97,12 +88,8 @@ pub(super) async fn open(
 /// The server of the session's address with this name, or the default server.
 pub fn named(session: &Session, name: Option<&str>) -> Arc<Server> {
     let servers = &session.servers;
-    let found = match name {
-        Some(name) if !servers.names.is_empty() => servers.names.find(name, session.captures()),
-        _ => Ok(None),
-    };
-    match found {
-        Ok(server) => server.unwrap_or(&servers.default).clone(),
+    match servers.for_name(name, session.captures()) {
+        Ok(server) => server.clone(),
         Err(error) => {
             session.log(Level::Alert, format_args!("{error} on \"{}\"", name.unwrap_or_default()));
             servers.default.clone()
@@ -122,29 +109,18 @@ fn helpers(session: &Session) -> Helpers<'_> {
 /// Verifies the client's certificate by the rules of the session's server, if that asks for one.
 async fn verify(session: &Session, transport: &Transport) -> Result<(), u16> {
     let server = session.server();
-    let Some((tls, verification)) = server.tls.as_ref().and_then(|tls| Some((tls, tls.verification.as_ref()?))) else {
-        return Ok(());
-    };
-    let helpers = helpers(session);
-    let context = session.context();
+    let Some(tls) = &server.tls else { return Ok(()) };
+    // They are known since the ClientHello.
+    let Some(facts) = session.tls() else { return Err(status::INTERNAL_SERVER_ERROR) };
+    let (helpers, context) = (helpers(session), session.context());
     let log = server.error_log(&session.generation);
     let visit = Visit { helpers, log, connection: session.number, context: &context };
-    let verified = verification.verify(transport, &visit).await.ok_or(status::INTERNAL_SERVER_ERROR)?;
-    let refusal = verified.refusal(verification.asked);
-    if refusal.is_some() {
-        helpers.figures.untrusted.add();
-    }
-    if let Some(stream) = transport.tls() {
-        stream.settle(refusal.is_none());
-    }
-    if let Some(facts) = session.tls() {
-        facts.set_verified(verified, tls.clone());
-    }
-    match refusal {
-        None => Ok(()),
-        Some(refusal) => {
+    match facts.verify(tls, transport, &visit).await {
+        Some(Ok(())) => Ok(()),
+        Some(Err(refusal)) => {
             tell(session, format_args!("{refusal}"));
             Err(status::INTERNAL_SERVER_ERROR)
         }
+        None => Err(status::INTERNAL_SERVER_ERROR),
     }
 }

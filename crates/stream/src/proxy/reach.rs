@@ -262,13 +262,7 @@ impl<'s> Tries<'s> {
     ) -> Result<(), TryError> {
         let (session, timeout) = (self.session, self.settings.proxy_connect_timeout);
         let services = session.services();
-        let reader = PairReader {
-            pool: services.pools.default(),
-            files: &services.files,
-            paths: &services.paths,
-            client: session.client_key(),
-            gone: pending::<()>,
-        };
+        let reader = PairReader::of(services, session.client_key(), pending::<()>);
         let names = self.certificate(tls);
         let alpn = self.settings.proxy_ssl_alpn.computed(session);
         let name = self.tls_name();

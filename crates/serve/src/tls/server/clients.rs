@@ -31,7 +31,7 @@ pub struct ClientVerification {
 impl ClientVerification {
     /// Verifies the certificates that a client has shown in its handshake, on a thread of a pool, and asks responders about
     /// them. `None` if the client has gone meanwhile, or is not verified because the server is shut down.
-    pub async fn verify(&self, transport: &Transport, visit: &Visit<'_>) -> Option<Verified> {
+    pub(in crate::tls) async fn verify(&self, transport: &Transport, visit: &Visit<'_>) -> Option<Verified> {
         let sent = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
         let sent = transport.tls()?.with_session(sent)?;
         if sent.is_empty() {

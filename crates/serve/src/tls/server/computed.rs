@@ -9,7 +9,7 @@ use super::ServerTls;
 use super::slot::Slot;
 use crate::tls::computed::{KnownPairs, Loaded, PairNames, PairReader};
 use crate::tls::prepared::Purpose;
-use crate::tls::values::PasswordFile;
+use crate::tls::values::{ComputedFile, PasswordFile};
 
 /// What the settings of sessions are made of where the names of some certificates have variables.
 #[derive(Debug)]
@@ -36,14 +36,23 @@ impl Computed {
         Computed { server, settings, slots, passwords, known, context }
     }
 
-    /// Which of the values of `ssl_certificate` and `ssl_certificate_key`, counted from 0, have to be computed.
-    pub fn numbers(&self) -> impl Iterator<Item = usize> {
-        let computed = |(_, slot): &(usize, &Slot)| matches!(slot, Slot::Computed);
-        self.slots.iter().enumerate().filter(computed).map(|(number, _)| number)
+    /// The values of `ssl_certificate` and `ssl_certificate_key` that have to be computed, in their order: `files` gives those
+    /// with this number, counted from 0, and `value` the value of a text with variables.
+    pub fn names<'f, T: 'f>(
+        &self,
+        files: impl Fn(usize) -> Option<(&'f ComputedFile<T>, &'f ComputedFile<T>)>,
+        value: impl Fn(&T) -> Vec<u8>,
+    ) -> Vec<PairNames> {
+        let computed = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Computed));
+        let pair = |(number, _)| {
+            let (certificate, key) = files(number)?;
+            Some(PairNames { certificate: certificate.computed(&value), key: key.computed(&value) })
+        };
+        computed.filter_map(pair).collect()
     }
 
     /// The settings of sessions at an address with this `default` server, with these protocols above TLS; `names` are the
-    /// values that have to be computed, in the order of [`Computed::numbers`].
+    /// [values](Computed::names) that have to be computed.
     ///
     /// # Errors
     /// The line for the error log; it is empty if the client has gone.
