@@ -8,13 +8,11 @@ use freerun_conf::SettingsSet;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Response;
-use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::proxy_protocol::write::TooLarge;
 use freerun_serve::tls::computed::PairNames;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
-use freerun_serve::tls::values::ComputedFile;
 
 use crate::exchange::http1::{HttpExchange, WriteHead};
 use crate::exchange::target::{Target, TargetLookup};
@@ -137,11 +135,7 @@ pub trait Family: Sync {
         if !self.tls(request)?.is_computed() {
             return None;
         }
-        let table = self.table(request.settings());
-        let value = |file: &ComputedFile<Template>| file.computed(|template| template.render(request).into_owned());
-        let certificate = table.proxy_ssl_certificate.as_ref().map(value)?;
-        let key = table.proxy_ssl_certificate_key.as_ref().map(value)?;
-        (!certificate.is_empty()).then_some(PairNames { certificate, key })
+        self.table(request.settings()).certificate_names(request)
     }
 
     /// The header of the PROXY protocol that connections for this request begin with (`proxy_protocol`); empty if there is

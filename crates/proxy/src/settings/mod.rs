@@ -19,18 +19,13 @@ use std::time::Duration;
 
 use freerun_conf::{
     Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value,
-    settings,
 };
 use freerun_http::request::Request;
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
-use freerun_serve::tls::key_log::KeyLogPath;
-use freerun_serve::tls::upstream::{UpstreamSpec, UpstreamTls};
-use freerun_serve::tls::values::{
-    CertificateCacheValue, ComputedFile, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet,
-};
-use freerun_serve::upstream::Bind;
+use freerun_serve::tls::upstream::UpstreamTls;
+use freerun_serve::upstream_settings;
 
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
@@ -39,23 +34,16 @@ use lists::{HeaderName, Ignorable};
 use next::Causes;
 use store::Store;
 
-settings! {
+upstream_settings! {
     /// The directives that all members of the family have.
     #[module = "proxy"]
-    pub struct FamilySettings {
+    pub struct FamilySettings<Request> in HTTP | SERVER | LOCATION {
         /// Conditions under which a server may be asked: all values have to be neither empty nor `0`. They are
         /// evaluated for each chosen server, which `$upstream_last_addr` and `$upstream_last_server_name` show.
         ///
         /// A server that may not be asked counts as failed, as with nginx: it counts for `max_fails`, the next server
         /// is asked with `proxy_next_upstream denied`, and the answer is 502 otherwise.
         proxy_allow_upstream: Conditions, in HTTP | SERVER | LOCATION, since = "1.29.3";
-        /// The local address of connections to upstream servers: an address, optionally with a port, or variables. With
-        /// `transparent` it may be an address of another machine, such as the client's. `off` cancels the value of an
-        /// outer level.
-        proxy_bind: Bind<Request> = "off", in HTTP | SERVER | LOCATION;
-        /// Whether variables in `proxy_bind` are evaluated for each server that is asked, instead of once for a
-        /// request.
-        proxy_bind_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
         /// Size of the buffer for the head of a response, which has to fit.
         proxy_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION;
         /// Whether responses are read from the upstream server as fast as it sends them, into `proxy_buffers` and then
@@ -163,10 +151,6 @@ settings! {
         proxy_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION,
             fidelity = Differs("a response with such a status is passed on where no other server can be asked at once; whether a request is \
                 idempotent is decided by the method that the server gets, not by the client's");
-        /// How long a request may be passed to a next server; 0 is no limit.
-        proxy_next_upstream_timeout: Duration = "0", in HTTP | SERVER | LOCATION;
-        /// How many servers a request may be passed to; 0 is no limit.
-        proxy_next_upstream_tries: u32 = "0", in HTTP | SERVER | LOCATION;
         /// Conditions under which a response is not stored: any value that is not empty and not `0`.
         proxy_no_cache: Conditions, in HTTP | SERVER | LOCATION;
         /// A field of the upstream server's response that is passed on although it is hidden by default.
@@ -189,52 +173,6 @@ settings! {
             fidelity = NoEffect("Linux does not have it; nginx warns there, too");
         /// The longest time between two writes to the upstream server.
         proxy_send_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
-        /// Whether the kernel probes connections to upstream servers (`SO_KEEPALIVE`).
-        proxy_socket_keepalive: bool = "off", in HTTP | SERVER | LOCATION;
-        /// The size of the receive buffer of connections to upstream servers (`SO_RCVBUF`); by default the kernel's
-        /// choice.
-        proxy_socket_rcvbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
-        /// The size of the send buffer of connections to upstream servers (`SO_SNDBUF`); by default the kernel's
-        /// choice.
-        proxy_socket_sndbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
-        /// A file with the certificate that upstream servers get which ask for one. An empty value cancels that of an outer
-        /// level.
-        ///
-        /// If the name has variables, sessions are resumed only as long as `proxy_ssl_certificate_cache` keeps the certificate,
-        /// and not at all where `proxy_ssl_conf_command` says by which algorithms it may sign.
-        proxy_ssl_certificate: Option<ComputedFile<Template>>, in HTTP | SERVER | LOCATION;
-        /// Keeps certificates whose names have variables in memory.
-        proxy_ssl_certificate_cache: CertificateCacheValue = "off", in HTTP | SERVER | LOCATION, since = "1.27.4";
-        /// A file with the key of the certificate.
-        proxy_ssl_certificate_key: Option<ComputedFile<Template>>, in HTTP | SERVER | LOCATION;
-        /// The ciphers that are allowed, in OpenSSL's syntax.
-        proxy_ssl_ciphers: Listed = "DEFAULT", in HTTP | SERVER | LOCATION, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
-        /// A command for OpenSSL.
-        proxy_ssl_conf_command: Many<ConfCommand>, in HTTP | SERVER | LOCATION, fidelity = Differs("what is not there is named by a warning");
-        /// A file with revoked certificates.
-        proxy_ssl_crl: Option<FileName>, in HTTP | SERVER | LOCATION;
-        /// A file for the secrets of sessions with upstream servers, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
-        ///
-        /// **Who reads this file can decrypt the sessions**: see `ssl_key_log`, which has the same rules. In nginx the directive
-        /// is part of the commercial subscription.
-        proxy_ssl_key_log: Option<KeyLogPath>, in HTTP | SERVER | LOCATION, since = "1.27.2";
-        /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
-        /// directive it is the host that requests are passed to.
-        proxy_ssl_name: Option<Template>, in HTTP | SERVER | LOCATION, fidelity = Differs("with `proxy_ssl_server_name`, a name that DNS could not have is an error (502)");
-        /// A file with the passwords of keys, one a line.
-        proxy_ssl_password_file: Option<PasswordFile>, in HTTP | SERVER | LOCATION;
-        /// The versions of the protocol that are allowed.
-        proxy_ssl_protocols: ProtocolSet = "TLSv1.2 TLSv1.3", in HTTP | SERVER | LOCATION, fidelity = Differs("TLS 1.2 and 1.3 alone are there; a connection of TLS 1.2 with AES-GCM ends after 2^24 records of one side");
-        /// Whether the name is sent, so that a server with several names can choose its certificate (SNI).
-        proxy_ssl_server_name: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Whether sessions are resumed.
-        proxy_ssl_session_reuse: bool = "on", in HTTP | SERVER | LOCATION;
-        /// A file with the certificate authorities that are trusted.
-        proxy_ssl_trusted_certificate: Option<FileName>, in HTTP | SERVER | LOCATION;
-        /// Whether the server's certificate is verified.
-        proxy_ssl_verify: bool = "off", in HTTP | SERVER | LOCATION;
-        /// The longest chain of certificates from the server's to an authority.
-        proxy_ssl_verify_depth: u32 = "1", in HTTP | SERVER | LOCATION;
         /// Stores responses as files: at the path of `root` or `alias` (`on`), or at a path with variables.
         ///
         /// A file appears under its name when it is complete, with the response's `Last-Modified` as its time.
@@ -355,25 +293,8 @@ impl FamilySettings {
     /// # Errors
     /// The directives contradict each other, or a file cannot be used, in nginx's words.
     pub fn upstream_tls(&self, prefix: &'static str, http2: bool, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
-        let spec = UpstreamSpec {
-            prefix,
-            certificate: self.proxy_ssl_certificate.as_ref().map(|file| file.name.clone()),
-            key: self.proxy_ssl_certificate_key.as_ref().map(|file| file.name.clone()),
-            certificate_cache: self.proxy_ssl_certificate_cache.0,
-            passwords: self.proxy_ssl_password_file.clone(),
-            protocols: self.proxy_ssl_protocols,
-            ciphers: self.proxy_ssl_ciphers.clone(),
-            commands: self.proxy_ssl_conf_command.to_vec(),
-            verify: self.proxy_ssl_verify,
-            depth: self.proxy_ssl_verify_depth,
-            trusted: self.proxy_ssl_trusted_certificate.clone(),
-            lists: self.proxy_ssl_crl.clone(),
-            server_name: self.proxy_ssl_server_name,
-            session_reuse: self.proxy_ssl_session_reuse,
-            key_log: self.proxy_ssl_key_log.clone(),
-            alpn: if http2 { vec![b"h2".to_vec()] } else { Vec::new() },
-        };
-        UpstreamTls::of(spec, cx)
+        let alpn = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
+        UpstreamTls::of(self.tls_spec(prefix, alpn), cx)
     }
 }
 
@@ -389,7 +310,7 @@ impl Table {
         let renamed = |text: &'static str| -> &'static str {
             if M::PREFIX == WRITTEN { text } else { text.replace(WRITTEN, M::PREFIX).leak() }
         };
-        let (mut directives, mut rows) = (Vec::new(), Vec::new());
+        let mut table: Vec<(Directive, usize)> = Vec::new();
         for (row, directive) in FamilySettings::directives().iter().enumerate() {
             let name = directive.name.strip_prefix(WRITTEN).unwrap_or(directive.name);
             let is = |lacks: &&str| lacks.strip_suffix('*').map_or(name == *lacks, |start| name.starts_with(start));
@@ -397,15 +318,18 @@ impl Table {
                 continue;
             }
             let differs = M::DIFFERS.iter().find(|(row, _)| *row == name).map(|(_, how)| Fidelity::Differs(how));
-            directives.push(Directive {
+            let own = Directive {
                 name: renamed(directive.name),
                 fidelity: differs.unwrap_or(directive.fidelity),
                 documentation: renamed(directive.documentation),
                 default: directive.default.map(renamed),
                 ..*directive
-            });
-            rows.push(row);
+            };
+            table.push((own, row));
         }
+        // The rows that all services have stand last; in the reference they are in their places.
+        table.sort_by_key(|(directive, _)| directive.name);
+        let (directives, rows) = table.into_iter().unzip();
         Table { directives, rows }
     }
 }

@@ -119,14 +119,6 @@ impl FamilySettings {
 
     #[cold]
     fn unusual_connect_options(&self, request: &Request) -> Box<ConnectOptions> {
-        let local = self.proxy_bind.of(request);
-        Box::new(ConnectOptions {
-            bind: local.as_ref().map(|local| local.address),
-            transparent: local.is_some_and(|local| local.transparent),
-            sndbuf: self.proxy_socket_sndbuf.map(|size| bytes(size.0)),
-            rcvbuf: self.proxy_socket_rcvbuf.map(|size| bytes(size.0)),
-            keepalive: self.proxy_socket_keepalive,
-            nodelay: false,
-        })
+        Box::new(self.connect_from(self.proxy_bind.of(request)))
     }
 }

@@ -21,6 +21,7 @@ mod outliers;
 mod proxy_protocol;
 mod registry;
 mod server;
+mod settings;
 mod shown;
 mod sticky;
 mod waiting;

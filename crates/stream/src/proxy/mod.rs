@@ -20,7 +20,6 @@ use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Subject;
-use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::ProxyProtocol;
 
 use self::datagrams::RelayedDatagrams;
@@ -50,7 +49,7 @@ pub static MODULE: Module = Module {
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let own = settings.get::<ProxySettings>();
     if let Some(pass) = own.proxy_pass.as_ref().filter(|_| own.proxy_ssl) {
-        let _ = pass.tls.set(UpstreamTls::of(own.tls_spec(), cx)?);
+        let _ = pass.tls.set(own.upstream_tls(cx)?);
     }
     Ok(())
 }

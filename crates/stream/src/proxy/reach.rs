@@ -11,11 +11,10 @@ use freerun_runtime::loops;
 use freerun_runtime::net::udp::Datagrams;
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::Subject;
-use freerun_serve::tls::computed::{PairNames, PairReader};
+use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::handshake::{HandshakeError, Helpers};
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
-use freerun_serve::values::Template;
 use freerun_transport::Transport;
 use freerun_upstream::connect::{ConnectOptions, connect, connect_datagrams};
 use freerun_upstream::{Lease, NoPeer, Tried, now};
@@ -211,7 +210,7 @@ impl<'s> Tries<'s> {
             return options;
         }
         let local = self.settings.proxy_bind.of(self.session);
-        let options = ConnectOptions { nodelay: self.nodelay, ..self.settings.options(local) };
+        let options = ConnectOptions { nodelay: self.nodelay, ..self.settings.connect_from(local) };
         *self.options.insert(options)
     }
 
@@ -240,18 +239,6 @@ impl<'s> Tries<'s> {
         }
     }
 
-    /// The names of the certificate that servers are shown, if they have variables. An empty name stands for no certificate.
-    fn certificate(&self, tls: &UpstreamTls) -> Option<PairNames> {
-        if !tls.is_computed() {
-            return None;
-        }
-        let ProxySettings { proxy_ssl_certificate, proxy_ssl_certificate_key, .. } = self.settings;
-        let render = |template: &Template<Session>| template.render(self.session).into_owned();
-        let certificate = proxy_ssl_certificate.as_ref().map(|file| file.computed(render))?;
-        let key = proxy_ssl_certificate_key.as_ref().map(|file| file.computed(render))?;
-        (!certificate.is_empty()).then_some(PairNames { certificate, key })
-    }
-
     /// Has a TLS session on a new connection.
     async fn secure(
         &self,
@@ -263,7 +250,7 @@ impl<'s> Tries<'s> {
         let (session, timeout) = (self.session, self.settings.proxy_connect_timeout);
         let services = session.services();
         let reader = PairReader::of(services, session.client_key(), pending::<()>);
-        let names = self.certificate(tls);
+        let names = tls.is_computed().then(|| self.settings.certificate_names(session)).flatten();
         let alpn = self.settings.proxy_ssl_alpn.computed(session);
         let name = self.tls_name();
         let outgoing = tls.outgoing(&name, &lease.peer().name, names.as_ref(), alpn, &reader);
