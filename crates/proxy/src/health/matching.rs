@@ -1,18 +1,17 @@
 //! The tests of a `match` block on the response to a health check.
 
-use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Word};
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_http::template::Template;
 use freerun_http::variables::VariableTable;
+use freerun_serve::health::Matching;
 
-/// A `match` block.
-#[derive(Debug, Default)]
+/// The tests of a `match` block.
+#[derive(Debug)]
 pub struct Match {
     tests: Vec<Test>,
-    /// The text of the block, to recognise it after a reload.
-    pub text: String,
 }
 
 #[derive(Debug)]
@@ -44,21 +43,16 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-impl Match {
-    /// Reads a block.
-    ///
-    /// # Errors
-    /// What is wrong with a test.
-    pub fn parse(directive: &Node, cx: &mut Cx) -> Result<Match, Problem> {
-        let mut all = Match::default();
-        for node in directive.children() {
-            let words: Vec<&str> = node.args.iter().map(|word| word.text.as_str()).collect();
-            all.text.push_str(&format!("{} {};", node.name.text, words.join(" ")));
-            all.tests.push(test(node, cx)?);
-        }
-        Ok(all)
-    }
+impl Matching for Match {
+    const SHAPE: Shape = Shape::exactly(1, "name { test; … }").with_raw_block();
 
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Match, Problem> {
+        let tests = directive.children().iter().map(|node| test(node, cx));
+        Ok(Match { tests: tests.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Match {
     /// Whether the tests need the body.
     pub fn needs_body(&self) -> bool {
         self.tests.iter().any(|test| matches!(test, Test::Body(..)))

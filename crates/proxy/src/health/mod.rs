@@ -68,9 +68,7 @@ impl health::Check for Check {
     }
 
     fn text(&self) -> String {
-        let matching = self.rules.matching.as_ref().and_then(|matching| matching.get());
-        let tests = matching.map_or("", |matching| &matching.text);
-        format!("{} {{{tests}}} {}", self.rules.text, self.family.name())
+        format!("{} {}", self.rules.checking.text(self.rules.matching.as_ref()), self.family.name())
     }
 
     fn shown(&self) -> &str {
@@ -99,7 +97,7 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let Some(rules) = settings.get::<HealthSettings>().health_check.clone() else { return Ok(()) };
     let Some((family, group)) = passed_to(settings) else {
         let problem =
-            Problem::new("no upstream to check: \"health_check\" stands without a \"proxy_pass\"").at(rules.place);
+            Problem::new("no upstream to check: \"health_check\" stands without a \"proxy_pass\"").at(rules.checking.place);
         return Err(
             problem.hint("the location has to pass requests on, to a server or group that is named without variables")
         );
@@ -110,7 +108,7 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
         _ => false,
     };
     if rules.grpc.is_some() && !is_http2 {
-        let problem = Problem::new("\"health_check type=grpc\" needs HTTP/2").at(rules.place);
+        let problem = Problem::new("\"health_check type=grpc\" needs HTTP/2").at(rules.checking.place);
         return Err(
             problem.hint("the location has to have \"grpc_pass\", or \"proxy_pass\" with \"proxy_http_version 2\"")
         );

@@ -25,7 +25,7 @@ use freerun_upstream::connect::connect;
 use freerun_upstream::http2::{Http2Connection, Stream};
 use freerun_upstream::link::Link;
 use freerun_upstream::pool::{Exclusive, Multiplexed, Scope};
-use freerun_upstream::{Peer, UpstreamAddress};
+use freerun_upstream::Peer;
 
 use crate::client::tls;
 use crate::exchange::family::{Exchanging, UpstreamProtocol};
@@ -280,7 +280,8 @@ impl One<'_> {
         record.begin(Arc::clone(self.peer), at, Took::default());
         let head = self.head(link, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
-        let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
+        let block = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
+        let matching = block.map(|block| &block.matching);
         let grpc = self.check.rules.grpc.as_ref();
         let mut body = Vec::new();
         let needs_body = grpc.is_some() || matching.is_some_and(|matching| matching.needs_body());
@@ -304,14 +305,7 @@ impl One<'_> {
     }
 
     async fn connect(&self, secured: Option<[u8; 32]>, protocol: UpstreamProtocol) -> Result<Kept, Failed> {
-        let address = match (&self.peer.address, self.check.rules.checking.port) {
-            (UpstreamAddress::Ip(address), Some(port)) => {
-                let mut address = *address;
-                address.set_port(port);
-                UpstreamAddress::Ip(address)
-            }
-            (address, _) => address.clone(),
-        };
+        let address = self.check.rules.checking.address(self.peer);
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let connecting = connect(&address, &options);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;

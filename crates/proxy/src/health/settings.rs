@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, Word, parse_time, settings};
-use freerun_serve::health::{Checking, Declared, MatchRef};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_time, settings};
+use freerun_serve::health::{Checking, Declared, MatchRef, Matches};
 use freerun_serve::upstream::number;
 
 use crate::health::grpc;
@@ -47,21 +47,7 @@ settings! {
         /// | `body ~ expression;`, `!~` | the first 256 KiB of the body match, or do not |
         /// | `require $variable …;` | all of these are neither empty nor `0`; `$upstream_status` and `$upstream_http_…` can be used |
         #[name = "match"]
-        matches: Matches, in HTTP, fidelity = Own;
-    }
-}
-
-/// All `match` blocks; their contents are in [`Declared`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Matches;
-
-impl Setting for Matches {
-    const SHAPE: Shape = Shape::exactly(1, "name { test; … }").with_raw_block();
-
-    fn set(_: Option<Matches>, directive: &Node, cx: &mut Cx) -> Result<Matches, Problem> {
-        let name = &directive.args[0];
-        let block = Match::parse(directive, cx)?;
-        cx.extensions.get_or_default::<Declared<Match>>().declare(name, block).map(|()| Matches)
+        matches: Matches<Match>, in HTTP, fidelity = Own;
     }
 }
 
@@ -78,25 +64,18 @@ pub struct HealthCheck {
     pub keepalive_time: Option<Duration>,
     /// What is asked of gRPC's health service, instead of the URI.
     pub grpc: Option<GrpcCheck>,
-    /// The text of the directive, to recognise it after a reload.
-    pub text: String,
-    /// The place of the directive.
-    pub place: Place,
 }
 
 impl Value for HealthCheck {
     const SHAPE: Shape = Shape::at_least(0, "[parameter …]");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
-        let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
         let mut check = HealthCheck {
-            checking: Checking::default(),
+            checking: Checking::of(directive),
             uri: "/".to_owned(),
             matching: None,
             keepalive_time: None,
             grpc: None,
-            text: words.join(" "),
-            place: directive.name.place,
         };
         for (index, word) in directive.args.iter().enumerate() {
             check.parameter(directive, index, word, cx)?;
@@ -111,12 +90,13 @@ impl HealthCheck {
         if self.checking.parameter(directive, index, word)? {
             return Ok(());
         }
+        if let Some(matching) = Declared::of_parameter(word, cx) {
+            self.matching = Some(matching);
+            return Ok(());
+        }
         let invalid = || Problem::invalid_parameter(directive, word);
         match word.text.split_once('=').unwrap_or((&word.text, "")) {
             ("uri", value) if is_uri(value) => self.uri = value.to_owned(),
-            ("match", name) if !name.is_empty() => {
-                self.matching = Some(cx.extensions.get_or_default::<Declared<Match>>().refer(name, word.place));
-            }
             ("keepalive_time", value) => self.keepalive_time = Some(parse_time(value).ok_or_else(invalid)?),
             ("type", "grpc") => drop(self.grpc.get_or_insert_default()),
             ("grpc_service", name) => self.grpc.get_or_insert_default().service = name.to_owned(),

@@ -16,7 +16,7 @@ use freerun_conf::{Cx, Problem};
 use freerun_upstream::Peer;
 use freerun_upstream::health::Watch;
 
-pub use self::settings::{Checking, Declared, MatchRef};
+pub use self::settings::{Checking, Declared, MatchRef, Matches, Matching};
 use self::watcher::{Key, Watcher};
 use crate::accept::loop_listeners;
 use crate::generation::Generation;

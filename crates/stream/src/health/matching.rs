@@ -1,6 +1,7 @@
 //! A `match` block of stream: what is sent to a server, and what is expected from it.
 
-use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Word};
+use freerun_serve::health::Matching;
 use freerun_serve::values::{Pattern, VariableTable};
 
 use crate::session::Session;
@@ -11,8 +12,6 @@ pub struct Match {
     /// What is sent.
     pub send: Vec<u8>,
     expect: Option<Expected>,
-    /// The text of the block, to recognise it after a reload.
-    pub text: String,
 }
 
 #[derive(Debug)]
@@ -21,16 +20,12 @@ enum Expected {
     Pattern(Pattern),
 }
 
-impl Match {
-    /// Reads a block.
-    ///
-    /// # Errors
-    /// What is wrong with a line.
-    pub fn parse(directive: &Node, cx: &mut Cx) -> Result<Match, Problem> {
+impl Matching for Match {
+    const SHAPE: Shape = Shape::exactly(1, "name { send …; expect …; }").with_raw_block();
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Match, Problem> {
         let mut all = Match::default();
         for node in directive.children() {
-            let words: Vec<&str> = node.args.iter().map(|word| word.text.as_str()).collect();
-            all.text.push_str(&format!("{} {};", node.name.text, words.join(" ")));
             match (node.name.text.as_str(), &*node.args) {
                 ("send", [word]) => all.send = bytes(word)?,
                 ("expect", [word]) => all.expect = Some(Expected::Text(bytes(word)?)),
@@ -47,7 +42,9 @@ impl Match {
         }
         Ok(all)
     }
+}
 
+impl Match {
     /// Whether what has come so far is what is expected.
     pub fn is_met(&self, received: &[u8]) -> bool {
         match &self.expect {

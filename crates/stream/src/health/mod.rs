@@ -61,8 +61,7 @@ impl Check for StreamCheck {
     }
 
     fn text(&self) -> String {
-        let matching = self.rules.matching.as_ref().and_then(|matching| matching.get());
-        format!("{} {{{}}}", self.rules.text, matching.map_or("", |matching| &matching.text))
+        self.rules.checking.text(self.rules.matching.as_ref())
     }
 
     fn shown(&self) -> &str {
@@ -85,7 +84,7 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let group = settings.get::<ProxySettings>().proxy_pass.as_ref().and_then(|pass| pass.fixed_group().cloned());
     let Some(group) = group else {
         let message = "no upstream to check: \"health_check\" stands without a \"proxy_pass\"";
-        let problem = Problem::new(message).at(rules.place);
+        let problem = Problem::new(message).at(rules.checking.place);
         return Err(
             problem.hint("the server has to pass sessions on, to a server or group that is named without variables")
         );

@@ -10,7 +10,7 @@ use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::handshake::Helpers;
 use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
-use freerun_upstream::{Peer, UpstreamAddress};
+use freerun_upstream::Peer;
 
 use super::StreamCheck;
 use crate::proxy::ProxySettings;
@@ -42,21 +42,15 @@ pub(super) async fn check(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc
 async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) -> Result<(), Failed> {
     const CONNECTING: Failed = "connecting to upstream";
     let settings = check.settings.get::<ProxySettings>();
-    let address = match (&peer.address, check.rules.checking.port) {
-        (UpstreamAddress::Ip(address), Some(port)) => {
-            let mut address = *address;
-            address.set_port(port);
-            UpstreamAddress::Ip(address)
-        }
-        (address, _) => address.clone(),
-    };
+    let address = check.rules.checking.address(peer);
     let mut transport = connect(&address, &settings.fixed_options()).await.map_err(|_| CONNECTING)?;
     transport.write_all(&settings.proxy_protocol.of_nobody()).await.map_err(|_| CONNECTING)?;
     if settings.proxy_ssl {
         transport = transport.into_tls();
         secure(check, settings, peer, &transport, loop_state).await?;
     }
-    let Some(matching) = check.rules.matching.as_ref().and_then(|matching| matching.get()) else { return Ok(()) };
+    let Some(block) = check.rules.matching.as_ref().and_then(|matching| matching.get()) else { return Ok(()) };
+    let matching = &block.matching;
     transport.write_all(&matching.send).await.map_err(|_| "sending to upstream")?;
     let mut received = Vec::new();
     while !matching.is_met(&received) {

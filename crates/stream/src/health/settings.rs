@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, settings};
-use freerun_serve::health::{Checking, Declared, MatchRef};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
+use freerun_serve::health::{Checking, Declared, MatchRef, Matches};
 
 use super::matching::Match;
 
@@ -39,20 +39,7 @@ settings! {
         /// | `expect "text";` | has to be in the first 256 KiB that come |
         /// | `expect ~ expression;` | has to match them |
         #[name = "match"]
-        matches: Matches, in STREAM, fidelity = Own;
-    }
-}
-
-/// All `match` blocks; their contents are in [`Declared`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Matches;
-
-impl Setting for Matches {
-    const SHAPE: Shape = Shape::exactly(1, "name { send …; expect …; }").with_raw_block();
-
-    fn set(_: Option<Matches>, directive: &Node, cx: &mut Cx) -> Result<Matches, Problem> {
-        let block = Match::parse(directive, cx)?;
-        cx.extensions.get_or_default::<Declared<Match>>().declare(&directive.args[0], block).map(|()| Matches)
+        matches: Matches<Match>, in STREAM, fidelity = Own;
     }
 }
 
@@ -63,30 +50,19 @@ pub struct HealthCheck {
     pub checking: Checking,
     /// What is sent and expected.
     pub matching: Option<MatchRef<Match>>,
-    /// The text of the directive, to recognise it after a reload.
-    pub text: String,
-    /// The place of the directive.
-    pub place: Place,
 }
 
 impl Value for HealthCheck {
     const SHAPE: Shape = Shape::at_least(0, "[parameter …]");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
-        let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
-        let (checking, text, place) = (Checking::default(), words.join(" "), directive.name.place);
-        let mut check = HealthCheck { checking, matching: None, text, place };
+        let mut check = HealthCheck { checking: Checking::of(directive), matching: None };
         for (index, word) in directive.args.iter().enumerate() {
             if check.checking.parameter(directive, index, word)? {
                 continue;
             }
-            match word.text.split_once('=') {
-                Some(("match", name)) if !name.is_empty() => {
-                    let declared = cx.extensions.get_or_default::<Declared<Match>>();
-                    check.matching = Some(declared.refer(name, word.place));
-                }
-                _ => return Err(Problem::invalid_parameter(directive, word)),
-            }
+            let matching = Declared::of_parameter(word, cx);
+            check.matching = Some(matching.ok_or_else(|| Problem::invalid_parameter(directive, word))?);
         }
         Ok(check)
     }
