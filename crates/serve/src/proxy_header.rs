@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use freerun_conf::parse_address;
 use freerun_proto::ProxyHeader;
 use freerun_proto::proxy_protocol::{self, Ends, ProxyError};
 use freerun_runtime::timer::Timer;
@@ -97,6 +99,14 @@ pub async fn read(
 pub trait Proxied: Subject {
     /// The header, if there was one.
     fn proxied(&self) -> Option<&ProxyHeader>;
+
+    /// The client's address as the header names it, if it is one.
+    fn proxied_client(&self) -> Option<SocketAddr> {
+        let ends = ends(self)?;
+        let mut address = parse_address(&ends.client)?;
+        address.set_port(ends.client_port);
+        Some(address)
+    }
 }
 
 /// The variables `$proxy_protocol_…` of a kind of subject.

@@ -1,8 +1,10 @@
 //! `resolver` and `resolver_timeout`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::settings;
+use freerun_upstream::resolve::Resolver;
 
 use crate::resolver::ResolverSetting;
 use crate::tls::ocsp::Resolving;
@@ -28,10 +30,15 @@ settings! {
 }
 
 impl ResolverSettings {
+    /// The resolver, if there is one, with the longest time that a name may take.
+    pub fn resolver_and_timeout(&self) -> Option<(&Arc<Resolver>, Duration)> {
+        self.resolver.as_ref().map(|resolver| (&resolver.0, self.resolver_timeout))
+    }
+
     /// How names of responders of OCSP are looked up, if there is a resolver.
     pub fn resolving(&self) -> Option<Resolving> {
-        let resolver = self.resolver.as_ref()?.0.clone();
-        Some(Resolving { resolver, timeout: self.resolver_timeout })
+        let (resolver, timeout) = self.resolver_and_timeout()?;
+        Some(Resolving { resolver: resolver.clone(), timeout })
     }
 }
 

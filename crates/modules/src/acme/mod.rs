@@ -33,8 +33,8 @@ pub static MODULE: Module = Module {
 };
 
 fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let names = settings.get::<ResolverSettings>();
-    let resolver = names.resolver.as_ref().map(|resolver| (resolver.0.clone(), names.resolver_timeout));
+    let resolver = settings.get::<ResolverSettings>().resolver_and_timeout();
+    let resolver = resolver.map(|(resolver, timeout)| (resolver.clone(), timeout));
     let wanted = cx.extensions.remove::<Declared>().unwrap_or_default().finish(resolver);
     // A configuration that wants no certificates has it too, so that those of the one before are not ordered any more.
     let client = cx.extensions.get_or_default::<ZoneTable>().keep("acme", Client::new);

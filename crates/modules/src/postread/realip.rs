@@ -6,9 +6,11 @@ use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, pa
 use freerun_http::module::Module;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
-use freerun_http::variables::{Value as VariableValue, Variable};
+use freerun_http::variables::Variable;
 use freerun_proto::HeaderId;
 use freerun_serve::access::Trusted;
+use freerun_serve::proxy_header::Proxied;
+use freerun_serve::values::{address_value, port_value};
 
 settings! {
     /// The client's address as given by a trusted proxy.
@@ -66,8 +68,8 @@ pub static MODULE: Module = Module {
         Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) },
     ],
     variables: &[
-        Variable::named("realip_remote_addr", remote_addr),
-        Variable::named("realip_remote_port", remote_port),
+        Variable::named("realip_remote_addr", |request, _| address_value(&request.client.peer)),
+        Variable::named("realip_remote_port", |request, _| port_value(&request.client.peer)),
     ],
     ..Module::EMPTY
 };
@@ -90,12 +92,7 @@ fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr>
     }
     let head = &request.head;
     let fields: Vec<&[u8]> = match &settings.real_ip_header {
-        Where::ProxyProtocol => {
-            let ends = request.client.proxied()?.ends.as_ref()?;
-            let mut address = parse_address(&ends.client)?;
-            address.set_port(ends.client_port);
-            return Some(address);
-        }
+        Where::ProxyProtocol => return request.proxied_client(),
         Where::ForwardedFor => head.values(HeaderId::XForwardedFor).collect(),
         Where::Field(name) => head.values_named(name.as_bytes()).take(1).collect(),
     };
@@ -117,15 +114,4 @@ fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr>
         }
     }
     found
-}
-
-fn remote_addr<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
-    Some(freerun_http::log::Peer(&request.client.peer).to_string().into_bytes().into())
-}
-
-fn remote_port<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
-    match &request.client.peer {
-        Address::Ip(address) if address.port() != 0 => Some(address.port().to_string().into_bytes().into()),
-        _ => Some(b"".as_slice().into()),
-    }
 }

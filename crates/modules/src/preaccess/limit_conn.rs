@@ -68,15 +68,12 @@ fn run(request: &mut Request) -> Outcome {
     let location = request.place.location.clone();
     let settings = location.settings.get::<LimitConnSettings>();
     let dry = settings.limit_conn_dry_run;
-    let (status, outcome) = match settings.limit_conn.enter(request, dry, settings.limit_conn_log_level.level()) {
-        Verdict::NotCounted => return Outcome::Declined,
-        Verdict::Counted(places) => {
-            request.keep_places(places);
-            (&b"PASSED"[..], Outcome::Declined)
-        }
-        Verdict::Refused if dry => (&b"REJECTED_DRY_RUN"[..], Outcome::Declined),
-        Verdict::Refused => (&b"REJECTED"[..], Outcome::Status(settings.limit_conn_status.0)),
-    };
-    judged.status.set(Some(status));
-    outcome
+    let verdict = settings.limit_conn.enter(request, dry, settings.limit_conn_log_level.level());
+    judged.status.set(verdict.status(dry));
+    match verdict {
+        Verdict::Counted(places) => request.keep_places(places),
+        Verdict::Refused if !dry => return Outcome::Status(settings.limit_conn_status.0),
+        Verdict::Refused | Verdict::NotCounted => {}
+    }
+    Outcome::Declined
 }

@@ -42,7 +42,6 @@ pub type Servers = upstream::Servers<Http>;
 /// # Errors
 /// [`NotFound`] if there is no such group and the name does not resolve.
 pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> Result<Arc<Upstream>, NotFound> {
-    let settings = request.settings().get::<ResolverSettings>();
-    let resolver = settings.resolver.as_ref().map(|resolver| (&resolver.0, settings.resolver_timeout));
+    let resolver = request.settings().get::<ResolverSettings>().resolver_and_timeout();
     upstream::find(request, resolver, text, default_port).await
 }

@@ -13,6 +13,7 @@ pub mod ntlm;
 pub mod settings;
 pub mod sticky;
 
+use freerun_serve::upstream;
 pub use freerun_serve::upstream::{name_servers, refer, system_names, unknown};
 pub use http::{Http, Servers, Upstream, UpstreamRef, Upstreams, find};
 
@@ -37,8 +38,8 @@ pub static MODULE: Module = Module {
         read: block::read,
     }],
     variables: variables::VARIABLES,
-    finish: Some(block::finish),
-    prepare: Some(block::prepare),
+    finish: Some(|_, cx| upstream::finish::<Http>(cx)),
+    prepare: Some(upstream::prepare::<Http>),
     ..Module::EMPTY
 };
 

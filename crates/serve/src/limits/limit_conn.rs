@@ -117,6 +117,18 @@ pub enum Verdict {
     Refused,
 }
 
+impl Verdict {
+    /// The value of `$limit_conn_status`, where a refusal is only logged with `dry`. `None` if the subject is not counted.
+    pub fn status(&self, dry: bool) -> Option<&'static [u8]> {
+        match self {
+            Verdict::NotCounted => None,
+            Verdict::Counted(_) => Some(b"PASSED"),
+            Verdict::Refused if dry => Some(b"REJECTED_DRY_RUN"),
+            Verdict::Refused => Some(b"REJECTED"),
+        }
+    }
+}
+
 /// The places of a subject in the counts: they become free when this is dropped.
 #[derive(Debug, Default)]
 pub struct Places(SmallVec<[Held; 2]>);

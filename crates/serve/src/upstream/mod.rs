@@ -37,7 +37,7 @@ pub use bind::{Bind, Local};
 pub use choose::Asking;
 pub use group::{Plan, Resolving, Upstream};
 pub use method::Balance;
-pub use names::{SystemName, look_up_all, name_servers, system_names, unknown};
+pub use names::{SystemName, look_up_all, name_servers, prepare, system_names, unknown};
 pub use outliers::Outliers;
 pub use proxy_protocol::{OwnTlv, ProxyProtocol};
 pub use registry::{NotFound, UpstreamRef, Upstreams, declare, find, finish, refer};

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 use freerun_conf::Place;
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_upstream::place::{Name, Place as Where};
-use freerun_upstream::resolve::{ResolveError, system, thread};
+use freerun_upstream::resolve::{ResolveError, system, thread, told};
 
 use super::Protocol;
 use super::group::Upstream;
 use super::known::{Hosts, Known, Target};
 use super::registry::Upstreams;
 use super::server::Server;
+use crate::generation::Generation;
 use crate::resolver::NamedServers;
+use crate::shared::Shared;
 
 /// How long a configuration waits for names without known addresses, before it is installed without them.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,6 +35,14 @@ const STEP: Duration = Duration::from_secs(10);
 
 /// How many addresses all services of one name may have together: each is a server of its own.
 const MAX_SERVICE_ADDRESSES: usize = 1024;
+
+/// Looks up the names in the generation's groups before it takes subjects: what the module with the groups prepares.
+pub fn prepare<P: Protocol>(generation: &Arc<Generation>, _: &Arc<Shared>) {
+    told::report_to(generation.error_log.clone());
+    if let Some(upstreams) = generation.parts.get::<Upstreams<P>>() {
+        look_up_all(&upstreams, &generation.error_log);
+    }
+}
 
 /// Looks up the names of the groups, and waits a bounded time for names without known addresses.
 pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {

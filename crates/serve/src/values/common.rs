@@ -17,6 +17,19 @@ pub const NGINX_VERSION: &str = "1.31.5";
 /// The variables that a kind of subject shares with all others.
 pub struct Common<S>(PhantomData<fn(&S)>);
 
+/// The value of a variable with a client's address, such as `$remote_addr`.
+pub fn address_value<'s>(client: &Address) -> Value<'s> {
+    owned(Peer(client).to_string().into_bytes())
+}
+
+/// The value of a variable with a client's port, such as `$remote_port`; empty if it is not known, or there is none.
+pub fn port_value<'s>(client: &Address) -> Value<'s> {
+    match client {
+        Address::Ip(address) if address.port() != 0 => owned(address.port().to_string().into_bytes()),
+        _ => text(""),
+    }
+}
+
 impl<S: Subject> Common<S> {
     /// The table of these variables.
     pub const VARIABLES: &'static [Variable<S>] = &[
@@ -34,12 +47,8 @@ impl<S: Subject> Common<S> {
         }),
         Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
         Variable::named("pid", |_, _| owned(std::process::id().to_string().into_bytes())),
-        Variable::named("remote_addr", |s, _| owned(Peer(s.peer()).to_string().into_bytes())),
-        Variable::named("remote_port", |s, _| match s.peer() {
-            Address::Ip(address) if address.port() != 0 => owned(address.port().to_string().into_bytes()),
-            // The address is not known, or there is none.
-            _ => text(""),
-        }),
+        Variable::named("remote_addr", |s, _| address_value(s.peer())),
+        Variable::named("remote_port", |s, _| port_value(s.peer())),
         Variable::named("server_addr", |s, _| match s.local() {
             Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
             Address::Unix(name) => owned(name.as_bytes().to_vec()),

@@ -12,7 +12,7 @@ mod template;
 mod variable;
 
 pub use bytes::ComputedBytes;
-pub use common::{Common, NGINX_VERSION};
+pub use common::{Common, NGINX_VERSION, address_value, port_value};
 pub use comparison::Comparison;
 pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};
 pub use table::{Target, VariableTable, target};

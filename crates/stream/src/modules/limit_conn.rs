@@ -54,15 +54,14 @@ fn run(session: &Session) -> Outcome {
     let settings = session.settings();
     let limits = settings.get::<LimitConnSettings>();
     let dry = limits.limit_conn_dry_run;
-    let (result, outcome) = match limits.limit_conn.enter(session, dry, limits.limit_conn_log_level.level()) {
-        Verdict::NotCounted => return Outcome::Declined,
-        Verdict::Counted(places) => {
-            session.keep_places(places);
-            (&b"PASSED"[..], Outcome::Declined)
-        }
-        Verdict::Refused if dry => (&b"REJECTED_DRY_RUN"[..], Outcome::Declined),
-        Verdict::Refused => (&b"REJECTED"[..], Outcome::End(status::SERVICE_UNAVAILABLE)),
-    };
-    session.states.get::<Judged>().0.set(Some(result));
-    outcome
+    let verdict = limits.limit_conn.enter(session, dry, limits.limit_conn_log_level.level());
+    if let Some(result) = verdict.status(dry) {
+        session.states.get::<Judged>().0.set(Some(result));
+    }
+    match verdict {
+        Verdict::Counted(places) => session.keep_places(places),
+        Verdict::Refused if !dry => return Outcome::End(status::SERVICE_UNAVAILABLE),
+        Verdict::Refused | Verdict::NotCounted => {}
+    }
+    Outcome::Declined
 }

@@ -2,11 +2,11 @@
 //!
 //! <https://nginx.org/en/docs/stream/ngx_stream_realip_module.html>
 
-use freerun_conf::{Many, SettingsSet, group, parse_address, settings};
+use freerun_conf::{Many, SettingsSet, group, settings};
 use freerun_serve::Address;
 use freerun_serve::access::Trusted;
-use freerun_serve::address::Peer;
-use freerun_serve::values::{Value, Variable};
+use freerun_serve::proxy_header::Proxied;
+use freerun_serve::values::{Variable, address_value, port_value};
 
 use crate::module::Module;
 use crate::session::Session;
@@ -36,27 +36,18 @@ pub static MODULE: Module = Module {
     groups: &[group::<RealIpSettings>()],
     handlers: &[Handler { phase: Phase::PostAccept, wanted, run: Run::Now(run) }],
     variables: &[
-        Variable::named("realip_remote_addr", |session, _| text(Peer(session.origin()).to_string())),
-        Variable::named("realip_remote_port", |session, _| match session.origin() {
-            Address::Ip(address) if address.port() != 0 => text(address.port().to_string()),
-            _ => text(String::new()),
-        }),
+        Variable::named("realip_remote_addr", |session, _| address_value(session.origin())),
+        Variable::named("realip_remote_port", |session, _| port_value(session.origin())),
     ],
     ..Module::EMPTY
 };
-
-fn text<'s>(value: String) -> Value<'s> {
-    Some(value.into_bytes().into())
-}
 
 fn run(session: &Session) -> Outcome {
     let settings = session.settings();
     let trusted = &settings.get::<RealIpSettings>().set_real_ip_from;
     if trusted.iter().any(|one| one.contains(session.origin()))
-        && let Some(ends) = session.proxied().and_then(|header| header.ends.as_ref())
-        && let Some(mut address) = parse_address(&ends.client)
+        && let Some(address) = session.proxied_client()
     {
-        address.set_port(ends.client_port);
         session.set_peer(Address::Ip(address));
     }
     Outcome::Declined

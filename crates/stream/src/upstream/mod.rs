@@ -54,8 +54,7 @@ pub type Balance = upstream::Balance<Stream>;
 /// [`NotFound`] if there is no such group and the name does not resolve.
 pub async fn find(session: &Session, text: &str) -> Result<Arc<Upstream>, NotFound> {
     let settings = session.settings();
-    let settings = settings.get::<ResolverSettings>();
-    let resolver = settings.resolver.as_ref().map(|resolver| (&resolver.0, settings.resolver_timeout));
+    let resolver = settings.get::<ResolverSettings>().resolver_and_timeout();
     upstream::find(session, resolver, text, None).await
 }
 
@@ -72,7 +71,7 @@ pub static MODULE: Module = Module {
         ),
         read: block::read,
     }],
-    finish: Some(block::finish),
-    prepare: Some(block::prepare),
+    finish: Some(|_, cx| upstream::finish::<Stream>(cx)),
+    prepare: Some(upstream::prepare::<Stream>),
     ..Module::EMPTY
 };
