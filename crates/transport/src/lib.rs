@@ -46,7 +46,7 @@ pub enum FileSending<'t> {
 }
 
 /// How bytes go: as they are, or through a session.
-enum Way<'t> {
+enum Layer<'t> {
     Plain(&'t Socket),
     Session(&'t TlsStream),
 }
@@ -89,11 +89,11 @@ impl Transport {
 
     /// How bytes go at present.
     #[inline]
-    fn way(&self) -> Way<'_> {
+    fn layer(&self) -> Layer<'_> {
         match self {
-            Transport::Plain(socket) => Way::Plain(socket),
-            Transport::Tls(tls) if tls.is_established() => Way::Session(tls),
-            Transport::Tls(tls) => Way::Plain(&tls.socket),
+            Transport::Plain(socket) => Layer::Plain(socket),
+            Transport::Tls(tls) if tls.is_established() => Layer::Session(tls),
+            Transport::Tls(tls) => Layer::Plain(&tls.socket),
         }
     }
 
@@ -115,9 +115,9 @@ impl Transport {
     #[inline]
     pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         let most = buffer.capacity() - buffer.len();
-        match self.way() {
-            Way::Plain(socket) => socket.try_read(buffer),
-            Way::Session(tls) => tls.try_read_into(buffer, most),
+        match self.layer() {
+            Layer::Plain(socket) => socket.try_read(buffer),
+            Layer::Session(tls) => tls.try_read_into(buffer, most),
         }
     }
 
@@ -125,9 +125,9 @@ impl Transport {
     /// [`Transport::read`]; this function is the cheaper one for a caller that does not have to be woken.
     #[inline]
     pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
-        match self.way() {
-            Way::Plain(socket) => socket.read_now(buffer),
-            Way::Session(tls) => tls.read_now(buffer),
+        match self.layer() {
+            Layer::Plain(socket) => socket.read_now(buffer),
+            Layer::Session(tls) => tls.read_now(buffer),
         }
     }
 
@@ -137,9 +137,9 @@ impl Transport {
     /// The error that broke the stream.
     #[inline]
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        match self.way() {
-            Way::Plain(socket) => socket.read(buffer).await,
-            Way::Session(tls) => {
+        match self.layer() {
+            Layer::Plain(socket) => socket.read(buffer).await,
+            Layer::Session(tls) => {
                 loops::consume_budget().await;
                 let most = buffer.capacity() - buffer.len();
                 poll_fn(|context| tls.poll_read_into(context, buffer, most)).await
@@ -171,9 +171,9 @@ impl Transport {
         most: usize,
     ) -> Poll<io::Result<usize>> {
         let room = (buffer.capacity() - buffer.len()).min(most);
-        match self.way() {
-            Way::Plain(socket) => socket.poll_read_bytes(context, buffer, most),
-            Way::Session(tls) => tls.poll_read_into(context, buffer, room),
+        match self.layer() {
+            Layer::Plain(socket) => socket.poll_read_bytes(context, buffer, most),
+            Layer::Session(tls) => tls.poll_read_into(context, buffer, room),
         }
     }
 
@@ -185,9 +185,9 @@ impl Transport {
     #[inline]
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         let room = (buffer.capacity() - buffer.len()).min(most);
-        match self.way() {
-            Way::Plain(socket) => socket.try_read_bytes(buffer, most),
-            Way::Session(tls) => tls.try_read_into(buffer, room),
+        match self.layer() {
+            Layer::Plain(socket) => socket.try_read_bytes(buffer, most),
+            Layer::Session(tls) => tls.try_read_into(buffer, room),
         }
     }
 
@@ -203,9 +203,9 @@ impl Transport {
         context: &mut Context<'_>,
         read: impl FnMut() -> io::Result<(usize, usize)>,
     ) -> Poll<io::Result<usize>> {
-        match self.way() {
-            Way::Plain(socket) => socket.poll_read_by(context, read),
-            Way::Session(tls) => tls.poll_read_by(context, read),
+        match self.layer() {
+            Layer::Plain(socket) => socket.poll_read_by(context, read),
+            Layer::Session(tls) => tls.poll_read_by(context, read),
         }
     }
 
@@ -215,9 +215,9 @@ impl Transport {
     /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.way() {
-            Way::Plain(socket) => socket.poll_readable(context),
-            Way::Session(tls) => tls.poll_readable(context),
+        match self.layer() {
+            Layer::Plain(socket) => socket.poll_readable(context),
+            Layer::Session(tls) => tls.poll_readable(context),
         }
     }
 
@@ -234,9 +234,9 @@ impl Transport {
     /// another request has to be. With `surely` the kernel is asked in any case, see [`Socket::is_quiet`].
     #[inline]
     pub fn is_quiet(&self, surely: bool) -> bool {
-        match self.way() {
-            Way::Plain(socket) => socket.is_quiet(surely),
-            Way::Session(tls) => tls.is_quiet(surely),
+        match self.layer() {
+            Layer::Plain(socket) => socket.is_quiet(surely),
+            Layer::Session(tls) => tls.is_quiet(surely),
         }
     }
 
@@ -252,9 +252,9 @@ impl Transport {
     /// `WouldBlock` if no byte fits, or the error that broke the stream.
     #[inline]
     pub fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-        match self.way() {
-            Way::Plain(socket) => socket.try_write(parts, more),
-            Way::Session(tls) => tls.try_write(parts, more),
+        match self.layer() {
+            Layer::Plain(socket) => socket.try_write(parts, more),
+            Layer::Session(tls) => tls.try_write(parts, more),
         }
     }
 
@@ -264,9 +264,9 @@ impl Transport {
     /// The error that broke the stream.
     #[inline]
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.way() {
-            Way::Plain(socket) => socket.poll_write(context, bytes),
-            Way::Session(tls) => tls.poll_write(context, bytes),
+        match self.layer() {
+            Layer::Plain(socket) => socket.poll_write(context, bytes),
+            Layer::Session(tls) => tls.poll_write(context, bytes),
         }
     }
 
@@ -292,18 +292,18 @@ impl Transport {
         context: &mut Context<'_>,
         write: impl FnMut() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        match self.way() {
-            Way::Plain(socket) => socket.poll_write_by(context, write),
-            Way::Session(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        match self.layer() {
+            Layer::Plain(socket) => socket.poll_write_by(context, write),
+            Layer::Session(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
     /// How many bytes a write would certainly accept now; 0 if that is not known.
     #[inline]
     pub fn certain_room(&self) -> usize {
-        match self.way() {
-            Way::Plain(socket) => socket.certain_room(),
-            Way::Session(tls) => tls.certain_room(),
+        match self.layer() {
+            Layer::Plain(socket) => socket.certain_room(),
+            Layer::Session(tls) => tls.certain_room(),
         }
     }
 
@@ -313,9 +313,9 @@ impl Transport {
     /// The error of `poll(2)`.
     #[inline]
     pub fn has_room(&self) -> io::Result<bool> {
-        match self.way() {
-            Way::Plain(socket) => socket.has_room(),
-            Way::Session(tls) => tls.has_room(),
+        match self.layer() {
+            Layer::Plain(socket) => socket.has_room(),
+            Layer::Session(tls) => tls.has_room(),
         }
     }
 
@@ -342,9 +342,9 @@ impl Transport {
     /// How a file is sent to the peer.
     #[inline]
     pub fn file_sending(&self) -> FileSending<'_> {
-        match self.way() {
-            Way::Plain(socket) => FileSending::Sendfile(socket.as_fd()),
-            Way::Session(_) => FileSending::Copy,
+        match self.layer() {
+            Layer::Plain(socket) => FileSending::Sendfile(socket.as_fd()),
+            Layer::Session(_) => FileSending::Copy,
         }
     }
 

@@ -20,12 +20,12 @@ use freerun_serve::limits::Places;
 /// Subrequests share the client of their request. A request that goes on in the background, and one that no client has
 /// sent, have no client that could leave.
 pub struct ClientStream<C> {
-    way: Way<C>,
+    carried_by: CarriedBy<C>,
     is_background: bool,
 }
 
 /// The connection or stream that carries a request.
-enum Way<C> {
+enum CarriedBy<C> {
     /// The connection carries one request at a time: HTTP/1.
     Connection(Rc<Connection<C>>),
     /// The connection carries several at once.
@@ -37,12 +37,12 @@ enum Way<C> {
 impl<C> Clone for ClientStream<C> {
     #[inline]
     fn clone(&self) -> ClientStream<C> {
-        let way = match &self.way {
-            Way::Connection(connection) => Way::Connection(connection.clone()),
-            Way::Stream(connection, stream) => Way::Stream(connection.clone(), stream.clone()),
-            Way::Nobody(facts) => Way::Nobody(facts.clone()),
+        let carried_by = match &self.carried_by {
+            CarriedBy::Connection(connection) => CarriedBy::Connection(connection.clone()),
+            CarriedBy::Stream(connection, stream) => CarriedBy::Stream(connection.clone(), stream.clone()),
+            CarriedBy::Nobody(facts) => CarriedBy::Nobody(facts.clone()),
         };
-        ClientStream { way, is_background: self.is_background }
+        ClientStream { carried_by, is_background: self.is_background }
     }
 }
 
@@ -51,9 +51,9 @@ impl<C> Deref for ClientStream<C> {
 
     #[inline]
     fn deref(&self) -> &Facts<C> {
-        match &self.way {
-            Way::Connection(connection) | Way::Stream(connection, _) => connection,
-            Way::Nobody(facts) => facts,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection,
+            CarriedBy::Nobody(facts) => facts,
         }
     }
 }
@@ -62,17 +62,17 @@ impl<C> ClientStream<C> {
     /// The client of a connection that carries one request at a time.
     #[inline]
     pub fn of_connection(connection: Rc<Connection<C>>) -> ClientStream<C> {
-        ClientStream { way: Way::Connection(connection), is_background: false }
+        ClientStream { carried_by: CarriedBy::Connection(connection), is_background: false }
     }
 
     /// The client of a connection that carries several requests at once.
     pub fn of_stream(connection: Rc<Connection<C>>, stream: Rc<dyn Stream>) -> ClientStream<C> {
-        ClientStream { way: Way::Stream(connection, stream), is_background: false }
+        ClientStream { carried_by: CarriedBy::Stream(connection, stream), is_background: false }
     }
 
     /// A request without a client, made by the server itself.
     pub fn nobody(facts: Rc<Facts<C>>) -> ClientStream<C> {
-        ClientStream { way: Way::Nobody(facts), is_background: true }
+        ClientStream { carried_by: CarriedBy::Nobody(facts), is_background: true }
     }
 
     /// The client of a request that goes on even if the client has gone.
@@ -89,26 +89,26 @@ impl<C> ClientStream<C> {
     /// The byte stream of the connection, if the request has it for itself.
     #[inline]
     pub(crate) fn transport(&self) -> Option<&Transport> {
-        match &self.way {
-            Way::Connection(connection) => Some(&connection.transport),
-            Way::Stream(..) | Way::Nobody(_) => None,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) => Some(&connection.transport),
+            CarriedBy::Stream(..) | CarriedBy::Nobody(_) => None,
         }
     }
 
     /// The TLS session of the client's connection, if there is one.
     pub fn tls_stream(&self) -> Option<&TlsStream> {
-        match &self.way {
-            Way::Connection(connection) | Way::Stream(connection, _) => connection.transport.established(),
-            Way::Nobody(_) => None,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection.transport.established(),
+            CarriedBy::Nobody(_) => None,
         }
     }
 
     /// The stream of a multiplexed protocol, if the request came by one.
     #[inline]
     pub(crate) fn stream(&self) -> Option<&Rc<dyn Stream>> {
-        match &self.way {
-            Way::Stream(_, stream) => Some(stream),
-            Way::Connection(_) | Way::Nobody(_) => None,
+        match &self.carried_by {
+            CarriedBy::Stream(_, stream) => Some(stream),
+            CarriedBy::Connection(_) | CarriedBy::Nobody(_) => None,
         }
     }
 
@@ -121,9 +121,9 @@ impl<C> ClientStream<C> {
 
     /// The address that the client connected to: the listening address, unless that is a wildcard.
     pub fn local(&self) -> Address {
-        match &self.way {
-            Way::Connection(connection) | Way::Stream(connection, _) => connection.local(),
-            Way::Nobody(facts) => facts.listen.address(),
+        match &self.carried_by {
+            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection.local(),
+            CarriedBy::Nobody(facts) => facts.listen.address(),
         }
     }
 
@@ -135,9 +135,9 @@ impl<C> ClientStream<C> {
 
     /// The kernel's information about the client's connection, if that is a TCP connection.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        match &self.way {
-            Way::Connection(connection) | Way::Stream(connection, _) => connection.transport.tcp_info().ok(),
-            Way::Nobody(_) => None,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection.transport.tcp_info().ok(),
+            CarriedBy::Nobody(_) => None,
         }
     }
 
@@ -146,10 +146,10 @@ impl<C> ClientStream<C> {
         if self.is_background {
             return pending().await;
         }
-        match &self.way {
-            Way::Connection(connection) => connection.transport.gone().await,
-            Way::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
-            Way::Nobody(_) => pending().await,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) => connection.transport.gone().await,
+            CarriedBy::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
+            CarriedBy::Nobody(_) => pending().await,
         }
     }
 
@@ -159,47 +159,47 @@ impl<C> ClientStream<C> {
         if self.is_background {
             return pending().await;
         }
-        match &self.way {
-            Way::Connection(connection) => connection.transport.gone_for_reader().await,
-            Way::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
-            Way::Nobody(_) => pending().await,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) => connection.transport.gone_for_reader().await,
+            CarriedBy::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
+            CarriedBy::Nobody(_) => pending().await,
         }
     }
 
     /// Keeps places in the counts of limits until the response has ended or the client ends its side, if the connection
     /// carries one request at a time; otherwise they are returned.
     pub(crate) fn keep_places(&self, places: Places) -> Option<Places> {
-        match &self.way {
-            Way::Connection(connection) => {
+        match &self.carried_by {
+            CarriedBy::Connection(connection) => {
                 connection.keep_places(places);
                 None
             }
-            Way::Stream(..) | Way::Nobody(_) => Some(places),
+            CarriedBy::Stream(..) | CarriedBy::Nobody(_) => Some(places),
         }
     }
 
     /// How many bytes of a response the client would certainly accept now.
     #[inline]
     pub fn certain_room(&self) -> usize {
-        match &self.way {
-            Way::Connection(connection) => connection.transport.certain_room(),
-            Way::Stream(_, stream) => stream.certain_room(),
-            Way::Nobody(_) => 0,
+        match &self.carried_by {
+            CarriedBy::Connection(connection) => connection.transport.certain_room(),
+            CarriedBy::Stream(_, stream) => stream.certain_room(),
+            CarriedBy::Nobody(_) => 0,
         }
     }
 
     /// Sends `100 Continue` to a client that waits for it before it sends its body. Returns how many bytes were sent.
     pub(crate) fn send_continue(&self) -> usize {
-        match &self.way {
+        match &self.carried_by {
             // A socket that cannot take 25 bytes has a client that does not read: such a client may go without.
-            Way::Connection(connection) => {
+            CarriedBy::Connection(connection) => {
                 connection.transport.try_write(&[IoSlice::new(encode::CONTINUE)], false).unwrap_or(0)
             }
-            Way::Stream(_, stream) => {
+            CarriedBy::Stream(_, stream) => {
                 stream.send_interim(&ResponseHead { status: 100, fields: Default::default() });
                 0
             }
-            Way::Nobody(_) => 0,
+            CarriedBy::Nobody(_) => 0,
         }
     }
 }

@@ -85,7 +85,7 @@ pub enum UpstreamError {
 
 /// The side that is to blame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum Blame {
     /// The client.
     Client,
     /// The upstream server.
@@ -120,12 +120,12 @@ impl UpstreamError {
     }
 
     /// The side that is to blame.
-    pub fn side(&self) -> Side {
+    pub fn blame(&self) -> Blame {
         match self.itself() {
-            UpstreamError::ClientGone | UpstreamError::Body(_) => Side::Client,
-            UpstreamError::Ours | UpstreamError::Internal(_) | UpstreamError::Fault(Fault::Request(_)) => Side::Us,
-            UpstreamError::Connect(error) if !error.is_of_peer() => Side::Us,
-            _ => Side::Upstream,
+            UpstreamError::ClientGone | UpstreamError::Body(_) => Blame::Client,
+            UpstreamError::Ours | UpstreamError::Internal(_) | UpstreamError::Fault(Fault::Request(_)) => Blame::Us,
+            UpstreamError::Connect(error) if !error.is_of_peer() => Blame::Us,
+            _ => Blame::Upstream,
         }
     }
 
@@ -137,8 +137,8 @@ impl UpstreamError {
             UpstreamError::Body(BodyError::Status(status)) => *status,
             UpstreamError::Body(BodyError::TimedOut) => 408,
             UpstreamError::Body(BodyError::Broken(_)) => 400,
-            error => match error.side() {
-                Side::Us => 500,
+            error => match error.blame() {
+                Blame::Us => 500,
                 _ => 502,
             },
         }
@@ -147,7 +147,7 @@ impl UpstreamError {
     /// The status of the try in `$upstream_status`: that of the response, unless the server has nothing to do with the
     /// error; then 0.
     pub fn upstream_status(&self) -> u16 {
-        if self.side() == Side::Upstream { self.status() } else { 0 }
+        if self.blame() == Blame::Upstream { self.status() } else { 0 }
     }
 
     /// The outcome of the request.
@@ -171,7 +171,7 @@ impl UpstreamError {
             | UpstreamError::Send(_)
             | UpstreamError::Receive(_)
             | UpstreamError::Fault(Fault::Cut | Fault::Reset(_) | Fault::Unprocessed(_)) => {
-                (self.side() == Side::Upstream).then_some(NextUpstream::Error)
+                (self.blame() == Blame::Upstream).then_some(NextUpstream::Error)
             }
             _ => None,
         }
@@ -185,7 +185,7 @@ impl UpstreamError {
 
     /// The failure that counts against the server.
     pub fn failure(&self) -> Option<Failure> {
-        if self.side() != Side::Upstream {
+        if self.blame() != Blame::Upstream {
             return None;
         }
         Some(match self.itself() {

@@ -12,7 +12,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
-use freerun_serve::relay::{News, Over, Relay, RelaySettings, Side};
+use freerun_serve::relay::{News, Over, Relay, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
@@ -57,14 +57,14 @@ impl Tunnel {
             client_patience: Some(send_timeout),
             server_patience: Some(options.send_timeout),
         });
-        relay.begin_with(Side::Upstream, rest);
+        relay.begin_with(RelaySide::Upstream, rest);
         Tunnel { upstream, lease: Some(lease), record, relay, why: None }
     }
 
     /// Records the bytes that went through the tunnel.
     fn note(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let (down, up) = (self.relay.sent(Side::Client), self.relay.sent(Side::Upstream));
+        let (down, up) = (self.relay.sent(RelaySide::Client), self.relay.sent(RelaySide::Upstream));
         self.record.with(|last| {
             last.received += down;
             last.sent += up;
@@ -77,17 +77,17 @@ impl Tunnel {
 
 impl Takeover<Request> for Tunnel {
     fn begin(&mut self, rest: Vec<u8>) {
-        self.relay.begin_with(Side::Client, rest);
+        self.relay.begin_with(RelaySide::Client, rest);
     }
 
     fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<bool> {
         let why = match ready!(self.relay.poll(&client, &self.upstream, context)) {
             Over::Ended(_) => return Poll::Ready(true),
-            Over::Receive(Side::Client, _) | Over::Send(Side::Client, _) => return Poll::Ready(false),
-            Over::Blocked(Side::Client) => Why::ClientLate,
-            Over::Receive(Side::Upstream, error) => Why::Upstream(UpstreamError::Receive(error)),
-            Over::Send(Side::Upstream, error) => Why::Upstream(UpstreamError::Send(error)),
-            Over::Blocked(Side::Upstream) | Over::Silent => Why::Upstream(UpstreamError::TimedOut),
+            Over::Receive(RelaySide::Client, _) | Over::Send(RelaySide::Client, _) => return Poll::Ready(false),
+            Over::Blocked(RelaySide::Client) => Why::ClientLate,
+            Over::Receive(RelaySide::Upstream, error) => Why::Upstream(UpstreamError::Receive(error)),
+            Over::Send(RelaySide::Upstream, error) => Why::Upstream(UpstreamError::Send(error)),
+            Over::Blocked(RelaySide::Upstream) | Over::Silent => Why::Upstream(UpstreamError::TimedOut),
         };
         self.why = Some(Box::new(why));
         Poll::Ready(false)
@@ -104,7 +104,7 @@ impl Takeover<Request> for Tunnel {
             Some(Why::Upstream(error)) => error.log(request, stage),
         }
         self.note();
-        self.relay.sent(Side::Client)
+        self.relay.sent(RelaySide::Client)
     }
 }
 

@@ -9,7 +9,7 @@ mod end;
 pub mod pace;
 #[cfg(test)]
 mod tests;
-mod way;
+mod direction;
 
 use std::cell::Cell;
 use std::io;
@@ -22,7 +22,7 @@ use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 
 pub use self::end::RelayEnd;
-use self::way::{Broke, Way, Went};
+use self::direction::{Broke, Direction, Went};
 
 /// The most bytes that are read at a time, whatever a configuration says.
 const LARGEST_PIECE: usize = 1024 * 1024;
@@ -32,9 +32,9 @@ thread_local! {
     static BUFFER: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
 
-/// One of the two sides.
+/// One of the two sides of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum RelaySide {
     /// The side that has asked for the relay.
     Client,
     /// The server that it leads to.
@@ -73,13 +73,13 @@ pub struct RelaySettings {
 #[derive(Debug)]
 pub enum Over {
     /// This side has ended, and the other has all of its bytes. With half-close the other side has ended before.
-    Ended(Side),
+    Ended(RelaySide),
     /// Reading from this side failed.
-    Receive(Side, io::Error),
+    Receive(RelaySide, io::Error),
     /// Writing to this side failed.
-    Send(Side, io::Error),
+    Send(RelaySide, io::Error),
     /// This side has taken no byte for too long.
-    Blocked(Side),
+    Blocked(RelaySide),
     /// There was no news for too long.
     Silent,
 }
@@ -88,9 +88,9 @@ pub enum Over {
 #[derive(Debug)]
 pub struct Relay {
     /// The direction from the server to the client.
-    down: Way,
+    down: Direction,
     /// The direction from the client to the server.
-    up: Way,
+    up: Direction,
     piece: u32,
     half_close: bool,
     news: News,
@@ -113,8 +113,8 @@ impl Relay {
         };
         let timeout = millis(settings.timeout);
         Relay {
-            down: Way::new(patience(settings.client_patience)),
-            up: Way::new(patience(settings.server_patience)),
+            down: Direction::new(patience(settings.client_patience)),
+            up: Direction::new(patience(settings.server_patience)),
             piece: settings.piece.clamp(1, LARGEST_PIECE) as u32,
             half_close: settings.half_close,
             news: settings.news,
@@ -126,35 +126,35 @@ impl Relay {
 
     /// Limits how many bytes a second are read from this side from now on; 0 is no limit. Those that were read `before` count
     /// as read in the first second.
-    pub fn limit(&mut self, side: Side, rate: u64, before: u64) {
+    pub fn limit(&mut self, side: RelaySide, rate: u64, before: u64) {
         self.from(side).limit(rate, before);
     }
 
     /// Passes these bytes on before those that are read from this side. They do not count as read here.
-    pub fn begin_with(&mut self, side: Side, bytes: Vec<u8>) {
+    pub fn begin_with(&mut self, side: RelaySide, bytes: Vec<u8>) {
         self.from(side).hold(bytes);
     }
 
-    fn from(&mut self, side: Side) -> &mut Way {
+    fn from(&mut self, side: RelaySide) -> &mut Direction {
         match side {
-            Side::Client => &mut self.up,
-            Side::Upstream => &mut self.down,
+            RelaySide::Client => &mut self.up,
+            RelaySide::Upstream => &mut self.down,
         }
     }
 
     /// The number of bytes that were read from this side.
-    pub fn received(&self, side: Side) -> u64 {
+    pub fn received(&self, side: RelaySide) -> u64 {
         match side {
-            Side::Client => self.up.read,
-            Side::Upstream => self.down.read,
+            RelaySide::Client => self.up.read,
+            RelaySide::Upstream => self.down.read,
         }
     }
 
     /// The number of bytes that were written to this side.
-    pub fn sent(&self, side: Side) -> u64 {
+    pub fn sent(&self, side: RelaySide) -> u64 {
         match side {
-            Side::Client => self.down.written,
-            Side::Upstream => self.up.written,
+            RelaySide::Client => self.down.written,
+            RelaySide::Upstream => self.up.written,
         }
     }
 
@@ -183,10 +183,10 @@ impl Relay {
         BUFFER.set(buffer);
         let (down, up) = match (down, up) {
             (Ok(down), Ok(up)) => (down, up),
-            (Err(Broke::From(error)), _) => return Some(Over::Receive(Side::Upstream, error)),
-            (Err(Broke::To(error)), _) => return Some(Over::Send(Side::Client, error)),
-            (_, Err(Broke::From(error))) => return Some(Over::Receive(Side::Client, error)),
-            (_, Err(Broke::To(error))) => return Some(Over::Send(Side::Upstream, error)),
+            (Err(Broke::From(error)), _) => return Some(Over::Receive(RelaySide::Upstream, error)),
+            (Err(Broke::To(error)), _) => return Some(Over::Send(RelaySide::Client, error)),
+            (_, Err(Broke::From(error))) => return Some(Over::Receive(RelaySide::Client, error)),
+            (_, Err(Broke::To(error))) => return Some(Over::Send(RelaySide::Upstream, error)),
         };
         if down.has_more || up.has_more {
             context.waker().wake_by_ref();
@@ -194,18 +194,18 @@ impl Relay {
         if self.is_news(down, up) {
             self.until = loops::millis().saturating_add(self.timeout);
         }
-        let ends = [(Side::Upstream, ended_down, &self.down), (Side::Client, ended_up, &self.up)];
+        let ends = [(RelaySide::Upstream, ended_down, &self.down), (RelaySide::Client, ended_up, &self.up)];
         let mut ended = None;
-        for (side, had_ended, way) in ends {
-            if !way.is_over || had_ended {
+        for (side, had_ended, direction) in ends {
+            if !direction.is_over || had_ended {
                 continue;
             }
-            debug_assert!(way.is_empty(), "the end of a stream is read after its bytes were written");
+            debug_assert!(direction.is_empty(), "the end of a stream is read after its bytes were written");
             ended = ended.or(Some(side));
             if self.half_close {
                 match side {
-                    Side::Client => upstream.shutdown_write(),
-                    Side::Upstream => client.shutdown_write(),
+                    RelaySide::Client => upstream.shutdown_write(),
+                    RelaySide::Upstream => client.shutdown_write(),
                 }
             }
         }
@@ -229,8 +229,8 @@ impl Relay {
         ready!(self.deadline.poll_until(first, context));
         let has_come = |moment: Option<u64>| moment.is_some_and(|moment| moment <= loops::millis());
         Poll::Ready(match (late, paced) {
-            ([down, _], _) if has_come(down) => Some(Over::Blocked(Side::Client)),
-            ([_, up], _) if has_come(up) => Some(Over::Blocked(Side::Upstream)),
+            ([down, _], _) if has_come(down) => Some(Over::Blocked(RelaySide::Client)),
+            ([_, up], _) if has_come(up) => Some(Over::Blocked(RelaySide::Upstream)),
             _ if has_come(Some(self.until)) => Some(Over::Silent),
             _ => None,
         })

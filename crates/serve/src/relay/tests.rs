@@ -58,7 +58,7 @@ impl Pair {
 
     fn totals(&self) -> [u64; 4] {
         let relay = &self.relay;
-        let (client, server) = (Side::Client, Side::Upstream);
+        let (client, server) = (RelaySide::Client, RelaySide::Upstream);
         [relay.received(client), relay.sent(server), relay.received(server), relay.sent(client)]
     }
 }
@@ -88,7 +88,7 @@ fn on_a_loop<T>(future: impl Future<Output = T>) -> T {
 fn bytes_go_both_ways_and_are_counted() {
     on_a_loop(async {
         let mut pair = Pair::new(settings());
-        pair.relay.begin_with(Side::Client, b"first ".to_vec());
+        pair.relay.begin_with(RelaySide::Client, b"first ".to_vec());
         pair.client.write_all(b"question").unwrap();
         pair.server.write_all(b"answer").unwrap();
         assert!(pair.pass().await.is_pending());
@@ -101,9 +101,9 @@ fn bytes_go_both_ways_and_are_counted() {
 #[test]
 fn without_half_close_the_end_of_one_side_is_the_end() {
     on_a_loop(async {
-        for (side, other) in [(Side::Client, Side::Upstream), (Side::Upstream, Side::Client)] {
+        for (side, other) in [(RelaySide::Client, RelaySide::Upstream), (RelaySide::Upstream, RelaySide::Client)] {
             let mut pair = Pair::new(settings());
-            let ending = if side == Side::Client { &mut pair.client } else { &mut pair.server };
+            let ending = if side == RelaySide::Client { &mut pair.client } else { &mut pair.server };
             ending.write_all(b"last words").unwrap();
             ending.shutdown(Shutdown::Write).unwrap();
             let over = pair.over(|_, _| {}).await;
@@ -133,7 +133,7 @@ fn with_half_close_an_end_is_passed_on_and_the_other_side_goes_on() {
                 }
             })
             .await;
-        assert!(matches!(over, Over::Ended(Side::Upstream)), "{over:?}");
+        assert!(matches!(over, Over::Ended(RelaySide::Upstream)), "{over:?}");
         assert_eq!(read(&mut pair.client), b"answer");
     });
 }
@@ -151,11 +151,11 @@ fn a_slow_reader_costs_one_piece_and_gets_everything() {
             }
             // The client reads nothing until no more comes from the server.
             loops::after_events().await;
-            let before = pair.relay.received(Side::Upstream);
+            let before = pair.relay.received(RelaySide::Upstream);
             assert!(pair.pass().await.is_pending());
-            let held = pair.relay.received(Side::Upstream) - pair.relay.sent(Side::Client);
+            let held = pair.relay.received(RelaySide::Upstream) - pair.relay.sent(RelaySide::Client);
             largest = largest.max(held);
-            if pair.relay.received(Side::Upstream) == before {
+            if pair.relay.received(RelaySide::Upstream) == before {
                 got.extend(read(&mut pair.client));
             }
         }
@@ -168,8 +168,8 @@ fn a_slow_reader_costs_one_piece_and_gets_everything() {
 fn rates_are_kept_in_each_direction() {
     on_a_loop(async {
         let mut pair = Pair::new(settings());
-        pair.relay.limit(Side::Upstream, 1000, 0);
-        pair.relay.limit(Side::Client, 100, 0);
+        pair.relay.limit(RelaySide::Upstream, 1000, 0);
+        pair.relay.limit(RelaySide::Client, 100, 0);
         pair.server.write_all(&[b'x'; 2500]).unwrap();
         pair.client.write_all(&[b'y'; 50]).unwrap();
         let began = loops::millis();
@@ -177,8 +177,8 @@ fn rates_are_kept_in_each_direction() {
         assert_eq!(pair.totals(), [50, 50, 1000, 1000]);
         pair.server.shutdown(Shutdown::Write).unwrap();
         let over = pair.over(|_, _| {}).await;
-        assert!(matches!(over, Over::Ended(Side::Upstream)), "{over:?}");
-        assert_eq!(pair.relay.sent(Side::Client), 2500);
+        assert!(matches!(over, Over::Ended(RelaySide::Upstream)), "{over:?}");
+        assert_eq!(pair.relay.sent(RelaySide::Client), 2500);
         // The last 500 bytes are those of the third second.
         assert!(loops::millis() - began >= 2000);
     });
@@ -199,15 +199,15 @@ fn silence_ends_it() {
 fn what_counts_as_news_puts_the_end_off() {
     on_a_loop(async {
         for (news, side, counts) in [
-            (News::OfServer, Side::Upstream, true),
-            (News::OfServer, Side::Client, false),
-            (News::OfBoth, Side::Upstream, true),
-            (News::OfBoth, Side::Client, true),
-            (News::OfAnyKind, Side::Client, true),
+            (News::OfServer, RelaySide::Upstream, true),
+            (News::OfServer, RelaySide::Client, false),
+            (News::OfBoth, RelaySide::Upstream, true),
+            (News::OfBoth, RelaySide::Client, true),
+            (News::OfAnyKind, RelaySide::Client, true),
         ] {
             let mut pair = Pair::new(RelaySettings { news, ..settings() });
             pair.relay.until = 7;
-            let from = if side == Side::Client { &mut pair.client } else { &mut pair.server };
+            let from = if side == RelaySide::Client { &mut pair.client } else { &mut pair.server };
             from.write_all(b"x").unwrap();
             let mut context = Context::from_waker(Waker::noop());
             assert!(pair.relay.pass(&pair.ends[0], &pair.ends[1], &mut context).is_none());
@@ -223,15 +223,15 @@ fn who_takes_nothing_is_late() {
         let mut pair = Pair::new(RelaySettings { client_patience: patience, ..settings() });
         loop {
             while pair.server.write(&[0; 4096]).is_ok() {}
-            let before = pair.relay.received(Side::Upstream);
+            let before = pair.relay.received(RelaySide::Upstream);
             assert!(pair.pass().await.is_pending());
             loops::after_events().await;
-            if pair.relay.received(Side::Upstream) == before {
+            if pair.relay.received(RelaySide::Upstream) == before {
                 break;
             }
         }
         let over = pair.over(|_, _| {}).await;
-        assert!(matches!(over, Over::Blocked(Side::Client)), "{over:?}");
+        assert!(matches!(over, Over::Blocked(RelaySide::Client)), "{over:?}");
     });
 }
 
@@ -243,6 +243,6 @@ fn a_side_that_has_gone_is_named() {
         drop(std::mem::replace(&mut pair.client, gone));
         pair.server.write_all(b"answer").unwrap();
         let over = pair.over(|_, _| {}).await;
-        assert!(matches!(over, Over::Send(Side::Client, _)), "{over:?}");
+        assert!(matches!(over, Over::Send(RelaySide::Client, _)), "{over:?}");
     });
 }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 
 /// An address of a server that is written as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target {
+pub(super) struct KnownAddress {
     /// The address and port.
     pub(super) address: SocketAddr,
     /// The weight of the service, by which the server's own weight is multiplied.
@@ -23,14 +23,14 @@ pub(super) type Hosts = HashMap<Box<str>, Arc<[IpAddr]>>;
 /// The known addresses of a server's name. They survive reloads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    targets: ArcSwapOption<Vec<Target>>,
+    targets: ArcSwapOption<Vec<KnownAddress>>,
     /// The addresses of the hosts that the targets were made of, with `service`.
     hosts: ArcSwapOption<Hosts>,
 }
 
 impl Known {
     /// The addresses; `None` if the name was not looked up yet, or not found.
-    pub(super) fn targets(&self) -> Option<Arc<Vec<Target>>> {
+    pub(super) fn targets(&self) -> Option<Arc<Vec<KnownAddress>>> {
         self.targets.load_full()
     }
 
@@ -40,7 +40,7 @@ impl Known {
     }
 
     /// Stores the result of a lookup.
-    pub(super) fn set(&self, mut targets: Vec<Target>, hosts: Hosts) {
+    pub(super) fn set(&self, mut targets: Vec<KnownAddress>, hosts: Hosts) {
         // Name servers answer in another order each time.
         targets.sort_unstable();
         self.targets.store(Some(Arc::new(targets)));

@@ -13,7 +13,7 @@ use freerun_upstream::resolve::{ResolveError, system, thread, told};
 
 use super::Protocol;
 use super::group::Upstream;
-use super::known::{Hosts, Known, Target};
+use super::known::{Hosts, Known, KnownAddress};
 use super::registry::Upstreams;
 use super::server::Server;
 use crate::generation::Generation;
@@ -208,7 +208,7 @@ async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: Erro
 
 /// The result of looking up a server's name.
 struct Looked {
-    targets: Vec<Target>,
+    targets: Vec<KnownAddress>,
     hosts: Hosts,
     /// The time until which it is valid; `None` if it is valid as long as the configuration.
     expires: Option<Instant>,
@@ -221,7 +221,7 @@ async fn look_up<P: Protocol>(
     name: &Name,
     known: &Known,
 ) -> Result<Looked, Failed> {
-    let target = |address, weight, later| Target { address, weight, later };
+    let target = |address, weight, later| KnownAddress { address, weight, later };
     let Some((resolver, timeout)) = group.resolver().filter(|_| server.resolve) else {
         let found = system::lookup(&name.host).await.map_err(|_| Failed::System)?;
         if found.is_empty() {
@@ -277,8 +277,8 @@ async fn look_up<P: Protocol>(
 }
 
 /// Each of the addresses once. Services that are equal are servers of their own, as in nginx; addresses are not.
-fn once(targets: impl Iterator<Item = Target>) -> Vec<Target> {
-    let mut all: Vec<Target> = targets.collect();
+fn once(targets: impl Iterator<Item = KnownAddress>) -> Vec<KnownAddress> {
+    let mut all: Vec<KnownAddress> = targets.collect();
     all.sort_unstable();
     all.dedup();
     all

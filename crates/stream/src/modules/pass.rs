@@ -33,31 +33,31 @@ settings! {
         /// The socket may be one of `http`. A TLS session that this server has established goes with the connection, and so do
         /// bytes that `ssl_preread` has read; a socket with `ssl` has a handshake with the client if there is no session yet. A
         /// connection is passed on 10 times at most.
-        pass: Option<Target>, in STREAM_SERVER, local, since = "1.25.5";
+        pass: Option<PassAddress>, in STREAM_SERVER, local, since = "1.25.5";
     }
 }
 
 /// The value of `pass`.
 #[derive(Debug, Clone)]
-pub enum Target {
+pub enum PassAddress {
     /// The addresses, of which the first one is taken that there is a socket for.
     Known(Arc<[ListenSpec]>, Box<str>),
     /// A text with variables.
     Computed(Template<Session>),
 }
 
-impl Value for Target {
+impl Value for PassAddress {
     const SHAPE: Shape = Shape::exactly(1, "address");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Target, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<PassAddress, Problem> {
         let word = &directive.args[0];
         let template = Template::parse(word, cx)?;
         if template.constant().is_none() {
-            return Ok(Target::Computed(template));
+            return Ok(PassAddress::Computed(template));
         }
         let addresses = specs(SERVICE, &word.text, None, cx.extensions.get_or_default())
             .map_err(|why| Problem::new(format!("{why} in pass \"{}\"", word.text)).at(word.place))?;
-        Ok(Target::Known(addresses.into(), word.text.as_str().into()))
+        Ok(PassAddress::Known(addresses.into(), word.text.as_str().into()))
     }
 }
 
@@ -95,8 +95,8 @@ fn target(session: &Session) -> Option<LoopLocal<ListenSpec>> {
         exact.or_else(|| all.iter().find(|listen| covers(listen, wanted.ip)))
     };
     let (found, shown) = match settings.get::<PassSettings>().pass.as_ref()? {
-        Target::Known(addresses, text) => (addresses.iter().find_map(find), text.to_string()),
-        Target::Computed(template) => {
+        PassAddress::Known(addresses, text) => (addresses.iter().find_map(find), text.to_string()),
+        PassAddress::Computed(template) => {
             let text = String::from_utf8_lossy(&template.render(session)).into_owned();
             match address(&text) {
                 Ok(address) => (find(&address), text),

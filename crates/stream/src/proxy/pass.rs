@@ -27,7 +27,7 @@ enum PassTo {
 }
 
 /// The servers of a session.
-pub struct Target {
+pub struct SessionTarget {
     /// The servers.
     pub(super) upstream: Arc<Upstream>,
     /// Host and port, or the name of a group, as `proxy_pass` has given it.
@@ -66,20 +66,20 @@ impl ProxyPass {
     }
 
     /// The servers, if they need no look-up. `None`: [`ProxyPass::look_up`] has to find them.
-    pub(super) fn known(&self) -> Option<Target> {
+    pub(super) fn known(&self) -> Option<SessionTarget> {
         let PassTo::Fixed(group, text) = &self.to else { return None };
-        Some(Target { upstream: group.get()?.clone(), text: text.clone() })
+        Some(SessionTarget { upstream: group.get()?.clone(), text: text.clone() })
     }
 
     /// The servers that variables of the session name.
     ///
     /// # Errors
     /// There are none.
-    pub(super) async fn look_up(&self, session: &Session) -> Result<Target, NotFound> {
+    pub(super) async fn look_up(&self, session: &Session) -> Result<SessionTarget, NotFound> {
         let text = match &self.to {
             PassTo::Fixed(_, text) => text.clone(),
             PassTo::Computed(template) => String::from_utf8_lossy(&template.render(session)).into(),
         };
-        Ok(Target { upstream: upstream::find(session, &text).await?, text })
+        Ok(SessionTarget { upstream: upstream::find(session, &text).await?, text })
     }
 }

@@ -20,7 +20,7 @@ use freerun_upstream::connect::{ConnectOptions, connect, connect_datagrams};
 use freerun_upstream::{Lease, NoPeer, Tried, now};
 
 use super::error::{TryError, step, tell_consequence};
-use super::pass::Target;
+use super::pass::SessionTarget;
 use super::record::{Chosen, Record};
 use super::settings::ProxySettings;
 use crate::client::ClientSide;
@@ -49,7 +49,7 @@ pub(super) enum Connection {
 pub(super) struct Tries<'s> {
     pub(super) session: &'s Session,
     pub(super) settings: &'s ProxySettings,
-    pub(super) target: &'s Target,
+    pub(super) target: &'s SessionTarget,
     pub(super) tls: Option<&'s UpstreamTls>,
     pub(super) record: &'s Record,
     /// The value of `tcp_nodelay`.
@@ -66,7 +66,7 @@ impl<'s> Tries<'s> {
     pub(super) fn new(
         session: &'s Session,
         settings: &'s ProxySettings,
-        target: &'s Target,
+        target: &'s SessionTarget,
         tls: Option<&'s UpstreamTls>,
         (record, nodelay): (&'s Record, bool),
     ) -> Tries<'s> {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_serve::Subject;
-use freerun_serve::relay::{News, Over, Relay, RelaySettings, Side};
+use freerun_serve::relay::{News, Over, Relay, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, Lease, now};
@@ -58,10 +58,10 @@ impl Relayed {
             client_patience: None,
             server_patience: None,
         });
-        relay.limit(Side::Client, settings.proxy_upload_rate.of(session), preread.len() as u64);
-        relay.limit(Side::Upstream, settings.proxy_download_rate.of(session), 0);
+        relay.limit(RelaySide::Client, settings.proxy_upload_rate.of(session), preread.len() as u64);
+        relay.limit(RelaySide::Upstream, settings.proxy_download_rate.of(session), 0);
         header.extend_from_slice(preread);
-        relay.begin_with(Side::Client, header);
+        relay.begin_with(RelaySide::Client, header);
         let dropped_with = settings.proxy_session_drop.then(|| group.clone());
         Relayed { upstream: transport, lease: Some(lease), record, relay, dropped_with, was_heard: false, over: None }
     }
@@ -73,7 +73,7 @@ impl Relayed {
             return Poll::Ready(());
         }
         let over = self.relay.poll(client, &self.upstream, context);
-        if !self.was_heard && self.relay.received(Side::Upstream) > 0 {
+        if !self.was_heard && self.relay.received(RelaySide::Upstream) > 0 {
             self.was_heard = true;
             let took = self.record.first_byte(loops::nanos());
             if let Some(lease) = &self.lease {
@@ -97,12 +97,12 @@ impl Relayed {
         let Some(lease) = self.lease.take() else { return };
         let relay = &self.relay;
         // What was read before the relay began is counted already.
-        session.received.set(session.received.get() + relay.received(Side::Client));
-        session.sent.set(session.sent.get() + relay.sent(Side::Client));
+        session.received.set(session.received.get() + relay.received(RelaySide::Client));
+        session.sent.set(session.sent.get() + relay.sent(RelaySide::Client));
         let took = self.record.with(loops::nanos(), |last| {
-            last.received += relay.received(Side::Upstream);
+            last.received += relay.received(RelaySide::Upstream);
             // So is the header that went before a session of TLS.
-            last.sent += relay.sent(Side::Upstream);
+            last.sent += relay.sent(RelaySide::Upstream);
         });
         self.record.end(loops::nanos());
         let (received, sent) = self.record.bytes();
@@ -140,10 +140,10 @@ fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
         session.log_bare(Level::Info, format_args!("{who} disconnected, {}", record.counted(session)));
     };
     match over {
-        Over::Ended(Side::Client) => disconnected("client"),
-        Over::Ended(Side::Upstream) => disconnected("upstream"),
+        Over::Ended(RelaySide::Client) => disconnected("client"),
+        Over::Ended(RelaySide::Upstream) => disconnected("upstream"),
         Over::Receive(side, error) | Over::Send(side, error) => {
-            let (is_reading, is_server) = (matches!(over, Over::Receive(..)), *side == Side::Upstream);
+            let (is_reading, is_server) = (matches!(over, Over::Receive(..)), *side == RelaySide::Upstream);
             session.set_step(match (is_reading, is_server) {
                 (true, false) => "proxying and reading from client",
                 (true, true) => "proxying and reading from upstream",

@@ -88,13 +88,13 @@ pub struct DatagramSession {
     ending: Cell<Option<Ending>>,
     /// Whether it ends when each of the client's datagrams has an answer.
     drains: Cell<bool>,
-    way: RefCell<Way>,
+    destination: RefCell<Destination>,
     /// The task of the session.
     task: RefCell<Option<Waker>>,
 }
 
 /// Where the client's datagrams go.
-enum Way {
+enum Destination {
     /// They wait for the content handler.
     Waiting(VecDeque<Box<[u8]>>, usize),
     /// They are passed on.
@@ -107,8 +107,8 @@ impl DatagramSession {
     fn new(listener: Rc<DatagramListener>, sessions: Rc<Sessions>, ends: Ends) -> Rc<DatagramSession> {
         let (id, limits, counts, ending, drains, task) = Default::default();
         sessions.alive.set(sessions.alive.get() + 1);
-        let way = RefCell::new(Way::Waiting(VecDeque::new(), 0));
-        Rc::new(DatagramSession { listener, sessions, ends, id, limits, counts, ending, drains, way, task })
+        let destination = RefCell::new(Destination::Waiting(VecDeque::new(), 0));
+        Rc::new(DatagramSession { listener, sessions, ends, id, limits, counts, ending, drains, destination, task })
     }
 
     /// The client's address.
@@ -135,7 +135,7 @@ impl DatagramSession {
 
     /// Takes the first of the client's datagrams that wait.
     pub fn take_first(&self) -> Option<Box<[u8]>> {
-        let Way::Waiting(waiting, bytes) = &mut *self.way.borrow_mut() else { return None };
+        let Destination::Waiting(waiting, bytes) = &mut *self.destination.borrow_mut() else { return None };
         let first = waiting.pop_front()?;
         *bytes -= first.len();
         Some(first)
@@ -170,11 +170,11 @@ impl DatagramSession {
     /// have come.
     pub fn pass_to(&self, socket: Rc<Datagrams>, header: Header, limits: Limits) {
         self.limits.set(limits);
-        let before = self.way.replace(Way::To(socket, header));
+        let before = self.destination.replace(Destination::To(socket, header));
         if limits.requests > 0 && self.counts.get().requests >= limits.requests {
             self.sessions.unbind(self.id.get());
         }
-        let Way::Waiting(waiting, _) = before else { return };
+        let Destination::Waiting(waiting, _) = before else { return };
         let mut runs = Runs::default();
         for one in &waiting {
             runs.push(Target::default(), one, None);
@@ -224,8 +224,8 @@ impl DatagramSession {
 
     /// The error with which passing on has failed.
     pub fn take_failure(&self) -> Option<io::Error> {
-        match &mut *self.way.borrow_mut() {
-            Way::Failed(error) => error.take(),
+        match &mut *self.destination.borrow_mut() {
+            Destination::Failed(error) => error.take(),
             _ => None,
         }
     }
@@ -242,7 +242,7 @@ impl DatagramSession {
     pub(crate) fn leave(&self) {
         self.sessions.remove(self.id.take());
         self.task.take();
-        self.way.replace(Way::Failed(None));
+        self.destination.replace(Destination::Failed(None));
     }
 
     fn wake(&self) {
@@ -285,8 +285,8 @@ impl DatagramSession {
         if requests > 0 && self.counts.get().requests >= requests {
             self.sessions.unbind(self.id.get());
         }
-        match &mut *self.way.borrow_mut() {
-            Way::Waiting(waiting, sum) => {
+        match &mut *self.destination.borrow_mut() {
+            Destination::Waiting(waiting, sum) => {
                 for one in bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).chain(bytes.is_empty().then_some(bytes))
                 {
                     if waiting.len() < WAITING && *sum + one.len() <= WAITING_BYTES {
@@ -295,8 +295,8 @@ impl DatagramSession {
                     }
                 }
             }
-            Way::To(..) => forwarding.push(self, bytes, segment),
-            Way::Failed(_) => {}
+            Destination::To(..) => forwarding.push(self, bytes, segment),
+            Destination::Failed(_) => {}
         }
         // The answers may have come before their questions.
         if responses.is_some() && self.is_done() {
@@ -309,8 +309,8 @@ impl DatagramSession {
     fn pass_on(&self, runs: &Runs<'_>) {
         let mut failure = None;
         {
-            let mut way = self.way.borrow_mut();
-            let Way::To(socket, header) = &mut *way else { return };
+            let mut destination = self.destination.borrow_mut();
+            let Destination::To(socket, header) = &mut *destination else { return };
             // Without its header, the server would take what the client sends next for one.
             let is_needed = !header.bytes.is_empty() && !header.in_each;
             let mut failed = |count: usize, error: io::Error| {
@@ -338,7 +338,7 @@ impl DatagramSession {
             self.count(|counts| counts.passed += passed);
         }
         if let Some(error) = failure {
-            self.way.replace(Way::Failed(Some(error)));
+            self.destination.replace(Destination::Failed(Some(error)));
             self.wake();
         }
     }

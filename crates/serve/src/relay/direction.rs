@@ -31,7 +31,7 @@ struct Held {
 
 /// One direction.
 #[derive(Debug, Default)]
-pub(super) struct Way {
+pub(super) struct Direction {
     /// The number of bytes read.
     pub(super) read: u64,
     /// The number of bytes written.
@@ -64,10 +64,10 @@ pub(super) enum Broke {
     To(io::Error),
 }
 
-impl Way {
+impl Direction {
     /// A direction whose receiver may take nothing for `patience` milliseconds.
-    pub(super) fn new(patience: Option<NonZeroU32>) -> Way {
-        Way { patience, ..Way::default() }
+    pub(super) fn new(patience: Option<NonZeroU32>) -> Direction {
+        Direction { patience, ..Direction::default() }
     }
 
     /// Limits the rate to so many bytes a second from now on; 0 is no limit. So many were read `before`.
