@@ -1,5 +1,6 @@
 //! A service takes the connections of listening sockets on a loop, such as `http` or another protocol.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -92,6 +93,12 @@ pub trait Service {
 
     /// Frees memory and descriptors that are kept only for speed, because they have run short.
     fn give_back(&self);
+}
+
+/// What a panic in a task of a service has said, for the log.
+pub fn words_of_panic(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Makes a service for the loop that it is called on.

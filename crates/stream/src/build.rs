@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{
-    Contexts, Cx, Directive, Group, Node, Problem, Registry, SettingsSet, Shape, apply_block, group,
-};
+use freerun_conf::{Contexts, Cx, Directive, Group, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::served::Listens;
@@ -136,7 +134,12 @@ fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, P
         Planned { server, listens: &core.listen, names: &core.server_name.names, written: *written }
     };
     let planned: Vec<_> = servers.iter().map(plan).collect();
-    virtual_servers::listens(&planned, |server, _| server.settings.get::<SslSettings>().alpn(), |servers, _| servers, cx)
+    virtual_servers::listens(
+        &planned,
+        |server, _| server.settings.get::<SslSettings>().alpn(),
+        |servers, _| servers,
+        cx,
+    )
 }
 
 /// The position of the last directive in a block.

@@ -136,7 +136,9 @@ impl<C> ClientStream<C> {
     /// The kernel's information about the client's connection, if that is a TCP connection.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match &self.carried_by {
-            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection.transport.tcp_info().ok(),
+            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => {
+                connection.transport.tcp_info().ok()
+            }
             CarriedBy::Nobody(_) => None,
         }
     }

@@ -61,7 +61,7 @@ impl Value for DirectIo {
     }
 }
 
-/// The value of `send_lowat`.
+/// The value of `send_lowat` and its kin: a size, of which any but 0 gives a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LowWater(pub u64);
 
@@ -72,7 +72,8 @@ impl Value for LowWater {
         let word = &directive.args[0];
         let size = parse_size(&word.text).ok_or_else(|| Problem::invalid_value(directive, word))?;
         if size > 0 {
-            cx.warn(Problem::warning("\"send_lowat\" is not supported, ignored").at_node(directive));
+            let message = format!("\"{}\" is not supported, ignored", directive.name.text);
+            cx.warn(Problem::warning(message).at_node(directive));
         }
         Ok(LowWater(size))
     }

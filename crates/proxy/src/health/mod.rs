@@ -96,8 +96,8 @@ fn passed_to(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let Some(rules) = settings.get::<HealthSettings>().health_check.clone() else { return Ok(()) };
     let Some((family, group)) = passed_to(settings) else {
-        let problem =
-            Problem::new("no upstream to check: \"health_check\" stands without a \"proxy_pass\"").at(rules.checking.place);
+        let problem = Problem::new("no upstream to check: \"health_check\" stands without a \"proxy_pass\"")
+            .at(rules.checking.place);
         return Err(
             problem.hint("the location has to pass requests on, to a server or group that is named without variables")
         );

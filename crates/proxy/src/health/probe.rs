@@ -21,11 +21,11 @@ use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::tls::handshake::Helpers;
 use freerun_transport::Transport;
+use freerun_upstream::Peer;
 use freerun_upstream::connect::connect;
 use freerun_upstream::http2::{Http2Connection, Stream};
 use freerun_upstream::link::Link;
 use freerun_upstream::pool::{Exclusive, Multiplexed, Scope};
-use freerun_upstream::Peer;
 
 use crate::client::tls;
 use crate::exchange::family::{Exchanging, UpstreamProtocol};

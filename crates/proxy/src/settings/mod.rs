@@ -18,10 +18,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{
-    Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value,
+    Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot,
 };
 use freerun_http::request::Request;
 use freerun_http::settings::rate::Bytes as Rate;
+use freerun_http::settings::transfer::LowWater;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
 use freerun_serve::tls::upstream::UpstreamTls;
@@ -232,23 +233,6 @@ impl FamilySettings {
             return Ok(());
         };
         Err(Problem::new(message))
-    }
-}
-
-/// The value of `send_lowat`: a size; any value except 0 gives a warning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LowWater(pub u64);
-
-impl Value for LowWater {
-    const SHAPE: Shape = Shape::exactly(1, "size");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<LowWater, Problem> {
-        let size = Size::parse(directive, cx)?.0;
-        if size > 0 {
-            let message = format!("\"{}\" is not supported, ignored", directive.name.text);
-            cx.warn(Problem::warning(message).at_node(directive));
-        }
-        Ok(LowWater(size))
     }
 }
 

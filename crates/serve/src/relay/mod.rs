@@ -5,11 +5,11 @@
 //! into a buffer of the loop and written from there; only what the receiver does not take is kept, and nothing more is read
 //! from the sender meanwhile, so that a slow reader costs one piece of memory.
 
+mod direction;
 mod end;
 pub mod pace;
 #[cfg(test)]
 mod tests;
-mod direction;
 
 use std::cell::Cell;
 use std::io;
@@ -21,8 +21,8 @@ use bytes::BytesMut;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 
-pub use self::end::RelayEnd;
 use self::direction::{Broke, Direction, Went};
+pub use self::end::RelayEnd;
 
 /// The most bytes that are read at a time, whatever a configuration says.
 const LARGEST_PIECE: usize = 1024 * 1024;

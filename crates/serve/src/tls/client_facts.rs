@@ -78,11 +78,10 @@ impl TlsFacts {
         self.verdict.borrow().by.as_ref().is_some_and(|by| Arc::ptr_eq(by, server))
     }
 
-    /// The name that the client has asked for in the form that virtual servers are looked up by: in lower case, without a
-    /// dot at its end. `None` if there is none, or it is no name of DNS.
+    /// The name that the client has asked for in the form that virtual servers are looked up by, see [`name_to_look_up`].
+    /// `None` if there is none, or it is no name of DNS.
     pub fn server_name(&self) -> Option<String> {
-        let name = self.asked_for.as_deref().filter(|name| name_form(name.as_bytes()) == NameForm::Dns)?;
-        Some(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
+        name_to_look_up(self.asked_for.as_deref()?)
     }
 
     /// Checks the name that the client has asked for before a certificate is looked for by it: a name is what the client says,
@@ -98,4 +97,11 @@ impl TlsFacts {
             _ => Ok(()),
         }
     }
+}
+
+/// A name that a client asks for, in the form that virtual servers are looked up by: in lower case, without a dot at its end.
+/// `None` if it is no name of DNS.
+pub fn name_to_look_up(name: &str) -> Option<String> {
+    let is_dns = name_form(name.as_bytes()) == NameForm::Dns;
+    is_dns.then(|| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
 }

@@ -9,8 +9,8 @@ use freerun_serve::loop_state::LoopState;
 use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::handshake::Helpers;
 use freerun_transport::Transport;
-use freerun_upstream::connect::connect;
 use freerun_upstream::Peer;
+use freerun_upstream::connect::connect;
 
 use super::StreamCheck;
 use crate::proxy::ProxySettings;

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use freerun_conf::{SettingsSet, group, settings};
+use freerun_proto::tls::is_tls;
 use freerun_proto::tls::preread::{Preread, PrereadReader};
-use freerun_proto::tls::{NameForm, is_tls, name_form};
+use freerun_serve::tls::client_facts::name_to_look_up;
 use freerun_serve::values::{Value, Variable};
 
 use crate::module::Module;
@@ -86,8 +87,8 @@ fn see(session: &Session, bytes: &[u8]) -> Seen {
         return Seen::Done;
     }
     let known = Known::of(&preread, bytes);
-    if !known.server_name.is_empty()
-        && let Some(name) = name_to_look_up(&known.server_name)
+    if let Ok(name) = std::str::from_utf8(&known.server_name)
+        && let Some(name) = name_to_look_up(name)
     {
         session.set_server(session.generation.server(&named(session, Some(&name))));
     }
@@ -100,12 +101,6 @@ impl Known {
         let alpn: Vec<&[u8]> = preread.alpn(bytes).collect();
         Known { protocol: preread.protocol, server_name: preread.server_name(bytes).to_vec(), alpn: alpn.join(&b',') }
     }
-}
-
-/// The name in the form that servers are looked up by; `None` if it is no name of DNS.
-fn name_to_look_up(name: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(name).ok().filter(|_| name_form(name) == NameForm::Dns)?;
-    Some(text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase())
 }
 
 fn known<'s>(session: &'s Session, value: impl FnOnce(&Known) -> Vec<u8>) -> Value<'s> {

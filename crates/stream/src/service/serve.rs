@@ -1,6 +1,5 @@
 //! The task of a session.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use freerun_serve::accept::loop_listeners::services_of_this_loop;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::Accepted;
+use freerun_serve::service::{Accepted, words_of_panic};
 
 use crate::client::ClientSide;
 use crate::path::finish::finish;
@@ -102,7 +101,7 @@ impl Future for Serve {
         let end = match polled {
             Ok(polled) => ready!(polled),
             Err(panic) => {
-                log_panic(&session, &*panic);
+                session.log(Level::Alert, format_args!("session ended by a panic: {}", words_of_panic(&*panic)));
                 End::Status(status::INTERNAL_SERVER_ERROR)
             }
         };
@@ -135,9 +134,4 @@ fn pass_on(session: Rc<Session>, listen: LoopLocal<ListenSpec>, loop_state: &Loo
     let Some(services) = services_of_this_loop() else { return false };
     debug_assert_eq!(services.loop_state.index, loop_state.index);
     services.passed(accepted)
-}
-
-fn log_panic(session: &Session, panic: &(dyn Any + Send)) {
-    let what = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    session.log(Level::Alert, format_args!("session ended by a panic: {}", what.unwrap_or("no message")));
 }

@@ -4,8 +4,8 @@ use freerun_conf::{Cx, Node, Problem, SettingsSet};
 use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::upstream::{self, Plan};
 
-use super::settings::UpstreamSettings;
 use super::Stream;
+use super::settings::UpstreamSettings;
 
 /// Reads an `upstream` block.
 pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {

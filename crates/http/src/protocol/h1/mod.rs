@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use freerun_runtime::log::Level;
 use freerun_serve::predictor::Sampled;
+use freerun_serve::service::words_of_panic;
 
 use crate::connection::idle::{self, Waiting};
 use crate::http_loop::HttpLoop;
@@ -235,9 +236,7 @@ impl Drop for Serve {
 }
 
 fn log_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
-    let what = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let what = what.unwrap_or("no message");
-    connection.log(Level::Alert, format_args!("request ended by a panic: {what}"));
+    connection.log(Level::Alert, format_args!("request ended by a panic: {}", words_of_panic(panic)));
 }
 
 /// Logs a panic, and answers the client if nothing was sent to it.
