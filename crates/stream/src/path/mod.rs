@@ -1,9 +1,9 @@
 //! The way of a session: through the phases to its content, and to its end.
 
-mod begin;
 mod certificates;
 pub mod finish;
 mod preread;
+mod proxy_header;
 mod tls;
 
 pub use tls::named;
@@ -36,7 +36,7 @@ pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
     if let ClientSide::Stream(transport) = &session.client
         && session.servers.proxy_protocol
     {
-        begin::proxy_header(session, transport, &mut timer, &mut buffer).await?;
+        proxy_header::read(session, transport, &mut timer, &mut buffer).await?;
         session.set_step(INITIALIZING);
     }
     for phase in [Phase::PostAccept, Phase::PreAccess, Phase::Access] {

@@ -177,7 +177,7 @@ impl RelayedDatagrams {
         let failure = match what {
             Ok(what) => {
                 session.log_bare(Level::Info, format_args!("udp {what}, {}", Totals(&counts, self.heard)));
-                let _ = lease.succeeded(took, now());
+                tell_consequence(session, lease.succeeded(took, now()));
                 return status::OK;
             }
             Err(failure) => failure,

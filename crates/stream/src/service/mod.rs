@@ -4,7 +4,7 @@ mod datagrams;
 mod serve;
 
 use std::cell::RefCell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::Receiver;
@@ -32,24 +32,12 @@ pub struct StreamService {
     datagrams: datagrams::Addresses,
 }
 
-/// The place where the rest of stream finds the service of its loop.
-#[derive(Default)]
-struct Known(RefCell<Weak<StreamService>>);
-
 impl StreamService {
     /// Makes the service of this loop: a [`MakeService`](freerun_serve::service::MakeService).
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let generation = RefCell::new(LoopGeneration::new(loop_state.generation()));
         let tasks = Tasks::new("session");
-        let service =
-            Rc::new(StreamService { loop_state: loop_state.clone(), generation, tasks, datagrams: Default::default() });
-        *loop_state.modules.get::<Known>().0.borrow_mut() = Rc::downgrade(&service);
-        service
-    }
-
-    /// The service of this loop, if stream is served there.
-    pub fn of(loop_state: &LoopState) -> Option<Rc<StreamService>> {
-        loop_state.modules.get::<Known>().0.borrow().upgrade()
+        Rc::new(StreamService { loop_state: loop_state.clone(), generation, tasks, datagrams: Default::default() })
     }
 
     /// The generation that a new session begins with.

@@ -16,7 +16,7 @@ use crate::settings::core::CoreSettings;
 ///
 /// # Errors
 /// The status with which the session ends: there is no header, which is logged.
-pub(super) async fn proxy_header(
+pub(super) async fn read(
     session: &Session,
     transport: &Transport,
     timer: &mut Timer,
