@@ -129,11 +129,11 @@ impl Builder<'_> {
 
 /// The sockets that the servers listen on, each with the servers of its addresses.
 fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, Problem> {
-    let plan = |(server, written): &ServerInBlock| {
-        let core = server.settings.get::<CoreSettings>();
-        Planned { server, listens: &core.listen, names: &core.server_name.names, written: *written }
-    };
-    let planned: Vec<_> = servers.iter().map(plan).collect();
+    let planned = servers.iter().map(|(server, written)| {
+        let CoreSettings { listen, server_name, .. } = server.settings.get();
+        Planned { server, listens: listen, names: &server_name.names, written: *written }
+    });
+    let planned: Vec<_> = planned.collect();
     virtual_servers::listens(
         &planned,
         |server, _| server.settings.get::<SslSettings>().alpn(),

@@ -17,9 +17,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use freerun_conf::{
-    Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Shape, Size, Slot,
-};
+use freerun_conf::{Buffers, Contexts, Cx, Directive, Fidelity, Flags, Many, Node, Problem, Settings, Size, Slot};
 use freerun_http::request::Request;
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::settings::transfer::LowWater;

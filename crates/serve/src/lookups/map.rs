@@ -4,10 +4,13 @@ use freerun_conf::{Cx, Node, Problem, Shape, Word};
 use freerun_runtime::log::Level;
 use smallvec::SmallVec;
 
-use super::blocks::{Lookup, entries, looked_up};
+use super::blocks::{Blocks, Lookup, entries, looked_up};
 use super::hostnames::{Keys, Refused};
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Pattern, Template, VariableTable};
+
+/// The value of `map`.
+pub type Maps<S> = Blocks<Map<S>>;
 
 /// One map.
 pub struct Map<S> {

@@ -12,22 +12,12 @@ mod split_clients;
 use freerun_conf::{Problem, Word};
 
 pub use blocks::Blocks;
+pub use geo::Geos;
 pub use geoip2::{ClientAddress, Databases, OwnAddress};
-
-/// The value of `geo`.
-pub type Geos<S> = Blocks<geo::Geo<S>>;
-
-/// The value of `map`.
-pub type Maps<S> = Blocks<map::Map<S>>;
-
-/// The value of `num_map`.
-pub type NumMaps<S> = Blocks<num_map::NumMap<S>>;
-
-/// The value of `predicate`.
-pub type Predicates<S> = Blocks<predicate::Predicate<S>>;
-
-/// The value of `split_clients`.
-pub type Splits<S> = Blocks<split_clients::Split<S>>;
+pub use map::Maps;
+pub use num_map::NumMaps;
+pub use predicate::Predicates;
+pub use split_clients::Splits;
 
 /// The name of a word of the form `$name`.
 ///

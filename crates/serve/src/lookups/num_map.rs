@@ -4,9 +4,12 @@ use std::ops::RangeInclusive;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Word};
 
-use super::blocks::{Lookup, entries, looked_up};
+use super::blocks::{Blocks, Lookup, entries, looked_up};
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template};
+
+/// The value of `num_map`.
+pub type NumMaps<S> = Blocks<NumMap<S>>;
 
 /// One block: its ranges in the order written, each with its value.
 pub struct NumMap<S> {

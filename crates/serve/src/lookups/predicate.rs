@@ -3,10 +3,13 @@
 use freerun_conf::{Cx, Node, Problem, Shape};
 use freerun_runtime::log::Level;
 
-use super::blocks::Lookup;
+use super::blocks::{Blocks, Lookup};
 use super::variable_name;
 use crate::subject::Subject;
 use crate::values::{Comparison, Compute, Found};
+
+/// The value of `predicate`.
+pub type Predicates<S> = Blocks<Predicate<S>>;
 
 /// One block: its conditions, each with whether it is negated.
 pub struct Predicate<S>(Vec<(Comparison<S>, bool)>);

@@ -2,12 +2,15 @@
 
 use freerun_conf::{Cx, Node, Problem, Shape};
 
-use super::blocks::{Lookup, looked_up};
+use super::blocks::{Blocks, Lookup, looked_up};
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template};
 
 /// The sum of all shares, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
+
+/// The value of `split_clients`.
+pub type Splits<S> = Blocks<Split<S>>;
 
 /// One block: the values, each with the end of its range of hashes.
 pub struct Split<S> {

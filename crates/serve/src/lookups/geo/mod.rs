@@ -9,7 +9,7 @@ use freerun_conf::{Cidr, Cx, Node, Problem, Shape};
 
 use self::ranges::Ranges;
 use self::tree::Networks;
-use super::blocks::Lookup;
+use super::blocks::{Blocks, Lookup};
 use super::variable_name;
 use crate::address::Address;
 use crate::subject::Subject;
@@ -22,6 +22,9 @@ enum Reading {
     Networks(Networks),
     Ranges(Ranges),
 }
+
+/// The value of `geo`.
+pub type Geos<S> = Blocks<Geo<S>>;
 
 /// One block.
 pub struct Geo<S> {
