@@ -396,6 +396,11 @@ impl Transport {
         self.socket().shutdown_read();
     }
 
+    /// Wakes the task that waits for bytes, though none may have come.
+    pub fn wake_reader(&self) {
+        self.socket().wake_reader();
+    }
+
     /// Shuts down the sending side; the peer reads the end of the stream. Reading goes on. With TLS the end is a
     /// `close_notify` before anything else; if there is no room for it, it leaves while the stream is read.
     pub fn shutdown_write(&self) {

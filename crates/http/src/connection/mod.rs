@@ -52,6 +52,8 @@ pub struct Connection<C> {
     /// Whether its request has places in the counts of limits.
     counted: Cell<bool>,
     close_when_idle: Cell<bool>,
+    /// See [`Connection::ends_softly`].
+    ends_softly: Cell<bool>,
     nodelay: Cell<bool>,
 }
 
@@ -81,23 +83,22 @@ pub struct Origin<C> {
     pub served_by: RefCell<Option<C>>,
 }
 
-/// Data that few connections have.
+/// Data that few connections have. Each of them has one or two of these, so what is large and made once stands in a box
+/// of its own: an idle connection with TLS does not hold the room for all the others.
 #[derive(Default)]
 struct Extra {
     /// The PROXY protocol header before the first request (`listen … proxy_protocol`).
-    proxied: OnceCell<ProxyHeader>,
+    proxied: OnceCell<Box<ProxyHeader>>,
     /// What is known of the client's TLS (`listen … ssl`).
-    tls: OnceCell<TlsFacts>,
+    tls: OnceCell<Box<TlsFacts>>,
     /// The state that modules keep with the connection.
-    states: States,
+    states: OnceCell<Box<States>>,
     /// The places of its request in the counts of limits.
     places: Cell<Places>,
     /// The bytes that another service has read before it passed the connection on, until they are served.
     received: Cell<Vec<u8>>,
     /// Whether another service has passed the connection on.
     was_passed_on: Cell<bool>,
-    /// Asks the protocol to end the connection in its own way, if it has one.
-    close_softly: OnceCell<Box<dyn Fn()>>,
 }
 
 impl<C> Deref for Connection<C> {
@@ -137,32 +138,32 @@ impl<C> Facts<C> {
 
     /// The PROXY protocol header, if there was one.
     pub fn proxied(&self) -> Option<&ProxyHeader> {
-        self.extra.get()?.proxied.get()
+        self.extra.get()?.proxied.get().map(|header| &**header)
     }
 
     /// Stores the PROXY protocol header; the first one counts.
     pub fn set_proxied(&self, header: ProxyHeader) {
-        let _ = self.extra.get_or_init(Box::default).proxied.set(header);
+        let _ = self.extra.get_or_init(Box::default).proxied.set(Box::new(header));
     }
 
     /// What is known of the client's TLS, if a session was established.
     pub fn tls(&self) -> Option<&TlsFacts> {
-        self.extra.get()?.tls.get()
+        self.extra.get()?.tls.get().map(|facts| &**facts)
     }
 
     /// Stores what is known of the client's TLS, once.
     pub fn set_tls(&self, facts: TlsFacts) {
-        let _ = self.extra.get_or_init(Box::default).tls.set(facts);
+        let _ = self.extra.get_or_init(Box::default).tls.set(Box::new(facts));
     }
 
     /// The state of type `T` that a module keeps with the connection, made at first use.
     pub fn state<T: Default + 'static>(&self) -> Rc<T> {
-        self.extra.get_or_init(Box::default).states.get()
+        self.extra.get_or_init(Box::default).states.get_or_init(Box::default).get()
     }
 
     /// The state of type `T` that a module keeps with the connection, if there is one.
     pub fn find_state<T: 'static>(&self) -> Option<Rc<T>> {
-        self.extra.get()?.states.find()
+        self.extra.get()?.states.get()?.find()
     }
 }
 
@@ -184,6 +185,7 @@ impl<C> Connection<C> {
             rested: Cell::new(false),
             counted: Cell::new(false),
             close_when_idle: Cell::new(false),
+            ends_softly: Cell::new(false),
             nodelay: Cell::new(false),
         }
     }
@@ -222,19 +224,20 @@ impl<C> Connection<C> {
     /// Asks the connection to close as soon as it has no request.
     ///
     /// Shutting down the receiving side wakes the connection's task as the end of the stream would; bytes that have
-    /// come already can still be read. A protocol that has to exchange something with the client before the end is
-    /// asked instead ([`Connection::close_softly`]).
+    /// come already can still be read. The task of a protocol that has to exchange something with the client before the
+    /// end is only woken ([`Connection::ends_softly`]).
     pub fn close_when_idle(&self) {
         self.close_when_idle.set(true);
-        match self.extra.get().and_then(|extra| extra.close_softly.get()) {
-            Some(ask) => ask(),
-            None => self.transport.shutdown_read(),
+        match self.ends_softly.get() {
+            true => self.transport.wake_reader(),
+            false => self.transport.shutdown_read(),
         }
     }
 
-    /// Has [`Connection::close_when_idle`] call this function, which wakes the connection's task; once.
-    pub fn close_softly(&self, ask: Box<dyn Fn()>) {
-        let _ = self.extra.get_or_init(Box::default).close_softly.set(ask);
+    /// Notes that the protocol ends the connection in its own way, when it is asked to [close](Connection::is_closing): its
+    /// task, which waits for bytes, is then woken without any.
+    pub fn ends_softly(&self) {
+        self.ends_softly.set(true);
     }
 
     /// Whether the connection was asked to close.

@@ -1,6 +1,7 @@
 //! The head of a request: method, target and fields, however the protocol brought them.
 
 use freerun_proto::{BodyFraming, Field, HeaderId, HostSpan, Method, RequestHead, Span, Version};
+use freerun_runtime::buffers;
 
 /// The head of a request as it came, with the bytes that it points into.
 ///
@@ -52,6 +53,15 @@ impl Head {
         parsed.body = BodyFraming::None;
         parsed.expect_continue = false;
         Head { buffer: self.buffer[..len].to_vec(), parsed }
+    }
+
+    /// Moves the bytes of the head into memory of their own length, and gives the loop its buffer back: for a request that
+    /// may wait for long, and whose connection keeps nothing else there.
+    pub(crate) fn settle(&mut self) {
+        if self.buffer.capacity() > self.buffer.len() {
+            let exact = self.buffer.as_slice().to_vec();
+            buffers::give_back(std::mem::replace(&mut self.buffer, exact));
+        }
     }
 
     /// Removes the fields whose names `is_gone` is true for, for all later code.
@@ -193,5 +203,28 @@ impl Head {
     #[inline]
     pub fn fields(&self) -> impl ExactSizeIterator<Item = HeadField<'_>> + Clone {
         self.parsed.fields().iter().map(|field| self.field(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_proto::{HeadRules, parse_request};
+
+    use super::*;
+
+    #[test]
+    fn a_head_that_settles_leaves_the_buffer_to_others_and_says_the_same() {
+        let mut buffer = buffers::take();
+        let place = buffer.as_ptr();
+        buffer.extend_from_slice(b"GET /path HTTP/1.1\r\nHost: a\r\nX-Field: value\r\n\r\n");
+        let parsed = parse_request(&buffer, &HeadRules::default()).unwrap().unwrap();
+        let mut head = Head::new(buffer, parsed);
+        head.settle();
+        assert_eq!(head.buffer.capacity(), head.buffer.len());
+        assert_eq!(buffers::take().as_ptr(), place, "the loop has its buffer back");
+        assert_eq!(head.values_named(b"x-field").collect::<Vec<_>>(), [b"value"]);
+        let settled = head.buffer.as_ptr();
+        head.settle();
+        assert_eq!(head.buffer.as_ptr(), settled, "once is enough");
     }
 }

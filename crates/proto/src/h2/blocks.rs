@@ -3,7 +3,7 @@
 use super::connection::{Closed, Connection, Ending, Failure, Role};
 use super::flood::Flood;
 use super::frame::{ErrorCode, FrameHead, flag};
-use super::hpack::{DecodeError, DecodedField, FieldSink, Pseudo};
+use super::hpack::{BlockLimits, DecodeError, DecodedField, FieldSink, Pseudo};
 use super::reader::Block;
 use super::receive::{Event, dependency, failure, size, wrong};
 use super::stream::{Slot, Stream};
@@ -13,6 +13,28 @@ const FRAMES_OF_BLOCK: u32 = 128;
 
 /// The size that `CONTINUATION` frames should have at least, on the average.
 const BYTES_PER_FRAME: usize = 256;
+
+/// The limits of a block of fields, in half the room: each connection has them, and none is near four gigabytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    string: u32,
+    total: u32,
+    fields: u32,
+}
+
+impl From<BlockLimits> for Limits {
+    fn from(limits: BlockLimits) -> Limits {
+        let [string, total, fields] = [limits.most_string, limits.most_total, limits.most_fields]
+            .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        Limits { string, total, fields }
+    }
+}
+
+impl From<Limits> for BlockLimits {
+    fn from(Limits { string, total, fields }: Limits) -> BlockLimits {
+        BlockLimits { most_string: string as usize, most_total: total as usize, most_fields: fields as usize }
+    }
+}
 
 /// Fields that nobody wants; they are decoded for the sake of the table.
 struct Unwanted;
@@ -63,7 +85,7 @@ impl Connection {
         if head.has(flag::END_HEADERS) {
             return self.block(head.stream, ends, is_self_dependent, fragment, now, sink);
         }
-        if fragment.len() > self.limits.most_total {
+        if fragment.len() > self.limits.total as usize {
             return Err(Flood::Fields.into());
         }
         let fragment = fragment.to_vec();
@@ -79,7 +101,7 @@ impl Connection {
         now: u64,
         sink: &mut S,
     ) -> Result<Option<Event<'b>>, Failure> {
-        let most = self.limits.most_total;
+        let most = self.limits.total as usize;
         let Some(block) = &mut self.reader.block else { return Ok(None) };
         block.frames += 1;
         // The fields are never shorter than the fragments that they come in, but for updates of the table's size.
@@ -98,7 +120,7 @@ impl Connection {
 
     /// Decodes a block of fields.
     pub(super) fn decode<S: FieldSink>(&mut self, fragment: &[u8], sink: &mut S) -> Result<(), Failure> {
-        self.decoder.decode(fragment, &self.limits, sink).map_err(|error| match error {
+        self.decoder.decode(fragment, &self.limits.into(), sink).map_err(|error| match error {
             DecodeError::Compression(what) => failure(ErrorCode::COMPRESSION_ERROR, what),
             DecodeError::TooLarge => Flood::Fields.into(),
         })

@@ -1,10 +1,10 @@
 //! One side of a connection: its state, and what its owner asks and tells it besides bytes.
 
-use std::collections::VecDeque;
-
+use super::blocks::Limits;
 use super::flood::{Account, Flood};
 use super::frame::{self, DEFAULT_WINDOW, ErrorCode, LARGEST_WINDOW, kind};
 use super::hpack::{BlockLimits, Decoder, Encoder};
+use super::lists::Lists;
 use super::out::Out;
 use super::priority::Priority;
 use super::reader::Reader;
@@ -83,7 +83,7 @@ pub(super) enum Closed {
 }
 
 /// How many bytes of answers to `SETTINGS` and `PING` may wait to be written to a peer that does not read.
-const MOST_UNREAD: usize = 64 * 1024;
+const MOST_UNREAD: u32 = 64 * 1024;
 
 /// The largest receive window of a stream: what a reader as fast as its client needs over a long path.
 const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
@@ -100,14 +100,13 @@ pub struct Connection {
     /// How large the receive window of a stream may become by itself.
     pub(super) largest_window: u32,
     pub(super) chunk: u32,
-    pub(super) limits: BlockLimits,
+    pub(super) limits: Limits,
     pub(super) reader: Reader,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
     pub(super) streams: Table,
     pub(super) schedule: Schedule,
-    /// Streams that were answered before their requests have ended, in the order of their answers, each with its time.
-    pub(super) unended: VecDeque<(Slot, u64)>,
+    pub(super) lists: Lists,
     /// How many bytes of `DATA` the peer takes on all streams.
     pub(super) send_window: i64,
     /// How many bytes of `DATA` were received that were not given back to the window of the connection.
@@ -129,18 +128,14 @@ pub struct Connection {
     /// A client: the server accepts no streams above this one.
     pub(super) peer_last: Option<u32>,
     pub(super) account: Account,
-    pub(super) closed: VecDeque<(u32, Closed)>,
-    /// Priorities of streams that have not begun.
-    pub(super) early: Vec<(u32, Priority)>,
-    /// Streams whose owners have waited for room, and may have some.
-    pub(super) with_room: VecDeque<Slot>,
     pub(super) out: Out,
     /// How many bytes of answers were written since everything was taken by the peer.
-    pub(super) answers: usize,
+    pub(super) answers: u32,
     pub(super) settings_acknowledged: bool,
     /// The time at which bytes were received last, in milliseconds.
     pub(super) now: u64,
-    pub(super) failure: Option<Failure>,
+    /// In a box: few connections fail, and then they end.
+    pub(super) failure: Option<Box<Failure>>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -186,13 +181,13 @@ impl Connection {
             initial_window: config.initial_window,
             largest_window: LARGEST_RECEIVE_WINDOW,
             chunk: config.chunk.max(1),
-            limits: config.limits,
+            limits: config.limits.into(),
             reader: Reader::new(config.role),
             decoder: Decoder::new(PeerSettings::default().header_table_size),
             encoder: Encoder::new(),
             streams: Table::default(),
             schedule: Schedule::default(),
-            unended: VecDeque::new(),
+            lists: Lists::default(),
             send_window: i64::from(DEFAULT_WINDOW),
             owed: 0,
             grown: 0,
@@ -205,9 +200,6 @@ impl Connection {
             ending: Ending::No,
             peer_last: None,
             account: Account::new(config.max_streams, config.now),
-            closed: Default::default(),
-            early: Vec::new(),
-            with_room: VecDeque::new(),
             out,
             answers: 0,
             settings_acknowledged: false,
@@ -271,7 +263,7 @@ impl Connection {
     /// Why the connection cannot go on. What a peer makes this side send may be the reason, too, so that the next bytes need not
     /// come for it.
     pub fn failure(&self) -> Option<Failure> {
-        self.failure
+        self.failure.as_deref().copied()
     }
 
     /// Whether one side has reset the stream, or the connection has failed.
@@ -297,9 +289,7 @@ impl Connection {
             + self.decoder.heap_bytes()
             + self.encoder.heap_bytes()
             + self.reader.heap_bytes()
-            + self.unended.capacity() * size_of::<(Slot, u64)>()
-            + self.closed.capacity() * size_of::<(u32, Closed)>()
-            + self.with_room.capacity() * size_of::<Slot>()
+            + self.lists.heap_bytes()
     }
 
     // ---- the end ---------------------------------------------------------------------------------------------------
@@ -338,10 +328,10 @@ impl Connection {
 
     /// Notes that the connection cannot go on, and tells the peer.
     pub fn fail(&mut self, failure: Failure) -> Failure {
-        if let Some(earlier) = self.failure {
-            return earlier;
+        if let Some(earlier) = &self.failure {
+            return **earlier;
         }
-        self.failure = Some(failure);
+        self.failure = Some(Box::new(failure));
         let last = match self.role {
             Role::Server => self.last_stream,
             Role::Client => 0,
@@ -355,7 +345,9 @@ impl Connection {
         }
         left.into_iter().for_each(|slot| self.remove(slot));
         self.schedule = Schedule::default();
-        self.unended = VecDeque::new();
+        if !self.lists.unended.is_empty() {
+            self.lists.unended.clear();
+        }
         failure
     }
 
@@ -367,7 +359,8 @@ impl Connection {
         if self.out.pending() == 0 {
             self.answers = 0;
         }
-        self.answers += frame::FRAME_HEAD + payload.len();
+        // The payload of a frame is far shorter than that.
+        self.answers += (frame::FRAME_HEAD + payload.len()) as u32;
         if self.answers > MOST_UNREAD {
             return Err(Flood::Unread);
         }
@@ -416,11 +409,11 @@ impl Connection {
 
     /// The priority that came for this stream before it began, by `PRIORITY_UPDATE`.
     pub(super) fn early_priority(&mut self, id: u32) -> Option<Priority> {
-        if self.early.is_empty() {
+        if self.lists.early.is_empty() {
             return None;
         }
-        let found = self.early.iter().find(|(of, _)| *of == id).map(|(_, priority)| *priority);
-        self.early.retain(|(of, _)| *of > id);
+        let found = self.lists.early.iter().find(|(of, _)| *of == id).map(|(_, priority)| *priority);
+        self.lists.early.retain(|(of, _)| *of > id);
         found
     }
 
@@ -485,7 +478,7 @@ impl Connection {
             if std::mem::take(&mut stream.is_ready) {
                 self.schedule.remove(slot);
             }
-            self.with_room.push_back(slot);
+            self.lists.with_room.push_back(slot);
         }
         self.streams.close(id);
         self.remember(id, how);
@@ -500,10 +493,11 @@ impl Connection {
 
     /// Remembers how a stream has ended, in the place of the one that was remembered longest.
     pub(super) fn remember(&mut self, id: u32, how: Closed) {
-        if self.closed.len() == REMEMBERED {
-            self.closed.pop_front();
+        let closed = &mut self.lists.closed;
+        if closed.len() == REMEMBERED {
+            closed.pop_front();
         }
-        self.closed.push_back((id, how));
+        closed.push_back((id, how));
     }
 
     /// Notes that the owner does not use the slot any more. What is queued is still sent.
@@ -527,7 +521,10 @@ impl Connection {
 
     /// Takes a stream whose owner has waited for room or for news, and should look again.
     pub fn take_woken(&mut self) -> Option<Slot> {
-        self.with_room.pop_front()
+        if self.lists.with_room.is_empty() {
+            return None;
+        }
+        self.lists.with_room.pop_front()
     }
 
     /// Takes the slots of streams that the peer has announced not to have looked at (above the last one of its `GOAWAY`): their

@@ -33,13 +33,17 @@ pub(super) struct Block {
     pub(super) is_self_dependent: bool,
 }
 
+/// The part of a payload that has come. It is in a box because few connections are ever left alone with one.
+#[derive(Debug, Default)]
+struct Partial(Vec<u8>);
+
 /// The state of reading.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) stage: Stage,
     head: [u8; FRAME_HEAD],
     /// A payload that has come in part.
-    partial: Vec<u8>,
+    partial: Option<Box<Partial>>,
     pub(super) block: Option<Box<Block>>,
     pub(super) had_settings: bool,
 }
@@ -58,7 +62,7 @@ impl Reader {
             Role::Server => Stage::Preface(0),
             Role::Client => Stage::Head(0),
         };
-        Reader { stage, head: [0; FRAME_HEAD], partial: Vec::new(), block: None, had_settings: false }
+        Reader { stage, head: [0; FRAME_HEAD], partial: None, block: None, had_settings: false }
     }
 
     pub(super) fn has_settings(&self) -> bool {
@@ -85,13 +89,9 @@ impl Reader {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.partial.capacity() + self.block.as_ref().map_or(0, |block| size_of::<Block>() + block.fragment.capacity())
-    }
-
-    pub(super) fn rest(&mut self) {
-        if self.partial.is_empty() {
-            self.partial = Vec::new();
-        }
+        let partial = self.partial.as_ref().map_or(0, |partial| size_of::<Partial>() + partial.0.capacity());
+        let block = self.block.as_ref().map_or(0, |block| size_of::<Block>() + block.fragment.capacity());
+        partial + block
     }
 
     /// Notes that a stream is gone: the rest of a frame that it is receiving is for nobody.
@@ -140,19 +140,24 @@ impl Reader {
     #[inline]
     pub(super) fn payload<'b>(&mut self, len: u32, bytes: &mut &'b [u8]) -> Taken<'b> {
         let len = len as usize;
-        if self.partial.is_empty() && bytes.len() >= len {
+        if self.partial.is_none() && bytes.len() >= len {
             let (payload, rest) = bytes.split_at(len);
             *bytes = rest;
             return Taken::Payload(payload);
         }
-        let missing = len.saturating_sub(self.partial.len()).min(bytes.len());
-        self.partial.extend_from_slice(&bytes[..missing]);
+        if bytes.is_empty() {
+            return Taken::More;
+        }
+        let Partial(partial) = &mut **self.partial.get_or_insert_default();
+        let missing = len.saturating_sub(partial.len()).min(bytes.len());
+        partial.extend_from_slice(&bytes[..missing]);
         *bytes = &bytes[missing..];
         Taken::More
     }
 
     /// The payload of this length that has come in parts, if it is complete.
     pub(super) fn assembled(&mut self, len: u32) -> Option<Vec<u8>> {
-        (len > 0 && self.partial.len() == len as usize).then(|| std::mem::take(&mut self.partial))
+        let Partial(partial) = *self.partial.take_if(|partial| partial.0.len() == len as usize)?;
+        Some(partial)
     }
 }

@@ -97,8 +97,8 @@ impl Connection {
         now: u64,
         sink: &mut S,
     ) -> Result<Option<Event<'b>>, Failure> {
-        if let Some(failure) = self.failure {
-            return Err(failure);
+        if let Some(failure) = &self.failure {
+            return Err(**failure);
         }
         self.now = now;
         match self.advance(bytes, now, sink) {
@@ -255,7 +255,7 @@ impl Connection {
 
     /// A frame for a stream that is closed. `DATA` may be on its way when a stream is reset here.
     pub(super) fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
-        match self.closed.iter().rev().find(|(closed, _)| *closed == id) {
+        match self.lists.closed.iter().rev().find(|(closed, _)| *closed == id) {
             Some((_, Closed::ResetHere)) => Ok(None),
             Some((_, Closed::Complete)) if !is_data => Err(wrong("a stream with the number of one that is complete")),
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
@@ -362,7 +362,9 @@ impl Connection {
         }
         let Some(slot) = self.streams.find(id) else {
             // Whether the answer was there before the reset is chance: a client gets no credit for answers that it gives up.
-            if self.role == Role::Server && self.closed.iter().rev().any(|closed| *closed == (id, Closed::Complete)) {
+            if self.role == Role::Server
+                && self.lists.closed.iter().rev().any(|closed| *closed == (id, Closed::Complete))
+            {
                 self.account.take_back_answer();
                 self.account.torn_down(now)?;
             }
@@ -449,7 +451,7 @@ impl Connection {
             return self.break_stream(slot, ErrorCode::FLOW_CONTROL_ERROR, now);
         }
         if std::mem::take(&mut stream.wants_room) {
-            self.with_room.push_back(slot);
+            self.lists.with_room.push_back(slot);
         }
         self.make_ready(slot);
         Ok(None)
@@ -465,9 +467,9 @@ impl Connection {
         if let Some(slot) = self.streams.find(id) {
             self.set_priority(slot, priority);
         } else if id > self.last_stream {
-            self.early.retain(|(of, _)| *of != id);
-            if self.early.len() < EARLY {
-                self.early.push((id, priority));
+            self.lists.early.retain(|(of, _)| *of != id);
+            if self.lists.early.len() < EARLY {
+                self.lists.early.push((id, priority));
             }
         }
         Ok(None)

@@ -266,7 +266,7 @@ impl Connection {
             let is_whole = stream.send_window > 0 && self.send_window > 0;
             self.account.passed(len, is_whole);
             if std::mem::take(&mut stream.wants_room) {
-                self.with_room.push_back(slot);
+                self.lists.with_room.push_back(slot);
             }
             if is_last {
                 self.sent_everything(slot);
@@ -298,7 +298,7 @@ impl Connection {
         stream.sent_end = true;
         stream.ends = true;
         if std::mem::take(&mut stream.awaits_end) {
-            self.with_room.push_back(slot);
+            self.lists.with_room.push_back(slot);
         }
         if role == Role::Client || stream.stays_open {
             if stream.received_end {

@@ -40,12 +40,7 @@ impl Connection {
         if self.schedule.is_empty() {
             left.schedule = std::mem::take(&mut self.schedule);
         }
-        self.reader.rest();
-        // These are rarely much larger than that.
-        self.early.shrink_to(FEW);
-        self.with_room.shrink_to(FEW);
-        self.unended.shrink_to(FEW);
-        self.closed.shrink_to(FEW);
+        self.lists.shrink_to(FEW);
         let is_worth_it = left.out.heap_bytes() > 0 && left.streams.places() <= LARGEST_TABLE;
         if spare.0.len() < KEPT && is_worth_it {
             spare.0.push(left);
@@ -56,17 +51,14 @@ impl Connection {
     /// on: the table of fields that were sent (the next block has the peer empty its table, too), and how the last streams have
     /// ended. Returns whether there was anything.
     pub fn hibernate(&mut self, since: u64) -> bool {
-        let has_nothing = self.encoder.heap_bytes() == 0 && self.closed.capacity() == 0;
+        let has_nothing = self.encoder.heap_bytes() == 0 && self.lists.heap_bytes() == 0;
         if has_nothing || self.now > since || !self.is_idle() || self.streams.used() > 0 {
             return false;
         }
+        let had_table = self.encoder.heap_bytes() > 0;
         self.encoder.forget();
         self.decoder.shrink();
-        self.closed = Default::default();
-        self.early.shrink_to_fit();
-        self.with_room.shrink_to_fit();
-        self.unended.shrink_to_fit();
-        true
+        self.lists.forget() || had_table
     }
 
     /// Takes memory that another connection has left, before anything is done after [`Connection::rest`].

@@ -137,9 +137,12 @@ impl Stream {
     }
 }
 
-/// The streams of a connection.
+/// The streams of a connection; a pointer as long as there were none, or the memory was left to another connection.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct Table(Option<Box<Places>>);
+
+#[derive(Debug, Default)]
+struct Places {
     places: Vec<Option<Stream>>,
     free: Vec<u32>,
     /// The ids of streams that are not closed, in ascending order, with their places.
@@ -150,89 +153,96 @@ impl Table {
     /// The stream in this place.
     #[inline]
     pub(super) fn get(&self, slot: Slot) -> Option<&Stream> {
-        self.places.get(slot.index())?.as_ref()
+        self.0.as_ref()?.places.get(slot.index())?.as_ref()
     }
 
     /// The stream in this place.
     #[inline]
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Stream> {
-        self.places.get_mut(slot.index())?.as_mut()
+        self.0.as_mut()?.places.get_mut(slot.index())?.as_mut()
     }
 
     /// The place of the stream with this id, unless it is closed or has not begun.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<Slot> {
+        let ids = &self.0.as_ref()?.ids;
         // The stream that began last is asked for most often.
-        if let Some((last, place)) = self.ids.last()
+        if let Some((last, place)) = ids.last()
             && *last == id
         {
             return Some(Slot(*place));
         }
-        let at = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(Slot(self.ids[at].1))
+        let at = ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(Slot(ids[at].1))
     }
 
     /// Puts in a stream, whose id is higher than those before.
     pub(super) fn insert(&mut self, stream: Stream) -> Slot {
-        debug_assert!(self.ids.last().is_none_or(|(id, _)| *id < stream.id), "ids only grow");
+        let Places { places, free, ids } = &mut **self.0.get_or_insert_default();
+        debug_assert!(ids.last().is_none_or(|(id, _)| *id < stream.id), "ids only grow");
         let id = stream.id;
-        let place = match self.free.pop() {
+        let place = match free.pop() {
             Some(place) => {
-                self.places[place as usize] = Some(stream);
+                places[place as usize] = Some(stream);
                 place
             }
             None => {
-                self.places.push(Some(stream));
-                (self.places.len() - 1) as u32
+                places.push(Some(stream));
+                (places.len() - 1) as u32
             }
         };
-        self.ids.push((id, place));
+        ids.push((id, place));
         Slot(place)
     }
 
     /// Notes that the stream with this id is closed: it is not found by it any more.
     pub(super) fn close(&mut self, id: u32) {
-        if let Ok(at) = self.ids.binary_search_by_key(&id, |(id, _)| *id) {
-            self.ids.remove(at);
+        let Some(Places { ids, .. }) = self.0.as_deref_mut() else { return };
+        if let Ok(at) = ids.binary_search_by_key(&id, |(id, _)| *id) {
+            ids.remove(at);
         }
     }
 
     /// Takes a stream out.
     pub(super) fn remove(&mut self, slot: Slot) {
-        if let Some(place) = self.places.get_mut(slot.index())
+        let Some(Places { places, free, .. }) = self.0.as_deref_mut() else { return };
+        if let Some(place) = places.get_mut(slot.index())
             && place.take().is_some()
         {
-            self.free.push(slot.0);
+            free.push(slot.0);
         }
     }
 
     /// How many streams are not closed.
     #[inline]
     pub(super) fn open(&self) -> usize {
-        self.ids.len()
+        self.0.as_ref().map_or(0, |table| table.ids.len())
     }
 
     /// How many places are in use: by open streams, and by closed ones whose owners have not released them.
     #[inline]
     pub(super) fn used(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.0.as_ref().map_or(0, |table| table.places.len() - table.free.len())
     }
 
     /// All streams.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Stream)> {
-        let places = self.places.iter_mut().enumerate();
+        let places = self.0.iter_mut().flat_map(|table| &mut table.places).enumerate();
         places.filter_map(|(place, stream)| Some((Slot(place as u32), stream.as_mut()?)))
     }
 
     /// How many places there are.
     pub(super) fn places(&self) -> usize {
-        self.places.len()
+        self.0.as_ref().map_or(0, |table| table.places.len())
     }
 
     /// How many bytes of memory it holds.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Option<Stream>>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.ids.capacity() * size_of::<(u32, u32)>()
+        self.0.as_ref().map_or(0, |table| {
+            size_of::<Places>()
+                + table.places.capacity() * size_of::<Option<Stream>>()
+                + table.free.capacity() * size_of::<u32>()
+                + table.ids.capacity() * size_of::<(u32, u32)>()
+        })
     }
 }

@@ -20,16 +20,16 @@ impl Connection {
         if stream.needs_window(0) {
             return self.cut_off(slot);
         }
-        self.unended.push_back((slot, self.now));
+        self.lists.unended.push_back((slot, self.now));
         // A client whose only stream this is could begin no other one.
-        if self.unended.len() > UNENDED.min(self.max_streams as usize / 2) {
+        if self.lists.unended.len() > UNENDED.min(self.max_streams as usize / 2) {
             self.cut_off_one();
         }
     }
 
     /// Resets the answered stream that has waited longest for the end of its request.
     pub(super) fn cut_off_one(&mut self) {
-        if let Some((slot, _)) = self.unended.front() {
+        if let Some((slot, _)) = self.lists.unended.front() {
             self.cut_off(*slot);
         }
     }
@@ -37,7 +37,7 @@ impl Connection {
     /// Since when an answered stream waits for the end of its request, in milliseconds: the time at which bytes had come last when
     /// it was answered.
     pub fn unended_since(&self) -> Option<u64> {
-        self.unended.front().map(|(_, since)| *since)
+        self.lists.unended.front().map(|(_, since)| *since)
     }
 
     /// Resets the answered streams that have waited for the ends of their requests since this time, or for longer.
@@ -57,13 +57,13 @@ impl Connection {
 
     /// Notes that an answered stream is closed.
     pub(super) fn forget_unended(&mut self, slot: Slot) {
-        self.unended.retain(|(other, _)| *other != slot);
+        self.lists.unended.retain(|(other, _)| *other != slot);
     }
 
     /// How many answered streams have no owner any more: nothing goes on in them.
     pub(super) fn left_over(&self) -> usize {
         let is_left = |(slot, _): &&(Slot, u64)| self.streams.get(*slot).is_some_and(|stream| !stream.is_attached);
-        self.unended.iter().filter(is_left).count()
+        self.lists.unended.iter().filter(is_left).count()
     }
 }
 

@@ -41,7 +41,7 @@ impl Connection {
     pub(super) fn wake_waiting(&mut self) {
         for (slot, stream) in self.streams.iter_mut() {
             if std::mem::take(&mut stream.wants_room) {
-                self.with_room.push_back(slot);
+                self.lists.with_room.push_back(slot);
             }
         }
         let order = |slot: &Slot| {
@@ -49,8 +49,8 @@ impl Connection {
             let since = if stream.priority.incremental { stream.sent_at } else { 0 };
             Some((stream.priority.urgency, since, stream.id))
         };
-        if self.with_room.len() > 1 {
-            self.with_room.make_contiguous().sort_by_key(order);
+        if self.lists.with_room.len() > 1 {
+            self.lists.with_room.make_contiguous().sort_by_key(order);
         }
     }
 

@@ -324,6 +324,15 @@ impl Registration {
         }
     }
 
+    /// Wakes the task that waits to read, if one does, though nothing is known to be there.
+    pub fn wake_reader(&self) {
+        let awaited = |place: &mut Place| std::mem::take(&mut place.read_awaited).then(|| place.reader.clone());
+        // The table is not borrowed here, so the waker may use it.
+        if let Some(waker) = self.with(awaited).flatten().flatten() {
+            waker.wake();
+        }
+    }
+
     /// Notes that `side` would wait now: the next event ends that. The "closed" flags stay.
     pub fn clear(&self, side: Side) {
         let known = match side {

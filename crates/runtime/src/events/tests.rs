@@ -221,3 +221,24 @@ fn of_the_loops_that_sleep_one_is_told_of_what_all_have_entered() {
     assert_eq!(known, (0..LOOPS).map(|number| (number, i32::from(number == first))).collect());
     handles.into_iter().for_each(loops::LoopHandle::stop);
 }
+
+#[test]
+fn a_reader_can_be_woken_without_anything_to_read() {
+    loops::block_on(async {
+        let (fd, _peer) = pair();
+        let registered = Registration::new(&fd, Side::Read).unwrap();
+        registered.wake_reader();
+        let mut polls = 0;
+        let waits = poll_fn(|context| {
+            polls += 1;
+            match registered.poll(&fd, Side::Read, context) {
+                Poll::Pending if polls == 1 => Poll::Pending,
+                polled => Poll::Ready(polled.is_pending()),
+            }
+        });
+        let (is_in_vain, ()) = tokio::join!(waits, async { registered.wake_reader() });
+        assert!(is_in_vain, "nothing is there to be read");
+        registered.leave(&fd);
+    })
+    .unwrap();
+}

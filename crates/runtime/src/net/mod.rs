@@ -483,6 +483,13 @@ impl Socket {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Read);
     }
 
+    /// Wakes the task that waits for bytes, though none may have come: it has been asked to do something else.
+    pub fn wake_reader(&self) {
+        if let Some(registered) = self.registered.get() {
+            registered.wake_reader();
+        }
+    }
+
     /// Makes closing, or [`Socket::end`], send a reset instead of an orderly end, for a response that ends with the
     /// connection and could not be completed: the client must not take it for whole. A Unix socket has no reset.
     pub fn reset_on_close(&self) {

@@ -26,7 +26,7 @@ use freerun_runtime::{loops, spare_memory, timer};
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h2::runner::RunnerPool;
-use crate::protocol::h2::shared::Shared;
+use crate::protocol::h2::shared::{Shared, StreamPlaces};
 
 pub use preface::{Seen, read as read_preface};
 pub use request::RequestTask;
@@ -41,6 +41,12 @@ struct Places {
 
 /// How many heads of requests a loop keeps the memory of.
 const KEPT_HEADS: usize = 128;
+
+/// How many connections' places for streams a loop keeps.
+const KEPT_PLACES: usize = 64;
+
+/// How many places for streams are kept of one connection.
+const MOST_PLACES: usize = 16;
 
 /// How long a connection is left alone before it gives up what only makes its next messages shorter, and how often such
 /// connections are looked for.
@@ -68,6 +74,8 @@ pub struct Driver {
     read: RefCell<Vec<u8>>,
     /// The memory that connections without streams have left.
     spare: RefCell<Spare>,
+    /// The places for streams that they have left.
+    spare_places: RefCell<Vec<StreamPlaces>>,
     /// The connections, each in a place of its own.
     connections: RefCell<Places>,
 }
@@ -75,8 +83,8 @@ pub struct Driver {
 impl Driver {
     /// The driver of one loop. `start` starts the tasks of requests.
     pub fn new(http: Rc<HttpLoop>, start: Start) -> Rc<Driver> {
-        let (runners, heads, read, spare, connections) = Default::default();
-        let driver = Rc::new(Driver { http, start, runners, heads, read, spare, connections });
+        let (runners, heads, read, spare, spare_places, connections) = Default::default();
+        let driver = Rc::new(Driver { http, start, runners, heads, read, spare, spare_places, connections });
         loops::spawn(0, "hibernating", Driver::hibernate(Rc::downgrade(&driver)));
         driver
     }
@@ -125,6 +133,21 @@ impl Driver {
         let mut heads = self.heads.borrow_mut();
         if heads.len() < KEPT_HEADS {
             heads.extend(head);
+        }
+    }
+
+    /// Places for the streams of a connection that has none yet.
+    fn spare_places(&self) -> StreamPlaces {
+        self.spare_places.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps the places of a connection without streams, unless they are many.
+    fn keep_places(&self, mut places: StreamPlaces) {
+        debug_assert!(places.iter().all(Option::is_none), "a request goes on");
+        let mut kept = self.spare_places.borrow_mut();
+        if (1..=MOST_PLACES).contains(&places.capacity()) && kept.len() < KEPT_PLACES {
+            places.clear();
+            kept.push(places);
         }
     }
 

@@ -64,8 +64,8 @@ pub struct Serve {
     announced: Option<u64>,
     /// The client has not taken everything that was written last.
     pub(super) is_slow: bool,
-    /// The bytes of a file that are to be written next are being read.
-    pub(super) reading: Option<Reading>,
+    /// The bytes of a file that are to be written next are being read. In a box of its own, since that is rare.
+    pub(super) reading: Option<Box<Reading>>,
     /// How much may be in the kernel.
     pub(super) unsent: Unsent,
 }
@@ -122,12 +122,7 @@ impl Serve {
         let figures = &shared.connection.loop_state.shared.http2;
         figures.connections.add();
         figures.open.add();
-        let weak = Rc::downgrade(&shared);
-        shared.connection.close_softly(Box::new(move || {
-            if let Some(shared) = weak.upgrade() {
-                shared.with(|_| ());
-            }
-        }));
+        shared.connection.ends_softly();
         let now = loops::millis();
         let (unsent, most) = Unsent::new(now);
         shared.connection.transport.set_unsent_limit(most);

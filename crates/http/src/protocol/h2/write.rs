@@ -99,7 +99,7 @@ impl Serve {
     /// Writes bytes of a file, and returns how many were taken. `None` while they are being read.
     fn write_from_file(&mut self, range: &Elsewhere, context: &mut Context<'_>) -> Option<io::Result<usize>> {
         let moved = match self.reading.take() {
-            Some(reading) => Ok(Moved::Reads(reading)),
+            Some(reading) => Ok(Moved::Reads(*reading)),
             None => files::send(&self.shared.connection.transport, range, context),
         };
         let result = match moved {
@@ -107,7 +107,7 @@ impl Serve {
             Ok(Moved::SocketFull) => Err(io::ErrorKind::WouldBlock.into()),
             Ok(Moved::Reads(mut reading)) => match reading.as_mut().poll(context) {
                 Poll::Pending => {
-                    self.reading = Some(reading);
+                    self.reading = Some(Box::new(reading));
                     return None;
                 }
                 Poll::Ready(Ok(bytes)) => {

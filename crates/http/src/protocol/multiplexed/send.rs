@@ -65,6 +65,10 @@ pub(super) async fn response(
         note_sent(request, stream);
         return sent;
     }
+    if stream.certain_room() == 0 {
+        // The client's windows are closed, and many of its streams may wait for long.
+        request.head.settle();
+    }
     let mut sender = Sender::new(request, stream);
     let source = body.into_source(request);
     let owed = source.remaining();

@@ -353,3 +353,10 @@ fn a_client_learns_what_was_not_looked_at() {
     assert_eq!(client.take_unprocessed(), None);
     assert!(client.open().is_none() && !client.is_reset(slots[1]));
 }
+
+#[test]
+fn a_connection_that_is_left_alone_is_little_more_than_its_state() {
+    // There are thousands of them. What only streams need, and what is rare, stands behind pointers. The driver of a server
+    // counts on this size.
+    assert!(size_of::<Connection>() <= 392, "{}", size_of::<Connection>());
+}
