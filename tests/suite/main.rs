@@ -16,6 +16,7 @@ mod early_bodies;
 mod echoes;
 mod files;
 mod geoip2;
+mod guide;
 mod headers;
 mod health;
 mod hot_files;

@@ -1,6 +1,6 @@
 //! The status handler: figures that agree with what was done.
 
-use freerun_testkit::{Client, Server, Setup, Site, eventually, require};
+use freerun_testkit::{Client, Server, Setup, Site, eventually, ports, require};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -208,4 +208,55 @@ fn prometheus_can_read_it() {
         let last = series.last().expect("a bucket");
         assert_eq!((last.0, Some(&last.1)), (f64::INFINITY, counts.get(key)), "{key}");
     }
+}
+
+#[test]
+fn a_browser_gets_a_page_and_others_json() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, LINES).freerun();
+    let ask = |accept: &str, query: &str| {
+        server.send(&format!("GET /status{query} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"))
+    };
+    let page = ask("text/html,application/xhtml+xml,*/*;q=0.8", "");
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!((page.header("cache-control"), page.header("vary")), (Some("no-store"), Some("Accept")));
+    let policy = page.header("content-security-policy").expect("a policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    assert!(page.text().starts_with("<!DOCTYPE html>"));
+    assert_eq!(ask("*/*", "?format=html").text(), page.text());
+    for (accept, query) in [("*/*", ""), ("application/json", ""), ("text/html", "?format=json")] {
+        assert_eq!(ask(accept, query).header("content-type"), Some("application/json"), "{accept} {query}");
+    }
+    assert_eq!(ask("text/html", "?format=xml").status, 400);
+}
+
+#[test]
+fn the_last_errors_are_kept_and_say_why_a_server_is_not_asked() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let nobody = ports::free();
+    let lines = format!("{LINES} location /dead {{ proxy_pass http://dead; }}");
+    let group = format!("upstream dead {{ server 127.0.0.1:{nobody}; server 127.0.0.1:{nobody}; }}");
+    let server = Setup::server(&site, &lines).http(&group).freerun();
+    assert_eq!(server.get("/dead/1").status, 502);
+    let status = json(&server);
+    let errors = status["last_errors"].as_array().expect("lines");
+    let refused =
+        |line: &Value| line.as_str().is_some_and(|line| line.contains("connect() failed (111: Connection refused)"));
+    assert!(errors.iter().any(refused), "{errors:?}");
+    let failed = &status["upstreams"][0]["servers"][0]["last_failure"];
+    assert_eq!(failed["kind"], "connect", "{failed}");
+    // Of 60 more only the last 50 are there.
+    for _ in 0..60 {
+        server.get("/dead/2");
+    }
+    let status = json(&server);
+    let errors = status["last_errors"].as_array().expect("lines");
+    assert_eq!(errors.len(), 50);
+    assert!(!errors.iter().any(|line| line.as_str().is_some_and(|line| line.contains("/dead/1"))), "{errors:?}");
 }

@@ -13,6 +13,9 @@ const H2SPEC_SECONDS: &str = "900";
 /// How long the browsers may take, in seconds: three ways for each of two.
 const BROWSERS_SECONDS: &str = "900";
 
+/// How long the test of the page of `status` may take, in seconds.
+const DASHBOARD_SECONDS: &str = "300";
+
 /// How long the interoperability tests of gRPC may take, in seconds, with building their client and server.
 const GRPC_SECONDS: &str = "1500";
 
@@ -72,6 +75,13 @@ fn nothing_fails_when_the_binary_is_changed() {
 #[test]
 fn browsers_see_what_they_should() {
     script_or_nothing("browsers", BROWSERS_SECONDS);
+}
+
+#[test]
+fn a_browser_shows_the_status() {
+    if require::freerun() {
+        script_or_nothing("dashboard", DASHBOARD_SECONDS);
+    }
 }
 
 #[test]

@@ -11,11 +11,15 @@ use std::time::Duration;
 use freerun_runtime::loops;
 use freerun_runtime::stats::{Histogram, HistogramSnapshot};
 
+use crate::clock::Millis;
 use crate::failure::Failure;
 use crate::pool::MAX_LISTS;
 
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
+
+/// How many bits of [`Figures::last_failure`] are the kind; the others are the time.
+const KIND_BITS: u32 = 8;
 
 /// The results of health checks.
 #[derive(Debug, Default)]
@@ -37,6 +41,8 @@ pub struct Figures {
     others: OnceLock<Box<Shard>>,
     /// The number of failures of each kind, by [`Failure`].
     pub failures: [AtomicU64; Failure::ALL.len()],
+    /// The last failure that counts against the server: its number plus one, and above [`KIND_BITS`] the time. 0: none.
+    last_failure: AtomicU64,
     /// The number of new connections.
     pub connects: AtomicU64,
     /// How often the server became unavailable.
@@ -119,6 +125,21 @@ impl Mine<'_> {
 }
 
 impl Figures {
+    /// Counts a failure.
+    pub(crate) fn failed(&self, failure: Failure, now: Millis) {
+        self.failures[failure as usize].fetch_add(1, Relaxed);
+        if failure != Failure::Stale {
+            self.last_failure.store(now << KIND_BITS | (failure as u64 + 1), Relaxed);
+        }
+    }
+
+    /// The last failure that counts against the server, and when it happened.
+    pub fn last_failure(&self) -> Option<(Failure, Millis)> {
+        let last = self.last_failure.load(Relaxed);
+        let kind = (last & ((1 << KIND_BITS) - 1)).checked_sub(1)?;
+        Some((*Failure::ALL.get(kind as usize)?, last >> KIND_BITS))
+    }
+
     /// The counters of this thread.
     pub(crate) fn mine(&self) -> Mine<'_> {
         let own = self.own.get_or_init(|| (0..loops::count().min(MAX_LISTS)).map(|_| OnceLock::new()).collect());

@@ -101,7 +101,7 @@ impl Lease {
 
     /// Reports that the attempt failed.
     pub fn failed(self, failure: Failure, now: Millis) -> Verdict {
-        self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
+        self.peer.figures.failed(failure, now);
         if failure == Failure::Stale {
             return Verdict::default();
         }
@@ -113,7 +113,7 @@ impl Lease {
     /// outlier detection but not for `max_fails`, which is about connecting, sending and the response's head
     /// (`proxy_next_upstream`).
     pub fn broken(self, failure: Failure, now: Millis) -> Verdict {
-        self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
+        self.peer.figures.failed(failure, now);
         Verdict { ejected: self.peer.answered(true, now), disabled: false }
     }
 

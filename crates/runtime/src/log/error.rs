@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::clock;
 use super::file::LogFile;
 use super::level::Level;
+use super::recent;
 use super::syslog::Header;
 
 /// The longest error line in bytes, its newline included; the rest is cut off, as in nginx.
@@ -84,9 +85,18 @@ impl ErrorLog {
     /// Writes one line `2026/11/21 07:05:00 [error] PID#TID: *CONNECTION message`; never waits (on a threaded
     /// writer). Control characters in the message come out as `\xHH`, so that a client cannot forge lines.
     pub fn write(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
-        if !self.enabled(level) {
-            return;
+        if self.enabled(level) {
+            self.write_line(level, connection, message);
         }
+    }
+
+    /// Writes a line like [`ErrorLog::write`], and keeps it among the [recent] ones even if no target admits it. For what
+    /// `status` has to show.
+    pub fn write_and_keep(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
+        self.write_line(level, connection, message);
+    }
+
+    fn write_line(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
         let mut line = Line { text: String::with_capacity(160) };
         let time = clock::error_time(clock::now().secs);
         let pid = rustix::process::getpid().as_raw_nonzero();
@@ -103,9 +113,11 @@ impl ErrorLog {
         if self.shared.console && level <= Level::Warn {
             super::file::write_stderr(format!("nginx: [{level}] {}\n", &line.text[message]).as_bytes());
         }
-        let mut whole = None;
+        let bytes = bytes::Bytes::from(line.text);
+        if level <= recent::LEAST {
+            recent::keep(&bytes);
+        }
         for target in self.shared.list.iter().filter(|target| level <= target.level) {
-            let bytes = whole.get_or_insert_with(|| bytes::Bytes::from(std::mem::take(&mut line.text)));
             match &target.syslog {
                 None => target.file.write(bytes.clone()),
                 Some(header) => {

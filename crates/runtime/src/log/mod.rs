@@ -17,6 +17,7 @@ mod file;
 mod keeper;
 mod level;
 mod named;
+pub mod recent;
 mod relief;
 mod sink;
 pub mod syslog;

@@ -55,7 +55,7 @@ impl LoopState {
             let Stall { took, ran, without_processor, activity } = *stall;
             let connection = (activity.connection > 0).then_some(activity.connection);
             // Who reads this has to know whether the server did too much, was blocked, or had no processor.
-            state.generation().error_log.write(
+            state.generation().error_log.write_and_keep(
                 Level::Warn,
                 connection,
                 format_args!(

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
+use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
@@ -31,6 +31,7 @@ pub struct Figures {
     pub mounts: Vec<Mount>,
     pub logs: Vec<Log>,
     pub log_threads: LogThreads,
+    pub last_errors: Vec<String>,
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
@@ -136,6 +137,7 @@ impl Figures {
                 now: generation.logs.first().map_or(0, LogFile::threads),
                 limit: MAX_LOG_THREADS,
             },
+            last_errors: recent::lines(),
             upstreams: super::upstreams::collect(&generation, "http", now),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),

@@ -1,4 +1,4 @@
-//! `status`: the state of the worker, as JSON, or as text for Prometheus with `?format=prometheus`.
+//! `status`: the state of the worker, as JSON, as text for Prometheus with `?format=prometheus`, or as a page for browsers.
 //!
 //! All values are read from atomics and immutable snapshots, one after the other: no request ever waits for a reader,
 //! and the values in one answer may be from slightly different moments. Counters begin at 0 when the worker starts.
@@ -55,6 +55,9 @@
 //!   "log_threads": {             threads that write logs, stand by, or are held up
 //!     "now": 2, "limit": 8
 //!   },
+//!   "last_errors": [             the last lines of the error logs of level warn and above, the oldest first; at most 50
+//!     "2026/11/26 20:00:00 [error] 4711#4712: *7 ..."
+//!   ],
 //!   "upstreams": [ {             groups of servers of the current configuration, by name
 //!     "name": "backend",
 //!     "declared": true,          by an upstream block; otherwise a directive names the address
@@ -74,6 +77,7 @@
 //!                    "denied": 0,            refused by `proxy_allow_upstream`
 //!                    "stale": 0,             an idle connection was dead: does not count against the server
 //!                    "other": 0},
+//!       "last_failure": {"kind": "connect", "seconds_ago": 3.2},   of those that count against the server; null: none
 //!       "unavailable": 1,        times that failures made it unavailable
 //!       "ejected": 0,            times that outlier_detection left it out
 //!       "checks": {"done": 0, "failed": 0, "unhealthy": 0},
@@ -249,6 +253,7 @@ mod figures;
 mod histogram;
 mod http2;
 mod key;
+mod page;
 mod prometheus;
 mod resolvers;
 mod samples;
@@ -285,8 +290,8 @@ settings! {
         /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
         /// groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
         ///
-        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. With `cache=NAME` and
-        /// `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer
+        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus, or for a browser (a client that
+        /// prefers `text/html`, or `format=html`) a page that shows the figures and how they change. With `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer
         /// contains paths of the machine, so restrict the access to it.
         ///
         /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
@@ -320,14 +325,17 @@ fn wanted(settings: &SettingsSet) -> bool {
 enum Format {
     Json,
     Prometheus,
+    Html,
 }
 
 impl Format {
-    /// The format that the arguments ask for; `None`: an unknown format.
-    fn asked(args: Option<&[u8]>) -> Option<Format> {
+    /// The format that the arguments ask for, or the client's `Accept`; `None`: an unknown format.
+    fn asked(args: Option<&[u8]>, accept: &[u8]) -> Option<Format> {
         match args.and_then(|args| uri::argument(args, b"format")) {
+            None if page::preferred(accept) => Some(Format::Html),
             None | Some(b"json") => Some(Format::Json),
             Some(b"prometheus") => Some(Format::Prometheus),
+            Some(b"html") => Some(Format::Html),
             Some(_) => None,
         }
     }
@@ -340,14 +348,16 @@ fn answer(request: &mut Request) -> Outcome {
     if argument(request, b"cache").is_some() {
         return Outcome::Declined;
     }
-    let Some(format) = Format::asked(request.asked.args.as_deref()) else { return Outcome::Status(400) };
+    let accept = request.head.values_named(b"accept").next().unwrap_or_default();
+    let Some(format) = Format::asked(request.asked.args.as_deref(), accept) else { return Outcome::Status(400) };
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let figures = Figures::collect(&request.client.loop_state.shared);
+    let figures = || Figures::collect(&request.client.loop_state.shared);
     match format {
-        Format::Json => json(request, &figures),
-        Format::Prometheus => respond(prometheus::CONTENT_TYPE, prometheus::text(&figures).into_bytes()),
+        Format::Json => json(request, &figures()),
+        Format::Prometheus => respond(prometheus::CONTENT_TYPE, prometheus::text(&figures()).into_bytes()),
+        Format::Html => fresh(page::response()),
     }
 }
 
@@ -393,7 +403,12 @@ fn json(request: &Request, figures: &impl Serialize) -> Outcome {
 }
 
 fn respond(content_type: &'static str, text: Vec<u8>) -> Outcome {
-    let mut response = Response::new(200, content_type, Body::Bytes(text.into()));
+    fresh(Response::new(200, content_type, Body::Bytes(text.into())))
+}
+
+/// A response that no cache keeps, and that depends on what the client accepts.
+fn fresh(mut response: Box<Response>) -> Outcome {
     response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
+    response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
     response.into()
 }

@@ -84,6 +84,7 @@ fn figures() -> Figures {
         }],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },
+        last_errors: vec![nasty.to_owned()],
         upstreams: vec![upstream(nasty), alike(), Upstream { computed: true, ..upstream("computed") }],
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
@@ -393,8 +394,8 @@ fn buckets_are_cumulative_and_agree_with_sum_and_count() {
 
 #[test]
 fn the_form_is_chosen_by_argument() {
-    let asked = |args: &str| Format::asked(Some(args.as_bytes()));
-    assert_eq!(Format::asked(None), Some(Format::Json));
+    let asked = |args: &str| Format::asked(Some(args.as_bytes()), b"text/html;q=0");
+    assert_eq!(Format::asked(None, b""), Some(Format::Json));
     assert_eq!(asked(""), Some(Format::Json));
     assert_eq!(asked("a=b"), Some(Format::Json));
     assert_eq!(asked("format=json"), Some(Format::Json));

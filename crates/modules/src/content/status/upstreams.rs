@@ -52,6 +52,7 @@ pub struct Server {
     pub requests: u64,
     pub responses: Map<String, Value>,
     pub failures: Map<String, Value>,
+    pub last_failure: Option<LastFailure>,
     pub unavailable: u64,
     pub ejected: u64,
     pub checks: Checks,
@@ -63,6 +64,13 @@ pub struct Server {
     pub connect: Histogram,
     pub header: Histogram,
     pub response: Histogram,
+}
+
+/// The last failure of a server that counts against it.
+#[derive(Debug, Serialize)]
+pub struct LastFailure {
+    pub kind: &'static str,
+    pub seconds_ago: f64,
 }
 
 /// The results of health checks.
@@ -160,6 +168,10 @@ impl Server {
             requests: figures.requests(),
             responses: named(CLASSES.into_iter().zip(figures.responses())),
             failures: named(Failure::ALL.into_iter().map(Failure::word).zip(figures.failures.iter().map(get))),
+            last_failure: figures.last_failure().map(|(failure, at)| LastFailure {
+                kind: failure.word(),
+                seconds_ago: now.saturating_sub(at) as f64 / 1000.0,
+            }),
             unavailable: get(&figures.unavailable),
             ejected: get(&figures.ejected),
             checks: Checks { done: get(&checks.done), failed: get(&checks.failed), unhealthy: get(&checks.unhealthy) },
