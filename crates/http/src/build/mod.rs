@@ -42,7 +42,7 @@ use crate::settings::server::ServerSettings;
 use crate::settings::ssl::{self, SslSettings};
 use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
-use crate::variables::VariableTable;
+use crate::variables::{Variable, VariableTable};
 use identity::Identities;
 
 /// The block directives that this file walks.
@@ -182,16 +182,24 @@ enum Kind {
     Named,
 }
 
+/// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
+/// module that it is of. Of variables with the same name the last one counts.
+pub fn variables<'m>(modules: &'m [&Module]) -> impl Iterator<Item = (&'static str, &'static [Variable])> + 'm {
+    let core = [
+        ("core", Common::<Request>::VARIABLES),
+        ("core", ProxyVariables::<Request>::VARIABLES),
+        ("ssl", SslVariables::<Request>::VARIABLES),
+        ("core", CORE_VARIABLES),
+    ];
+    core.into_iter().chain(modules.iter().map(|module| (module.name, module.variables)))
+}
+
 impl Builder<'_> {
     /// Makes the variables of the core and of the modules known. It has to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
         let table = cx.extensions.get_or_default::<VariableTable>();
-        table.add(Common::<Request>::VARIABLES);
-        table.add(ProxyVariables::<Request>::VARIABLES);
-        table.add(SslVariables::<Request>::VARIABLES);
-        table.add(CORE_VARIABLES);
-        for module in self.modules {
-            table.add(module.variables);
+        for (_, variables) in variables(self.modules) {
+            table.add(variables);
         }
     }
 

@@ -66,8 +66,16 @@ pub static MODULE: Module = Module {
         Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) },
     ],
     variables: &[
-        Variable::named("realip_remote_addr", remote_addr),
-        Variable::named("realip_remote_port", remote_port),
+        Variable::named(
+            "realip_remote_addr",
+            "The client's address as it was before the module replaced it.",
+            remote_addr,
+        ),
+        Variable::named(
+            "realip_remote_port",
+            "The client's port as it was before the module replaced it.",
+            remote_port,
+        ),
     ],
     ..Module::EMPTY
 };

@@ -16,7 +16,7 @@ use freerun_serve::ssl_variables::SslVariables;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::ech;
 use freerun_serve::tls::sessions::ServedTls;
-use freerun_serve::values::{Common, VariableTable};
+use freerun_serve::values::{Common, Variable, VariableTable};
 
 use crate::module::Module;
 use crate::session::Session;
@@ -76,16 +76,26 @@ struct Planned {
 /// The end of the block `stream`, where nginx reports what it finds out there; lives in the configuration's context.
 struct StreamEnd(Place);
 
+/// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
+/// module that it is of. Of variables with the same name the last one counts.
+pub fn variables<'m>(
+    modules: &'m [&Module],
+) -> impl Iterator<Item = (&'static str, &'static [Variable<Session>])> + 'm {
+    let core = [
+        ("core", Common::<Session>::VARIABLES),
+        ("core", ProxyVariables::<Session>::VARIABLES),
+        ("ssl", SslVariables::<Session>::VARIABLES),
+        ("core", CORE_VARIABLES),
+    ];
+    core.into_iter().chain(modules.iter().map(|module| (module.name, module.variables)))
+}
+
 impl Builder<'_> {
     /// Makes the variables of the core and of the modules known. It has to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
         let table = cx.extensions.get_or_default::<VariableTable<Session>>();
-        table.add(Common::<Session>::VARIABLES);
-        table.add(ProxyVariables::<Session>::VARIABLES);
-        table.add(SslVariables::<Session>::VARIABLES);
-        table.add(CORE_VARIABLES);
-        for module in self.modules {
-            table.add(module.variables);
+        for (_, variables) in variables(self.modules) {
+            table.add(variables);
         }
     }
 

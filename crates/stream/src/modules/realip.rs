@@ -36,11 +36,19 @@ pub static MODULE: Module = Module {
     groups: &[group::<RealIpSettings>()],
     handlers: &[Handler { phase: Phase::PostAccept, wanted, run: Run::Now(run) }],
     variables: &[
-        Variable::named("realip_remote_addr", |session, _| text(Peer(session.origin()).to_string())),
-        Variable::named("realip_remote_port", |session, _| match session.origin() {
-            Address::Ip(address) if address.port() != 0 => text(address.port().to_string()),
-            _ => text(String::new()),
-        }),
+        Variable::named(
+            "realip_remote_addr",
+            "The client's address as it was before the module replaced it.",
+            |session, _| text(Peer(session.origin()).to_string()),
+        ),
+        Variable::named(
+            "realip_remote_port",
+            "The client's port as it was before the module replaced it.",
+            |session, _| match session.origin() {
+                Address::Ip(address) if address.port() != 0 => text(address.port().to_string()),
+                _ => text(String::new()),
+            },
+        ),
     ],
     ..Module::EMPTY
 };
