@@ -21,6 +21,9 @@ pub fn text(survey: &Survey, start: &str) -> String {
     directives(&mut text, "Missing", &survey.missing);
     directives(&mut text, "Missing variables", &survey.missing_variables);
     messages(&mut text, "Refused", &survey.refused);
+    if survey.may_be_more {
+        text += "  … and there may be more: correct these, then ask again\n";
+    }
     // Writing to a String cannot fail.
     let _ = write!(text, "\n{} of {} directives are accepted; ", survey.accepted, survey.directives);
     match survey.verdict() {

@@ -21,6 +21,9 @@ use crate::reference::variables;
 /// How often the configuration is built at most, with what was wrong taken out.
 const MAX_ROUNDS: usize = 64;
 
+/// After how many messages about values, files and names the search for further ones ends.
+const MAX_MESSAGES: usize = 200;
+
 /// The result. Lists of directives have the most used ones first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Survey {
@@ -49,6 +52,8 @@ pub struct Survey {
     pub not_found: Vec<Told>,
     /// What a start would warn of.
     pub warnings: Vec<Told>,
+    /// Whether so much was refused that not all of it was looked for.
+    pub may_be_more: bool,
 }
 
 /// A name and its uses.
@@ -136,7 +141,7 @@ impl Survey {
         let mut wrong = HashSet::new();
         let whole = std::mem::take(&mut tree.nodes);
         let mut rest = whole.clone();
-        for _ in 0..MAX_ROUNDS {
+        for round in 1.. {
             let attempt = Tree { nodes: rest.clone(), ..tree.clone() };
             let (known, zones) = (Known::default(), Zones::default());
             let failure = match build_tree(input, attempt, files.loader, Side::Master, known, zones) {
@@ -171,6 +176,10 @@ impl Survey {
             let orders: HashSet<u32> =
                 culprits.iter().filter(|(_, is_block)| !(has_leaf && *is_block)).map(|(order, _)| *order).collect();
             if orders.is_empty() || !remove(&mut rest, &orders, &mut removed) {
+                break;
+            }
+            if round >= MAX_ROUNDS || survey.refused.len() + survey.not_found.len() >= MAX_MESSAGES {
+                survey.may_be_more = true;
                 break;
             }
         }

@@ -97,8 +97,21 @@ fn it_goes_on_after_wrong_values() {
     let places: Vec<&str> = survey.refused.iter().filter_map(|told| told.place.as_deref()).collect();
     let place = |line| format!("{MAIN}:{line}");
     assert_eq!(places, [place(3), place(5), place(6)]);
+    assert!(!survey.may_be_more);
     assert_eq!((survey.directives, survey.accepted), (7, 4));
     assert_eq!(survey.verdict(), Verdict::Missing);
+}
+
+#[test]
+fn a_configuration_with_endless_mistakes_ends() {
+    let servers: String = (0..2000).map(|port| format!("server {{ listen {}; gzip maybe; }}\n", port + 1)).collect();
+    let survey = survey(&format!("events {{}}\nhttp {{\n{servers}}}\n"));
+    assert!(
+        survey.may_be_more && survey.refused.len() >= 200 && survey.refused.len() < 400,
+        "{}",
+        survey.refused.len()
+    );
+    assert!(report::text(&survey, "freerun").contains("\n  … and there may be more: "));
 }
 
 #[test]
