@@ -249,6 +249,12 @@ impl Uses {
         self.0.entry((name.to_owned(), told.clone())).or_insert_with(new).uses += 1;
     }
 
+    /// What was told of a name when it was met before.
+    fn told(&self, name: &str) -> Option<Option<String>> {
+        let ((known, told), _) = self.0.range((name.to_owned(), None)..).next()?;
+        (known == name).then(|| told.clone())
+    }
+
     fn list(self) -> Vec<Used> {
         let mut list: Vec<Used> = self.0.into_values().collect();
         list.sort_by(|a, b| b.uses.cmp(&a.uses).then_with(|| a.name.cmp(&b.name)));
@@ -284,7 +290,9 @@ impl<'s> Tables<'s> {
         nodes.retain_mut(|node| {
             let name = node.name.text.as_str();
             if !registry().knows(name) {
-                let advice = missing(registry(), context, node).hint;
+                // Similar names are looked for once, and not for each use.
+                let told_before = self.missing.told(name);
+                let advice = told_before.unwrap_or_else(|| missing(registry(), context, node).hint);
                 let first = self.place(node.name.place);
                 self.missing.add(name, advice, first, module_of(name));
                 self.lost += 1 + inside(node);
