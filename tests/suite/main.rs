@@ -28,6 +28,7 @@ mod listens;
 mod listings;
 mod log_errors;
 mod logs;
+mod migrate;
 mod predicates;
 mod processes;
 mod proxied;

@@ -6,8 +6,8 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::tree::Node;
 
-/// The problem of a directive whose name is unknown in this context.
-pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
+/// The problem of a directive whose name is unknown in this context, with who has it or what may be meant as help.
+pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     let name = &node.name.text;
     if registry.knows(name) {
         let mut places: Vec<&str> = Vec::new();

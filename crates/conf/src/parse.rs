@@ -91,7 +91,10 @@ impl Parser<'_> {
         let index = match self.indexes.get(path) {
             Some(index) => *index,
             None => {
-                let text = self.loader.load(path).map_err(|error| located(unreadable(path, &error)))?;
+                let text = match self.loader.load(path).map_err(|error| located(unreadable(path, &error))) {
+                    Err(problem) if include.is_some() && self.loader.goes_on_without(&problem) => return Ok(()),
+                    text => text?,
+                };
                 if text.len() > MAX_FILE {
                     return Err(located(Problem::new(format!("\"{path}\" is larger than {MAX_FILE} bytes"))));
                 }

@@ -66,6 +66,12 @@ pub trait Loader {
 
     /// The paths that match a pattern with `*`, `?` or `[`; there may be none. The parser sorts them by bytes.
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<String>>;
+
+    /// Told of a file that an `include` names and that cannot be read. Whether reading goes on without it; otherwise the
+    /// problem is the configuration's error.
+    fn goes_on_without(&mut self, _problem: &Problem) -> bool {
+        false
+    }
 }
 
 /// The result of [`crate::parse()`].

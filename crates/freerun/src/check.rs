@@ -57,7 +57,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
 
 /// Servers and name servers whose names have no address. nginx would not start; here they are left out until they have
 /// one.
-fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
+pub fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
     let parts = &configuration.blueprint.parts;
     let servers = upstream::system_names(&parts.get::<Upstreams>().unwrap_or_default());
     let name_servers = upstream::name_servers(&parts.get::<NamedServers>().unwrap_or_default());

@@ -8,6 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
 
+use crate::explain;
+use crate::migrate::{self, Migrate};
+
 /// The command that the command line gives.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
@@ -17,6 +20,10 @@ pub enum Command {
     Serve(Serve),
     /// Print the reference of the directives.
     Reference(Reference),
+    /// Report what a configuration of nginx would be here.
+    Migrate(Migrate),
+    /// Print what the reference says of a name.
+    Explain(String),
 }
 
 /// The options that nginx has, too.
@@ -137,7 +144,7 @@ pub enum UsageError {
     /// An option at the end of the line that needs an argument.
     #[error("option \"-{0}\" requires {1}")]
     Requires(char, &'static str),
-    /// An error in the arguments of `freerun serve` or `freerun reference`.
+    /// An error in the arguments of one of freerun's own commands.
     #[error("{0}: {1}")]
     Own(&'static str, String),
 }
@@ -159,6 +166,12 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
     }
     if args.first().is_some_and(|first| first == "reference") {
         return parse_reference(&args[1..]).map(Command::Reference);
+    }
+    if args.first().is_some_and(|first| first == "migrate") {
+        return migrate::parse(&args[1..]).map(Command::Migrate);
+    }
+    if args.first().is_some_and(|first| first == "explain") {
+        return explain::parse(&args[1..]).map(Command::Explain);
     }
     parse_options(args).map(Command::Server)
 }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use freerun_conf::{
-    Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, apply_block, group,
+    Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, Tree, apply_block,
+    group,
 };
 use freerun_http::build::Builder;
 use freerun_http::module::Module;
@@ -141,7 +142,19 @@ pub fn read_after(
     known: Known,
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
-    let mut tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
+    let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
+    build_tree(input, tree, loader, side, known, zones)
+}
+
+/// The second half of [`read_after`]: builds the parts of a configuration whose texts have been read.
+pub fn build_tree(
+    input: &Input,
+    mut tree: Tree,
+    loader: &mut dyn Loader,
+    side: Side,
+    known: Known,
+    zones: Zones,
+) -> Result<Configuration, Box<Failure>> {
     let mut cx = Cx::new(tree.sources.clone());
     for warning in tree.warnings {
         cx.warn(warning);

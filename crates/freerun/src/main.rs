@@ -9,10 +9,12 @@ mod console;
 #[cfg(test)]
 mod corpus_tests;
 mod error;
+mod explain;
 mod hosts;
 mod loader;
 mod logs;
 mod master;
+mod migrate;
 mod order;
 mod paths;
 mod pidfile;

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use crate::bundle::Input;
-use crate::cli::{self, Command, Options};
+use crate::cli::{self, Command, Options, UsageError};
 use crate::loader::Recorded;
 use crate::master::inherited::Inherited;
 use crate::master::{self, Start};
 use crate::paths::Paths;
 use crate::settings::user::privileged;
-use crate::{check, configuration, console, order, reference, serve, version};
+use crate::{check, configuration, console, explain, migrate, order, reference, serve, version};
 
 /// The program, unless it is a worker.
 pub fn run() -> ExitCode {
@@ -17,9 +17,14 @@ pub fn run() -> ExitCode {
         Ok(Command::Server(options)) => server(&options),
         Ok(Command::Serve(options)) => serve::run(&options),
         Ok(Command::Reference(options)) => reference::run(&options),
+        Ok(Command::Migrate(options)) => migrate::run(&options),
+        Ok(Command::Explain(name)) => explain::run(&name),
         Err(error) => {
             eprintln!("{}: {error}", error.speaker());
-            ExitCode::FAILURE
+            match error {
+                UsageError::Own("migrate", _) => ExitCode::from(migrate::NO_REPORT),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

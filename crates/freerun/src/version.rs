@@ -52,6 +52,8 @@ pub fn help() -> String {
 Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
        freerun serve [DIR] [--listen ADDR] [--tls internal | NAME]
+       freerun migrate [-c filename] [--json]
+       freerun explain DIRECTIVE | '$variable'
 
 Options:
   -?,-h         : this help

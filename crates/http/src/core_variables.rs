@@ -18,52 +18,122 @@ use crate::variables::{Value, Variable};
 
 /// The table of the core's variables.
 pub const CORE_VARIABLES: &[Variable] = &[
-    Variable::family("arg_", |r, name| uri::argument(r.asked.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
-    Variable::named("args", |r, _| some(r.asked.args.as_deref())).settable(|r, value| {
+    Variable::family(
+        "arg_",
+        "The value of the argument `NAME` in the request's query string, as it was sent: `$arg_page` is `2` \
+         for `/list?page=2`. The name is compared without regard to case.",
+        |r, name| uri::argument(r.asked.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed),
+    ),
+    Variable::named("args", "The query string of the request; `set` may change it.", |r, _| {
+        some(r.asked.args.as_deref())
+    })
+    .settable(|r, value| {
         r.asked.args = Some(value.to_vec());
         r.asked.uri_kept = false;
     }),
-    Variable::named("body_bytes_sent", |r, _| number(r.sent.body_bytes)),
-    Variable::named("bytes_sent", |r, _| number(r.sent.bytes)),
-    Variable::named("connection", |r, _| number(r.client.number)),
-    Variable::named("connection_requests", |r, _| number(r.arrival.serial)),
-    Variable::named("connection_time", |r, _| seconds(r.client.accepted.elapsed())),
-    Variable::named("content_length", content_length),
+    Variable::named(
+        "body_bytes_sent",
+        "Bytes of the response's body that were sent to the client, the head not counted.",
+        |r, _| number(r.sent.body_bytes),
+    ),
+    Variable::named("bytes_sent", "Bytes that were sent to the client.", |r, _| number(r.sent.bytes)),
+    Variable::named("connection", "The number of the connection, counted since the start.", |r, _| {
+        number(r.client.number)
+    }),
+    Variable::named(
+        "connection_requests",
+        "How many requests have come over the connection so far, this one included.",
+        |r, _| number(r.arrival.serial),
+    ),
+    Variable::named("connection_time", "How long the connection has existed, in seconds with milliseconds.", |r, _| {
+        seconds(r.client.accepted.elapsed())
+    }),
+    Variable::named("content_length", "The request's field `Content-Length`.", content_length),
     // Two of them make no media type, but they are not hidden from those who look at this variable.
-    Variable::named("content_type", |r, _| http(r, "content_type")),
-    Variable::family("cookie_", cookie),
-    Variable::named("document_root", |r, _| owned(path::document_root(r))),
-    Variable::named("document_uri", |r, _| path(r)),
-    Variable::named("host", host),
-    Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
-    Variable::named("http2", http2),
-    Variable::named("https", |r, _| text(if r.client.tls().is_some() { "on" } else { "" })),
-    Variable::named("is_args", |r, _| {
+    Variable::named("content_type", "The request's field `Content-Type`.", |r, _| http(r, "content_type")),
+    Variable::family("cookie_", "The value of the request's cookie `NAME`.", cookie),
+    Variable::named("document_root", "The value of `root` or `alias` for the request.", |r, _| {
+        owned(path::document_root(r))
+    }),
+    Variable::named("document_uri", "The same as `$uri`.", |r, _| path(r)),
+    Variable::named(
+        "host",
+        "In this order: the host of the request line, the host of the field `Host`, the name of the server \
+         that the request was given to. In lower case, without the port.",
+        host,
+    ),
+    Variable::family(
+        "http_",
+        "The request's field of this name, in lower case and with `_` for `-`: `$http_user_agent`. Several \
+         fields of one name are joined by `, `.",
+        http,
+    )
+    .but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
+    Variable::named(
+        "http2",
+        "The version of HTTP/2 that the request came by: `h2` over TLS, `h2c` without; empty otherwise.",
+        http2,
+    ),
+    Variable::named("https", "`on` if the connection uses TLS; empty otherwise.", |r, _| {
+        text(if r.client.tls().is_some() { "on" } else { "" })
+    }),
+    Variable::named("is_args", "`?` if the request has a query string that is not empty; empty otherwise.", |r, _| {
         text(if r.asked.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
     }),
-    Variable::named("is_request_port", |r, _| {
-        text(if r.head.host().is_some_and(|host| host.port.is_some()) { ":" } else { "" })
-    }),
-    Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
-        .settable(set_limit_rate),
-    Variable::named("pipe", |r, _| text(if r.arrival.pipelined { "p" } else { "." })),
-    Variable::named("query_string", |r, _| some(r.asked.args.as_deref())),
-    Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
-    Variable::named("remote_user", remote_user),
-    Variable::named("request", |r, _| some(request_line(r))),
+    Variable::named(
+        "is_request_port",
+        "`:` if the request names a port; empty otherwise. `$host$is_request_port$request_port` is what the \
+         client asked for.",
+        |r, _| text(if r.head.host().is_some_and(|host| host.port.is_some()) { ":" } else { "" }),
+    ),
+    Variable::named(
+        "limit_rate",
+        "How many bytes a second of the response are sent at most, 0: no limit; `set` changes it.",
+        |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))),
+    )
+    .settable(set_limit_rate),
+    Variable::named(
+        "pipe",
+        "`p` if the request came before the response to the one before it was sent; `.` otherwise.",
+        |r, _| text(if r.arrival.pipelined { "p" } else { "." }),
+    ),
+    Variable::named("query_string", "The same as `$args`.", |r, _| some(r.asked.args.as_deref())),
+    Variable::named(
+        "realpath_root",
+        "The folder of `root` or `alias` for the request, with all symbolic links resolved.",
+        |r, _| path::real_root(r).map(Cow::Owned),
+    ),
+    Variable::named("remote_user", "The user name of the field `Authorization` for the scheme Basic.", remote_user),
+    Variable::named("request", "The whole request line, as it was sent.", |r, _| some(request_line(r))),
     // The variable has a value only where a module reads the body (`dav`, `mirror`, the proxy family).
-    Variable::named("request_body", request_body),
-    Variable::named("request_body_file", request_body_file),
-    Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })).kept(),
-    Variable::named("request_filename", |r, _| {
-        Some(path::file_name(r)).filter(|name| name != path::NO_NAME).map(Cow::Owned)
+    Variable::named(
+        "request_body",
+        "The request's body, where a module reads it (`proxy_pass` and its kin, `dav_methods`, `mirror`) and \
+         it is in memory.",
+        request_body,
+    ),
+    Variable::named(
+        "request_body_file",
+        "The name of the temporary file with the request's body, if it was written to one.",
+        request_body_file,
+    ),
+    Variable::named("request_completion", "`OK` if the request has come to its end; empty otherwise.", |r, _| {
+        text(if r.sent.complete { "OK" } else { "" })
+    })
+    .kept(),
+    Variable::named(
+        "request_filename",
+        "The path of the file for the request, by `root` or `alias` and the URI.",
+        |r, _| Some(path::file_name(r)).filter(|name| name != path::NO_NAME).map(Cow::Owned),
+    ),
+    Variable::named("request_id", "An identifier of the request: 16 random bytes in hexadecimal.", |r, _| {
+        owned(request_id(r).into_bytes())
     }),
-    Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
     // The value is empty for a subrequest, because nothing was received for it.
-    Variable::named("request_length", |r, _| {
+    Variable::named("request_length", "Bytes of the request: its line, its fields and its body.", |r, _| {
         number(if r.is_subrequest() { 0 } else { u64::from(r.head.told_len()) + r.body.length() })
     }),
-    Variable::named("request_method", |r, _| {
+    Variable::named("request_method", "The method of the request, such as `GET`.", |r, _| {
         let own = |method: &Method| understood(r) && *method == r.head.method();
         some(match r.lineage.main_method.unwrap_or(r.asked.method) {
             method if own(&method) => Some(r.head.method_text()),
@@ -72,29 +142,75 @@ pub const CORE_VARIABLES: &[Variable] = &[
             _ => understood(r).then_some(b""),
         })
     }),
-    Variable::named("request_port", |r, _| match r.head.host().and_then(|host| host.port) {
-        Some(port) => number(u64::from(port)),
-        None => text(""),
-    }),
-    Variable::named("request_time", |r, _| seconds(r.arrival.started.elapsed())),
-    Variable::named("request_uri", |r, _| {
+    Variable::named(
+        "request_port",
+        "The port that the request names in its line or in the field `Host`; empty if it names none.",
+        |r, _| match r.head.host().and_then(|host| host.port) {
+            Some(port) => number(u64::from(port)),
+            None => text(""),
+        },
+    ),
+    Variable::named(
+        "request_time",
+        "How long the request has taken since its first bytes came, in seconds with milliseconds.",
+        |r, _| seconds(r.arrival.started.elapsed()),
+    ),
+    Variable::named("request_uri", "The URI of the request with its arguments, as it was sent.", |r, _| {
         some((understood(r) && r.head.parsed.target.is_known()).then(|| r.head.uri()))
     }),
-    Variable::named("scheme", |r, _| text(r.client.scheme())),
-    Variable::family("sent_http_", sent_http).but_fixed(SENT_BY_ITSELF).kept(),
-    Variable::family("sent_trailer_", sent_trailer).kept(),
-    Variable::named("server_name", |r, _| some(Some(r.place.server.name.as_bytes()))),
-    Variable::named("server_port", |r, _| match &r.client.listen.ip {
-        Some(address) => number(u64::from(address.port())),
-        None => text(""),
+    Variable::named("scheme", "`http` or `https`.", |r, _| text(r.client.scheme())),
+    Variable::family(
+        "sent_http_",
+        "The response's field of this name, in lower case and with `_` for `-`, as it is sent to the client.",
+        sent_http,
+    )
+    .but_fixed(SENT_BY_ITSELF)
+    .kept(),
+    Variable::family("sent_trailer_", "The field of this name at the end of the response.", sent_trailer).kept(),
+    Variable::named(
+        "server_name",
+        "The name of the server that the request was given to: the first one of its `server_name`.",
+        |r, _| some(Some(r.place.server.name.as_bytes())),
+    ),
+    Variable::named("server_port", "The port of the address that took the connection.", |r, _| {
+        match &r.client.listen.ip {
+            Some(address) => number(u64::from(address.port())),
+            None => text(""),
+        }
     }),
-    Variable::named("server_protocol", |r, _| some(Some(r.head.version_text()).filter(|version| !version.is_empty()))),
-    Variable::named("status", |r, _| owned(format!("{:03}", status(r)).into_bytes())),
-    Variable::named("tcpinfo_rcv_space", |r, _| number(tcp(r)?.rcv_space.into())),
-    Variable::named("tcpinfo_rtt", |r, _| number(tcp(r)?.rtt.into())),
-    Variable::named("tcpinfo_rttvar", |r, _| number(tcp(r)?.rttvar.into())),
-    Variable::named("tcpinfo_snd_cwnd", |r, _| number(tcp(r)?.snd_cwnd.into())),
-    Variable::named("uri", |r, _| path(r)),
+    Variable::named("server_protocol", "The protocol of the request: `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`.", |r, _| {
+        some(Some(r.head.version_text()).filter(|version| !version.is_empty()))
+    }),
+    Variable::named("status", "The status of the response, three digits.", |r, _| {
+        owned(format!("{:03}", status(r)).into_bytes())
+    }),
+    Variable::named(
+        "tcpinfo_rcv_space",
+        "From the kernel about the client's connection: the room for received bytes (tcp(7), `TCP_INFO`).",
+        |r, _| number(tcp(r)?.rcv_space.into()),
+    ),
+    Variable::named(
+        "tcpinfo_rtt",
+        "From the kernel about the client's connection: the round-trip time in microseconds (tcp(7), `TCP_INFO`).",
+        |r, _| number(tcp(r)?.rtt.into()),
+    ),
+    Variable::named(
+        "tcpinfo_rttvar",
+        "From the kernel about the client's connection: how much the round-trip time varies, in microseconds \
+         (tcp(7), `TCP_INFO`).",
+        |r, _| number(tcp(r)?.rttvar.into()),
+    ),
+    Variable::named(
+        "tcpinfo_snd_cwnd",
+        "From the kernel about the client's connection: the congestion window in segments (tcp(7), `TCP_INFO`).",
+        |r, _| number(tcp(r)?.snd_cwnd.into()),
+    ),
+    Variable::named(
+        "uri",
+        "The path of the request in its normal form: decoded, without `.`, `..` and repeated slashes. \
+         Internal redirects and `rewrite` change it.",
+        |r, _| path(r),
+    ),
 ];
 
 /// The `$sent_http_…` variables that no module may change.

@@ -53,8 +53,17 @@ pub static FASTCGI: Module = Module {
     }],
     content: &["fastcgi_pass"],
     variables: &[
-        Variable::named("fastcgi_script_name", script::script_name),
-        Variable::named("fastcgi_path_info", script::path_info),
+        Variable::named(
+            "fastcgi_script_name",
+            "The URI of the request, with `fastcgi_index` appended if it ends with a slash; with \
+             `fastcgi_split_path_info` the first part.",
+            script::script_name,
+        ),
+        Variable::named(
+            "fastcgi_path_info",
+            "The second part of the URI that `fastcgi_split_path_info` finds.",
+            script::path_info,
+        ),
     ],
     settle: Some(cgi::settle::<FastCgiScript>),
     ..Module::EMPTY

@@ -18,19 +18,32 @@ pub fn structure<P: Path>(own: &[Directive], modules: &[&Module<P>]) -> Vec<Dire
     own.iter().chain(blocks).copied().collect()
 }
 
-/// Makes the variables known that all services have, those of the service's `core`, and those of its modules. It has to be
-/// called before any directive is read.
-pub fn add_variables<P: Path>(core: &[Variable<P::Subject>], modules: &[&Module<P>], cx: &mut Cx)
+/// All variables that a configuration may name in a service: those that all services have, those of the service's `core`, and
+/// those of its modules, each table with the name of the module that it is of. Of variables with the same name the last one counts.
+pub fn variables<'m, P: Path>(
+    core: &'static [Variable<P::Subject>],
+    modules: &'m [&Module<P>],
+) -> impl Iterator<Item = (&'static str, &'static [Variable<P::Subject>])> + 'm
+where
+    P::Subject: Proxied + TlsSubject,
+{
+    let core = [
+        ("core", Common::<P::Subject>::VARIABLES),
+        ("core", ProxyVariables::<P::Subject>::VARIABLES),
+        ("ssl", SslVariables::<P::Subject>::VARIABLES),
+        ("core", core),
+    ];
+    core.into_iter().chain(modules.iter().map(|module| (module.name, module.variables)))
+}
+
+/// Makes the [variables] known. It has to be called before any directive is read.
+pub fn add_variables<P: Path>(core: &'static [Variable<P::Subject>], modules: &[&Module<P>], cx: &mut Cx)
 where
     P::Subject: Proxied + TlsSubject,
 {
     let table = cx.extensions.get_or_default::<VariableTable<P::Subject>>();
-    table.add(Common::<P::Subject>::VARIABLES);
-    table.add(ProxyVariables::<P::Subject>::VARIABLES);
-    table.add(SslVariables::<P::Subject>::VARIABLES);
-    table.add(core);
-    for module in modules {
-        table.add(module.variables);
+    for (_, variables) in variables(core, modules) {
+        table.add(variables);
     }
 }
 

@@ -115,11 +115,31 @@ pub struct ProxyVariables<S>(PhantomData<fn(&S)>);
 impl<S: Proxied> ProxyVariables<S> {
     /// The table of these variables.
     pub const VARIABLES: &'static [Variable<S>] = &[
-        Variable::named("proxy_protocol_addr", |s, _| ends(s).map(|ends| Cow::Borrowed(ends.client.as_bytes()))),
-        Variable::named("proxy_protocol_port", |s, _| port(ends(s)?.client_port)),
-        Variable::named("proxy_protocol_server_addr", |s, _| ends(s).map(|ends| Cow::Borrowed(ends.server.as_bytes()))),
-        Variable::named("proxy_protocol_server_port", |s, _| port(ends(s)?.server_port)),
-        Variable::family("proxy_protocol_tlv_", |s, name| s.proxied()?.tlv(name)),
+        Variable::named(
+            "proxy_protocol_addr",
+            "The client's address in the header of the PROXY protocol (`listen … proxy_protocol`).",
+            |s, _| ends(s).map(|ends| Cow::Borrowed(ends.client.as_bytes())),
+        ),
+        Variable::named("proxy_protocol_port", "The client's port in the header of the PROXY protocol.", |s, _| {
+            port(ends(s)?.client_port)
+        }),
+        Variable::named(
+            "proxy_protocol_server_addr",
+            "The server's address in the header of the PROXY protocol.",
+            |s, _| ends(s).map(|ends| Cow::Borrowed(ends.server.as_bytes())),
+        ),
+        Variable::named(
+            "proxy_protocol_server_port",
+            "The server's port in the header of the PROXY protocol.",
+            |s, _| port(ends(s)?.server_port),
+        ),
+        Variable::family(
+            "proxy_protocol_tlv_",
+            "A field (TLV) of the header of the PROXY protocol, by its name (`alpn`, `authority`, `unique_id`, \
+             `ssl`, `netns`, `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `ssl_verify`) \
+             or by its number in hexadecimal (`0x01`).",
+            |s, name| s.proxied()?.tlv(name),
+        ),
     ];
 }
 

@@ -23,47 +23,126 @@ impl<S: TlsSubject> SslVariables<S> {
     /// The table of these variables. Those that need the ClientHello are named in
     /// [`HELLO_VARIABLES`](crate::tls::client_facts::HELLO_VARIABLES) too.
     pub const VARIABLES: &'static [Variable<S>] = &[
-        Variable::named("ssl_alpn_protocol", |r, _| agreed(r, |agreed| agreed.alpn.map(<[u8]>::to_vec))),
-        Variable::named("ssl_cipher", |r, _| agreed(r, |agreed| Some(agreed.cipher.into()))),
-        Variable::named("ssl_ciphers", |r, _| offered(r, |hello, message| hello.cipher_names(message).to_string())),
-        Variable::named("ssl_client_cert", |r, _| client(r, |certificate| certificate.pem_with_tabs())),
-        Variable::named("ssl_client_escaped_cert", |r, _| client(r, |certificate| certificate.pem_escaped())),
-        Variable::named("ssl_client_fingerprint", |r, _| client(r, |certificate| certificate.fingerprint())),
-        Variable::named("ssl_client_i_dn", |r, _| client(r, |certificate| certificate.issuer())),
-        Variable::named("ssl_client_i_dn_legacy", |r, _| client(r, |certificate| certificate.issuer_legacy())),
-        Variable::named("ssl_client_raw_cert", |r, _| client(r, |certificate| certificate.pem())),
-        Variable::named("ssl_client_s_dn", |r, _| client(r, |certificate| certificate.subject())),
-        Variable::named("ssl_client_s_dn_legacy", |r, _| client(r, |certificate| certificate.subject_legacy())),
-        Variable::named("ssl_client_serial", |r, _| client(r, |certificate| certificate.serial())),
-        Variable::named("ssl_client_v_end", |r, _| client(r, |certificate| certificate.end_text())),
-        Variable::named("ssl_client_v_remain", |r, _| {
-            let now = clock::now().secs;
-            client(r, |certificate| certificate.remaining_days(now).unwrap_or(0).to_string())
+        Variable::named(
+            "ssl_alpn_protocol",
+            "The protocol that the handshake agreed on by ALPN, such as `h2`.",
+            |r, _| agreed(r, |agreed| agreed.alpn.map(<[u8]>::to_vec)),
+        ),
+        Variable::named("ssl_cipher", "The cipher suite of the connection, by OpenSSL's name.", |r, _| {
+            agreed(r, |agreed| Some(agreed.cipher.into()))
         }),
-        Variable::named("ssl_client_v_start", |r, _| client(r, |certificate| certificate.begin_text())),
-        Variable::named("ssl_client_verify", |r, _| {
-            Some(Cow::Owned(r.tls_facts()?.verified().variable().into_owned().into_bytes()))
+        Variable::named(
+            "ssl_ciphers",
+            "The cipher suites that the client offered, joined by `:`; unknown ones in hexadecimal.",
+            |r, _| offered(r, |hello, message| hello.cipher_names(message).to_string()),
+        ),
+        Variable::named(
+            "ssl_client_cert",
+            "The client's certificate in PEM, each line but the first one indented by a tab. \
+             `$ssl_client_escaped_cert` suits fields of requests better.",
+            |r, _| client(r, |certificate| certificate.pem_with_tabs()),
+        ),
+        Variable::named("ssl_client_escaped_cert", "The client's certificate in PEM, percent-encoded.", |r, _| {
+            client(r, |certificate| certificate.pem_escaped())
         }),
-        Variable::named("ssl_curve", |r, _| agreed(r, |agreed| Some(agreed.group.into()))),
-        Variable::named("ssl_curves", |r, _| offered(r, |hello, message| hello.group_names(message).to_string())),
-        Variable::named("ssl_early_data", |r, _| agreed(r, |agreed| agreed.early_data.then(|| b"1".to_vec()))),
-        Variable::named("ssl_ech_outer_server_name", |_, _| None),
-        Variable::named("ssl_ech_status", |_, _| None),
-        Variable::named("ssl_ja3_hash", |r, _| offered(r, ja3_hash)),
-        Variable::named("ssl_ja4", |r, _| offered(r, |hello, message| Ja4::of(hello, message).hashed(sha256))),
-        Variable::named("ssl_protocol", |r, _| agreed(r, |agreed| Some(agreed.version.name().into()))),
-        Variable::named("ssl_server_name", |r, _| {
+        Variable::named(
+            "ssl_client_fingerprint",
+            "The SHA-1 fingerprint of the client's certificate, in hexadecimal.",
+            |r, _| client(r, |certificate| certificate.fingerprint()),
+        ),
+        Variable::named("ssl_client_i_dn", "The issuer of the client's certificate, as RFC 2253 writes it.", |r, _| {
+            client(r, |certificate| certificate.issuer())
+        }),
+        Variable::named(
+            "ssl_client_i_dn_legacy",
+            "The issuer of the client's certificate, as nginx before 1.11.6 wrote it: `/C=…/O=…`.",
+            |r, _| client(r, |certificate| certificate.issuer_legacy()),
+        ),
+        Variable::named("ssl_client_raw_cert", "The client's certificate in PEM.", |r, _| {
+            client(r, |certificate| certificate.pem())
+        }),
+        Variable::named(
+            "ssl_client_s_dn",
+            "The subject of the client's certificate, as RFC 2253 writes it.",
+            |r, _| client(r, |certificate| certificate.subject()),
+        ),
+        Variable::named(
+            "ssl_client_s_dn_legacy",
+            "The subject of the client's certificate, as nginx before 1.11.6 wrote it: `/C=…/O=…`.",
+            |r, _| client(r, |certificate| certificate.subject_legacy()),
+        ),
+        Variable::named(
+            "ssl_client_serial",
+            "The serial number of the client's certificate, in hexadecimal.",
+            |r, _| client(r, |certificate| certificate.serial()),
+        ),
+        Variable::named("ssl_client_v_end", "When the client's certificate ends.", |r, _| {
+            client(r, |certificate| certificate.end_text())
+        }),
+        Variable::named(
+            "ssl_client_v_remain",
+            "How many days are left before the client's certificate ends.",
+            |r, _| {
+                let now = clock::now().secs;
+                client(r, |certificate| certificate.remaining_days(now).unwrap_or(0).to_string())
+            },
+        ),
+        Variable::named("ssl_client_v_start", "When the client's certificate begins.", |r, _| {
+            client(r, |certificate| certificate.begin_text())
+        }),
+        Variable::named(
+            "ssl_client_verify",
+            "Whether the client's certificate was verified: `SUCCESS`, `FAILED:reason`, or `NONE` if there was none.",
+            |r, _| Some(Cow::Owned(r.tls_facts()?.verified().variable().into_owned().into_bytes())),
+        ),
+        Variable::named("ssl_curve", "The group that the keys were agreed on with, such as `X25519`.", |r, _| {
+            agreed(r, |agreed| Some(agreed.group.into()))
+        }),
+        Variable::named(
+            "ssl_curves",
+            "The groups that the client offered, joined by `:`; unknown ones in hexadecimal.",
+            |r, _| offered(r, |hello, message| hello.group_names(message).to_string()),
+        ),
+        Variable::named(
+            "ssl_early_data",
+            "`1` if the request came as early data of TLS 1.3 before the handshake was complete; empty otherwise.",
+            |r, _| agreed(r, |agreed| agreed.early_data.then(|| b"1".to_vec())),
+        ),
+        Variable::named(
+            "ssl_ech_outer_server_name",
+            "The public name of Encrypted Client Hello. It has no value here, as no handshake uses it.",
+            |_, _| None,
+        ),
+        Variable::named(
+            "ssl_ech_status",
+            "How Encrypted Client Hello went. It has no value here, as no handshake uses it.",
+            |_, _| None,
+        ),
+        Variable::named(
+            "ssl_ja3_hash",
+            "The JA3 fingerprint of what the client offered: an MD5 in hexadecimal.",
+            |r, _| offered(r, ja3_hash),
+        ),
+        Variable::named("ssl_ja4", "The JA4 fingerprint of what the client offered.", |r, _| {
+            offered(r, |hello, message| Ja4::of(hello, message).hashed(sha256))
+        }),
+        Variable::named("ssl_protocol", "The version of TLS: `TLSv1.2` or `TLSv1.3`.", |r, _| {
+            agreed(r, |agreed| Some(agreed.version.name().into()))
+        }),
+        Variable::named("ssl_server_name", "The server that the client asked for by SNI.", |r, _| {
             r.tls_facts()?.asked_for.as_deref().map(|name| Cow::Borrowed(name.as_bytes()))
         }),
-        Variable::named("ssl_session_id", |r, _| {
+        Variable::named("ssl_session_id", "The identifier of the TLS session, in hexadecimal.", |r, _| {
             agreed(r, |agreed| {
                 agreed.session_id.map(|id| id.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect())
             })
         }),
-        Variable::named("ssl_session_reused", |r, _| {
+        Variable::named("ssl_session_reused", "`r` if the session was resumed; `.` otherwise.", |r, _| {
             agreed(r, |agreed| Some(if agreed.resumed { b"r".to_vec() } else { b".".to_vec() }))
         }),
-        Variable::named("ssl_sigalgs", |r, _| offered(r, |hello, message| hello.signature_names(message).to_string())),
+        Variable::named("ssl_sigalgs", "The signature algorithms that the client offered, joined by `:`.", |r, _| {
+            offered(r, |hello, message| hello.signature_names(message).to_string())
+        }),
     ];
 }
 

@@ -11,7 +11,7 @@ use freerun_serve::names::virtual_servers::{self, Planned};
 use freerun_serve::parts::Parts;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
-use freerun_serve::values::VariableTable;
+use freerun_serve::values::{Variable, VariableTable};
 
 use crate::module::{Module, SessionPath};
 use crate::session::Session;
@@ -60,6 +60,14 @@ pub struct Builder<'a> {
 
 /// A server, and the place of its block.
 type ServerInBlock = (Arc<Server>, Written);
+
+/// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
+/// module that it is of. Of variables with the same name the last one counts.
+pub fn variables<'m>(
+    modules: &'m [&Module],
+) -> impl Iterator<Item = (&'static str, &'static [Variable<Session>])> + 'm {
+    build::variables(CORE_VARIABLES, modules)
+}
 
 impl Builder<'_> {
     fn block(&self) -> ServiceBlock<'_, SessionPath> {

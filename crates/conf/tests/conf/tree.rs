@@ -93,6 +93,37 @@ fn included_files_are_balanced_by_themselves() {
     assert_eq!(tree.nodes[0].children().len(), 1, "what stands before the error is kept");
 }
 
+/// Files of which those that are absent are left out.
+struct Lenient(Memory, Vec<Problem>);
+
+impl Loader for Lenient {
+    fn load(&mut self, path: &str) -> std::io::Result<Vec<u8>> {
+        self.0.load(path)
+    }
+
+    fn glob(&mut self, pattern: &str) -> std::io::Result<Vec<String>> {
+        self.0.glob(pattern)
+    }
+
+    fn goes_on_without(&mut self, problem: &Problem) -> bool {
+        self.1.push(problem.clone());
+        true
+    }
+}
+
+#[test]
+fn a_loader_may_go_on_without_included_files() {
+    let mut files = Lenient(Memory::with(&[("/a", "x;\ninclude none;\ninclude b;"), ("/b", "y;")]), Vec::new());
+    let tree = parse("/a", None, "/", &mut files);
+    assert!(tree.error.is_none());
+    let names: Vec<&str> = tree.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["x", "y"]);
+    let lines: Vec<String> = files.1.iter().map(|problem| problem.first_line(&tree.sources)).collect();
+    assert_eq!(lines, ["[emerg] open() \"/none\" failed (2: No such file or directory) in /a:2"]);
+    let tree = parse("/none", None, "/", &mut files);
+    assert!(tree.error.is_some() && files.1.len() == 1, "the main file has to be there");
+}
+
 #[test]
 fn endless_inclusion_ends() {
     let tree = parse("/a", None, "/", &mut Memory::with(&[("/a", "x;\ninclude a;")]));

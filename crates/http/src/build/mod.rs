@@ -41,7 +41,7 @@ use crate::settings::server::ServerSettings;
 use crate::settings::ssl::{self, SslSettings};
 use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
-use crate::variables::VariableTable;
+use crate::variables::{Variable, VariableTable};
 use identity::Identities;
 
 /// The block directives that this file walks.
@@ -171,6 +171,12 @@ enum Kind {
     Regex(Pattern),
     Predicate(Reference<Request>),
     Named,
+}
+
+/// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
+/// module that it is of. Of variables with the same name the last one counts.
+pub fn variables<'m>(modules: &'m [&Module]) -> impl Iterator<Item = (&'static str, &'static [Variable])> + 'm {
+    build::variables(CORE_VARIABLES, modules)
 }
 
 impl Builder<'_> {

@@ -11,8 +11,16 @@ use super::client::Client;
 
 /// The variables. Where `ssl_certificate` and `ssl_certificate_key` name them, handshakes use the certificate itself.
 pub(super) const VARIABLES: &[Variable] = &[
-    Variable::named("acme_certificate", |request, _| value(request, |pair| &pair.chain)),
-    Variable::named("acme_certificate_key", |request, _| value(request, |pair| &pair.key)),
+    Variable::named(
+        "acme_certificate",
+        "The certificate of the server that `acme_certificate` ordered, for `ssl_certificate`.",
+        |request, _| value(request, |pair| &pair.chain),
+    ),
+    Variable::named(
+        "acme_certificate_key",
+        "The key of the certificate that `acme_certificate` ordered, for `ssl_certificate_key`.",
+        |request, _| value(request, |pair| &pair.key),
+    ),
 ];
 
 /// A text of the server's certificate, once that has come.

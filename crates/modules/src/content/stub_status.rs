@@ -30,10 +30,22 @@ pub static MODULE: Module = Module {
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
     content: &["stub_status"],
     variables: &[
-        Variable::named("connections_active", |request, _| number(Figures::of(request).active)),
-        Variable::named("connections_reading", |request, _| number(Figures::of(request).reading)),
-        Variable::named("connections_writing", |request, _| number(Figures::of(request).writing)),
-        Variable::named("connections_waiting", |request, _| number(Figures::of(request).waiting)),
+        Variable::named(
+            "connections_active",
+            "Connections of clients that are open, idle ones included.",
+            |request, _| number(Figures::of(request).active),
+        ),
+        Variable::named("connections_reading", "Connections that a request's head is being read of.", |request, _| {
+            number(Figures::of(request).reading)
+        }),
+        Variable::named(
+            "connections_writing",
+            "Connections that a response is being made for, or sent to.",
+            |request, _| number(Figures::of(request).writing),
+        ),
+        Variable::named("connections_waiting", "Connections that are idle between requests.", |request, _| {
+            number(Figures::of(request).waiting)
+        }),
     ],
     ..Module::EMPTY
 };

@@ -35,7 +35,11 @@ pub static MODULE: Module = Module {
     name: "slice",
     groups: &[group::<SliceSettings>()],
     filters: &[Filter { slot: Slot::Slice, wanted: |settings| settings.get::<SliceSettings>().slice.0 > 0, run }],
-    variables: &[Variable::named("slice_range", slice_range)],
+    variables: &[Variable::named(
+        "slice_range",
+        "The range of bytes of the current slice, as the field `Range` writes it: `bytes=0-1048575`.",
+        slice_range,
+    )],
     ..Module::EMPTY
 };
 

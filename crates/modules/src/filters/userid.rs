@@ -179,12 +179,25 @@ pub static MODULE: Module = Module {
     groups: &[group::<UserIdSettings>()],
     filters: &[Filter { slot: Slot::UserId, wanted, run }],
     variables: &[
-        Variable::named("uid_got", |request, _| shown(request, |state| got(request, state))),
-        Variable::named("uid_set", |request, _| shown(request, |state| new(request, state))),
-        Variable::named("uid_reset", |request, _| {
-            let reset = request.find_shared::<State>()?.reset.borrow().clone()?;
-            Some(reset.to_vec().into())
-        })
+        Variable::named(
+            "uid_got",
+            "The name of the cookie that `userid_name` gives, and the identifier that the client has sent in it.",
+            |request, _| shown(request, |state| got(request, state)),
+        ),
+        Variable::named(
+            "uid_set",
+            "The name of the cookie that `userid_name` gives, and the identifier that is sent to the client.",
+            |request, _| shown(request, |state| new(request, state)),
+        ),
+        Variable::named(
+            "uid_reset",
+            "If `set` gives it a value that is neither empty nor `0`, the client gets a new identifier; with \
+             `log` the error log tells of it.",
+            |request, _| {
+                let reset = request.find_shared::<State>()?.reset.borrow().clone()?;
+                Some(reset.to_vec().into())
+            },
+        )
         .settable(|request, value| {
             *request.shared().get::<State>().reset.borrow_mut() = Some(Bytes::copy_from_slice(value));
         }),

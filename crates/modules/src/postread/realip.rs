@@ -68,8 +68,16 @@ pub static MODULE: Module = Module {
         Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) },
     ],
     variables: &[
-        Variable::named("realip_remote_addr", |request, _| address_value(&request.client.peer)),
-        Variable::named("realip_remote_port", |request, _| port_value(&request.client.peer)),
+        Variable::named(
+            "realip_remote_addr",
+            "The client's address as it was before the module replaced it.",
+            |request, _| address_value(&request.client.peer),
+        ),
+        Variable::named(
+            "realip_remote_port",
+            "The client's port as it was before the module replaced it.",
+            |request, _| port_value(&request.client.peer),
+        ),
     ],
     ..Module::EMPTY
 };

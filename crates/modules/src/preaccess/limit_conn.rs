@@ -44,9 +44,11 @@ pub static MODULE: Module = Module {
     name: "limit_conn",
     groups: &[group::<LimitConnSettings>()],
     handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
-    variables: &[Variable::named("limit_conn_status", |request, _| {
-        Some(Cow::Borrowed(request.find_shared::<Judged>()?.status.get()?))
-    })],
+    variables: &[Variable::named(
+        "limit_conn_status",
+        "What `limit_conn` decided: `PASSED`, `REJECTED`, or `REJECTED_DRY_RUN`.",
+        |request, _| Some(Cow::Borrowed(request.find_shared::<Judged>()?.status.get()?)),
+    )],
     ..Module::EMPTY
 };
 

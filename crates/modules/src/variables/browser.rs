@@ -163,17 +163,29 @@ pub static MODULE: Module = Module {
     name: "browser",
     groups: &[group::<BrowserSettings>()],
     variables: &[
-        Variable::named("modern_browser", |request, _| {
-            let settings = request.settings().get::<BrowserSettings>();
-            value(is_modern(request, settings), &settings.modern_browser_value)
+        Variable::named(
+            "modern_browser",
+            "The value of `modern_browser_value` if the browser is a modern one by `modern_browser`; empty otherwise.",
+            |request, _| {
+                let settings = request.settings().get::<BrowserSettings>();
+                value(is_modern(request, settings), &settings.modern_browser_value)
+            },
+        )
+        .changeable(),
+        Variable::named(
+            "ancient_browser",
+            "The value of `ancient_browser_value` if the browser is an ancient one by `ancient_browser`; empty \
+             otherwise.",
+            |request, _| {
+                let settings = request.settings().get::<BrowserSettings>();
+                value(!is_modern(request, settings), &settings.ancient_browser_value)
+            },
+        )
+        .changeable(),
+        Variable::named("msie", "`1` if the browser is Internet Explorer; empty otherwise.", |request, _| {
+            msie::is_msie(request).then_some(Cow::Borrowed(b"1"))
         })
         .changeable(),
-        Variable::named("ancient_browser", |request, _| {
-            let settings = request.settings().get::<BrowserSettings>();
-            value(!is_modern(request, settings), &settings.ancient_browser_value)
-        })
-        .changeable(),
-        Variable::named("msie", |request, _| msie::is_msie(request).then_some(Cow::Borrowed(b"1"))).changeable(),
     ],
     ..Module::EMPTY
 };

@@ -114,7 +114,12 @@ impl List {
 pub static MODULE: Module = Module {
     name: "referer",
     groups: &[group::<RefererSettings>()],
-    variables: &[Variable::named("invalid_referer", invalid).changeable()],
+    variables: &[Variable::named(
+        "invalid_referer",
+        "Empty if the request's field `Referer` is one that `valid_referers` allows; `1` otherwise.",
+        invalid,
+    )
+    .changeable()],
     settle: Some(settle),
     ..Module::EMPTY
 };

@@ -77,7 +77,19 @@ impl Setting for Links {
 pub static MODULE: Module = Module {
     name: "secure_link",
     groups: &[group::<SecureLinkSettings>()],
-    variables: &[Variable::named("secure_link", secure_link), Variable::named("secure_link_expires", expires)],
+    variables: &[
+        Variable::named(
+            "secure_link",
+            "The result of checking a link: empty if its hash is wrong, `0` if its time is over, `1` if it is \
+             good; with `secure_link_secret` the link itself.",
+            secure_link,
+        ),
+        Variable::named(
+            "secure_link_expires",
+            "The time in the link until which it is good, in seconds since 1970.",
+            expires,
+        ),
+    ],
     settle: Some(settle),
     ..Module::EMPTY
 };

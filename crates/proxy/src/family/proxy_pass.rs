@@ -276,17 +276,30 @@ fn target(is_secure: bool, host: Bytes, port: Bytes, servers: Arc<dyn Servers>) 
 
 /// The variables that show the target of requests.
 pub const VARIABLES: &[Variable] = &[
-    Variable::named("proxy_add_x_forwarded_for", |request, _| {
-        let mut out = Vec::new();
-        for value in request.head.values(HeaderId::XForwardedFor) {
-            out.extend_from_slice(value);
-            out.extend_from_slice(b", ");
-        }
-        let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
-        Some(Cow::Owned(out))
-    }),
-    Variable::named("proxy_host", |request, _| passed_to(request, |whom| &whom.host, |both| both.0)).changeable(),
-    Variable::named("proxy_port", |request, _| passed_to(request, |whom| &whom.port, |both| both.1)).changeable(),
+    Variable::named(
+        "proxy_add_x_forwarded_for",
+        "The request's field `X-Forwarded-For` with `$remote_addr` appended; `$remote_addr` alone if there is \
+         no such field.",
+        |request, _| {
+            let mut out = Vec::new();
+            for value in request.head.values(HeaderId::XForwardedFor) {
+                out.extend_from_slice(value);
+                out.extend_from_slice(b", ");
+            }
+            let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
+            Some(Cow::Owned(out))
+        },
+    ),
+    Variable::named(
+        "proxy_host",
+        "The host, with its port if that is not the protocol's own, that `proxy_pass` names.",
+        |request, _| passed_to(request, |whom| &whom.host, |both| both.0),
+    )
+    .changeable(),
+    Variable::named("proxy_port", "The port that `proxy_pass` names, or the protocol's own one.", |request, _| {
+        passed_to(request, |whom| &whom.port, |both| both.1)
+    })
+    .changeable(),
 ];
 
 /// Selects the host or the port.

@@ -19,31 +19,96 @@ use crate::state::record::{Inner, Record, Took, Try};
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
-    Variable::named("upstream_addr", |r, _| list(r, |try_, out| out.push_str(try_.whom.name()))),
-    Variable::named("upstream_bytes_received", |r, _| list(r, |try_, out| number(try_.received, out))),
-    Variable::named("upstream_bytes_sent", |r, _| list(r, |try_, out| number(try_.sent, out))),
-    Variable::named("upstream_connect_time", |r, _| list(r, |try_, out| seconds(try_.connect, out))),
-    Variable::family("upstream_cookie_", cookie),
-    Variable::named("upstream_header_time", |r, _| list(r, |try_, out| seconds(try_.header, out))),
-    Variable::family("upstream_http_", |r, name| field(r, name, |inner| &inner.fields, counts_once(name))),
-    Variable::named("upstream_queue_time", |r, _| list(r, |try_, out| seconds(try_.queue, out))),
-    Variable::named("upstream_response_length", |r, _| list(r, |try_, out| number(try_.length, out))),
-    Variable::named("upstream_response_time", |r, _| list(r, |try_, out| seconds(try_.response, out))),
-    Variable::named("upstream_status", |r, _| {
-        list(r, |try_, out| match try_.status {
-            0 => out.push('-'),
-            status => number(status.into(), out),
-        })
+    Variable::named(
+        "upstream_addr",
+        "The address of the upstream server. Those of several tries are separated by commas, those of several groups \
+         (by an internal redirect) by colons; the other variables of upstream servers are written in the same way.",
+        |r, _| list(r, |try_, out| out.push_str(try_.whom.name())),
+    ),
+    Variable::named("upstream_bytes_received", "Bytes that were received of the upstream server.", |r, _| {
+        list(r, |try_, out| number(try_.received, out))
     }),
-    Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers, false)),
-    Variable::named("upstream_cache_status", |request, _| {
-        cache_status::of(request).map(|status| status.word().as_bytes().into())
+    Variable::named("upstream_bytes_sent", "Bytes that were sent to the upstream server.", |r, _| {
+        list(r, |try_, out| number(try_.sent, out))
     }),
+    Variable::named(
+        "upstream_connect_time",
+        "How long the connection to the upstream server took, with the handshake of TLS, in seconds with \
+         milliseconds.",
+        |r, _| list(r, |try_, out| seconds(try_.connect, out)),
+    ),
+    Variable::family(
+        "upstream_cookie_",
+        "The value of the cookie `NAME` that the upstream server sets by `Set-Cookie`; of the last server only.",
+        cookie,
+    ),
+    Variable::named(
+        "upstream_header_time",
+        "How long it took until the head of the upstream server's response was there, in seconds with \
+         milliseconds.",
+        |r, _| list(r, |try_, out| seconds(try_.header, out)),
+    ),
+    Variable::family(
+        "upstream_http_",
+        "The field of this name in the upstream server's response, in lower case and with `_` for `-`; of the \
+         last server only.",
+        |r, name| field(r, name, |inner| &inner.fields, counts_once(name)),
+    ),
+    Variable::named(
+        "upstream_queue_time",
+        "How long the request waited in the group's `queue`, in seconds with milliseconds.",
+        |r, _| list(r, |try_, out| seconds(try_.queue, out)),
+    ),
+    Variable::named(
+        "upstream_response_length",
+        "Bytes of the upstream server's response, its head not counted.",
+        |r, _| list(r, |try_, out| number(try_.length, out)),
+    ),
+    Variable::named(
+        "upstream_response_time",
+        "How long it took until the upstream server's response was complete, in seconds with milliseconds.",
+        |r, _| list(r, |try_, out| seconds(try_.response, out)),
+    ),
+    Variable::named(
+        "upstream_status",
+        "The status of the upstream server's response; `502` or `504` if there was none.",
+        |r, _| {
+            list(r, |try_, out| match try_.status {
+                0 => out.push('-'),
+                status => number(status.into(), out),
+            })
+        },
+    ),
+    Variable::family(
+        "upstream_trailer_",
+        "The field of this name at the end of the upstream server's response.",
+        |r, name| field(r, name, |inner| &inner.trailers, false),
+    ),
+    Variable::named(
+        "upstream_cache_status",
+        "How the cache answered: `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`; no \
+         value if no cache was asked.",
+        |request, _| cache_status::of(request).map(|status| status.word().as_bytes().into()),
+    ),
     // The validators of a stale response: nginx sets these variables only while it revalidates.
-    Variable::named("upstream_cache_last_modified", |request, _| validator(request, |known| known.last_modified)),
-    Variable::named("upstream_cache_etag", |request, _| validator(request, |known| known.etag)),
-    Variable::named("upstream_last_addr", |request, _| last(request, address)),
-    Variable::named("upstream_last_server_name", |request, _| last(request, |peer| &peer.server)),
+    Variable::named(
+        "upstream_cache_last_modified",
+        "The field `Last-Modified` of the stored response that is too old, while it is revalidated.",
+        |request, _| validator(request, |known| known.last_modified),
+    ),
+    Variable::named(
+        "upstream_cache_etag",
+        "The field `ETag` of the stored response that is too old, while it is revalidated.",
+        |request, _| validator(request, |known| known.etag),
+    ),
+    Variable::named("upstream_last_addr", "The address of the upstream server that was chosen last.", |request, _| {
+        last(request, address)
+    }),
+    Variable::named(
+        "upstream_last_server_name",
+        "The name of the upstream server that was chosen last, as the configuration writes it.",
+        |request, _| last(request, |peer| &peer.server),
+    ),
 ];
 
 /// A validator of the stale response that was revalidated or replaced.

@@ -33,28 +33,26 @@ pub fn port_value<'s>(client: &Address) -> Value<'s> {
 impl<S: Subject> Common<S> {
     /// The table of these variables.
     pub const VARIABLES: &'static [Variable<S>] = &[
-        Variable::named("binary_remote_addr", |s, _| match s.peer() {
-            Address::Ip(address) => owned(match address.ip() {
-                IpAddr::V4(ip) => ip.octets().to_vec(),
-                IpAddr::V6(ip) => ip.octets().to_vec(),
-            }),
-            Address::Unix(_) => owned(Peer(s.peer()).to_string().into_bytes()),
+        Variable::named(
+            "binary_remote_addr",
+            "The client's address as bytes, 4 or 16 of them: short keys for `limit_req_zone` and its kin.",
+            |s, _| port_value(s.peer())),
+        Variable::named("server_addr", "The address of this machine that the client's connection came to.", |s, _| {
+            match s.local() {
+                Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
+                Address::Unix(name) => owned(name.as_bytes().to_vec()),
+            }
         }),
-        Variable::named("hostname", |_, _| text(hostname())),
-        Variable::named("msec", |_, _| {
-            let now = clock::now();
-            owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
-        }),
-        Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
-        Variable::named("pid", |_, _| owned(std::process::id().to_string().into_bytes())),
-        Variable::named("remote_addr", |s, _| address_value(s.peer())),
-        Variable::named("remote_port", |s, _| port_value(s.peer())),
-        Variable::named("server_addr", |s, _| match s.local() {
-            Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
-            Address::Unix(name) => owned(name.as_bytes().to_vec()),
-        }),
-        Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(clock::now().secs).to_vec())),
-        Variable::named("time_local", |_, _| owned(clock::time_local(clock::now().secs).to_vec())),
+        Variable::named(
+            "time_iso8601",
+            "The local time as ISO 8601 writes it: `2026-01-31T12:00:00+00:00`.",
+            |_, _| owned(clock::time_iso8601(clock::now().secs).to_vec()),
+        ),
+        Variable::named(
+            "time_local",
+            "The local time as access logs write it: `31/Jan/2026:12:00:00 +0000`.",
+            |_, _| owned(clock::time_local(clock::now().secs).to_vec()),
+        ),
     ];
 }
 

@@ -21,6 +21,9 @@ pub type Set<S> = fn(&mut S, &[u8]);
 pub struct Variable<S> {
     /// The name without the `$`, in lower case; for a family, the common beginning of all names.
     pub name: &'static str,
+    /// What the value is: whole sentences of Markdown for the reference. In that of a family `NAME` stands for the
+    /// part of the name after the prefix.
+    pub documentation: &'static str,
     /// Whether this is a family.
     pub prefix: bool,
     /// The getter.
@@ -45,14 +48,15 @@ impl<S> Clone for Variable<S> {
 impl<S> Copy for Variable<S> {}
 
 impl<S> Variable<S> {
-    /// A single variable.
-    pub const fn named(name: &'static str, get: Get<S>) -> Variable<S> {
-        Variable { name, prefix: false, get, set: None, kept: false, changeable: false, fixed: &[] }
+    /// A single variable with its documentation.
+    pub const fn named(name: &'static str, documentation: &'static str, get: Get<S>) -> Variable<S> {
+        let (prefix, set, kept, changeable) = (false, None, false, false);
+        Variable { name, documentation, prefix, get, set, kept, changeable, fixed: &[] }
     }
 
-    /// A family of variables.
-    pub const fn family(name: &'static str, get: Get<S>) -> Variable<S> {
-        Variable { name, prefix: true, get, set: None, kept: false, changeable: true, fixed: &[] }
+    /// A family of variables with its documentation.
+    pub const fn family(name: &'static str, documentation: &'static str, get: Get<S>) -> Variable<S> {
+        Variable { prefix: true, changeable: true, ..Variable::named(name, documentation, get) }
     }
 
     /// Makes the variable one that `set` may change.

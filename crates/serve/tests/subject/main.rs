@@ -70,8 +70,10 @@ impl Subject for Visitor {
 }
 
 const VARIABLES: &[Variable<Visitor>] = &[
-    Variable::named("bag", |visitor, _| Some(visitor.bag.as_bytes().into())),
-    Variable::family("bag_", |visitor, what| visitor.bag.contains(what).then(|| what.as_bytes().to_vec().into())),
+    Variable::named("bag", "What the visitor has in the bag.", |visitor, _| Some(visitor.bag.as_bytes().into())),
+    Variable::family("bag_", "One thing in the bag.", |visitor, what| {
+        visitor.bag.contains(what).then(|| what.as_bytes().to_vec().into())
+    }),
 ];
 
 /// The pieces of a visitor's log line that need no value in between.

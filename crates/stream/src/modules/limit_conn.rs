@@ -36,9 +36,11 @@ pub static MODULE: Module = Module {
     name: "stream/limit_conn",
     groups: &[group::<LimitConnSettings>()],
     handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
-    variables: &[Variable::named("limit_conn_status", |session, _| {
-        Some(Cow::Borrowed(session.states.find::<Judged>()?.0.get()?))
-    })],
+    variables: &[Variable::named(
+        "limit_conn_status",
+        "What `limit_conn` decided: `PASSED`, `REJECTED`, or `REJECTED_DRY_RUN`.",
+        |session, _| Some(Cow::Borrowed(session.states.find::<Judged>()?.0.get()?)),
+    )],
     ..Module::EMPTY
 };
 

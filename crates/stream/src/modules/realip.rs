@@ -36,8 +36,16 @@ pub static MODULE: Module = Module {
     groups: &[group::<RealIpSettings>()],
     handlers: &[Handler { phase: Phase::PostAccept, wanted, run: Run::Now(run) }],
     variables: &[
-        Variable::named("realip_remote_addr", |session, _| address_value(session.origin())),
-        Variable::named("realip_remote_port", |session, _| port_value(session.origin())),
+        Variable::named(
+            "realip_remote_addr",
+            "The client's address as it was before the module replaced it.",
+            |session, _| address_value(session.origin()),
+        ),
+        Variable::named(
+            "realip_remote_port",
+            "The client's port as it was before the module replaced it.",
+            |session, _| port_value(session.origin()),
+        ),
     ],
     ..Module::EMPTY
 };

@@ -40,17 +40,23 @@ pub static MODULE: Module = Module {
     handlers: &[Handler { phase: Phase::Preread, wanted, run: Run::Preread(see) }],
     // As in nginx, these keep the values of their first use.
     variables: &[
-        Variable::<Session>::named("ssl_preread_alpn_protocols", |session, _| {
-            known(session, |known| known.alpn.clone())
-        })
+        Variable::<Session>::named(
+            "ssl_preread_alpn_protocols",
+            "The protocols that the client offers by ALPN, joined by commas.",
+            |session, _| known(session, |known| known.alpn.clone()),
+        )
         .kept(),
-        Variable::<Session>::named("ssl_preread_protocol", |session, _| {
-            known(session, |known| known.protocol.as_bytes().to_vec())
-        })
+        Variable::<Session>::named(
+            "ssl_preread_protocol",
+            "The highest version of TLS that the client offers, such as `TLSv1.3`.",
+            |session, _| known(session, |known| known.protocol.as_bytes().to_vec()),
+        )
         .kept(),
-        Variable::<Session>::named("ssl_preread_server_name", |session, _| {
-            known(session, |known| known.server_name.clone())
-        })
+        Variable::<Session>::named(
+            "ssl_preread_server_name",
+            "The server that the client asks for by SNI.",
+            |session, _| known(session, |known| known.server_name.clone()),
+        )
         .kept(),
     ],
     ..Module::EMPTY

@@ -16,12 +16,33 @@ use crate::session::{LogContext, Session};
 
 /// The variables.
 pub const VARIABLES: &[Variable<Session>] = &[
-    Variable::named("upstream_addr", |s, _| list(s, |one, out| out.push_str(one.whom.name()))),
-    Variable::named("upstream_bytes_received", |s, _| list(s, |one, out| out.push_str(&one.received.to_string()))),
-    Variable::named("upstream_bytes_sent", |s, _| list(s, |one, out| out.push_str(&one.sent.to_string()))),
-    Variable::named("upstream_connect_time", |s, _| list(s, |one, out| seconds(one.connect, out))),
-    Variable::named("upstream_first_byte_time", |s, _| list(s, |one, out| seconds(one.first_byte, out))),
-    Variable::named("upstream_session_time", |s, _| list(s, |one, out| seconds(one.session, out))),
+    Variable::named(
+        "upstream_addr",
+        "The address of the upstream server. Those of several tries are separated by commas, as in the other variables \
+         of upstream servers.",
+        |s, _| list(s, |one, out| out.push_str(one.whom.name())),
+    ),
+    Variable::named("upstream_bytes_received", "Bytes that were received of the upstream server.", |s, _| {
+        list(s, |one, out| out.push_str(&one.received.to_string()))
+    }),
+    Variable::named("upstream_bytes_sent", "Bytes that were sent to the upstream server.", |s, _| {
+        list(s, |one, out| out.push_str(&one.sent.to_string()))
+    }),
+    Variable::named(
+        "upstream_connect_time",
+        "How long the connection to the upstream server took, in seconds with milliseconds.",
+        |s, _| list(s, |one, out| seconds(one.connect, out)),
+    ),
+    Variable::named(
+        "upstream_first_byte_time",
+        "How long it took until the first byte of the upstream server came, in seconds with milliseconds.",
+        |s, _| list(s, |one, out| seconds(one.first_byte, out)),
+    ),
+    Variable::named(
+        "upstream_session_time",
+        "How long the session with the upstream server took, in seconds with milliseconds.",
+        |s, _| list(s, |one, out| seconds(one.session, out)),
+    ),
 ];
 
 /// The server of a try.

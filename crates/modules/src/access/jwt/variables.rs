@@ -41,10 +41,18 @@ fn token(request: &Request) -> Option<Rc<Token>> {
 }
 
 pub(super) const ALL: &[Variable] = &[
-    Variable::family("jwt_claim_", |request, name| named(&token(request)?.claims, name)),
-    Variable::family("jwt_header_", |request, name| named(token(request)?.header()?, name)),
+    Variable::family(
+        "jwt_claim_",
+        "The claim `NAME` of the JSON Web Token that `auth_jwt` checked.",
+        |request, name| named(&token(request)?.claims, name),
+    ),
+    Variable::family("jwt_header_", "The parameter `NAME` of the token's header (JOSE).", |request, name| {
+        named(token(request)?.header()?, name)
+    }),
     // It is what was decrypted.
-    Variable::named("jwt_payload", |request, _| Some(token(request)?.envelope.as_ref()?.text.clone().into())),
+    Variable::named("jwt_payload", "The decrypted content of an encrypted or nested token.", |request, _| {
+        Some(token(request)?.envelope.as_ref()?.text.clone().into())
+    }),
 ];
 
 /// The value of this name. Names of variables are in lower case, so another case will do.

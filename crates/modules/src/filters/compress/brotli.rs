@@ -50,7 +50,11 @@ impl Value for Window {
 pub static MODULE: Module = Module {
     name: "brotli",
     groups: &[group::<BrotliSettings>()],
-    variables: &[Variable::named("brotli_ratio", |request, _| super::ratio(request, &CODING))],
+    variables: &[Variable::named(
+        "brotli_ratio",
+        "How many times smaller the response has become by the coding `br`.",
+        |request, _| super::ratio(request, &CODING),
+    )],
     ..Module::EMPTY
 };
 

@@ -263,7 +263,12 @@ fn is_msie6(agent: &[u8]) -> bool {
 pub static MODULE: Module = Module {
     name: "gzip",
     groups: &[group::<GzipSettings>()],
-    variables: &[Variable::named("gzip_ratio", |request, _| super::ratio(request, &CODING)).kept()],
+    variables: &[Variable::named(
+        "gzip_ratio",
+        "How many times smaller the response has become by the coding `gzip`.",
+        |request, _| super::ratio(request, &CODING),
+    )
+    .kept()],
     ..Module::EMPTY
 };
 

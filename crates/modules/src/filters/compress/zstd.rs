@@ -52,7 +52,11 @@ impl Value for NoDictionary {
 pub static MODULE: Module = Module {
     name: "zstd",
     groups: &[group::<ZstdSettings>()],
-    variables: &[Variable::named("zstd_ratio", |request, _| super::ratio(request, &CODING))],
+    variables: &[Variable::named(
+        "zstd_ratio",
+        "How many times smaller the response has become by the coding `zstd`.",
+        |request, _| super::ratio(request, &CODING),
+    )],
     ..Module::EMPTY
 };
 

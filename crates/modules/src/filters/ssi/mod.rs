@@ -62,15 +62,23 @@ pub static MODULE: Module = Module {
     groups: &[group::<SsiSettings>()],
     filters: &[Filter { slot: Slot::Ssi, wanted: |settings| settings.get::<SsiSettings>().ssi, run }],
     variables: &[
-        Variable::named("date_gmt", |request, _| {
-            let now = clock::now().secs;
-            Some(Cow::Owned(TimeFormat::with(request, |format| dates::gmt(format, now)).into_bytes()))
-        }),
-        Variable::named("date_local", |request, _| {
-            let now = clock::now().secs;
-            let offset = clock::utc_offset();
-            Some(Cow::Owned(TimeFormat::with(request, |format| dates::local(format, now, offset)).into_bytes()))
-        }),
+        Variable::named(
+            "date_gmt",
+            "The time in GMT, in the format that the SSI command `config timefmt` gives.",
+            |request, _| {
+                let now = clock::now().secs;
+                Some(Cow::Owned(TimeFormat::with(request, |format| dates::gmt(format, now)).into_bytes()))
+            },
+        ),
+        Variable::named(
+            "date_local",
+            "The local time, in the format that the SSI command `config timefmt` gives.",
+            |request, _| {
+                let now = clock::now().secs;
+                let offset = clock::utc_offset();
+                Some(Cow::Owned(TimeFormat::with(request, |format| dates::local(format, now, offset)).into_bytes()))
+            },
+        ),
     ],
     ..Module::EMPTY
 };

@@ -26,9 +26,11 @@ pub static MODULE: Module = Module {
     name: "limit_req",
     groups: &[group::<LimitReqSettings>()],
     handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Later(run) }],
-    variables: &[Variable::named("limit_req_status", |request, _| {
-        Some(Cow::Borrowed(request.find_shared::<Judged>()?.0.get()?))
-    })],
+    variables: &[Variable::named(
+        "limit_req_status",
+        "What `limit_req` decided: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN`, or `REJECTED_DRY_RUN`.",
+        |request, _| Some(Cow::Borrowed(request.find_shared::<Judged>()?.0.get()?)),
+    )],
     ..Module::EMPTY
 };
 

@@ -1,19 +1,41 @@
-//! `freerun reference`: the pages of docs/reference, from the directive tables.
+//! `freerun reference`: the pages of docs/reference, from the tables of directives and variables.
+
+mod examples;
+mod nginx_variables;
+pub mod variables;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
+use freerun_conf::Additions;
 use freerun_runtime::log::Errno;
 
 use crate::cli::Reference;
 use crate::configuration;
 
+/// What the reference has besides the tables of directives.
+pub fn additions() -> Additions {
+    let page = |file: &str, title: &str, text: String| (file.to_owned(), title.to_owned(), text);
+    let status = freerun_modules::content::status::FIELDS.to_owned();
+    Additions {
+        examples: examples::all(),
+        pages: vec![
+            page("variables.md", "Variables", variables::page()),
+            page("status_fields.md", "The fields of `status`", status),
+        ],
+    }
+}
+
+fn pages() -> Vec<(String, String)> {
+    freerun_conf::reference(configuration::registry(), &additions())
+}
+
 /// Writes the pages, and removes pages that no longer exist; or reports which pages are not current.
 pub fn run(options: &Reference) -> ExitCode {
     let dir = Path::new(&options.dir);
-    let pages = freerun_conf::reference(configuration::registry());
+    let pages = pages();
     let done = if options.check { check(dir, &pages) } else { write(dir, &pages) };
     match done {
         Ok(stale) if stale.is_empty() => ExitCode::SUCCESS,
@@ -96,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_page_has_a_name_of_its_own() {
-        let pages = freerun_conf::reference(configuration::registry());
+        let pages = pages();
         let names: BTreeSet<_> = pages.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), pages.len(), "{names:?}");
     }

@@ -1,0 +1,117 @@
+//! `freerun explain`: what the reference says of a directive or a variable, on the terminal.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use freerun_conf::{Contexts, near};
+
+use crate::cli::UsageError;
+use crate::configuration::registry;
+use crate::reference::{additions, variables};
+
+/// The text of `freerun explain --help`.
+const HELP: &str = "\
+freerun explain DIRECTIVE | '$variable'
+  prints what the reference says; exit code 1 if there is no such name
+";
+
+/// Reads the arguments after `explain`: the name.
+///
+/// # Errors
+/// There is not exactly one.
+pub fn parse(args: &[OsString]) -> Result<String, UsageError> {
+    match args {
+        [name] => Ok(name.to_string_lossy().into_owned()),
+        _ => Err(UsageError::Own("explain", "write one DIRECTIVE or '$variable'".to_owned())),
+    }
+}
+
+/// Prints what is said of a name.
+pub fn run(name: &str) -> ExitCode {
+    if matches!(name, "-h" | "--help") {
+        print(HELP);
+        return ExitCode::SUCCESS;
+    }
+    match explained(name) {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(told) => {
+            eprintln!("freerun: {told}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is said of a name. Without a `$` it may be a directive and a variable: a shell takes the `$` of a word that is not
+/// quoted.
+///
+/// # Errors
+/// There is no such name: a sentence with similar ones.
+fn explained(name: &str) -> Result<String, String> {
+    let (word, is_variable) = match name.strip_prefix('$') {
+        Some(word) => (word.trim_start_matches('{').trim_end_matches('}'), true),
+        None => (name, false),
+    };
+    let directive = if is_variable { None } else { freerun_conf::explain(registry(), word, &additions()) };
+    let found: Vec<String> = [directive, variables::explain(word)].into_iter().flatten().collect();
+    if !found.is_empty() {
+        return Ok(found.join("\n"));
+    }
+    let kind = if is_variable { "variable" } else { "directive" };
+    let mut told = format!("unknown {kind} \"{name}\"");
+    let directives = if is_variable { None } else { near(word, registry().names(Contexts::ANY)) };
+    let near = directives
+        .map(str::to_owned)
+        .or_else(|| near(word, variables::names().into_iter()).map(|name| format!("${name}")));
+    match (near, freerun_conf::module_of(word).filter(|_| !is_variable)) {
+        (_, Some(module)) => told += &format!("; it is of {module}, which freerun does not have"),
+        (Some(near), None) => told += &format!("; did you mean \"{near}\"?"),
+        (None, None) => {}
+    }
+    Err(told)
+}
+
+/// A reader that closes its end early, such as head, is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_explained_with_and_without_the_sign() {
+        let both = explained("limit_rate").expect("a directive and a variable");
+        assert!(both.starts_with("limit_rate\n") && both.contains("\n$limit_rate\n"), "{both}");
+        let variable = explained("${limit_rate}").expect("a variable");
+        assert!(variable.starts_with("$limit_rate\n"), "{variable}");
+        let listen = explained("listen").expect("http and stream have it");
+        assert!(listen.contains("ngx_http_core_module") && listen.contains("ngx_stream_core_module"), "{listen}");
+    }
+
+    #[test]
+    fn an_unknown_name_has_similar_ones() {
+        assert_eq!(explained("sendfil").unwrap_err(), "unknown directive \"sendfil\"; did you mean \"sendfile\"?");
+        assert_eq!(explained("$hosst").unwrap_err(), "unknown variable \"$hosst\"; did you mean \"$host\"?");
+        assert_eq!(
+            explained("remote_adr").unwrap_err(),
+            "unknown directive \"remote_adr\"; did you mean \"$remote_addr\"?"
+        );
+        assert_eq!(explained("qqqqqqqqqqqq").unwrap_err(), "unknown directive \"qqqqqqqqqqqq\"");
+        let xslt = explained("xslt_stylesheet").unwrap_err();
+        assert_eq!(
+            xslt,
+            "unknown directive \"xslt_stylesheet\"; it is of ngx_http_xslt_module, which freerun does not have"
+        );
+    }
+
+    #[test]
+    fn exactly_one_name_is_taken() {
+        assert_eq!(parse(&["root".into()]), Ok("root".to_owned()));
+        assert!(parse(&[]).is_err() && parse(&["a".into(), "b".into()]).is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! `freerun migrate`: says what an installation of nginx would be here, before anything is started.
+
+mod report;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use crate::bundle::Input;
+use crate::cli::{Options, UsageError};
+use crate::paths::Paths;
+use survey::Survey;
+
+/// The exit code if there is no report.
+pub const NO_REPORT: u8 = 3;
+
+/// The text of `freerun migrate --help`.
+const HELP: &str = "\
+freerun migrate [-c FILE] [-p PREFIX] [-g DIRECTIVES] [--json]
+  reads a configuration of nginx with everything that it includes, and says of each directive whether
+  it works, differs, has no effect or is missing here. Nothing is started or changed
+  -c FILE       : the configuration (default: as without \"migrate\")
+  -p PREFIX     : what relative paths start from
+  -g DIRECTIVES : directives of the main level beside those of the file
+  --json        : the report as JSON
+  The exit code is 0 if all works as in nginx, 1 if something differs or has no effect, 2 if something
+  is missing or refused, 3 if there is no report. Files, hosts and users that only this machine lacks
+  are named, and do not count.
+";
+
+/// The options of `freerun migrate`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Migrate {
+    /// `-c`, `-p` and `-g`.
+    pub options: Options,
+    /// Whether `--json` was given.
+    pub json: bool,
+    /// Whether `--help` was given.
+    pub help: bool,
+}
+
+/// Reads the arguments after `migrate`.
+///
+/// # Errors
+/// One of them is unknown, or lacks its value.
+pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
+    use lexopt::Arg::{Long, Short};
+    let wrong = |error: lexopt::Error| UsageError::Own("migrate", error.to_string());
+    let mut migrate = Migrate::default();
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next().map_err(wrong)? {
+        let slot = match arg {
+            Short('h') | Long("help") => {
+                migrate.help = true;
+                continue;
+            }
+            Long("json") => {
+                migrate.json = true;
+                continue;
+            }
+            Short('c') => &mut migrate.options.conf,
+            Short('p') => &mut migrate.options.prefix,
+            Short('g') => &mut migrate.options.globals,
+            other => return Err(wrong(other.unexpected())),
+        };
+        *slot = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned());
+    }
+    Ok(migrate)
+}
+
+/// Prints the report.
+pub fn run(migrate: &Migrate) -> ExitCode {
+    if migrate.help {
+        print(HELP);
+        return ExitCode::SUCCESS;
+    }
+    let paths = Paths::new(&migrate.options);
+    let input = Input {
+        conf: paths.conf,
+        globals: migrate.options.globals.clone(),
+        prefix: paths.prefix,
+        conf_prefix: paths.conf_prefix,
+        error_log: paths.error_log,
+        // Servers are started with the rights of root, whoever asks for the report.
+        privileged: true,
+    };
+    let survey = match Survey::of(&input, &mut survey::disk()) {
+        Ok(survey) => survey,
+        Err(problem) => {
+            eprintln!("freerun: {}", problem.message);
+            eprintln!("freerun: \"freerun migrate -c FILE\" reads another configuration");
+            return ExitCode::from(NO_REPORT);
+        }
+    };
+    match migrate.json {
+        false => print(&report::text(&survey, &start(&migrate.options))),
+        true => match serde_json::to_string_pretty(&survey) {
+            Ok(text) => print(&format!("{text}\n")),
+            Err(error) => {
+                eprintln!("freerun: {error}");
+                return ExitCode::from(NO_REPORT);
+            }
+        },
+    }
+    ExitCode::from(survey.verdict() as u8)
+}
+
+/// The command that starts a server with the configuration.
+fn start(options: &Options) -> String {
+    let mut command = "freerun".to_owned();
+    for (option, value) in [("-p", &options.prefix), ("-c", &options.conf), ("-g", &options.globals)] {
+        if let Some(value) = value {
+            command += &format!(" {option} {}", quoted(value));
+        }
+    }
+    command
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:,@%".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// A reader that closes its end early, such as head, is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,459 @@
+//! What a configuration of nginx is for this program: every directive is looked up in the tables, and the rest is tried as
+//! a start would try it.
+//!
+//! What the tables do not have is noted and taken out. Of what remains a configuration is built; what is wrong with a
+//! directive is noted, the directive is taken out, and it is built again, until nothing is left to complain about.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use freerun_conf::{
+    Block, Contexts, Fidelity, Level, Loader, Node, Place, Problem, Sources, Tree, missing, module_of, unmarked,
+};
+use freerun_serve::zones::Zones;
+use serde::Serialize;
+
+use crate::bundle::Input;
+use crate::check;
+use crate::configuration::{Known, Side, build_tree, registry};
+use crate::loader::Recorder;
+use crate::reference::variables;
+
+/// How often the configuration is built at most, with what was wrong taken out.
+const MAX_ROUNDS: usize = 64;
+
+/// After how many messages about values, files and names the search for further ones ends.
+const MAX_MESSAGES: usize = 200;
+
+/// The result. Lists of directives have the most used ones first.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Survey {
+    /// The main file.
+    pub configuration: String,
+    /// How many files were read, the main file included.
+    pub files: usize,
+    /// How many directives there are, `include` not counted.
+    pub directives: usize,
+    /// How many of them work, though perhaps not as in nginx, or are accepted without effect.
+    pub accepted: usize,
+    /// Those that are the same as in nginx, or that nginx does not have.
+    pub works: Vec<Used>,
+    /// Those that work, with a difference.
+    pub differs: Vec<Used>,
+    /// Those that are accepted and have no effect.
+    pub no_effect: Vec<Used>,
+    /// Those that freerun does not have.
+    pub missing: Vec<Used>,
+    /// Variables of nginx that freerun does not have.
+    pub missing_variables: Vec<Used>,
+    /// What else a start would be refused for.
+    pub refused: Vec<Told>,
+    /// Files, hosts and users that the configuration needs and this machine does not have, and what files that are not
+    /// there may define.
+    pub not_found: Vec<Told>,
+    /// What a start would warn of.
+    pub warnings: Vec<Told>,
+    /// Whether so much was refused that not all of it was looked for.
+    pub may_be_more: bool,
+}
+
+/// A name and its uses.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Used {
+    /// The directive, or the variable with its `$`.
+    pub name: String,
+    /// How often it is written.
+    pub uses: usize,
+    /// The place of the first use, `FILE:LINE`.
+    pub first: String,
+    /// The module that has it, of what is missing and known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<&'static str>,
+    /// The difference, the reason, or what to do instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
+}
+
+/// A message about one place.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// The message, in nginx's words where nginx has some.
+    pub message: String,
+    /// `FILE:LINE`, if it is about a place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+/// The result in a number, which is the exit code of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of it works as in nginx.
+    Works = 0,
+    /// All of it is accepted, but something differs or has no effect.
+    Differs = 1,
+    /// Something is missing or refused.
+    Missing = 2,
+}
+
+impl Survey {
+    /// The result in a number. What this machine does not have does not count: the report may be made on another one.
+    pub fn verdict(&self) -> Verdict {
+        let is_missing = !(self.missing.is_empty() && self.missing_variables.is_empty() && self.refused.is_empty());
+        match is_missing {
+            true => Verdict::Missing,
+            false if self.differs.is_empty() && self.no_effect.is_empty() => Verdict::Works,
+            false => Verdict::Differs,
+        }
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// The main file cannot be read.
+    pub fn of(input: &Input, loader: &mut dyn Loader) -> Result<Survey, Problem> {
+        let mut files = Included { loader, problems: Vec::new() };
+        let mut tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, &mut files);
+        if tree.sources.iter().all(|source| source.command_line)
+            && let Some(error) = tree.error
+        {
+            return Err(error);
+        }
+        let sources = tree.sources.clone();
+        let mut survey = Survey {
+            configuration: input.conf.clone(),
+            files: sources.iter().filter(|source| !source.command_line).count(),
+            directives: count(&tree.nodes),
+            ..Survey::default()
+        };
+        let absent = std::mem::take(&mut files.problems);
+        survey.not_found.extend(absent.iter().map(|problem| Told::of(problem, &sources)));
+        if let Some(error) = tree.error.take() {
+            let mut told = Told::of(&error, &sources);
+            told.help.get_or_insert("what follows the error is not in this report".to_owned());
+            survey.refused.push(told);
+        }
+        let mut tables = Tables::new(&sources);
+        tables.variables(&tree.nodes);
+        let mut removed = Removed::default();
+        tables.take_missing(&mut tree.nodes, Contexts::MAIN, &mut removed);
+        let mut wrong = HashSet::new();
+        let whole = std::mem::take(&mut tree.nodes);
+        let mut rest = whole.clone();
+        for round in 1.. {
+            let attempt = Tree { nodes: rest.clone(), ..tree.clone() };
+            let (known, zones) = (Known::default(), Zones::default());
+            let failure = match build_tree(input, attempt, files.loader, Side::Master, known, zones) {
+                Ok(built) => {
+                    let warnings = built.warnings.iter().filter(|warning| warning.level == Level::Warn);
+                    survey.warnings.extend(warnings.map(|warning| Told::of(warning, &sources)));
+                    survey.not_found.extend(check::unknown_names(&built).iter().map(|name| Told::of(name, &sources)));
+                    break;
+                }
+                Err(failure) => failure,
+            };
+            let mut culprits = Vec::new();
+            for problem in failure.problems.iter() {
+                let culprit = culprit(&rest, problem);
+                let mut told = Told::of(problem, &sources);
+                if !removed.explains(problem) && !tables.explains(problem) {
+                    let is_elsewhere = !absent.is_empty() && is_undefined(problem);
+                    if is_elsewhere {
+                        told.help = Some("an included file that was not found may have it".to_owned());
+                    }
+                    let is_absent = is_elsewhere || is_of_machine(problem);
+                    let list = if is_absent { &mut survey.not_found } else { &mut survey.refused };
+                    if !list.contains(&told) {
+                        list.push(told);
+                        wrong.extend(culprit.filter(|node| !is_absent && node.block.is_none()).map(|node| node.order));
+                    }
+                }
+                culprits.extend(culprit.map(|node| (node.order, node.block.is_some())));
+            }
+            // A block goes only if nothing smaller does.
+            let has_leaf = culprits.iter().any(|(_, is_block)| !is_block);
+            let orders: HashSet<u32> =
+                culprits.iter().filter(|(_, is_block)| !(has_leaf && *is_block)).map(|(order, _)| *order).collect();
+            if orders.is_empty() || !remove(&mut rest, &orders, &mut removed) {
+                break;
+            }
+            if round >= MAX_ROUNDS || survey.refused.len() + survey.not_found.len() >= MAX_MESSAGES {
+                survey.may_be_more = true;
+                break;
+            }
+        }
+        tables.classify(&whole, Contexts::MAIN, &wrong);
+        let lost = tables.lost + wrong.len();
+        survey.accepted = survey.directives.saturating_sub(lost);
+        let Tables { works, differs, no_effect, missing, missing_variables, .. } = tables;
+        survey.works = works.list();
+        survey.differs = differs.list();
+        survey.no_effect = no_effect.list();
+        survey.missing = missing.list();
+        survey.missing_variables = missing_variables.list();
+        Ok(survey)
+    }
+}
+
+impl Told {
+    fn of(problem: &Problem, sources: &Sources) -> Told {
+        let place = problem.reported.or(problem.place).and_then(|place| sources.location(place));
+        Told { message: problem.message.clone(), place, help: problem.hint.clone() }
+    }
+}
+
+/// The files of a configuration. An included file that cannot be read is noted.
+struct Included<'l> {
+    loader: &'l mut dyn Loader,
+    problems: Vec<Problem>,
+}
+
+impl Loader for Included<'_> {
+    fn load(&mut self, path: &str) -> std::io::Result<Vec<u8>> {
+        self.loader.load(path)
+    }
+
+    fn glob(&mut self, pattern: &str) -> std::io::Result<Vec<String>> {
+        self.loader.glob(pattern)
+    }
+
+    fn goes_on_without(&mut self, problem: &Problem) -> bool {
+        self.problems.push(problem.clone());
+        true
+    }
+}
+
+/// The files on the disk.
+pub fn disk() -> impl Loader {
+    Recorder::default()
+}
+
+fn count(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| 1 + inside(node)).sum()
+}
+
+/// The directives inside a block; what a directive reads itself, such as the entries of `map`, are none.
+fn inside(node: &Node) -> usize {
+    let is_raw = registry().named(&node.name.text).next().is_some_and(|known| known.shape.block == Block::Raw);
+    if is_raw { 0 } else { count(node.children()) }
+}
+
+/// Uses of one name, by what is told about it.
+#[derive(Default)]
+struct Uses(BTreeMap<(String, Option<String>), Used>);
+
+impl Uses {
+    fn add(&mut self, name: &str, told: Option<String>, first: String, module: Option<&'static str>) {
+        let new = || Used { name: name.to_owned(), uses: 0, first, module, told: told.clone() };
+        self.0.entry((name.to_owned(), told.clone())).or_insert_with(new).uses += 1;
+    }
+
+    /// What was told of a name when it was met before.
+    fn told(&self, name: &str) -> Option<Option<String>> {
+        let ((known, told), _) = self.0.range((name.to_owned(), None)..).next()?;
+        (known == name).then(|| told.clone())
+    }
+
+    fn list(self) -> Vec<Used> {
+        let mut list: Vec<Used> = self.0.into_values().collect();
+        list.sort_by(|a, b| b.uses.cmp(&a.uses).then_with(|| a.name.cmp(&b.name)));
+        list
+    }
+}
+
+/// What the tables say of the directives.
+struct Tables<'s> {
+    sources: &'s Sources,
+    works: Uses,
+    differs: Uses,
+    no_effect: Uses,
+    missing: Uses,
+    missing_variables: Uses,
+    /// The directives that are missing, those inside of them included.
+    lost: usize,
+}
+
+impl<'s> Tables<'s> {
+    fn new(sources: &'s Sources) -> Tables<'s> {
+        let (works, differs, no_effect) = Default::default();
+        let (missing, missing_variables) = Default::default();
+        Tables { sources, works, differs, no_effect, missing, missing_variables, lost: 0 }
+    }
+
+    fn place(&self, place: Place) -> String {
+        self.sources.location(place).unwrap_or_default()
+    }
+
+    /// Takes out the directives that no table has, with what is inside of them.
+    fn take_missing(&mut self, nodes: &mut Vec<Node>, context: Contexts, removed: &mut Removed) {
+        nodes.retain_mut(|node| {
+            let name = node.name.text.as_str();
+            if !registry().knows(name) {
+                // Similar names are looked for once, and not for each use.
+                let told_before = self.missing.told(name);
+                let advice = told_before.unwrap_or_else(|| missing(registry(), context, node).hint);
+                let first = self.place(node.name.place);
+                self.missing.add(name, advice, first, module_of(name));
+                self.lost += 1 + inside(node);
+                removed.add(node);
+                return false;
+            }
+            if let Some((known, children)) = registry().lookup(name, context).zip(node.block.as_mut())
+                && let Block::Inside(inner) = known.shape.block
+            {
+                self.take_missing(children, inner, removed);
+            }
+            true
+        });
+    }
+
+    /// Sorts the directives by how they compare with nginx's, but for those that are `wrong`.
+    fn classify(&mut self, nodes: &[Node], context: Contexts, wrong: &HashSet<u32>) {
+        for node in nodes.iter().filter(|node| !wrong.contains(&node.order)) {
+            // One in a wrong place was reported as refused.
+            let Some(known) = registry().lookup(&node.name.text, context) else { continue };
+            let first = self.place(node.name.place);
+            let (uses, told) = match known.fidelity {
+                Fidelity::Same | Fidelity::Own => (&mut self.works, None),
+                Fidelity::Differs(how) => (&mut self.differs, Some(unmarked(how))),
+                Fidelity::NoEffect(why) => (&mut self.no_effect, Some(unmarked(why))),
+            };
+            uses.add(known.name, told, first, None);
+            if let Block::Inside(inner) = known.shape.block {
+                self.classify(node.children(), inner, wrong);
+            }
+        }
+    }
+
+    /// Notes the variables of nginx that freerun lacks and that no directive defines.
+    fn variables(&mut self, nodes: &[Node]) {
+        let mut lacking: BTreeMap<&str, &'static str> = BTreeMap::new();
+        for (module, names) in variables::missing() {
+            // Of those that `http` and `stream` have, the module of `http` comes first.
+            for name in names {
+                lacking.entry(name).or_insert(module);
+            }
+        }
+        let mut defined = BTreeSet::new();
+        definitions(nodes, &mut defined);
+        self.uses_of(nodes, &lacking, &defined);
+    }
+
+    fn uses_of(&mut self, nodes: &[Node], lacking: &BTreeMap<&str, &'static str>, defined: &BTreeSet<String>) {
+        for node in nodes {
+            for word in std::iter::once(&node.name).chain(&node.args) {
+                for name in variables_in(&word.text) {
+                    if let Some((name, module)) = lacking.get_key_value(name.as_str())
+                        && !defined.contains(*name)
+                    {
+                        let first = self.place(word.place);
+                        self.missing_variables.add(&format!("${name}"), None, first, Some(module));
+                    }
+                }
+            }
+            self.uses_of(node.children(), lacking, defined);
+        }
+    }
+
+    /// Whether a problem is that a variable is unknown which is in the list of those that are missing.
+    fn explains(&self, problem: &Problem) -> bool {
+        let name = problem.message.strip_prefix("unknown \"").and_then(|rest| rest.strip_suffix("\" variable"));
+        name.is_some_and(|name| self.missing_variables.0.contains_key(&(format!("${name}"), None)))
+    }
+}
+
+/// Directives that give the variable which is their last argument, or their first one, a value.
+const DEFINING: &[&str] = &["set", "map", "num_map", "geo", "split_clients", "auth_request_set", "js_set", "perl_set"];
+
+/// Collects the variables that directives define.
+fn definitions(nodes: &[Node], into: &mut BTreeSet<String>) {
+    for node in nodes {
+        if DEFINING.contains(&node.name.text.as_str()) {
+            let names = node.args.iter().filter_map(|word| word.text.strip_prefix('$'));
+            into.extend(names.map(str::to_ascii_lowercase));
+        }
+        definitions(node.children(), into);
+    }
+}
+
+/// The names of the variables in a text, in lower case.
+fn variables_in(text: &str) -> impl Iterator<Item = String> {
+    text.split('$').skip(1).map(|rest| {
+        let rest = rest.strip_prefix('{').unwrap_or(rest);
+        let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(rest.len());
+        rest[..end].to_ascii_lowercase()
+    })
+}
+
+/// The words of directives that were taken out: others may refer to what these define.
+#[derive(Default)]
+struct Removed(HashSet<String>);
+
+/// How messages begin that are about something which another directive should have defined.
+const UNDEFINED: &[&str] =
+    &["unknown \"", "unknown log format \"", "zero size shared memory zone ", "no ", "host not found "];
+
+fn is_undefined(problem: &Problem) -> bool {
+    UNDEFINED.iter().any(|begin| problem.message.starts_with(begin))
+}
+
+impl Removed {
+    fn add(&mut self, node: &Node) {
+        self.0.insert(node.name.text.clone());
+        for word in &node.args {
+            let parts = word.text.split(['=', ':', '$']).filter(|part| !part.is_empty());
+            self.0.extend(parts.map(str::to_owned));
+            self.0.insert(word.text.clone());
+        }
+        for child in node.children() {
+            self.add(child);
+        }
+    }
+
+    /// Whether a problem is one only because something was taken out.
+    fn explains(&self, problem: &Problem) -> bool {
+        let message = problem.message.as_str();
+        let quoted = message.split('"').skip(1).step_by(2);
+        // In `no proxy_ssl_trusted_certificate for proxy_ssl_verify` nothing is quoted.
+        let mut names = quoted.chain(message.strip_prefix("no ").and_then(|rest| rest.split(' ').next()));
+        is_undefined(problem) && names.any(|name| self.0.contains(name))
+    }
+}
+
+/// Words of messages about what the machine does not have.
+const OF_MACHINE: &[&str] =
+    &["No such file or directory", "Permission denied", "host not found in", "getpwnam(", "getgrnam("];
+
+fn is_of_machine(problem: &Problem) -> bool {
+    OF_MACHINE.iter().any(|words| problem.message.contains(words))
+}
+
+/// The directive that a problem is about: the innermost one.
+fn culprit<'n>(nodes: &'n [Node], problem: &Problem) -> Option<&'n Node> {
+    nodes.iter().find_map(|node| {
+        let words = || std::iter::once(&node.name).chain(&node.args);
+        let is_named = problem.order == Some(node.order) || words().any(|word| Some(word.place) == problem.place);
+        culprit(node.children(), problem).or(is_named.then_some(node))
+    })
+}
+
+/// The blocks that are never taken out: without them there is no configuration.
+const KEPT: &[&str] = &["events", "http", "stream"];
+
+/// Takes out directives by their position; whether any was there.
+fn remove(nodes: &mut Vec<Node>, orders: &HashSet<u32>, removed: &mut Removed) -> bool {
+    let before = nodes.len();
+    nodes.retain(|node| {
+        let stays = !orders.contains(&node.order) || KEPT.contains(&node.name.text.as_str());
+        if !stays {
+            removed.add(node);
+        }
+        stays
+    });
+    let mut any = nodes.len() < before;
+    for block in nodes.iter_mut().filter_map(|node| node.block.as_mut()) {
+        any |= remove(block, orders, removed);
+    }
+    any
+}

@@ -1,0 +1,193 @@
+//! The examples of directives: parts of configurations in files, each checked by a test.
+
+use freerun_conf::{Contexts, Example, Examples};
+
+/// The files with the examples. An example begins with a line `#: NAME… (CONTEXT)`: the directives that it is shown for, and
+/// the block that it belongs in. With `for FAMILY…` behind, there is the same example for the directives of these families,
+/// with `proxy_` and the schemes of addresses replaced.
+const FILES: &[&str] = &[
+    include_str!("examples/main.conf"),
+    include_str!("examples/http.conf"),
+    include_str!("examples/files.conf"),
+    include_str!("examples/rewrite.conf"),
+    include_str!("examples/access.conf"),
+    include_str!("examples/filters.conf"),
+    include_str!("examples/proxy.conf"),
+    include_str!("examples/cache.conf"),
+    include_str!("examples/upstream.conf"),
+    include_str!("examples/tls.conf"),
+    include_str!("examples/stream.conf"),
+];
+
+/// The beginning of an example's first line.
+const HEAD: &str = "#: ";
+
+/// All examples, in the order of the files.
+pub fn all() -> Examples {
+    Examples(FILES.iter().flat_map(|file| file.split(HEAD).skip(1)).filter_map(read).flatten().collect())
+}
+
+/// An example, without the beginning of its first line, and those for other families; `None` if that line is not as it
+/// should be, which a test finds.
+fn read(part: &str) -> Option<Vec<Example>> {
+    let (head, text) = part.split_once('\n')?;
+    let (names, rest) = head.split_once(" (")?;
+    let (context, families) = rest.split_once(')')?;
+    let families = if families.is_empty() { "" } else { families.strip_prefix(" for ")? };
+    let context = of_name(context)?;
+    let example = |family: &str| Example {
+        names: names.split_whitespace().map(|name| in_family(name, family)).collect(),
+        context,
+        text: in_family(text.trim(), family),
+    };
+    Some(std::iter::once("proxy").chain(families.split_whitespace()).map(example).collect())
+}
+
+/// The text of an example of the family `proxy` with the directives of another one.
+fn in_family(text: &str, family: &str) -> String {
+    let (plain, secure) = match family {
+        "proxy" => return text.to_owned(),
+        "grpc" => ("grpc://", "grpcs://"),
+        "uwsgi" => ("", "suwsgi://"),
+        _ => ("", ""),
+    };
+    text.replace("proxy_", &format!("{family}_")).replace("http://", plain).replace("https://", secure)
+}
+
+/// The context with a name of the reference.
+fn of_name(name: &str) -> Option<Contexts> {
+    let all = [
+        Contexts::MAIN,
+        Contexts::EVENTS,
+        Contexts::HTTP,
+        Contexts::SERVER,
+        Contexts::LOCATION,
+        Contexts::UPSTREAM,
+        Contexts::ACME_ISSUER,
+        Contexts::STREAM,
+        Contexts::STREAM_SERVER,
+        Contexts::STREAM_UPSTREAM,
+    ];
+    all.into_iter().find(|context| context.names().eq([name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io;
+
+    use freerun_conf::{Loader, Node};
+    use freerun_serve::tls::files::{KnownFile, SecretFiles};
+    use freerun_serve::zones::Zones;
+
+    use super::*;
+    use crate::bundle::Input;
+    use crate::configuration::{Known, Side, read_after, registry};
+
+    const MAIN: &str = "/stub/nginx.conf";
+
+    /// One text; every file that it includes is empty.
+    struct Text(String);
+
+    impl Loader for Text {
+        fn load(&mut self, path: &str) -> io::Result<Vec<u8>> {
+            Ok(if path == MAIN { self.0.clone().into_bytes() } else { Vec::new() })
+        }
+
+        fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// A whole configuration with the text in its block.
+    fn whole(context: Contexts, text: &str) -> String {
+        let events = "events {}\n";
+        match context {
+            Contexts::MAIN if text.contains("events {") => text.to_owned(),
+            Contexts::MAIN => format!("{text}\n{events}"),
+            Contexts::EVENTS => format!("events {{\n{text}\n}}\n"),
+            Contexts::HTTP => format!("{events}http {{\n{text}\n}}\n"),
+            Contexts::SERVER => format!("{events}http {{ server {{\n{text}\n}} }}\n"),
+            Contexts::LOCATION => format!("{events}http {{ server {{ location / {{\n{text}\n}} }} }}\n"),
+            Contexts::UPSTREAM => format!("{events}http {{ upstream u {{\n{text}\n}} }}\n"),
+            Contexts::ACME_ISSUER => format!("{events}http {{ acme_issuer i {{\n{text}\n}} }}\n"),
+            Contexts::STREAM => format!("{events}stream {{\n{text}\n}}\n"),
+            Contexts::STREAM_SERVER => format!("{events}stream {{ server {{\n{text}\n}} }}\n"),
+            Contexts::STREAM_UPSTREAM => format!("{events}stream {{ upstream u {{\n{text}\n}} }}\n"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn used(nodes: &[Node], names: &mut BTreeSet<String>) {
+        for node in nodes {
+            names.insert(node.name.text.clone());
+            used(node.children(), names);
+        }
+    }
+
+    /// The files of TLS that examples name.
+    fn secrets() -> SecretFiles {
+        let certificate = include_bytes!("../../../tls/tests/fixtures/ec.crt");
+        let key = include_bytes!("../../../tls/tests/fixtures/ec.key");
+        let file = |path: &str, contents: &[u8]| (path.to_owned(), KnownFile::read(contents.to_vec(), None));
+        SecretFiles::from_iter([
+            file("/etc/ssl/example.com.pem", certificate),
+            file("/etc/ssl/example.com.key", key),
+            file("/etc/ssl/clients.pem", certificate),
+            file("/etc/ssl/ca.pem", certificate),
+            file("/etc/ssl/ticket.key", &[7; 80]),
+            file(
+                "/etc/nginx/jwks.json",
+                br#"{"keys":[{"kty":"oct","kid":"1","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMko"}]}"#,
+            ),
+        ])
+    }
+
+    /// The first problem that the program has with a configuration.
+    fn problem(text: &str) -> Option<String> {
+        let input = Input {
+            conf: MAIN.to_owned(),
+            globals: None,
+            prefix: "/stub/".to_owned(),
+            conf_prefix: "/stub/".to_owned(),
+            error_log: "stderr".to_owned(),
+            privileged: true,
+        };
+        let known = Known { secrets: secrets(), ..Known::default() };
+        let failure = read_after(&input, &mut Text(text.to_owned()), Side::Worker, known, Zones::default()).err()?;
+        Some(failure.problems.render(&failure.sources, ""))
+    }
+
+    #[test]
+    fn every_example_is_a_valid_configuration() {
+        let heads = FILES.iter().flat_map(|file| file.lines()).filter(|line| line.starts_with(HEAD.trim()));
+        for head in heads {
+            assert!(head.strip_prefix(HEAD).and_then(|head| read(&format!("{head}\n"))).is_some(), "{head}");
+        }
+        let all = all().0;
+        let mut wrong = String::new();
+        for example in &all {
+            let text = whole(example.context, &example.text);
+            if let Some(problem) = problem(&text) {
+                wrong += &format!("{}: {problem}\n", example.names.join(" "));
+            }
+            let mut names = BTreeSet::new();
+            used(&freerun_conf::parse(MAIN, None, "/stub/", &mut Text(text)).nodes, &mut names);
+            for name in example.names.iter().filter(|name| !names.contains(*name)) {
+                wrong += &format!("the example for {:?} has no {name}\n", example.names);
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong}");
+    }
+
+    #[test]
+    fn an_example_is_shown_where_its_directives_are() {
+        let all = all();
+        for example in &all.0 {
+            for name in &example.names {
+                let shown = registry().named(name).any(|row| all.of(row).any(|one| one.text == example.text));
+                assert!(shown, "no page shows the example of {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `freerun migrate` and `freerun explain`: what they print, and the exit codes that scripts go by.
+
+use freerun_testkit::{Checked, Kind, TempDir, require, run};
+use std::fs;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_secs(20);
+
+fn freerun(arguments: &[&str]) -> Checked {
+    run(Kind::Freerun, arguments, TIME).expect("the program starts")
+}
+
+/// The report about a configuration, with further arguments.
+fn migrate(text: &str, further: &[&str]) -> (Checked, String) {
+    let dir = TempDir::new("migrate");
+    let path = dir.path().join("nginx.conf");
+    fs::write(&path, text).expect("writing");
+    let path = path.display().to_string();
+    let mut arguments = vec!["migrate", "-c", &path];
+    arguments.extend(further);
+    (freerun(&arguments), path)
+}
+
+#[test]
+fn the_exit_code_says_whether_something_differs_or_is_missing() {
+    if !require::freerun() {
+        return;
+    }
+    let (done, path) = migrate("events {}\nhttp { server { listen 127.0.0.1:1; } }\n", &[]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{}", done.stdout);
+    let end = format!("4 of 4 directives are accepted; start with:\n  freerun -c {path}\n");
+    assert!(done.stdout.ends_with(&end), "{}", done.stdout);
+    let (done, _) = migrate("events {}\nhttp { tcp_nopush on; }\n", &[]);
+    assert_eq!(done.code, Some(1), "{}", done.stdout);
+    let (done, path) = migrate("events {}\nhttp {\n perl_modules a;\n include none;\n}\n", &[]);
+    assert_eq!(done.code, Some(2), "{}", done.stdout);
+    assert!(done.stdout.contains(&format!("perl_modules                    {path}:3  (ngx_http_perl_module)\n")));
+    assert!(done.stdout.contains("/none\" failed (2: No such file or directory)\n"), "{}", done.stdout);
+    let done = freerun(&["migrate", "-c", "/no/such/file"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(3), ""));
+    assert!(done.stderr.contains("open() \"/no/such/file\" failed"), "{}", done.stderr);
+    assert_eq!(freerun(&["migrate", "--jsn"]).code, Some(3));
+}
+
+#[test]
+fn programs_get_json() {
+    if !require::freerun() {
+        return;
+    }
+    let (done, path) = migrate("events {}\nhttp { sendfile perhaps; }\n", &["--json"]);
+    assert_eq!(done.code, Some(2));
+    for part in ["\"accepted\": 2", "\"directives\": 3", "invalid value \\\"perhaps\\\"", &format!("\"{path}:2\"")] {
+        assert!(done.stdout.contains(part), "no {part} in {}", done.stdout);
+    }
+}
+
+#[test]
+fn names_are_explained() {
+    if !require::freerun() {
+        return;
+    }
+    let done = freerun(&["explain", "listen"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
+    assert!(done.stdout.starts_with("listen\n") && done.stdout.contains("server in stream"), "{}", done.stdout);
+    let done = freerun(&["explain", "$host"]);
+    assert!(done.code == Some(0) && done.stdout.starts_with("$host\n"), "{}", done.stdout);
+    let done = freerun(&["explain", "sendfil"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(1), ""));
+    assert_eq!(done.stderr, "freerun: unknown directive \"sendfil\"; did you mean \"sendfile\"?\n");
+}
