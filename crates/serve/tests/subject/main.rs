@@ -182,7 +182,8 @@ impl Doors {
                 upstream::declare(block, &inside, &mut cx)?;
             }
             freerun_serve::upstream::finish::<upstream::Door>(&mut cx)?;
-            cx.extensions.get_or_default::<VariableTable<Visitor>>().check()?;
+            let undefined = cx.extensions.get_or_default::<VariableTable<Visitor>>().check();
+            undefined.into_iter().try_for_each(|problem| cx.report(problem))?;
             cx.extensions.get_or_default::<ZoneTable>().check()?;
             Ok(settings)
         })();

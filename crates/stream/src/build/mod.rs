@@ -97,7 +97,7 @@ impl Builder<'_> {
     pub fn read(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Vec<Arc<ListenSpec>>, Problem> {
         let mut planned = Vec::new();
         if let Some(second) = nodes.get(1) {
-            cx.report(Problem::duplicate(second))?;
+            cx.report(Problem::duplicate(second).first_at(nodes[0].name.place))?;
         }
         if let Some(stream) = nodes.first() {
             cx.extensions.insert(StreamEnd(stream.close));
@@ -122,7 +122,8 @@ impl Builder<'_> {
             ech::warn(cx);
         }
         let listens = addresses::listens(&planned, cx)?;
-        cx.extensions.get_or_default::<VariableTable<Session>>().check()?;
+        let undefined = cx.extensions.get_or_default::<VariableTable<Session>>().check();
+        undefined.into_iter().try_for_each(|problem| cx.report(problem))?;
         let variables = cx.extensions.remove::<VariableTable<Session>>().unwrap_or_default();
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
         let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
