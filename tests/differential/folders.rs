@@ -59,7 +59,9 @@ fn settle(site: &Site) {
 fn listings() {
     let site = names();
     settle(&site);
+    // Of names in UTF-8 nginx does not say so by itself.
     let lines = "
+        charset utf-8;
         autoindex on;
         location /rough/ { alias @ROOT@/; autoindex_exact_size off; autoindex_localtime on; }
         location /json/ { alias @ROOT@/; autoindex_format json; autoindex_localtime on; autoindex_exact_size off; }

@@ -154,6 +154,43 @@ fn the_signal_option_reaches_the_master() {
     assert!(!server.path("server.pid").exists(), "the pid file goes with the master");
 }
 
+/// `-s reload` returns when the new configuration is in use, or says why it is not.
+#[test]
+fn a_reload_tells_its_result() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let server = Setup::server(&site, "return 200 one;").freerun();
+    let conf = server.path("nginx.conf").display().to_string();
+    let (prefix, log) = (server.path("").display().to_string(), server.path("error.log").display().to_string());
+    let reload = || with(&["-s", "reload", "-c", &conf, "-p", &prefix, "-e", &log]);
+    let mut client = server.connect();
+    assert_eq!(client.get("/").text(), "one");
+    server.edit("return 200 one", "return 200 two");
+    let done = reload();
+    assert_eq!((done.code, client.get("/").text().as_str()), (Some(0), "two"), "{}", done.stderr);
+
+    // Another process has the address: the file is good, and cannot be used.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("binding");
+    let address = taken.local_addr().expect("an address");
+    server.edit("return 200 two", &format!("listen {address}; return 200 three"));
+    let done = reload();
+    assert_eq!(done.code, Some(1));
+    let why = format!(
+        "nginx: [emerg] the server did not take the new configuration: bind() to {address} failed (98: Address already in use)"
+    );
+    assert!(done.stderr.lines().any(|line| line == why), "{}", done.stderr);
+    assert_eq!(client.get("/").text(), "two");
+
+    // A number of loops that comes with the next start.
+    server.edit(&format!("listen {address}; "), "");
+    server.edit("worker_processes 1;", "worker_processes 7;");
+    let done = reload();
+    assert_eq!((done.code, client.get("/").text().as_str()), (Some(0), "three"), "{}", done.stderr);
+    assert!(done.stderr.contains("nginx: [warn] worker_processes 7 takes effect at the next start"), "{}", done.stderr);
+}
+
 /// Ends the daemon of this pid file where the test did not come to it.
 struct Daemon(PathBuf);
 

@@ -41,7 +41,7 @@ impl Loader for Alone<'_> {
 fn names(file: &Path) -> BTreeSet<String> {
     fn collect(nodes: &[Node], into: &mut BTreeSet<String>) {
         for node in nodes {
-            if known::module(node.name.as_str()).is_some() {
+            if known::modules().any(|(_, mut names)| names.any(|name| name == node.name.as_str())) {
                 into.insert(node.name.text.clone());
             }
             collect(node.children(), into);

@@ -1,4 +1,4 @@
-//! `fancyindex`: what it has besides Debian's module.
+//! `autoindex` and `fancyindex`: what they have besides nginx's and Debian's modules.
 
 use freerun_testkit::{Setup, Site};
 
@@ -25,4 +25,29 @@ fn a_page_of_a_folder_has_files_around_it() {
     assert_eq!(names(&server.get("/all/?C=S&O=D").text()), [".c", "A", "b"]);
     assert_eq!(names(&server.get("/list/?C=N&O=D").text()), ["b", "A"]);
     assert_eq!(server.get("/none/").status, 500);
+}
+
+#[test]
+fn a_page_says_that_names_are_in_utf_8() {
+    let site = Site::new();
+    site.file("list/\u{e4}.txt", "1").file("plain/a.txt", "1").file("caf\u{e9}/a.txt", "1");
+    let lines = "autoindex on;
+        location /koi/ { alias @ROOT@/list/; charset koi8-r; }
+        location /json/ { alias @ROOT@/list/; autoindex_format json; }";
+    let server = Setup::server(&site, lines).freerun();
+    let kind = |path: &str| {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        answer.header("content-type").unwrap_or_default().to_owned()
+    };
+    assert_eq!(kind("/list/"), "text/html; charset=utf-8");
+    assert_eq!(kind("/caf%C3%A9/"), "text/html; charset=utf-8", "the title has the folder's name");
+    assert_eq!(kind("/plain/"), "text/html");
+    assert_eq!(kind("/koi/"), "text/html; charset=koi8-r");
+    assert_eq!(kind("/json/"), "application/json");
+    // A name in another encoding: what the page is in, nobody knows.
+    let latin = std::os::unix::ffi::OsStrExt::from_bytes(b"list/\xe4");
+    let latin: &std::ffi::OsStr = latin;
+    std::fs::write(site.path().join(latin), "1").expect("a file can be made");
+    assert_eq!(kind("/list/"), "text/html");
 }

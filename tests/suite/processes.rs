@@ -22,6 +22,31 @@ fn the_pid_file_names_the_master() {
     assert!(!path.exists());
 }
 
+/// As in nginx, with the other name.
+#[test]
+fn titles_say_what_a_process_is() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let mut server = Setup::server(&site, "").freerun();
+    let title = |pid: u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).trim_end_matches('\0').to_owned()
+    };
+    let (master, worker) = (server.master(), server.worker());
+    let shown = title(master);
+    assert!(shown.starts_with("freerun: master process /"), "{shown}");
+    assert!(shown.contains(&format!(" -c {}", server.path("nginx.conf").display())), "{shown}");
+    assert_eq!(title(worker), "freerun: worker process");
+    let mut busy = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+    busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    server.signal(Signal::QUIT);
+    eventually("the worker shows that it ends", || title(worker) == "freerun: worker process is shutting down");
+    assert_eq!(busy.response().body.len(), 30_000_000);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
 #[test]
 fn stop_is_at_once() {
     let site = site();

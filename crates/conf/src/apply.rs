@@ -6,6 +6,7 @@ use crate::contexts::Contexts;
 use crate::cx::Cx;
 use crate::directive::Block;
 use crate::near;
+use crate::parse::missing_end;
 use crate::problem::Problem;
 use crate::registry::{Owner, Registry};
 use crate::settings::{Entry, SettingsSet};
@@ -33,7 +34,7 @@ pub fn apply_block<'n>(
     let mut structure = Vec::new();
     let result = nodes.iter().try_for_each(|node| {
         match place(registry, context, node) {
-            Err(problem) => cx.report(problem)?,
+            Err(problem) => cx.report(advised(problem, registry, context, node))?,
             Ok(Owner::Structure) => structure.push(node),
             Ok(Owner::Group(index, row)) => {
                 let group = registry.groups()[index];
@@ -49,8 +50,9 @@ pub fn apply_block<'n>(
                 }
                 if let Err(mut problem) = result {
                     problem.complete(node);
-                    name_the_first(&mut problem, nodes, node, cx);
-                    cx.report(problem)?;
+                    name_the_first(&mut problem, nodes, node);
+                    name_the_first_entry(&mut problem, node);
+                    cx.report(advised(problem, registry, context, node))?;
                 }
             }
         }
@@ -62,14 +64,49 @@ pub fn apply_block<'n>(
 }
 
 /// Adds the place of the first directive to the problem of one that occurs twice.
-fn name_the_first(problem: &mut Problem, nodes: &[Node], node: &Node, cx: &Cx) {
-    if problem.hint.is_some() || !problem.message.ends_with(" directive is duplicate") {
+fn name_the_first(problem: &mut Problem, nodes: &[Node], node: &Node) {
+    if problem.first.is_some() || !problem.message.ends_with(" directive is duplicate") {
         return;
     }
     let first = nodes.iter().find(|other| other.name.text == node.name.text && other.order < node.order);
-    if let Some(location) = first.and_then(|first| cx.sources.location(first.name.place)) {
-        problem.hint = Some(format!("the first one is in {location}"));
+    problem.first = first.map(|first| first.name.place);
+}
+
+/// Does the same for two entries of a block that its type reads, such as `map {}`.
+fn name_the_first_entry(problem: &mut Problem, node: &Node) {
+    let is_second = ["conflicting parameter ", "duplicate "].iter().any(|begin| problem.message.starts_with(begin));
+    let Some(second) = node.children().iter().find(|entry| is_second && problem.order == Some(entry.order)) else {
+        return;
+    };
+    let is_same = |entry: &&Node| entry.name.text.eq_ignore_ascii_case(&second.name.text) && entry.order < second.order;
+    problem.first = problem.first.or(node.children().iter().find(is_same).map(|first| first.name.place));
+}
+
+/// Adds to the problem of a directive what may be the reason: a `;` that was forgotten, or a name with a letter wrong.
+fn advised(mut problem: Problem, registry: &Registry, context: Contexts, node: &Node) -> Problem {
+    if let Some(line) = forgotten_end(&problem, registry, context, node) {
+        return problem.hint(missing_end(line));
     }
+    if problem.hint.is_none()
+        && let Some(shape) = registry.lookup(&node.name.text, context).map(|directive| directive.shape)
+    {
+        problem.hint = near::parameter(&problem.message, shape.syntax);
+    }
+    problem
+}
+
+/// The line at whose end a `;` may be missing: the line after it begins with the name of a directive, which has become an
+/// argument. Of a block that its type reads, it is the line of an entry that goes on in the next one.
+fn forgotten_end(problem: &Problem, registry: &Registry, context: Contexts, node: &Node) -> Option<u32> {
+    let is_raw = registry.lookup(&node.name.text, context).is_some_and(|known| known.shape.block == Block::Raw);
+    let entry = node.children().iter().find(|entry| is_raw && problem.order == Some(entry.order));
+    let blamed = entry.unwrap_or(node);
+    let words = || std::iter::once(&blamed.name).chain(&blamed.args);
+    words().zip(words().skip(1)).find_map(|(before, word)| {
+        let goes_on = before.last_line() < word.place.line && before.place.file == word.place.file && !word.quoted;
+        let is_name = || entry.is_some() || registry.lookup(&word.text, context).is_some();
+        (goes_on && is_name()).then(|| before.last_line())
+    })
 }
 
 #[derive(Default)]

@@ -116,6 +116,10 @@ impl Cx {
             Err(problem) => problems.push(problem),
         }
         problems.sort_by_key(rank);
+        // nginx has not come as far as to warn of what follows the problem.
+        if let Some(first) = problems.first().map(rank) {
+            self.warnings.retain(|warning| rank(warning) <= first);
+        }
         Err(Diagnostics(problems))
     }
 }

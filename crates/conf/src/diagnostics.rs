@@ -25,6 +25,38 @@ impl Diagnostics {
     }
 }
 
+/// The most problems that are shown.
+pub const MAX_SHOWN: usize = 50;
+
+impl Diagnostics {
+    /// The problems that are independent of each other, each once, as [`Diagnostics::render`]s the first: at most
+    /// [`MAX_SHOWN`], and then whether there are more.
+    ///
+    /// A problem that is found only when everything was read, such as a variable that nothing defines, may follow from one
+    /// of a directive: it is left out if there are such.
+    pub fn render_all(&self, sources: &Sources, prefix: &str) -> String {
+        let mut shown: Vec<&Problem> = Vec::new();
+        // A file that is included several times has the same problem each time.
+        let is_same = |one: &Problem, other: &Problem| one.place == other.place && one.message == other.message;
+        let of_directives = self.first().is_some_and(|first| first.order.is_some());
+        let mut are_more = false;
+        for problem in self.iter().filter(|problem| !of_directives || problem.order.is_some()) {
+            if shown.iter().any(|other| is_same(other, problem)) {
+                continue;
+            }
+            match shown.len() < MAX_SHOWN {
+                true => shown.push(problem),
+                false => are_more = true,
+            }
+        }
+        let mut text: String = shown.iter().map(|problem| format!("{prefix}{}", problem.render(sources))).collect();
+        if are_more {
+            let _ = writeln!(text, "{prefix}there are more problems");
+        }
+        text
+    }
+}
+
 impl Deref for Diagnostics {
     type Target = [Problem];
     fn deref(&self) -> &[Problem] {
@@ -57,7 +89,7 @@ impl Problem {
         {
             excerpt(&mut text, line, place);
         }
-        if let Some(hint) = &self.hint {
+        if let Some(hint) = self.help(sources) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "help: {hint}");
         }

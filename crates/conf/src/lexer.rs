@@ -37,13 +37,25 @@ pub(crate) struct Lexer<'a> {
     after_quote: bool,
     /// The place of a word that the end of the text cuts off.
     cut_off: Option<Place>,
+    /// Whether the word that was read last began with a quote.
+    in_quotes: bool,
     /// The first word that was not UTF-8.
     pub(crate) not_utf8: Option<Place>,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [u8], file: u32) -> Self {
-        Lexer { text, file, at: 0, line: 1, line_start: 0, after_quote: false, cut_off: None, not_utf8: None }
+        Lexer {
+            text,
+            file,
+            at: 0,
+            line: 1,
+            line_start: 0,
+            after_quote: false,
+            cut_off: None,
+            in_quotes: false,
+            not_utf8: None,
+        }
     }
 
     fn place(&self, start: usize, width: usize) -> Place {
@@ -64,6 +76,17 @@ impl<'a> Lexer<'a> {
     /// The place of the word that the end of the text cuts off.
     pub(crate) fn cut_off_at(&self) -> Option<Place> {
         self.cut_off
+    }
+
+    /// Whether that word begins with a quote.
+    pub(crate) fn cut_off_in_quotes(&self) -> bool {
+        self.cut_off.is_some_and(|_| self.in_quotes)
+    }
+
+    /// Whether the place is on the line that was read last, with only white space in front of it.
+    pub(crate) fn begins_line(&self, place: Place) -> bool {
+        let before = self.line_start..self.line_start + place.column.saturating_sub(1) as usize;
+        place.line == self.line && self.text.get(before).is_some_and(|text| text.iter().all(u8::is_ascii_whitespace))
     }
 
     fn end_in_word(&mut self, start: Place) -> Token {
@@ -130,6 +153,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn quoted(&mut self, quote: u8) -> Result<Token, Problem> {
+        self.in_quotes = true;
         let start = self.at;
         let mut place = self.place(start, 1);
         let mut first_line = None;
@@ -166,6 +190,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn bare(&mut self) -> Result<Token, Problem> {
+        self.in_quotes = false;
         let start = self.at;
         let mut place = self.place(start, 1);
         let mut dollar = false;

@@ -85,7 +85,7 @@ pub use apply::apply_block;
 pub use cidr::{Cidr, parse_address};
 pub use contexts::Contexts;
 pub use cx::{Cx, MAX_PROBLEMS, TypeMap};
-pub use diagnostics::Diagnostics;
+pub use diagnostics::{Diagnostics, MAX_SHOWN};
 pub use directive::{Block, Directive, Fidelity, Shape};
 pub use dump::dump;
 pub use keywords::{Flags, Keyword, unknown_keyword};

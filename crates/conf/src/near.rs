@@ -1,7 +1,7 @@
 //! Messages about an unknown name.
 
 use crate::contexts::Contexts;
-use crate::known;
+use crate::known::{self, Origin};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::tree::Node;
@@ -24,14 +24,25 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     if let Some((_, instead)) = known::WITHOUT.iter().find(|(without, _)| without == name) {
         return problem.hint(*instead);
     }
-    if let Some(module) = known::module(name) {
-        if let Some((_, instead)) = known::INSTEAD.iter().find(|(replaced, _)| *replaced == module) {
-            return problem.hint(*instead);
-        }
-        return problem.hint(format!("nginx has this directive (in {module}), freerun does not have it yet"));
-    }
     if let Some((_, instead)) = known::REMOVED.iter().find(|(removed, _)| removed == name) {
         return problem.hint(*instead);
+    }
+    match known::origin(name) {
+        Some(Origin::Nginx(module)) => {
+            let instead = known::INSTEAD.iter().find(|(replaced, _)| *replaced == module).map(|(_, instead)| *instead);
+            let lacking = || format!("nginx has this directive (in {module}), freerun does not have it yet");
+            return problem.hint(instead.map_or_else(lacking, str::to_owned));
+        }
+        Some(Origin::Plus(module)) => {
+            return problem.hint(format!("NGINX Plus has this directive (in {module}), freerun does not have it yet"));
+        }
+        Some(Origin::Other(program, "")) => {
+            return problem.hint(format!("the directive is of {program}, which freerun does not have"));
+        }
+        Some(Origin::Other(program, instead)) => {
+            return problem.hint(format!("the directive is of {program}, which freerun does not have; {instead}"));
+        }
+        None => {}
     }
     if let Some(near) = near(name, registry.names(context)).or_else(|| near(name, registry.names(Contexts::ANY))) {
         return problem.hint(format!("did you mean \"{near}\"?"));
@@ -40,6 +51,23 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
         Some(near) => problem.hint(format!("did you mean \"{near}\"? nginx has it, freerun does not have it yet")),
         None => problem,
     }
+}
+
+/// The hint to a parameter of a directive with this syntax that is similar to the one in nginx's message about it.
+pub(crate) fn parameter(message: &str, syntax: &str) -> Option<String> {
+    // The last one is of `stream`.
+    let beginnings = ["invalid parameter \"", "invalid value \"", "the invalid \""];
+    let quoted = beginnings.iter().find_map(|begin| message.strip_prefix(begin))?;
+    let wrong = quoted.split_once('"')?.0;
+    let (name, value) = wrong.split_once('=').map_or((wrong, false), |(name, _)| (name, true));
+    // What the documentation writes as `[name]`, `[name=value]` or between `|` is written as it stands.
+    let words = syntax.split(|sign: char| sign.is_whitespace() || "[]|".contains(sign)).filter(|word| !word.is_empty());
+    let parameters = words.filter_map(|word| match word.split_once('=') {
+        Some((name, _)) => value.then_some(name),
+        None => (!value).then_some(word),
+    });
+    let near = near(name, parameters).filter(|near| *near != name)?;
+    Some(format!("did you mean \"{near}{}\"?", if value { "=" } else { "" }))
 }
 
 /// The most similar of some names, if it is similar enough: at most a quarter of the letters, and at most three, are

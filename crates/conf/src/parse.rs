@@ -24,7 +24,8 @@ pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: 
         order: 0,
         bytes: 0,
         includes: 0,
-        blocks: 0,
+        open: Vec::new(),
+        odd: None,
     };
     let mut nodes = Vec::new();
     let mut error = None;
@@ -63,7 +64,21 @@ struct Parser<'a> {
     order: u32,
     bytes: usize,
     includes: u32,
-    blocks: u32,
+    /// The blocks that are being read, the outermost first.
+    open: Vec<Open>,
+    /// The first block whose `}` stands further left than its name, and that place: with its own `}` missing it has taken
+    /// another block's.
+    odd: Option<(Open, Place)>,
+}
+
+/// A block.
+struct Open {
+    /// The directive's name.
+    name: String,
+    /// The place of the name.
+    place: Place,
+    /// Whether the name is the first word on its line.
+    begins_line: bool,
 }
 
 /// The surroundings of a run of directives.
@@ -155,17 +170,23 @@ impl Parser<'_> {
                 continue;
             }
             if open {
-                if self.blocks >= MAX_BLOCKS {
+                if self.open.len() >= MAX_BLOCKS as usize {
                     return Err(Problem::new(format!("more than {MAX_BLOCKS} blocks inside each other")).at_node(&node));
                 }
-                self.blocks += 1;
+                let (name, place) = (node.name.text.clone(), node.name.place);
+                self.open.push(Open { name, place, begins_line: lexer.begins_line(place) });
                 let mut children = Vec::new();
                 let result = self.items(lexer, Within::Block, &mut children);
-                self.blocks -= 1;
+                let block = self.open.pop();
                 node.block = Some(children);
                 // The node is kept even if its block is broken: it comes before the error.
                 if let Ok(place) = result {
                     node.close = place;
+                    self.odd = self.odd.take().or(block.filter(|_| lexer.begins_line(place)).and_then(|block| {
+                        let is_odd =
+                            block.begins_line && place.line != block.place.line && place.column < block.place.column;
+                        is_odd.then_some((block, place))
+                    }));
                 }
                 out.push(node);
                 result?;
@@ -212,11 +233,29 @@ impl Parser<'_> {
         };
         let problem = Problem::new(format!("unexpected end of {of}, expecting {expecting}")).reported_at(place);
         match (words.last(), lexer.cut_off_at()) {
+            (_, Some(start)) if lexer.cut_off_in_quotes() => {
+                problem.at(start).hint("the quote that begins here is not closed")
+            }
             (_, Some(start)) => problem.at(start),
-            (Some(word), None) => problem.at(word.place),
-            (None, None) => problem.at(place),
+            (Some(word), None) => problem.at(word.place).hint(missing_end(word.last_line())),
+            (None, None) => match (self.odd.as_ref().filter(|(odd, _)| odd.place.file == place.file), self.open.last()) {
+                (Some((Open { name, place, .. }, close)), _) => problem.at(*place).hint(format!(
+                    "a \"}}\" may be missing at the end of the block \"{name}\": it ends in line {}, at a \"}}\" that stands \
+                     further left than it begins",
+                    close.line
+                )),
+                (None, Some(Open { name, place, .. })) => {
+                    problem.at(*place).hint(format!("the block \"{name}\", which begins here, is not closed"))
+                }
+                (None, None) => problem.at(place),
+            },
         }
     }
+}
+
+/// The question whether a `;` was forgotten at the end of this line.
+pub(crate) fn missing_end(line: u32) -> String {
+    format!("is a \";\" missing at the end of line {line}?")
 }
 
 /// `path`, below `prefix` if it is relative.
@@ -233,7 +272,9 @@ pub(crate) fn absolute(prefix: &str, path: &str) -> String {
 fn unexpected(sign: &str, place: Place, words: &[Word]) -> Problem {
     let problem = Problem::new(format!("unexpected \"{sign}\"")).at(place);
     match words.last() {
+        Some(word) if sign == "}" && word.last_line() < place.line => problem.hint(missing_end(word.last_line())),
         Some(word) if sign == "}" => problem.hint(format!("a \";\" may be missing after \"{}\"", word.text)),
+        None if sign == "}" => problem.hint("no block is open here; a \"}\" before may be one too many"),
         _ => problem,
     }
 }

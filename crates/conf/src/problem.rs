@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::place::Place;
+use crate::place::{Place, Sources};
 use crate::tree::{Node, Word};
 
 /// The severity of a problem, with nginx's names.
@@ -45,6 +45,9 @@ pub struct Problem {
     pub reported: Option<Place>,
     /// The text after `help: `.
     pub hint: Option<String>,
+    /// Of two things of which there must be one only, the place of the first; this is the problem of the second. Without a
+    /// `hint` it is the help.
+    pub first: Option<Place>,
     /// The [`Node::order`] of the directive that the problem is about; filled in by [`crate::apply_block`].
     pub order: Option<u32>,
 }
@@ -58,7 +61,8 @@ impl fmt::Display for Problem {
 impl Problem {
     /// An error that refuses the configuration, without a place so far.
     pub fn new(message: impl Into<String>) -> Self {
-        Problem { level: Level::Emerg, message: message.into(), place: None, reported: None, hint: None, order: None }
+        let message = message.into();
+        Problem { level: Level::Emerg, message, place: None, reported: None, hint: None, first: None, order: None }
     }
 
     /// A warning, without a place so far.
@@ -121,6 +125,26 @@ impl Problem {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Adds a `help:` line, if there is one.
+    #[must_use]
+    pub fn hint_if(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    /// Names the place of the first of two things of which there must be one only.
+    #[must_use]
+    pub fn first_at(mut self, place: Place) -> Self {
+        self.first = Some(place);
+        self
+    }
+
+    /// The text after `help: `.
+    pub fn help(&self, sources: &Sources) -> Option<String> {
+        let first = || sources.location(self.first?).map(|location| format!("the first one is in {location}"));
+        self.hint.clone().or_else(first)
     }
 
     /// Fills in missing places from the directive that was being applied.

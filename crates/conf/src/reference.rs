@@ -256,13 +256,20 @@ fn index(registry: &Registry, pages: &[Page<'_>], additions: &Additions) -> Stri
     text.push_str(
         "\n## Not yet\n\nnginx has these, freerun does not have them yet: a configuration with one is refused.\n\n",
     );
-    for (module, names) in known::modules() {
+    let missing = |text: &mut String, module: &str, names: &mut dyn Iterator<Item = &'static str>| {
         // `include` belongs to the language itself and is in no table.
         let missing = names.filter(|name| !registry.knows(name) && *name != "include");
         let names: Vec<String> = missing.map(|name| format!("`{name}`")).collect();
         if !names.is_empty() {
             let _ = writeln!(text, "- {module}: {}", names.join(", "));
         }
+    };
+    for (module, mut names) in known::modules() {
+        missing(&mut text, module, &mut names);
+    }
+    text.push_str("\nNGINX Plus has these:\n\n");
+    for (module, mut names) in known::commercial() {
+        missing(&mut text, module, &mut names);
     }
     text
 }

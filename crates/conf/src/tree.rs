@@ -22,6 +22,13 @@ impl Word {
         Word { text: text.into(), place: Place::NONE, quoted: false }
     }
 
+    /// The line on which the word ends.
+    pub(crate) fn last_line(&self) -> u32 {
+        // Only quoted words continue on another line. A `\n` that was written as an escape is counted too.
+        let further = if self.quoted { self.text.matches('\n').count() } else { 0 };
+        self.place.line.saturating_add(u32::try_from(further).unwrap_or(u32::MAX))
+    }
+
     /// The word as text.
     pub fn as_str(&self) -> &str {
         &self.text

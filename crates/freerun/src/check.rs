@@ -61,8 +61,7 @@ pub fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
     let parts = &configuration.blueprint.parts;
     let servers = upstream::system_names(&parts.get::<Upstreams>().unwrap_or_default());
     let name_servers = upstream::name_servers(&parts.get::<NamedServers>().unwrap_or_default());
-    let unknown = upstream::unknown(servers.into_iter().chain(name_servers));
-    unknown.into_iter().map(|(message, written)| Problem::warning(message).at(written)).collect()
+    upstream::unknown(servers.into_iter().chain(name_servers))
 }
 
 /// Checks the things outside that the configuration needs: logs that can be opened, a pid file that can be written, a

@@ -24,6 +24,10 @@ pub enum Command {
     Migrate(Migrate),
     /// Print what the reference says of a name.
     Explain(String),
+    /// Print the help to stdout: `--help`, where nginx has `-h` alone, which prints it to stderr.
+    Help,
+    /// Print the version to stdout: `--version`.
+    Version,
 }
 
 /// The options that nginx has, too.
@@ -78,7 +82,7 @@ impl Order {
     }
 }
 
-/// The options of `freerun serve [DIR] [--listen ADDR] [--tls internal | --tls NAME[,NAME...]]`.
+/// The options of `freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | --tls NAME[,NAME...]] [--quiet]`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Serve {
     /// The folder; `.` by default.
@@ -88,6 +92,8 @@ pub struct Serve {
     pub listen: SocketAddr,
     /// Where the certificate comes from, if the folder is served over https.
     pub tls: Option<ServeTls>,
+    /// Whether `--quiet` was given: requests are not shown.
+    pub quiet: bool,
     /// Whether `--help` was given.
     pub help: bool,
 }
@@ -149,7 +155,57 @@ pub enum UsageError {
     Own(&'static str, String),
 }
 
+/// The commands that freerun has besides nginx's options.
+const COMMANDS: [&str; 2] = ["serve", "reference"];
+
+/// Long options: those of the program itself come first.
+const LONG: [&str; 11] = [
+    "--help",
+    "--version",
+    "--listen",
+    "--port",
+    "--tls",
+    "--quiet",
+    "--http",
+    "--email",
+    "--acme-directory",
+    "--acme-ca",
+    "--check",
+];
+
 impl UsageError {
+    /// What to do instead, for a line below the message; `given` are the arguments.
+    pub fn help(&self, given: &[OsString]) -> Option<String> {
+        let see = "\"freerun --help\" shows what there is";
+        match self {
+            UsageError::InvalidOption(wrong) if wrong == "-" => {
+                let long = given.iter().filter_map(|arg| arg.to_str()).find(|arg| arg.starts_with("--"))?;
+                let name = long.split_once('=').map_or(long, |(name, _)| name);
+                Some(match freerun_conf::near(name, LONG.into_iter()) {
+                    Some(near @ ("--help" | "--version")) => format!("did you mean \"{near}\"? {see}"),
+                    Some("--check") => "\"--check\" is an option of \"freerun reference\"".to_owned(),
+                    Some(near) => format!("\"{near}\" is an option of \"freerun serve\""),
+                    None => see.to_owned(),
+                })
+            }
+            UsageError::InvalidOption(wrong) => Some(match wrong.strip_prefix("-s ") {
+                Some(order) => match freerun_conf::near(order, ["stop", "quit", "reopen", "reload"].into_iter()) {
+                    Some(near) => format!("did you mean \"-s {near}\"?"),
+                    None => "signals are stop, quit, reopen and reload".to_owned(),
+                },
+                None => match freerun_conf::near(wrong, COMMANDS.into_iter()) {
+                    Some(near) => format!("did you mean \"{near}\"? {see}"),
+                    None => see.to_owned(),
+                },
+            }),
+            UsageError::Requires(..) => None,
+            UsageError::Own(command, _) => Some(match *command {
+                "serve" => "\"freerun serve --help\" shows its options".to_owned(),
+                _ => see.to_owned(),
+            }),
+        }
+    }
+
     /// The name in front of the message. Tools look for nginx's.
     pub fn speaker(&self) -> &'static str {
         match self {
@@ -173,7 +229,11 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
     if args.first().is_some_and(|first| first == "explain") {
         return explain::parse(&args[1..]).map(Command::Explain);
     }
-    parse_options(args).map(Command::Server)
+    match args.first().and_then(|first| first.to_str()) {
+        Some("--help" | "help") => Ok(Command::Help),
+        Some("--version") => Ok(Command::Version),
+        _ => parse_options(args).map(Command::Server),
+    }
 }
 
 fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
@@ -228,8 +288,8 @@ fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
 fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     use lexopt::Arg::{Long, Short, Value};
     let wrong = |error: lexopt::Error| UsageError::Own("serve", error.to_string());
-    let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, tls: None, help: false };
-    let (mut dir, mut listen, mut names) = (None, None, None);
+    let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, tls: None, quiet: false, help: false };
+    let (mut dir, mut listen, mut port, mut names) = (None, None, None, None);
     let (mut directory, mut ca, mut email, mut http) = (None, None, None, None);
     let mut parser = lexopt::Parser::from_args(args);
     let address = |text: OsString| {
@@ -240,6 +300,12 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
         match arg {
             Short('h') | Long("help") => serve.help = true,
             Short('l') | Long("listen") => listen = Some(address(parser.value().map_err(wrong)?)?),
+            Short('p') | Long("port") => {
+                let text = parser.value().map_err(wrong)?;
+                let told = || UsageError::Own("serve", format!("\"{}\" is not a port", text.to_string_lossy()));
+                port = Some(text.to_str().and_then(|text| text.parse::<u16>().ok()).ok_or_else(told)?);
+            }
+            Short('q') | Long("quiet") => serve.quiet = true,
             Long("tls") => names = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
             Long("acme-directory") => directory = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
             Long("acme-ca") => ca = Some(parser.value().map_err(wrong)?),
@@ -257,6 +323,10 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     }
     let is_public = names.as_ref().is_some_and(|names| names != "internal");
     let (ip, named) = listen.unwrap_or((None, None));
+    if named.is_some() && port.is_some() {
+        return Err(UsageError::Own("serve", "--listen and --port both name a port".to_owned()));
+    }
+    let named = named.or(port);
     let default_ip = if is_public { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { SERVE_ADDRESS.ip() };
     let default_port = match &names {
         None => SERVE_ADDRESS.port(),
@@ -355,7 +425,8 @@ mod tests {
     fn mistakes_are_told_as_nginx_tells_them() {
         for (line, message) in [
             (&["-x"][..], r#"invalid option: "x""#),
-            (&["--help"], r#"invalid option: "-""#),
+            (&["--hlep"], r#"invalid option: "-""#),
+            (&["-t", "--help"], r#"invalid option: "-""#),
             (&["foo"], r#"invalid option: "foo""#),
             (&["-s", "foo"], r#"invalid option: "-s foo""#),
             (&["-c"], r#"option "-c" requires file name"#),
@@ -366,6 +437,25 @@ mod tests {
         ] {
             assert_eq!(options(line).unwrap_err(), message);
         }
+    }
+
+    #[test]
+    fn what_is_wrong_comes_with_what_would_be_right() {
+        for (line, help) in [
+            (&["sreve", "."][..], "did you mean \"serve\"? \"freerun --help\" shows what there is"),
+            (&["refrence"], "did you mean \"reference\"? \"freerun --help\" shows what there is"),
+            (&["x"], "\"freerun --help\" shows what there is"),
+            (&["--hlep"], "did you mean \"--help\"? \"freerun --help\" shows what there is"),
+            (&["--port", "80"], "\"--port\" is an option of \"freerun serve\""),
+            (&["-s", "relaod"], "did you mean \"-s reload\"?"),
+            (&["-s", "x"], "signals are stop, quit, reopen and reload"),
+            (&["serve", "--prot", "80"], "\"freerun serve --help\" shows its options"),
+        ] {
+            let given: Vec<OsString> = line.iter().map(OsString::from).collect();
+            assert_eq!(parse(given.clone()).unwrap_err().help(&given).as_deref(), Some(help), "{line:?}");
+        }
+        assert_eq!(parse(vec!["--help".into()]), Ok(Command::Help));
+        assert_eq!(parse(vec!["--version".into()]), Ok(Command::Version));
     }
 
     #[test]
@@ -380,7 +470,10 @@ mod tests {
     #[test]
     fn serve_has_defaults_and_takes_addresses() {
         let plain = serve(&[]).unwrap();
-        assert_eq!(plain, Serve { dir: ".".into(), listen: "127.0.0.1:8080".parse().unwrap(), tls: None, help: false });
+        assert_eq!(
+            plain,
+            Serve { dir: ".".into(), listen: "127.0.0.1:8080".parse().unwrap(), tls: None, quiet: false, help: false }
+        );
         for (text, wanted) in [
             ("0.0.0.0:81", "0.0.0.0:81"),
             ("9000", "127.0.0.1:9000"),

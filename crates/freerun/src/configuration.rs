@@ -244,7 +244,7 @@ fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
     let named = |name: &str| blocks.iter().copied().filter(|node| node.name.text == name).collect::<Vec<&Node>>();
     let events = named("events");
     if let Some(second) = events.get(1) {
-        cx.report(Problem::duplicate(second))?;
+        cx.report(Problem::duplicate(second).first_at(events[0].name.place))?;
     }
     if let Some(block) = events.first() {
         settings = apply_block(registry, Contexts::EVENTS, block.children(), &settings, cx)?.0;

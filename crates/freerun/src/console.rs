@@ -40,26 +40,36 @@ pub fn log_problem(log: &ErrorLog, problem: &Problem, sources: &Sources) {
     log.write(level(problem.level), None, format_args!("{}", line(problem, sources)));
 }
 
-/// Reports a failure to a person at a terminal: warnings, then the first problem with its line, a caret and help. The
-/// log without the console gets the lines alone.
+/// Reports a failure to a person at a terminal: warnings, then all problems with their lines, carets and help, nginx's first.
+/// The log without the console gets the line of the first alone.
 pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
     tell_warnings(log, &failure.warnings, &failure.sources);
-    eprint!("{}", failure.problems.render(&failure.sources, "nginx: "));
+    eprint!("{}", failure.problems.render_all(&failure.sources, "nginx: "));
     log_failure(&log.without_console(), failure);
+}
+
+/// The first problem of a failure and what helps, on one line without level.
+pub fn summary(failure: &Failure) -> String {
+    let Some(problem) = failure.problems.first() else { return String::new() };
+    let help = problem.help(&failure.sources).map(|help| format!(" ({help})")).unwrap_or_default();
+    format!("{}{help}", line(problem, &failure.sources))
 }
 
 /// Reports a failure to the log alone, for a reload, when stderr is not read.
 pub fn log_failure(log: &ErrorLog, failure: &Failure) {
     if let Some(problem) = failure.problems.first() {
-        let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        let line = line(problem, &failure.sources);
-        log.write(level(problem.level), None, format_args!("{line}{help}"));
+        log.write(level(problem.level), None, format_args!("{}", summary(failure)));
     }
 }
 
-/// Writes each warning to the log, and to the console while there is one.
+/// Writes each warning to the log, and to the console while there is one: there with what helps.
 pub fn tell_warnings(log: &ErrorLog, warnings: &[Problem], sources: &Sources) {
     for warning in warnings {
         log_problem(log, warning, sources);
+        if log.has_console()
+            && let Some(help) = warning.help(sources)
+        {
+            eprintln!("help: {help}");
+        }
     }
 }

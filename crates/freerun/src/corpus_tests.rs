@@ -57,7 +57,8 @@ fn wrap(context: &str, file: &Path, before: &str) -> String {
 fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
     for node in nodes {
         let name = node.name.as_str();
-        if known::module(name).is_some() && !registry().knows(name) {
+        let is_nginx_s = known::modules().any(|(_, mut names)| names.any(|known| known == name));
+        if is_nginx_s && !registry().knows(name) {
             into.insert(name.to_owned());
         }
         missing(node.children(), into);

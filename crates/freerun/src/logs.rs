@@ -14,6 +14,9 @@ use crate::error::Error;
 /// The name of the process's stderr.
 pub const STDERR: &str = "stderr";
 
+/// Names of files by which programs in containers log to where the process writes.
+const STREAMS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
+
 /// Open log files by name.
 pub type Logs = BTreeMap<String, Arc<OwnedFd>>;
 
@@ -33,7 +36,15 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
         return open_secret(path);
     }
     let file = OpenOptions::new().append(true).create(true).mode(0o644).open(name);
-    Ok(file.map_err(Error::named("open", name))?.into())
+    match file.map_err(Error::named("open", name)) {
+        Ok(file) => Ok(file.into()),
+        // A socket cannot be opened by its name, nor the terminal of another user; the stream itself is open.
+        Err(error) if STREAMS.contains(&name) => {
+            let stream = if name == STREAMS[0] { rustix::stdio::stdout() } else { rustix::stdio::stderr() };
+            rustix::io::fcntl_dupfd_cloexec(stream, 3).map_err(|_| error)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a file that nobody but its owner may read. An older file that others may read loses that right.

@@ -1,8 +1,10 @@
-//! `-s`: sends an order to a running master.
+//! `-s`: sends an order to a running master, and waits for the result of a reload.
 
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use freerun_runtime::log::{ErrorLog, Level};
+use freerun_runtime::log::{Errno, ErrorLog, Level};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bundle::Input;
@@ -10,7 +12,13 @@ use crate::cli::Order;
 use crate::configuration::{self, Side};
 use crate::error::Error;
 use crate::loader::Recorder;
+use crate::master::asking::{Outcome, Question};
+use crate::master::reload::BUILD_PATIENCE;
 use crate::{console, pidfile};
+
+/// How long the result of a reload is waited for: the worker has its time, and the master may have to read, to look names
+/// up and to bind.
+const PATIENCE: Duration = BUILD_PATIENCE.saturating_add(Duration::from_secs(60));
 
 /// Reads the configuration for the path of the pid file, as nginx does, and sends the signal.
 pub fn run(order: Order, input: &Input, log: &ErrorLog) -> ExitCode {
@@ -26,17 +34,44 @@ pub fn run(order: Order, input: &Input, log: &ErrorLog) -> ExitCode {
         log.write(Level::Error, None, format_args!("\"pid off\" leaves no file that tells whom to signal"));
         return ExitCode::FAILURE;
     };
-    let sent = match pidfile::read(&path) {
-        Ok(pid) => send(order, pid),
-        Err(error) => Err((Level::Error, error)),
+    let told = |level, error: Error| {
+        log.write(level, None, format_args!("{error}"));
+        ExitCode::FAILURE
     };
-    match sent {
-        Ok(()) => ExitCode::SUCCESS,
-        Err((level, error)) => {
-            log.write(level, None, format_args!("{error}"));
-            ExitCode::FAILURE
-        }
+    let pid = match pidfile::read(&path) {
+        Ok(pid) => pid,
+        Err(error) => return told(Level::Error, error),
+    };
+    // Before the signal: the master answers those who have asked when it begins to read.
+    let question = match order {
+        Order::Reload => u32::try_from(pid).ok().and_then(Question::ask),
+        Order::Stop | Order::Quit | Order::Reopen => None,
+    };
+    match (send(order, pid), question) {
+        (Err((level, error)), _) => told(level, error),
+        (Ok(()), None) => ExitCode::SUCCESS,
+        (Ok(()), Some(question)) => result(question, log),
     }
+}
+
+/// Waits for the result of the reload, and reports it.
+fn result(question: Question, log: &ErrorLog) -> ExitCode {
+    let why = match question.wait(PATIENCE) {
+        Ok(Outcome::Used(notes)) => {
+            notes.iter().for_each(|note| log.write(Level::Warn, None, format_args!("{note}")));
+            return ExitCode::SUCCESS;
+        }
+        Ok(Outcome::Refused(why)) => format!("the server did not take the new configuration: {why}"),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            format!("the server has not said within {} seconds whether it took the configuration", PATIENCE.as_secs())
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the server ended before it had said whether it took the configuration".to_owned()
+        }
+        Err(error) => format!("the server's answer cannot be read ({})", Errno(&error)),
+    };
+    log.write(Level::Emerg, None, format_args!("{why}"));
+    ExitCode::FAILURE
 }
 
 fn send(order: Order, pid: i32) -> Result<(), (Level, Error)> {

@@ -1,5 +1,7 @@
 //! Starts the command that the command line gives.
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use crate::bundle::Input;
@@ -13,20 +15,37 @@ use crate::{check, configuration, console, explain, migrate, order, reference, s
 
 /// The program, unless it is a worker.
 pub fn run() -> ExitCode {
-    match cli::parse(std::env::args_os().skip(1).collect()) {
+    let given: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match cli::parse(given.clone()) {
         Ok(Command::Server(options)) => server(&options),
         Ok(Command::Serve(options)) => serve::run(&options),
         Ok(Command::Reference(options)) => reference::run(&options),
         Ok(Command::Migrate(options)) => migrate::run(&options),
         Ok(Command::Explain(name)) => explain::run(&name),
+        Ok(Command::Help) => {
+            print(&(version::versions() + &version::help()));
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Version) => {
+            print(&version::versions());
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("{}: {error}", error.speaker());
+            if let Some(help) = error.help(&given) {
+                eprintln!("help: {help}");
+            }
             match error {
                 UsageError::Own("migrate", _) => ExitCode::from(migrate::NO_REPORT),
                 _ => ExitCode::FAILURE,
             }
         }
     }
+}
+
+/// Prints to stdout, of which a reader such as head may not want all.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn server(options: &Options) -> ExitCode {

@@ -51,7 +51,8 @@ pub fn help() -> String {
         "\
 Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
-       freerun serve [DIR] [--listen ADDR] [--tls internal | NAME]
+       freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | NAME] [--quiet]
+       freerun reference [--check] DIR
        freerun migrate [-c filename] [--json]
        freerun explain DIRECTIVE | '$variable'
 
@@ -69,6 +70,9 @@ Options:
   -g directives : set global directives out of configuration file
 
 {}
+freerun reference [--check] DIR
+  writes the reference of all directives to DIR, one page for each module
+  --check              : only tell which pages there are not current
 ",
         paths::PREFIX,
         paths::ERROR_LOG_PATH,
@@ -81,10 +85,13 @@ Options:
 pub fn serve_help() -> String {
     format!(
         "\
-freerun serve [DIR] [--listen ADDR] [--tls internal | --tls NAME[,NAME...]]
-  serves the files of DIR (default: the current folder) without a configuration file
+freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | --tls NAME[,NAME...]] [--quiet]
+  serves the files of DIR (default: the current folder) without a configuration file, and lists
+  folders that have no index.html; every request is shown
   --listen ADDR        : ADDRESS:PORT, ADDRESS or PORT (default: {}, with --tls internal
                          port {}, with --tls NAME port 443 of all IPv4 addresses)
+  --port PORT          : the port alone
+  --quiet              : do not show requests
   --tls internal       : over https, with a certificate of a local authority, which is kept in
                          $XDG_DATA_HOME/freerun or ~/.local/share/freerun
   --tls NAME           : over https, with a certificate for NAME from Let's Encrypt or another CA

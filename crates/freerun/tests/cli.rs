@@ -78,7 +78,7 @@ fn messages_and_exit_codes_are_those_of_nginx() {
     let dir = folder();
     let mut cases: Vec<Vec<&str>> = [
         &["-x"][..],
-        &["--help"],
+        &["--hlep"],
         &["foo"],
         &["-c"],
         &["-e"],
@@ -155,6 +155,23 @@ fn a_test_leaves_no_pid_file_behind() {
     let out = freerun(dir.path(), &["-p", ".", "-t", "-c", "good.conf"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(!dir.path().join("run.pid").exists());
+}
+
+#[test]
+fn the_help_comes_on_stdout_and_a_wrong_command_with_the_right_one() {
+    let dir = TempDir::new("cli");
+    for (arg, wanted) in
+        [("--help", "       freerun reference [--check] DIR"), ("--version", "nginx version: nginx/1.31.5")]
+    {
+        let out = freerun(dir.path(), &[arg]);
+        let told = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && out.stderr.is_empty());
+        assert!(told.lines().any(|line| line == wanted), "{arg}: {told}");
+    }
+    let out = freerun(dir.path(), &["sreve", "."]);
+    assert_eq!(out.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.starts_with("nginx: invalid option: \"sreve\"\nhelp: did you mean \"serve\"?"), "{told}");
 }
 
 #[test]

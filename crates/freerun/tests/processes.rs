@@ -43,6 +43,42 @@ fn serve_tells_its_address_serves_and_ends_with_the_terminal() {
     }
 }
 
+#[test]
+fn serve_lists_folders_and_shows_requests_unless_it_is_told_not_to() {
+    for quiet in [false, true] {
+        let dir = TempDir::new("serve-list");
+        std::fs::write(dir.path().join("\u{e4}.txt"), "here").unwrap();
+        let options = if quiet { &["--quiet"][..] } else { &[] };
+        let mut server = freerun()
+            .args(["serve", "--port", "0"])
+            .args(options)
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(server.stdout.take().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            out.read_line(&mut line).unwrap();
+            line
+        };
+        let first = line();
+        let address = first.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{first}");
+        assert_eq!(line().contains("--quiet"), !quiet);
+        let page = get(&address, "/");
+        assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("<a href=\"%C3%A4.txt\">\u{e4}.txt</a>"), "{page}");
+        assert!(page.contains("\r\nContent-Type: text/html; charset=utf-8\r\n"), "{page}");
+        if !quiet {
+            let shown = line();
+            assert!(shown.starts_with("127.0.0.1 [") && shown.contains("] \"GET / HTTP/1.0\" 200 "), "{shown}");
+        }
+        kill_process(Pid::from_child(&server), Signal::INT).unwrap();
+        assert!(server.wait().unwrap().success());
+        assert_eq!(line(), "", "nothing else was printed");
+    }
+}
+
 fn pid(path: &Path) -> Option<Pid> {
     Pid::from_raw(std::fs::read_to_string(path).ok()?.trim().parse().ok()?)
 }

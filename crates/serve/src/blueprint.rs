@@ -41,7 +41,10 @@ impl Blueprint {
     /// # Errors
     /// A zone is used that is not declared, or two services have the same socket.
     pub fn gather(listeners: Vec<Arc<ListenSpec>>, cx: &mut Cx) -> Result<Blueprint, Problem> {
-        cx.extensions.get_or_default::<ZoneTable>().check()?;
+        // A zone may be missing because of a problem that was told of, or be the one that it was about.
+        if !cx.has_problems() {
+            cx.extensions.get_or_default::<ZoneTable>().check()?;
+        }
         let mut known: HashMap<ListenKey, &ListenSpec> = HashMap::new();
         for spec in &listeners {
             if let Some(other) = known.insert(spec.key(), spec) {

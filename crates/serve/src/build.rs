@@ -65,7 +65,7 @@ impl<P: Path> ServiceBlock<'_, P> {
     /// There is a second one.
     pub fn begin<'n>(&self, nodes: &[&'n Node], cx: &mut Cx) -> Result<Option<&'n Node>, Problem> {
         if let Some(second) = nodes.get(1) {
-            cx.report(Problem::duplicate(second))?;
+            cx.report(Problem::duplicate(second).first_at(nodes[0].name.place))?;
         }
         if let Some(first) = nodes.first() {
             cx.extensions.insert(End::<P>(first.close, PhantomData));

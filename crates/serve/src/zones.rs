@@ -95,11 +95,12 @@ impl fmt::Debug for Zones {
 pub struct Zone<D> {
     name: Arc<str>,
     definition: Arc<OnceLock<D>>,
+    place: Place,
 }
 
 impl<D> Clone for Zone<D> {
     fn clone(&self) -> Zone<D> {
-        Zone { name: self.name.clone(), definition: self.definition.clone() }
+        Zone { name: self.name.clone(), definition: self.definition.clone(), place: self.place }
     }
 }
 
@@ -113,6 +114,11 @@ impl<D> Zone<D> {
     /// The name of the zone.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The place of the directive that refers to it.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// The declared configuration. `None` only while the configuration is being read.
@@ -133,6 +139,7 @@ struct Entry {
     /// The `OnceLock<D>` that all references share.
     definition: Erased,
     declared: Option<(Purpose, Erased)>,
+    declared_at: Place,
     first_use: Place,
 }
 
@@ -165,13 +172,14 @@ impl ZoneTable {
             kind,
             definition: Arc::new(OnceLock::<D>::new()),
             declared: None,
+            declared_at: Place::NONE,
             first_use: place,
         });
         match entry.definition.clone().downcast::<OnceLock<D>>() {
-            Ok(definition) if entry.kind == kind => Ok(Zone { name: name.into(), definition }),
+            Ok(definition) if entry.kind == kind => Ok(Zone { name: name.into(), definition, place }),
             _ => {
                 let message = format!("the shared memory zone \"{name}\" is already declared for a different use");
-                Err(Problem::new(message).at(place))
+                Err(Problem::new(message).at(place).first_at(entry.first_use))
             }
         }
     }
@@ -194,14 +202,15 @@ impl ZoneTable {
         let Named { name, size, place } = named;
         let zone = self.refer::<D>(name, kind, *place)?;
         let purpose = Purpose { kind, size: *size, key: key.to_owned(), of: TypeId::of::<S>() };
-        if let Some((known, _)) = self.names.get(name).and_then(|entry| entry.declared.as_ref()) {
+        let earlier = self.names.get(name).and_then(|entry| Some((entry.declared_at, entry.declared.as_ref()?)));
+        if let Some((first, (known, _))) = earlier {
             let message = if known.size == *size {
                 format!("{} \"{name}\" is already bound to key \"{}\"", directive.name.text, known.key)
             } else {
                 let known = known.size;
                 format!("the size {size} of shared memory zone \"{name}\" conflicts with already declared size {known}")
             };
-            return Err(Problem::new(message).at(*place));
+            return Err(Problem::new(message).at(*place).first_at(first));
         }
         let before = self.seed.named.get(name).filter(|(before, _)| *before == purpose);
         let state = match before.and_then(|(_, state)| state.clone().downcast::<S>().ok()) {
@@ -214,6 +223,7 @@ impl ZoneTable {
         let _ = zone.definition.set(define(state.clone()));
         if let Some(entry) = self.names.get_mut(name) {
             entry.declared = Some((purpose, state));
+            entry.declared_at = *place;
         }
         Ok(())
     }
@@ -268,7 +278,9 @@ impl ZoneTable {
                 let declared = self.names.iter().filter(|(_, other)| other.declared.is_some());
                 let same_kind = declared.filter(|(_, other)| other.kind == entry.kind).map(|(name, _)| name.as_str());
                 let near = freerun_conf::near(name, same_kind).map(|near| format!("did you mean \"{near}\"?"));
-                let hint = near.unwrap_or_else(|| format!("no {}_zone directive declares it", entry.kind));
+                // Zones of caches are declared together with their folders.
+                let what = if entry.kind.ends_with("_cache") { "path" } else { "zone" };
+                let hint = near.unwrap_or_else(|| format!("no {}_{what} directive declares it", entry.kind));
                 let message = format!("zero size shared memory zone \"{name}\"");
                 Err(Problem::new(message).at(entry.first_use).hint(hint))
             }

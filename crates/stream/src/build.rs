@@ -98,7 +98,8 @@ impl Builder<'_> {
             block.finish(&settings, cx)?;
         }
         let listens = listens(&planned, cx)?;
-        cx.extensions.get_or_default::<VariableTable<Session>>().check()?;
+        let undefined = cx.extensions.get_or_default::<VariableTable<Session>>().check();
+        undefined.into_iter().try_for_each(|problem| cx.report(problem))?;
         let variables = cx.extensions.remove::<VariableTable<Session>>().unwrap_or_default();
         let keeps_hello = HELLO_VARIABLES.iter().any(|name| variables.uses_family(name));
         let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();

@@ -15,4 +15,5 @@ pub mod signals;
 pub mod socket;
 pub mod switches;
 pub mod time;
+pub mod title;
 pub mod x509;

@@ -105,6 +105,39 @@ pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
     Ok(number(libc::SK_MEMINFO_SNDBUF).saturating_sub(taken) as usize)
 }
 
+/// Who is at the other end of a Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The process that has connected, or listened; 0 if it is not in this process's namespace.
+    pub pid: i32,
+    /// Its effective user then.
+    pub uid: u32,
+}
+
+/// Asks for `SO_PEERCRED` (unix(7)). rustix has it, too, but knows no process with the id 0.
+///
+/// # Errors
+/// The error of `getsockopt(2)`.
+pub fn peer(fd: impl AsFd) -> io::Result<Peer> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `peer`, for whose integers any bits are valid; the
+    // descriptor is open.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Peer { pid: peer.pid, uid: peer.uid })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +174,15 @@ mod tests {
         }
         let (pipe, _end) = io::pipe().unwrap();
         assert_eq!(send_room(&pipe).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
+    }
+
+    #[test]
+    fn a_unix_socket_knows_who_is_there() {
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = Peer { pid: std::process::id().cast_signed(), uid: rustix::process::geteuid().as_raw() };
+        assert_eq!(peer(&unix).unwrap(), own);
+        let (pipe, _end) = io::pipe().unwrap();
+        assert_eq!(peer(&pipe).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
     }
 
     #[test]

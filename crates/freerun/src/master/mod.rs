@@ -1,10 +1,11 @@
 //! The master: reads and checks configurations, owns sockets and logs, keeps a worker alive, handles signals.
 
+pub mod asking;
 mod daemon;
 pub mod inherited;
 pub mod listeners;
 mod notify;
-mod reload;
+pub mod reload;
 pub mod signals;
 mod state;
 mod supervise;
@@ -17,6 +18,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{ErrorLog, Level, Writer};
+use freerun_sys::title;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
@@ -27,6 +29,7 @@ use crate::error::Error;
 use crate::loader::Recorded;
 use crate::worker::{LOG_PATIENCE, Worker};
 use crate::{console, pidfile};
+use asking::Asking;
 use daemon::Ready;
 use inherited::Inherited;
 use listeners::Listeners;
@@ -104,6 +107,8 @@ struct Master {
     is_daemon: bool,
     upgrade: Upgrade,
     manager: ServiceManager,
+    /// Those who wait for the result of a reload.
+    asking: Asking,
     /// The worker was asked whether its loops live, and has not answered yet.
     asked: bool,
 }
@@ -113,7 +118,8 @@ pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, secrets, mut inherited, log, on_ready } = start;
     let draft = state::read(&input, embedded.as_ref(), <_>::default(), secrets.clone(), |failure| {
         console::tell_failure(&log, failure);
-    })?;
+    });
+    let draft = draft.map_err(drop)?;
     let main = draft.configuration.main();
     let (own_process, detach) = (main.master_process, main.daemon);
     let told = |error: Error| {
@@ -126,6 +132,9 @@ pub fn run(start: Start) -> Result<(), ()> {
         Some(daemon::Side::Daemon(ready)) => Some(ready),
         None => None,
     };
+    if own_process {
+        show_title();
+    }
     let signals = [SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD, SIGTERM, SIGINT, SIGQUIT];
     let signals = Signals::new(&signals).map_err(Error::call("sigaction()")).map_err(told)?;
     let writer = Writer::direct();
@@ -134,7 +143,7 @@ pub fn run(start: Start) -> Result<(), ()> {
     let opened = draft.open(opening);
     let own_log = opened.as_ref().map_or(&log, |opened| &opened.log);
     inherited.told.iter().for_each(|(level, line)| own_log.write(*level, None, format_args!("{line}")));
-    let current = opened?;
+    let current = opened.map_err(drop)?;
     for line in inherited.unused(&current.listeners) {
         current.log.write(Level::Warn, None, format_args!("{line}"));
     }
@@ -147,6 +156,8 @@ pub fn run(start: Start) -> Result<(), ()> {
         false => Ok(Serving::Here(Box::new(Worker::new(false)))),
     };
     let serving = serving.map_err(told)?;
+    // `freerun serve` reads nothing again.
+    let asking = if embedded.is_none() { Asking::listen() } else { Asking::default() };
     let mut master = Master {
         input,
         embedded,
@@ -168,11 +179,21 @@ pub fn run(start: Start) -> Result<(), ()> {
         is_daemon: detach && own_process,
         upgrade: Upgrade::of(inherited.old_binary),
         manager: ServiceManager::of_environment(),
+        asking,
         asked: false,
     };
     let result = master.begin(inherited.hand_over).and_then(|()| master.follow(signals));
     master.finish();
     result.map_err(|error| log.write(Level::Emerg, None, format_args!("{error}")))
+}
+
+/// Has ps(1) show that this is a master, with its command line, as nginx does.
+fn show_title() {
+    // Without `/proc` it is not known where the kernel looks.
+    if title::prepare().is_ok() {
+        let line: Vec<_> = title::arguments().iter().map(|argument| argument.to_string_lossy()).collect();
+        title::set(&format!("freerun: master process {}", line.join(" ")));
+    }
 }
 
 impl Master {
@@ -311,8 +332,16 @@ impl Master {
         match signal {
             // `freerun serve` has no files to read again; its terminal is gone.
             SIGHUP if self.embedded.is_some() => self.stop(),
-            SIGHUP if self.ending.is_some() => {}
-            SIGHUP if self.upgrade.new_binary().is_some() => self.roll_back()?,
+            SIGHUP if self.ending.is_some() => {
+                self.asking.begin();
+                self.asking.end(Err("the server is shutting down"));
+            }
+            SIGHUP if self.upgrade.new_binary().is_some() => {
+                self.asking.begin();
+                self.roll_back()?;
+                self.asking.note("the configuration is not read while there is a new binary".to_owned());
+                self.asking.end(Ok(()));
+            }
             SIGHUP => self.reload_again = true,
             SIGUSR1 => self.reopen(),
             SIGUSR2 if changes => self.upgrade.wanted = true,

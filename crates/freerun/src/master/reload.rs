@@ -11,14 +11,16 @@ use crate::console;
 use crate::error::Error;
 
 /// How long a worker may take to build a configuration.
-const BUILD_PATIENCE: Duration = Duration::from_secs(120);
+pub const BUILD_PATIENCE: Duration = Duration::from_secs(120);
 
 impl Master {
     /// Reads the configuration again, and has the worker use it.
     pub(super) fn reload(&mut self) -> Result<(), Error> {
         self.manager.reloading();
-        if self.try_reload().is_err() {
+        self.asking.begin();
+        if let Err(why) = self.try_reload() {
             self.manager.refused(self.current.bundle.number);
+            self.asking.end(Err(&why));
             return Ok(());
         }
         // After `WINCH` there is no worker; it starts with the new configuration.
@@ -26,7 +28,10 @@ impl Master {
     }
 
     /// Reads the configuration, and gives it to the worker. Errors have been logged when this returns.
-    fn try_reload(&mut self) -> Result<(), ()> {
+    ///
+    /// # Errors
+    /// The configuration is refused, for this reason.
+    fn try_reload(&mut self) -> Result<(), String> {
         self.log(Level::Notice, format_args!("reconfiguring"));
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);
@@ -35,8 +40,9 @@ impl Master {
         let wanted = draft.configuration.main().worker_processes.count() as u32;
         let loops = self.current.bundle.loops;
         if wanted != loops {
-            let what = format_args!("worker_processes {wanted} takes effect at the next start; {loops} until then");
-            log.write(Level::Warn, None, what);
+            let what = format!("worker_processes {wanted} takes effect at the next start; {loops} until then");
+            log.write(Level::Warn, None, format_args!("{what}"));
+            self.asking.note(what);
         }
         let number = self.number + 1;
         let opening = Opening {
@@ -51,7 +57,9 @@ impl Master {
         let state = draft.open(opening)?;
         self.number = number;
         if state.bundle.identity != self.current.bundle.identity {
-            log.write(Level::Warn, None, format_args!("another \"user\" takes effect when a worker is started"));
+            let what = "another \"user\" takes effect when a worker is started";
+            log.write(Level::Warn, None, format_args!("{what}"));
+            self.asking.note(what.to_owned());
         }
         let told = match &mut self.serving {
             Serving::Here(worker) => {
@@ -82,6 +90,7 @@ impl Master {
             drop(state);
             self.give_memory_back();
             self.manager.refused(self.current.bundle.number);
+            self.asking.end(Err(&error));
             return;
         }
         self.watch = Watch::of(&state, self.secrets.clone());
@@ -96,5 +105,6 @@ impl Master {
         }
         self.log(Level::Notice, format_args!("configuration {} is in use", self.current.bundle.number));
         self.manager.ready(self.current.bundle.number);
+        self.asking.end(Ok(()));
     }
 }

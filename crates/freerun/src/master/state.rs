@@ -51,13 +51,16 @@ pub struct Draft {
 
 /// Reads the configuration, after one that had these files and certificates of TLS; `secrets` reads such files if they are
 /// not on the disk, `tell` reports the problems.
+///
+/// # Errors
+/// The first of the problems, on one line.
 pub fn read(
     input: &Input,
     embedded: Option<&Recorded>,
     (earlier, inherited): (SecretFiles, InheritedPairs),
     secrets: Option<ReadFile>,
     tell: impl FnOnce(&configuration::Failure),
-) -> Result<Draft, ()> {
+) -> Result<Draft, String> {
     let mut recorder = Recorder::default();
     let mut replay = embedded.map(Replay);
     let loader: &mut dyn Loader = match &mut replay {
@@ -75,7 +78,7 @@ pub fn read(
         }
         Err(failure) => {
             tell(&failure);
-            Err(())
+            Err(console::summary(&failure))
         }
     }
 }
@@ -100,9 +103,15 @@ pub struct Opening<'a> {
 
 impl Draft {
     /// Opens logs and sockets. Errors have been reported when this returns.
-    pub fn open(self, opening: Opening<'_>) -> Result<State, ()> {
+    ///
+    /// # Errors
+    /// The last thing that was reported.
+    pub fn open(self, opening: Opening<'_>) -> Result<State, String> {
         let Opening { number, input, before, adopted, loops, writer, log } = opening;
-        let told = |error: &dyn std::fmt::Display| log.write(Level::Emerg, None, format_args!("{error}"));
+        let told = |error: &dyn std::fmt::Display| {
+            log.write(Level::Emerg, None, format_args!("{error}"));
+            error.to_string()
+        };
         let mut configuration = self.configuration;
         let pairs = std::mem::take(&mut configuration.pairs).into();
         let main = configuration.main();
@@ -119,7 +128,7 @@ impl Draft {
         let old = adopted.or_else(|| before.map(|before| before.listeners.clone())).unwrap_or_default();
         // Errors of sockets are logged where they happen, as each address may have its own.
         let bind_log = if log.has_console() { own_log.with_console() } else { own_log.clone() };
-        let listeners = old.extend(&specs, loops as usize, &bind_log).map_err(|_| ())?;
+        let listeners = old.extend(&specs, loops as usize, &bind_log).map_err(|error| error.to_string())?;
         let bundle = Bundle {
             number,
             input: input.clone(),

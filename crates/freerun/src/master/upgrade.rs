@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use freerun_runtime::log::{Errno, Level};
+use freerun_sys::title;
 use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::process::{Pid, getppid};
 
@@ -113,8 +114,9 @@ impl Master {
         // A copy made by `dup` stays open in the new program.
         let theirs = rustix::io::dup(&theirs).map_err(Error::call("dup()"))?;
         let of_manager: Vec<_> = sockets.iter().filter(|(origin, _)| *origin == Origin::Manager).collect();
-        let mut arguments = env::args_os();
-        let program = find_program(&arguments.next().unwrap_or_default(), env::var_os("PATH").as_deref());
+        let mut arguments = title::arguments().iter();
+        let name = arguments.next().cloned().unwrap_or_default();
+        let program = find_program(&name, env::var_os("PATH").as_deref());
         let mut command = Command::new(&program);
         command.args(arguments).env_clear().envs(self.current.environment.iter().map(|(name, value)| (name, value)));
         command.env(SOCKETS, numbers(sockets.iter().map(|(_, socket)| socket)));

@@ -64,11 +64,12 @@ pub fn run(options: &Serve) -> ExitCode {
         Err(why) => return told(why),
     };
     let lines = secure.as_ref().map(|secure| &secure.lines);
-    let embedded = recorded(address, lines);
+    let embedded = recorded(address, lines, options.quiet);
     let (secrets, trust) = match secure {
         Some(Secure { secrets, trust, .. }) => (secrets, Some(trust)),
         None => (None, None),
     };
+    let quiet = options.quiet;
     let start = Start {
         input: Input {
             conf: NAME.to_owned(),
@@ -87,10 +88,18 @@ pub fn run(options: &Serve) -> ExitCode {
             // The process that started this one may not read stdout.
             let mut out = std::io::stdout();
             let _ = writeln!(out, "freerun: serving {} at {url}/ (status: {url}/status)", dir.display());
+            let _ = out.write_all(notes(address, quiet).as_bytes());
             let _ = out.write_all(trust.map(|trust| trust.told(&url)).unwrap_or_default().as_bytes());
         })),
     };
     if master::run(start).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Who can reach the server, what follows on the terminal and how it ends.
+fn notes(address: SocketAddr, quiet: bool) -> String {
+    let reach = if address.ip().is_loopback() { "only this machine can reach it; " } else { "" };
+    let shown = if quiet { "" } else { "every request is shown here (--quiet: none); " };
+    format!("freerun: {reach}{shown}Ctrl-C ends it\n")
 }
 
 /// What https needs.
@@ -204,10 +213,11 @@ fn internal_lines() -> Lines {
 
 /// The texts of the configuration, with the address and the lines of TLS filled in. An address has no character that would
 /// need quotes.
-fn recorded(address: SocketAddr, tls: Option<&Lines>) -> Recorded {
+fn recorded(address: SocketAddr, tls: Option<&Lines>, quiet: bool) -> Recorded {
     let listen = if tls.is_some() { format!("{address} ssl") } else { address.to_string() };
     let (http, server) = tls.map_or(("", ""), |lines| (&lines.http, &lines.server));
     let conf = CONFIGURATION.replace("{{listen}}", &listen).replace("{{tls}}", server).replace("{{http}}", http);
+    let conf = conf.replace("{{access}}", if quiet { "off" } else { "/dev/stdout serve" });
     let files = [(NAME, conf.as_str()), ("mime.types", TYPES)];
     Recorded {
         files: files.into_iter().map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).collect(),
@@ -227,7 +237,7 @@ mod tests {
     #[test]
     fn the_embedded_configuration_is_good() -> Result<(), Error> {
         for address in ["127.0.0.1:8080", "[::1]:81"] {
-            let texts = recorded(address.parse().unwrap(), None);
+            let texts = recorded(address.parse().unwrap(), None, true);
             let input = Input {
                 conf: NAME.to_owned(),
                 globals: None,
@@ -261,7 +271,7 @@ mod tests {
             privileged: false,
         };
         let known = configuration::Known { read: Some(read), ..Default::default() };
-        let texts = recorded(address, Some(&internal_lines()));
+        let texts = recorded(address, Some(&internal_lines()), false);
         let read = configuration::read_after(&input, &mut Replay(&texts), Side::Master, known, Default::default());
         let configuration = read.map_err(|failure| failure.problems.render(&failure.sources, ""))?;
         assert!(configuration.pairs.len() == 1 && configuration.pairs[0].watch.is_some());

@@ -16,7 +16,7 @@ use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
 use freerun_serve::tls::inherited::InheritedPairs;
 use freerun_serve::zones::Zones;
-use freerun_sys::memory;
+use freerun_sys::{memory, title};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
@@ -203,6 +203,9 @@ impl Worker {
         if self.draining.is_some() {
             return;
         }
+        if self.own_process {
+            title::set("freerun: worker process is shutting down");
+        }
         let mut deadline = None;
         if let Some(running) = &mut self.running {
             running.engine.drain(is_replaced);
@@ -291,6 +294,8 @@ impl Running {
 
 /// The main function of a worker process.
 pub fn main() -> ExitCode {
+    // Without `/proc` the title stays that of a worker.
+    let _ = title::prepare();
     panics::install();
     // The kernel named the process after "/proc/self/exe".
     let _ = rustix::thread::set_name(c"freerun");

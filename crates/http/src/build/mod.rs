@@ -1,6 +1,7 @@
 //! From the tree of a configuration to the part of a blueprint that is http's: levels are merged, locations nested, addresses grouped.
 
 mod identity;
+mod location;
 
 use std::sync::Arc;
 
@@ -17,11 +18,9 @@ use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
-use freerun_serve::values::Reference;
 
 use crate::core_variables::CORE_VARIABLES;
 use crate::module::{Module, RequestPath};
-use crate::regex::Pattern;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::generation::{HttpConfiguration, Servers, alpn};
@@ -43,6 +42,7 @@ use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
 use crate::variables::{Variable, VariableTable};
 use identity::Identities;
+use location::Kind;
 
 /// The block directives that this file walks.
 pub static STRUCTURE: &[Directive] = &[
@@ -164,15 +164,6 @@ type ConditionBlock = (u32, Condition<Request>, Arc<Location>);
 /// The methods of a `limit_except`, and the location that answers all other methods.
 type LimitExcept = (Box<[Method]>, Arc<Location>);
 
-/// How a location is chosen.
-enum Kind {
-    Exact,
-    Prefix { no_regex: bool },
-    Regex(Pattern),
-    Predicate(Reference<Request>),
-    Named,
-}
-
 /// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
 /// module that it is of. Of variables with the same name the last one counts.
 pub fn variables<'m>(modules: &'m [&Module]) -> impl Iterator<Item = (&'static str, &'static [Variable])> + 'm {
@@ -224,7 +215,8 @@ impl Builder<'_> {
             block.finish(&settings, cx)?;
         }
         let listens = listens(&planned, cx)?;
-        cx.extensions.get_or_default::<VariableTable>().check()?;
+        let undefined = cx.extensions.get_or_default::<VariableTable>().check();
+        undefined.into_iter().try_for_each(|problem| cx.report(problem))?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
         let variables = cx.extensions.remove::<VariableTable>().unwrap_or_default();
         let listeners = listens.iter().map(|listen| listen.spec.clone()).collect();
@@ -252,7 +244,7 @@ impl Builder<'_> {
         for block in blocks {
             match block.name.text.as_str() {
                 "if" => conditions.extend(self.condition(block, Contexts::SERVER_IF, Outer::SERVER, &settings, cx)?),
-                "location" => self.location(block, None, &settings, &mut locations, cx)?,
+                "location" => self.location(block, node.children(), None, &settings, &mut locations, cx)?,
                 _ => {}
             }
         }
@@ -269,12 +261,13 @@ impl Builder<'_> {
     fn location(
         &self,
         node: &Node,
+        siblings: &[Node],
         outer: Option<Outer<'_>>,
         parent: &SettingsSet,
         into: &mut Locations<Location>,
         cx: &mut Cx,
     ) -> Result<(), Problem> {
-        let (kind, name) = match location_kind(node, cx) {
+        let (kind, name) = match location::kind(node, cx) {
             Ok(parsed) => parsed,
             Err(problem) => return cx.report(problem.at_node(node)),
         };
@@ -294,7 +287,7 @@ impl Builder<'_> {
                 return cx.report(Problem::new(message).at_node(node));
             }
         }
-        root_and_alias(node, matches!(kind, Kind::Named), cx)?;
+        location::root_and_alias(node, matches!(kind, Kind::Named), cx)?;
         let is_regex = matches!(kind, Kind::Regex(_) | Kind::Predicate(_));
         let here = Within {
             location: Some(name.clone()),
@@ -311,7 +304,7 @@ impl Builder<'_> {
             None => outer.and_then(|outer| outer.alias.cloned()),
         };
         if matches!(kind, Kind::Prefix { .. }) {
-            warn_of_way_out(node, &name, cx);
+            location::warn_of_way_out(node, &name, cx);
         }
         let exact = matches!(kind, Kind::Exact);
         let content = self.content(node);
@@ -324,11 +317,17 @@ impl Builder<'_> {
         let mut within = Inside { content, ..Inside::default() };
         for block in blocks {
             match block.name.text.as_str() {
-                "location" => self.location(block, Some(inside), &settings, &mut within.nested, cx)?,
+                "location" => {
+                    self.location(block, node.children(), Some(inside), &settings, &mut within.nested, cx)?;
+                }
                 "if" => {
                     within.conditions.extend(self.condition(block, Contexts::LOCATION_IF, inside, &settings, cx)?);
                 }
-                "limit_except" if within.limit_except.is_some() => cx.report(Problem::duplicate(block))?,
+                "limit_except" if within.limit_except.is_some() => {
+                    let first = node.children().iter().find(|other| other.name.text == "limit_except");
+                    let first = first.map_or(Place::NONE, |first| first.name.place);
+                    cx.report(Problem::duplicate(block).first_at(first))?;
+                }
                 "limit_except" => {
                     within.limit_except = self.limit_except(block, inside, &settings, cx)?;
                 }
@@ -364,7 +363,9 @@ impl Builder<'_> {
             }
         };
         if !new {
-            cx.report(Problem::new(format!("duplicate location \"{name}\"")).at_node(node))?;
+            let problem = Problem::new(format!("duplicate location \"{name}\"")).at_node(node);
+            let first = siblings.iter().find(|other| location::is_same(other, node));
+            cx.report(problem.first_at(first.map_or(Place::NONE, |first| first.name.place)))?;
         }
         Ok(())
     }
@@ -485,76 +486,4 @@ fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, P
         |servers, protocols| Servers { servers, http2: protocols.http2 },
         cx,
     )
-}
-
-/// Warns of an alias that leads out of its folder: `location /img { alias /x/; }` serves `/img../secret` from
-/// `/x/../secret`.
-fn warn_of_way_out(location: &Node, name: &str, cx: &mut Cx) {
-    let alias = location.children().iter().find(|node| node.name.text == "alias");
-    let Some((alias, path)) = alias.and_then(|alias| Some((alias, alias.args.first()?))) else { return };
-    if !name.ends_with('/') && path.text.ends_with('/') {
-        let message = format!(
-            "location \"{name}\" does not end with a slash and its alias \"{}\" does: \"{name}..\" leads out of the folder",
-            path.text
-        );
-        cx.warn(Problem::warning(message).at_node(alias).hint(format!("write: location {name}/")));
-    }
-}
-
-/// Refuses `root` together with `alias` in one location, and `alias` in a named location, where no part of the path was
-/// matched that it could replace.
-fn root_and_alias(location: &Node, named: bool, cx: &mut Cx) -> Result<(), Problem> {
-    if let Some(alias) = location.children().iter().find(|node| named && node.name.text == "alias") {
-        let message = "the \"alias\" directive cannot be used inside the named location";
-        cx.report(Problem::new(message).at_node(alias))?;
-    }
-    let mut both = location.children().iter().filter(|node| matches!(node.name.text.as_str(), "root" | "alias"));
-    let (Some(first), Some(second)) = (both.next(), both.next()) else { return Ok(()) };
-    if first.name.text == second.name.text {
-        return Ok(());
-    }
-    let (first, name) = (&first.name.text, &second.name.text);
-    let message = format!("\"{name}\" directive is duplicate, \"{first}\" directive was specified earlier");
-    cx.report(Problem::new(message).at_node(second))
-}
-
-/// Reads modifier and name; the modifier may be glued to the name (`=/x`).
-fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
-    let first = node.args[0].text.as_str();
-    let (modifier, name) = match node.args.get(1) {
-        Some(_) if first.is_empty() => {
-            return Err(Problem::new("invalid location modifier \"\"").at_node(node));
-        }
-        Some(second) => (first, second.text.as_str()),
-        None => {
-            let modifier = ["^~", "~*", "~", "="].into_iter().find(|modifier| first.starts_with(modifier));
-            (modifier.unwrap_or(""), first.strip_prefix(modifier.unwrap_or("")).unwrap_or(first))
-        }
-    };
-    let place = node.args.last().map_or(node.name.place, |word| word.place);
-    let kind = match modifier {
-        "=" => Kind::Exact,
-        "^~" => Kind::Prefix { no_regex: true },
-        "~" | "~*" => {
-            let variables = cx.extensions.get_or_default::<VariableTable>();
-            let pattern = Pattern::new(name, modifier == "~*", variables);
-            Kind::Regex(pattern.map_err(|why| Problem::new(why).at(place))?)
-        }
-        "" if name.starts_with('@') => Kind::Named,
-        "" if name.starts_with('$') => {
-            let variable = &name[1..];
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-            if variable.is_empty() || !variable.bytes().all(is_name) {
-                return Err(Problem::new(format!("invalid variable name \"{name}\"")).at(place));
-            }
-            Kind::Predicate(cx.extensions.get_or_default::<VariableTable>().resolve(variable, place))
-        }
-        "" => Kind::Prefix { no_regex: false },
-        other => {
-            return Err(Problem::new(format!("invalid location modifier \"{other}\""))
-                .at(node.args[0].place)
-                .hint("modifiers are =, ~, ~* and ^~"));
-        }
-    };
-    Ok((kind, name.to_owned()))
 }

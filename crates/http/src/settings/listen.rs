@@ -34,7 +34,12 @@ pub struct HttpProtocols {
 impl ListenProtocols for HttpProtocols {
     const SERVICE: &'static str = SERVICE;
     const DEFAULT_PORT: Option<&'static str> = Some("80");
-    const SHAPE: Shape = Shape::at_least(1, "address[:port] | port | unix:path [parameters]");
+    const SHAPE: Shape = Shape::at_least(
+        1,
+        "address[:port] | port | unix:path [default_server] [ssl] [http2] [proxy_protocol] [backlog=number] [rcvbuf=size] \
+         [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
+         [so_keepalive=on|off|[idle]:[interval]:[count]]",
+    );
     const HAS_DATAGRAMS: bool = false;
 
     fn set(&mut self, parameter: &Word, directive: &Node, cx: &mut Cx) -> Result<bool, Problem> {

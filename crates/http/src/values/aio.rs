@@ -23,7 +23,11 @@ impl ThreadPools {
         let known = |name: &str| name == DEFAULT_NAME || self.defined.iter().any(|pool| pool.name == name);
         match self.used.iter().find(|(name, _)| !known(name)) {
             None => Ok(()),
-            Some((name, place)) => Err(Problem::new(format!("unknown thread pool \"{name}\"")).at(*place)),
+            Some((name, place)) => {
+                let near = freerun_conf::near(name, self.defined.iter().map(|pool| pool.name.as_str()));
+                let hint = near.map(|near| format!("did you mean \"{near}\"?"));
+                Err(Problem::new(format!("unknown thread pool \"{name}\"")).at(*place).hint_if(hint))
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 && folder.last() == Some(&b'/') {
             folder.pop();
         }
-        let Listing { entries: mut files, share: _share } = match open::list(request, &folder).await {
+        let Listing { entries: mut files, share: _share, .. } = match open::list(request, &folder).await {
             Ok(listing) => listing,
             Err(status) => return Outcome::Status(status),
         };

@@ -175,7 +175,13 @@ fn zone(value: &str, word: &Word) -> Result<(String, u64), Problem> {
 pub struct CachePaths;
 
 impl Setting for CachePaths {
-    const SHAPE: Shape = Shape::at_least(2, "path keys_zone=name:size [levels=levels] [max_size=size] [parameter …]");
+    const SHAPE: Shape = Shape::at_least(
+        2,
+        "path keys_zone=name:size [levels=levels] [use_temp_path=on|off] [inactive=time] [max_size=size] [min_free=size] \
+         [memory=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] \
+         [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] \
+         [purger_threshold=time]",
+    );
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let read = CachePath::parse(directive, cx)?;

@@ -67,7 +67,11 @@ pub struct HealthCheck {
 }
 
 impl Value for HealthCheck {
-    const SHAPE: Shape = Shape::at_least(0, "[parameter …]");
+    const SHAPE: Shape = Shape::at_least(
+        0,
+        "[interval=time] [jitter=time] [fails=number] [passes=number] [port=number] [mandatory [persistent]] [uri=uri] \
+         [match=name] [keepalive_time=time] [type=grpc [grpc_service=name] [grpc_status=code]]",
+    );
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
         let mut check = HealthCheck {

@@ -19,7 +19,10 @@ impl FamilySettings {
             && zone.get().is_none()
         {
             let near = cx.extensions.get_or_default::<Caches>().near(zone.name());
-            let problem = Problem::new(format!("\"{prefix}cache\" zone \"{}\" is unknown", zone.name()));
+            let message = format!("\"{prefix}cache\" zone \"{}\" is unknown", zone.name());
+            // nginx, which finds it when everything was read, names the line where that ends.
+            let end = cx.extensions.get_or_default::<HttpEnd>().0;
+            let problem = Problem::new(message).at(zone.place()).reported_at(end.unwrap_or(zone.place()));
             return Err(match near {
                 Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
                 None => problem.hint(format!("no {prefix}cache_path declares it")),

@@ -28,8 +28,32 @@ static LISTINGS: Budget = Budget::new(MAX_LISTINGS);
 pub struct Listing {
     /// The entries of the directory.
     pub entries: Vec<Entry>,
+    /// How their names are written.
+    pub encoding: Encoding,
     /// The listing's share of [`MAX_LISTINGS`]: to be kept as long as the entries are.
     pub share: Share,
+}
+
+/// How names are written; of several names the greatest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Encoding {
+    /// In ASCII.
+    Ascii,
+    /// In UTF-8, and not all in ASCII.
+    Utf8,
+    /// In something else.
+    Other,
+}
+
+impl Encoding {
+    /// How this name is written.
+    pub fn of(name: &[u8]) -> Encoding {
+        match std::str::from_utf8(name) {
+            Ok(_) if name.is_ascii() => Encoding::Ascii,
+            Ok(_) => Encoding::Utf8,
+            Err(_) => Encoding::Other,
+        }
+    }
 }
 
 /// One entry of a directory.
@@ -107,6 +131,7 @@ fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: S
     let folder = folder.map_err(failed("opendir()"))?;
     let dir = Dir::read_from(folder.as_fd()).map_err(failed("opendir()"))?;
     let mut entries = Vec::new();
+    let mut encoding = Encoding::Ascii;
     // The bytes of names that are not counted yet.
     let mut names = 0;
     for entry in dir {
@@ -144,6 +169,7 @@ fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: S
             share.grow((STEP * size_of::<Entry>()) as u64 + std::mem::take(&mut names))?;
         }
         names += name.to_bytes().len() as u64;
+        encoding = encoding.max(Encoding::of(name.to_bytes()));
         let meta = Meta::of(&stat.map_err(failed("stat()"))?);
         let is_link = entry.file_type() == FileType::Symlink;
         entries.push(Entry { name: name.to_bytes().into(), meta, is_link });
@@ -156,7 +182,7 @@ fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: S
             other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
         }),
     }
-    Ok(Listing { entries, share })
+    Ok(Listing { entries, encoding, share })
 }
 
 impl Entry {
@@ -168,6 +194,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -186,6 +214,21 @@ mod tests {
         drop(first);
         assert_eq!(FEW.taken(), 0);
         assert_eq!(read(&path, None, Arrange::default(), FEW.share()).unwrap().entries.len(), 200);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_encoding_of_names_is_that_of_the_worst_one() {
+        let folder = std::env::temp_dir().join(format!("freerun-encodings-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
+        let put = |name: &[u8]| {
+            std::fs::write(folder.join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+            read(&path, None, Arrange::default(), LISTINGS.share()).unwrap().encoding
+        };
+        assert_eq!(put(b"a"), Encoding::Ascii);
+        assert_eq!(put("ä".as_bytes()), Encoding::Utf8);
+        assert_eq!(put(b"\xe4"), Encoding::Other);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -291,8 +291,10 @@ pub(super) fn find<S: Subject, P: Pieces<S>>(
 /// The name is taken, the escaping is unknown, or the strings are wrong.
 pub(super) fn define<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
     let name = &directive.args[0];
-    if formats::<S, P>(cx).0.iter().any(|known| known.name == name.text) {
-        return Err(Problem::new(format!("duplicate \"log_format\" name \"{}\"", name.text)).at(name.place));
+    if let Some(first) = formats::<S, P>(cx).0.iter().find(|known| known.name == name.text) {
+        let problem = Problem::new(format!("duplicate \"log_format\" name \"{}\"", name.text)).at(name.place);
+        // One of the server itself has no place.
+        return Err(problem.first_at(first.place));
     }
     let mut strings = &directive.args[1..];
     let mut escape = Escape::Default;

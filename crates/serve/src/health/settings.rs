@@ -169,7 +169,12 @@ impl<M: 'static> Declared<M> {
     pub(super) fn check(&self) -> Result<(), Problem> {
         match self.blocks.iter().find(|(_, block, _)| block.get().is_none()) {
             None => Ok(()),
-            Some((name, _, place)) => Err(Problem::new(format!("match \"{name}\" is not defined")).at(*place)),
+            Some((name, _, place)) => {
+                let defined = self.blocks.iter().filter(|(_, block, _)| block.get().is_some());
+                let near = freerun_conf::near(name, defined.map(|(name, ..)| name.as_str()));
+                let hint = near.map(|near| format!("did you mean \"{near}\"?"));
+                Err(Problem::new(format!("match \"{name}\" is not defined")).at(*place).hint_if(hint))
+            }
         }
     }
 }

@@ -4,16 +4,18 @@ use std::collections::HashMap;
 
 use freerun_conf::{Cx, Problem};
 
-use super::setting::{ListenProtocols, ListenSetting};
+use super::setting::{ListenProtocols, ListenSetting, Written};
 use super::{ListenKey, ListenSpec};
 
 /// An address with its servers, which are numbers in the order of the configuration.
 pub struct Address<P> {
     /// The specification of the socket.
     pub spec: ListenSpec,
-    /// Whether a `listen` with socket options fixed the specification.
-    fixed: bool,
-    default: Option<usize>,
+    /// The `listen` with socket options that fixed the specification.
+    fixed: Option<Written>,
+    default: Option<(usize, Written)>,
+    /// The last `listen`.
+    last: Written,
     /// The protocols that any `listen` of the address names.
     pub protocols: P,
     /// Its servers; at least one.
@@ -23,7 +25,7 @@ pub struct Address<P> {
 impl<P> Address<P> {
     /// `default_server`, or the first server.
     pub fn default_server(&self) -> usize {
-        self.default.unwrap_or(self.servers[0])
+        self.default.map_or(self.servers[0], |(server, _)| server)
     }
 
     /// The wildcard address of the same port, family and protocol, if the configuration has it.
@@ -52,15 +54,17 @@ pub fn gather<'s, P: ListenProtocols>(
     let mut by_key: HashMap<ListenKey, usize> = HashMap::new();
     for (index, listens) in servers.enumerate() {
         for (spec, listen) in listens.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen))) {
-            let fail = |message: String| listen.written.problem(Problem::new(message));
+            let fail =
+                |message: String, first: Written| listen.written.problem(Problem::new(message)).first_at(first.place);
             let slot = *by_key.entry(spec.key()).or_insert_with(|| {
                 let protocols = P::default();
-                order.push(Address { spec: spec.clone(), fixed: false, default: None, protocols, servers: Vec::new() });
+                let (spec, last, servers) = (spec.clone(), listen.written, Vec::new());
+                order.push(Address { spec, fixed: None, default: None, last, protocols, servers });
                 order.len() - 1
             });
             let address = &mut order[slot];
             if address.servers.last() == Some(&index) {
-                cx.report(fail(format!("a duplicate listen {}", spec.name)))?;
+                cx.report(fail(format!("a duplicate listen {}", spec.name), address.last))?;
                 continue;
             }
             let protocols = listen.protocols;
@@ -71,15 +75,19 @@ pub fn gather<'s, P: ListenProtocols>(
             }
             address.protocols = address.protocols.and(protocols);
             if listen.has_options {
-                if address.fixed && address.spec != *spec {
-                    cx.report(fail(format!("duplicate listen options for {}", spec.name)))?;
+                if let Some(fixed) = address.fixed.filter(|_| address.spec != *spec) {
+                    cx.report(fail(format!("duplicate listen options for {}", spec.name), fixed))?;
                 }
-                address.fixed = true;
+                address.fixed.get_or_insert(listen.written);
                 address.spec = spec.clone();
             }
-            if listen.default_server && address.default.replace(index).is_some() {
-                cx.report(fail(format!("a duplicate default server for {}", address.spec.name)))?;
+            if listen.default_server {
+                if let Some((_, default)) = address.default {
+                    cx.report(fail(format!("a duplicate default server for {}", address.spec.name), default))?;
+                }
+                address.default = Some((index, listen.written));
             }
+            address.last = listen.written;
             address.servers.push(index);
         }
     }
@@ -89,7 +97,7 @@ pub fn gather<'s, P: ListenProtocols>(
 /// The addresses that have sockets of their own, each with those that share its socket: a wildcard socket receives the
 /// connections of the addresses that it covers, and binding those as well would fail. All are places in `addresses`.
 pub fn sockets<P>(addresses: &[Address<P>]) -> Vec<(usize, Vec<usize>)> {
-    let shared = |address: &Address<P>| if address.fixed { None } else { address.covering(addresses) };
+    let shared = |address: &Address<P>| if address.fixed.is_some() { None } else { address.covering(addresses) };
     let mut sockets = Vec::new();
     let mut covered: HashMap<usize, Vec<usize>> = HashMap::new();
     for (place, address) in addresses.iter().enumerate() {

@@ -160,5 +160,10 @@ fn incompatible(parameter: &Word) -> Problem {
 /// The problem of a parameter that nginx has.
 pub fn unsupported(parameter: &Word) -> Problem {
     let problem = Problem::new(format!("the \"{}\" parameter is not supported yet", parameter.text));
-    problem.at(parameter.place).hint("freerun does not have it yet; remove the parameter")
+    let way_out = match parameter.text.as_str() {
+        // Without the parameter the port would be served in plain text.
+        "quic" => "remove this \"listen\"; browsers use HTTP/2 where a \"listen … ssl\" has the same port",
+        _ => "remove the parameter",
+    };
+    problem.at(parameter.place).hint(format!("freerun does not have it yet; {way_out}"))
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use freerun_conf::Place;
+use freerun_conf::{Place, Problem};
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_upstream::place::{Name, Place as Where};
 use freerun_upstream::resolve::{ResolveError, system, thread, told};
@@ -81,6 +81,8 @@ pub struct SystemName {
     /// What is wrong if the system does not know the name, in nginx's words.
     problem: String,
     written: Place,
+    /// A group with a similar name, which may be meant.
+    near: Option<Box<str>>,
 }
 
 impl SystemName {
@@ -90,7 +92,7 @@ impl SystemName {
     }
 
     fn new(host: &str, of: &str, text: &str, written: Place) -> SystemName {
-        SystemName { host: host.into(), problem: format!("host not found in {of} \"{text}\""), written }
+        SystemName { host: host.into(), problem: format!("host not found in {of} \"{text}\""), written, near: None }
     }
 }
 
@@ -99,7 +101,9 @@ pub fn system_names<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
     let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
     let names = servers.filter_map(|(_, (server, _))| {
         let Where::Name(name) = &server.place else { return None };
-        Some(SystemName::new(&name.host, "upstream", &server.text, server.written))
+        let groups = upstreams.all().filter(|group| group.declared).map(|group| &**group.name());
+        let near = freerun_conf::near(&name.host, groups).map(Box::from);
+        Some(SystemName { near, ..SystemName::new(&name.host, "upstream", &server.text, server.written) })
     });
     names.collect()
 }
@@ -109,9 +113,9 @@ pub fn name_servers(servers: &NamedServers) -> Vec<SystemName> {
     servers.0.iter().map(|server| SystemName::new(&server.host, "resolver", &server.text, server.written)).collect()
 }
 
-/// The names that the system does not know, with nginx's words for it and the places where they are written, for `-t`.
+/// The names that the system does not know, as warnings with nginx's words at the places where they are written, for `-t`.
 /// Waits a bounded time.
-pub fn unknown(names: impl IntoIterator<Item = SystemName>) -> Vec<(String, Place)> {
+pub fn unknown(names: impl IntoIterator<Item = SystemName>) -> Vec<Problem> {
     unknown_to(names, PATIENCE, async |host: Box<str>| system::lookup(&host).await.is_ok_and(|found| !found.is_empty()))
 }
 
@@ -120,15 +124,17 @@ fn unknown_to<K: Future<Output = bool> + 'static>(
     names: impl IntoIterator<Item = SystemName>,
     patience: Duration,
     knows: impl Fn(Box<str>) -> K + Copy + Send + 'static,
-) -> Vec<(String, Place)> {
+) -> Vec<Problem> {
     let (sender, found) = std::sync::mpsc::channel();
-    for SystemName { host, problem, written } in names {
+    for SystemName { host, problem, written, near } in names {
+        let hint = near.map(|near| format!("did you mean the upstream \"{near}\"?"));
+        let problem = Problem::warning(problem).at(written).hint_if(hint);
         let sender = sender.clone();
         // If the thread cannot be started, nothing is known of the name.
         let _ = thread::run(move || {
             tokio::task::spawn_local(async move {
                 // The receiver may have stopped waiting.
-                let _ = sender.send((problem, written, knows(host).await));
+                let _ = sender.send((problem, knows(host).await));
             });
         });
     }
@@ -136,9 +142,9 @@ fn unknown_to<K: Future<Output = bool> + 'static>(
     drop(sender);
     let deadline = Instant::now() + patience;
     let mut unknown = Vec::new();
-    while let Ok((problem, written, known)) = found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+    while let Ok((problem, known)) = found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         if !known {
-            unknown.push((problem, written));
+            unknown.push(problem);
         }
     }
     unknown
@@ -293,6 +299,7 @@ mod tests {
         let names = ["there.test", "nowhere.test"];
         let names = names.map(|host| SystemName::new(host, "upstream", &format!("{host}:7"), Place::NONE));
         let unknown = unknown_to(names, Duration::from_secs(60), async |host: Box<str>| &*host == "there.test");
-        assert_eq!(unknown, [("host not found in upstream \"nowhere.test:7\"".to_owned(), Place::NONE)]);
+        let messages: Vec<&str> = unknown.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(messages, ["host not found in upstream \"nowhere.test:7\""]);
     }
 }

@@ -46,6 +46,8 @@ struct Reference<P: Protocol> {
 #[derive(Default)]
 struct Reading<P: Protocol> {
     declared: HashMap<String, Arc<Upstream<P>>>,
+    /// Where these are declared.
+    places: HashMap<String, At>,
     references: Vec<Reference<P>>,
 }
 
@@ -133,9 +135,12 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
         }
     }
     let key = name.text.to_ascii_lowercase();
-    if cx.extensions.get_or_default::<Reading<P>>().declared.contains_key(&key) {
-        return Err(Problem::new(format!("duplicate upstream \"{}\"", name.text)).at_node(node).at(name.place));
+    let places = &mut cx.extensions.get_or_default::<Reading<P>>().places;
+    if let Some(first) = places.get(&key) {
+        let problem = Problem::new(format!("duplicate upstream \"{}\"", name.text)).at_node(node).at(name.place);
+        return Err(problem.first_at(*first));
     }
+    places.insert(key.clone(), node.name.place);
     // Problems that are found only at the end of the block come after those inside.
     let whole = |message: String| {
         let mut problem = Problem::new(message).at_node(node).at(name.place);
@@ -144,7 +149,9 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
     };
     // A block that is cut off has no end: the syntax error reports that.
     let is_whole = node.close != node.end;
-    if is_whole && plan.servers.is_empty() && !may_be_elsewhere {
+    // A server that is wrong was told of.
+    let has_servers = node.children().iter().any(|directive| directive.name.text == "server");
+    if is_whole && plan.servers.is_empty() && !has_servers && !may_be_elsewhere {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
     }
     if is_whole && !plan.servers.is_empty() && plan.servers.iter().all(|server| server.settings.backup) {
@@ -171,7 +178,7 @@ fn is_refused(parameter: &str) -> bool {
 /// # Errors
 /// There are more problems than are collected.
 pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
-    let Reading { declared, references } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
+    let Reading { declared, references, .. } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
     let mut by_name = declared;
     for Reference { written, group, word, end, order } in references {
         let fail = |message: String| {

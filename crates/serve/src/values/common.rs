@@ -36,7 +36,27 @@ impl<S: Subject> Common<S> {
         Variable::named(
             "binary_remote_addr",
             "The client's address as bytes, 4 or 16 of them: short keys for `limit_req_zone` and its kin.",
-            |s, _| port_value(s.peer())),
+            |s, _| match s.peer() {
+                Address::Ip(address) => owned(match address.ip() {
+                    IpAddr::V4(ip) => ip.octets().to_vec(),
+                    IpAddr::V6(ip) => ip.octets().to_vec(),
+                }),
+                Address::Unix(_) => owned(Peer(s.peer()).to_string().into_bytes()),
+            },
+        ),
+        Variable::named("hostname", "The name of the machine.", |_, _| text(hostname())),
+        Variable::named("msec", "The time in seconds since 1970 with milliseconds.", |_, _| {
+            let now = clock::now();
+            owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
+        }),
+        Variable::named("nginx_version", "The version of nginx whose behaviour this program follows.", |_, _| {
+            text(NGINX_VERSION)
+        }),
+        Variable::named("pid", "The number of the worker process.", |_, _| {
+            owned(std::process::id().to_string().into_bytes())
+        }),
+        Variable::named("remote_addr", "The client's address.", |s, _| address_value(s.peer())),
+        Variable::named("remote_port", "The client's port.", |s, _| port_value(s.peer())),
         Variable::named("server_addr", "The address of this machine that the client's connection came to.", |s, _| {
             match s.local() {
                 Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),

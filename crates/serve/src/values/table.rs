@@ -98,7 +98,10 @@ impl<S> VariableTable<S> {
             Some(own) => own.changeable || own.set.is_some(),
             None => self.family(lower).is_none_or(|family| !family.fixed.contains(&&lower[family.name.len()..])),
         };
-        may.then_some(()).ok_or_else(|| Problem::new(format!("the duplicate \"{name}\" variable")))
+        may.then_some(()).ok_or_else(|| {
+            let hint = format!("the server itself gives ${lower} its value; choose another name");
+            Problem::new(format!("the duplicate \"{name}\" variable")).hint(hint)
+        })
     }
 
     /// Returns the slot of `$name`, which a regular expression sets. The name loses any other meaning, as in nginx.
@@ -223,20 +226,28 @@ impl<S> VariableTable<S> {
         }
     }
 
-    /// Defines all used variables, after the whole configuration has been read.
-    ///
-    /// # Errors
-    /// nginx's `unknown "x" variable`, at the place of the first use of an undefined variable.
-    pub fn check(&self) -> Result<(), Problem> {
+    /// Defines all used variables, after the whole configuration has been read. What comes back are the problems of those
+    /// that nothing defines: nginx's `unknown "x" variable`, each at the place of its first use.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
         for name in &self.order {
             let Some(entry) = self.entries.get(name) else { continue };
             let Some((declared, place)) = &entry.used else { continue };
             match self.definition(name, entry) {
                 Some(definition) => drop(declared.definition.set(definition)),
-                None => return Err(Problem::new(format!("unknown \"{name}\" variable")).at(*place)),
+                None => {
+                    let near = self.near(name).map(|near| format!("did you mean \"${near}\"?"));
+                    problems.push(Problem::new(format!("unknown \"{name}\" variable")).at(*place).hint_if(near));
+                }
             }
         }
-        Ok(())
+        problems
+    }
+
+    /// A variable with a similar name.
+    fn near(&self, name: &str) -> Option<&str> {
+        let defined = self.entries.iter().filter(|(_, entry)| entry.slot.is_some());
+        freerun_conf::near(name, self.names.keys().copied().chain(defined.map(|(name, _)| &**name)))
     }
 }
 

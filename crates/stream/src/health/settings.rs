@@ -53,7 +53,10 @@ pub struct HealthCheck {
 }
 
 impl Value for HealthCheck {
-    const SHAPE: Shape = Shape::at_least(0, "[parameter …]");
+    const SHAPE: Shape = Shape::at_least(
+        0,
+        "[interval=time] [jitter=time] [fails=number] [passes=number] [port=number] [mandatory [persistent]] [match=name]",
+    );
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
         let mut check = HealthCheck { checking: Checking::of(directive), matching: None };

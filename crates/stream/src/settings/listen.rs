@@ -21,7 +21,12 @@ pub struct StreamProtocols {
 impl ListenProtocols for StreamProtocols {
     const SERVICE: &'static str = SERVICE;
     const DEFAULT_PORT: Option<&'static str> = None;
-    const SHAPE: Shape = Shape::at_least(1, "address:port | port | unix:path [parameters]");
+    const SHAPE: Shape = Shape::at_least(
+        1,
+        "address:port | port | unix:path [default_server] [ssl] [udp] [proxy_protocol] [backlog=number] [rcvbuf=size] \
+         [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
+         [so_keepalive=on|off|[idle]:[interval]:[count]]",
+    );
     const HAS_DATAGRAMS: bool = true;
 
     fn set(&mut self, parameter: &Word, _: &Node, _: &mut Cx) -> Result<bool, Problem> {

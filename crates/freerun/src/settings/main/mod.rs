@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Many, Node, Offset, Problem, Shape, Value, keyword_enum, settings};
+use freerun_conf::{Cx, Many, Node, Offset, Place, Problem, Shape, Value, keyword_enum, settings};
 
 use super::affinity::Affinity;
 use super::load_module::LoadModule;
@@ -105,9 +105,9 @@ pub struct Pool {
     pub max_queue: usize,
 }
 
-/// The names of the pools so far, for nginx's message about a second one.
+/// The names of the pools so far and their places, for nginx's message about a second one.
 #[derive(Default)]
-struct PoolNames(Vec<String>);
+struct PoolNames(Vec<(String, Place)>);
 
 impl Value for Pool {
     const SHAPE: Shape = Shape::between(2, 3, "name threads=number [max_queue=number]");
@@ -115,13 +115,16 @@ impl Value for Pool {
     fn parse(node: &Node, cx: &mut Cx) -> Result<Pool, Problem> {
         let name = node.args[0].text.clone();
         let names = cx.extensions.get_or_default::<PoolNames>();
-        // The built-in pool already has this name.
-        if names.0.contains(&name)
-            || [freerun_runtime::pool::CPU_NAME, freerun_runtime::pool::HANDSHAKES_NAME].contains(&name.as_str())
-        {
-            return Err(Problem::new(format!("duplicate thread pool \"{name}\"")).at(node.args[0].place));
+        let place = node.args[0].place;
+        let built_in = [freerun_runtime::pool::CPU_NAME, freerun_runtime::pool::HANDSHAKES_NAME];
+        let first = match names.0.iter().find(|(known, _)| *known == name) {
+            Some((_, first)) => Some(*first),
+            None => built_in.contains(&name.as_str()).then_some(Place::NONE),
+        };
+        if let Some(first) = first {
+            return Err(Problem::new(format!("duplicate thread pool \"{name}\"")).at(place).first_at(first));
         }
-        names.0.push(name.clone());
+        names.0.push((name.clone(), place));
         let mut pool = Pool { name, threads: 0, max_queue: freerun_runtime::pool::DEFAULT_MAX_QUEUE };
         for word in &node.args[1..] {
             if let Some(number) = word.text.strip_prefix("threads=") {

@@ -41,7 +41,7 @@ settings! {
     pub struct AutoindexSettings {
         /// Lists a folder that has no index file. Names that begin with a dot are left out.
         autoindex: bool = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("a folder with more than 262144 entries is answered with 500; when listings that are being sent take 256 MB, the next is 503");
+            fidelity = Differs("a page with names in UTF-8, and without `charset`, says that it is in UTF-8; a folder with more than 262144 entries is answered with 500; when listings that are being sent take 256 MB, the next is 503");
         /// The format of the listing.
         autoindex_format: Format = "html", in HTTP | SERVER | LOCATION;
         /// Whether pages show times in local time.
@@ -89,7 +89,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 {
             folder.pop();
         }
-        let files::Listing { entries, share } = match open::list(request, &folder).await {
+        let files::Listing { entries, encoding, share } = match open::list(request, &folder).await {
             Ok(listing) => listing,
             Err(status) => return Outcome::Status(status),
         };
@@ -106,6 +106,11 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Format::Json | Format::Jsonp => {
                 response.content_type = Bytes::from_static(b"application/javascript");
             }
+        }
+        if format == Format::Html && charset::of(request, &response).is_none() {
+            // Without a character set a browser guesses, and shows names with other letters than ASCII's wrongly.
+            let is_utf8 = encoding.max(files::Encoding::of(&request.asked.path)) == files::Encoding::Utf8;
+            response.charset = is_utf8.then_some(Bytes::from_static(b"utf-8"));
         }
         let settings = request.settings().get::<AutoindexSettings>();
         let utf8 = charset::of(request, &response).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));

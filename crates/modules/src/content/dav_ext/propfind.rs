@@ -61,7 +61,7 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
     let (entries, share) = match lists && meta.is_dir() {
         true => {
             let folder = if file.len() > 1 { key(file.clone()) } else { file.clone() };
-            let Listing { entries, share } = open::list(request, &folder).await?;
+            let Listing { entries, share, .. } = open::list(request, &folder).await?;
             (entries, Some(share))
         }
         false => (Vec::new(), None),

@@ -157,7 +157,7 @@ async fn answer(request: &mut Request) -> Outcome {
     let settings = location.settings.get::<FancySettings>();
     let asked = sort_asked_for(request.asked.args.as_deref().unwrap_or_default());
     let arrange = arrange(settings, asked.unwrap_or(settings.fancyindex_default_sort));
-    let files::Listing { entries, share } = match open::list_arranged(request, &folder, arrange).await {
+    let files::Listing { entries, share, .. } = match open::list_arranged(request, &folder, arrange).await {
         Ok(listing) => listing,
         Err(status) => return Outcome::Status(status),
     };

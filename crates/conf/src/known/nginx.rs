@@ -1,47 +1,16 @@
-//! The directives that nginx 1.31.5 documents, with their modules: a configuration may contain them though freerun may
-//! lack them.
+//! The directives that nginx 1.31.5 documents, with their modules, and those that its commercial version adds.
 //!
-//! They are from nginx's public documentation (its index of directives and change log), without those that only its
-//! commercial version has. A name that several modules share is listed under the most common one.
+//! The names and modules are those of nginx's public documentation (its index of directives and change log). A name that
+//! several modules share is listed under the most common one.
 
-/// The module of nginx that has a directive of this name.
-pub fn module(name: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|(_, names)| names.split_whitespace().any(|known| known == name)).map(|(module, _)| *module)
-}
-
-/// Every module with its directives, sorted by name; the modules in a fixed order.
-pub fn modules() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str>)> {
-    KNOWN.iter().map(|(module, names)| (*module, names.split_whitespace()))
-}
-
-/// Directives that earlier versions of nginx had and 1.31.5 does not have, and their replacements.
-pub(crate) static REMOVED: &[(&str, &str)] = &[
-    ("limit_zone", "nginx removed it; write \"limit_conn_zone $variable zone=name:size;\""),
-    ("spdy_chunk_size", "nginx replaced SPDY by HTTP/2; write \"http2_chunk_size\""),
-    ("spdy_headers_comp", "nginx replaced SPDY by HTTP/2"),
-    ("ssl", "nginx removed it in 1.25.1; write \"listen address ssl;\""),
-];
-
-/// Modules of nginx that freerun will not have, and their replacements.
-pub(crate) static INSTEAD: &[(&str, &str)] = &[(
-    "ngx_http_geoip_module",
-    "nginx has this directive for the .dat databases, which are no longer made and which freerun does not read; write \
-     \"geoip2 file.mmdb { $variable path; }\" with a database of today, \"geoip2_proxy\" and \"geoip2_proxy_recursive\"",
-)];
-
-/// Directives of nginx that freerun will not have, and the alternatives.
-pub(crate) static WITHOUT: &[(&str, &str)] = &[(
-    "ssl_engine",
-    "nginx gives the work of TLS to an engine of OpenSSL with it, which OpenSSL 3 no longer makes and freerun has no use for; \
-     remove the line",
-)];
-
+/// The directives of nginx and of the modules that its authors publish with it.
 #[rustfmt::skip]
-static KNOWN: &[(&str, &str)] = &[
+pub(super) static FREE: &[(&str, &str)] = &[
     ("core", "\
-        daemon debug_points env error_log events include load_module lock_file master_process pcre_jit pid ssl_engine \
-        ssl_object_cache_inheritable thread_pool timer_resolution user worker_cpu_affinity worker_priority \
-        worker_processes worker_rlimit_core worker_rlimit_nofile worker_shutdown_timeout working_directory"),
+        daemon debug_points env error_log events include load_module lock_file master_process pcre_jit pid \
+        ssl_engine ssl_object_cache_inheritable thread_pool timer_resolution user worker_cpu_affinity \
+        worker_priority worker_processes worker_rlimit_core worker_rlimit_nofile worker_shutdown_timeout \
+        working_directory"),
     ("events", "\
         accept_mutex accept_mutex_delay debug_connection multi_accept use worker_aio_requests worker_connections"),
     ("ngx_google_perftools_module", "\
@@ -49,8 +18,8 @@ static KNOWN: &[(&str, &str)] = &[
     ("ngx_http_access_module", "\
         allow deny"),
     ("ngx_http_acme_module", "\
-        accept_terms_of_service account_key acme_certificate acme_issuer acme_shared_zone challenge common_name_in_csr contact \
-        external_account_key preferred_chain profile state_path uri"),
+        accept_terms_of_service account_key acme_certificate acme_issuer acme_shared_zone challenge \
+        common_name_in_csr contact external_account_key preferred_chain profile ssl_verify state_path uri"),
     ("ngx_http_addition_module", "\
         add_after_body add_before_body addition_types"),
     ("ngx_http_auth_basic_module", "\
@@ -66,18 +35,18 @@ static KNOWN: &[(&str, &str)] = &[
     ("ngx_http_core_module", "\
         absolute_redirect aio aio_write alias auth_delay chunked_transfer_encoding client_body_buffer_size \
         client_body_early_read client_body_in_file_only client_body_in_single_buffer client_body_temp_path \
-        client_body_timeout client_header_buffer_size client_header_timeout client_max_body_size connection_pool_size \
-        default_type directio directio_alignment disable_symlinks early_hints error_page etag http if_modified_since \
-        ignore_invalid_headers internal keepalive_disable keepalive_min_timeout keepalive_requests keepalive_time \
-        keepalive_timeout large_client_header_buffers limit_except limit_rate limit_rate_after lingering_close \
-        lingering_time lingering_timeout listen location log_not_found log_subrequest match max_headers max_ranges \
-        merge_slashes msie_padding msie_refresh open_file_cache open_file_cache_errors open_file_cache_min_uses \
-        open_file_cache_valid output_buffers port_in_redirect postpone_output predicate read_ahead \
-        recursive_error_pages request_pool_size reset_timedout_connection resolver resolver_timeout root satisfy \
-        send_lowat send_timeout sendfile sendfile_max_chunk server server_name server_name_in_redirect \
-        server_names_hash_bucket_size server_names_hash_max_size server_tokens subrequest_output_buffer_size \
-        tcp_nodelay tcp_nopush try_files types types_hash_bucket_size types_hash_max_size underscores_in_headers \
-        variables_hash_bucket_size variables_hash_max_size"),
+        client_body_timeout client_header_buffer_size client_header_timeout client_max_body_size \
+        connection_pool_size default_type directio directio_alignment disable_symlinks early_hints error_page etag \
+        http if_modified_since ignore_invalid_headers internal keepalive_disable keepalive_min_timeout \
+        keepalive_requests keepalive_time keepalive_timeout large_client_header_buffers limit_except limit_rate \
+        limit_rate_after lingering_close lingering_time lingering_timeout listen location log_not_found \
+        log_subrequest match max_headers max_ranges merge_slashes msie_padding msie_refresh open_file_cache \
+        open_file_cache_errors open_file_cache_min_uses open_file_cache_valid output_buffers port_in_redirect \
+        postpone_output predicate read_ahead recursive_error_pages request_pool_size reset_timedout_connection \
+        resolver resolver_timeout root satisfy send_lowat send_timeout sendfile sendfile_max_chunk server \
+        server_name server_name_in_redirect server_names_hash_bucket_size server_names_hash_max_size server_tokens \
+        subrequest_output_buffer_size tcp_nodelay tcp_nopush try_files types types_hash_bucket_size \
+        types_hash_max_size underscores_in_headers variables_hash_bucket_size variables_hash_max_size"),
     ("ngx_http_dav_module", "\
         create_full_put_path dav_access dav_methods min_delete_depth"),
     ("ngx_http_empty_gif_module", "\
@@ -86,8 +55,8 @@ static KNOWN: &[(&str, &str)] = &[
         fastcgi_bind fastcgi_buffer_size fastcgi_buffering fastcgi_buffers fastcgi_busy_buffers_size fastcgi_cache \
         fastcgi_cache_background_update fastcgi_cache_bypass fastcgi_cache_key fastcgi_cache_lock \
         fastcgi_cache_lock_age fastcgi_cache_lock_timeout fastcgi_cache_max_range_offset fastcgi_cache_methods \
-        fastcgi_cache_min_uses fastcgi_cache_path fastcgi_cache_revalidate fastcgi_cache_use_stale fastcgi_cache_valid \
-        fastcgi_catch_stderr fastcgi_connect_timeout fastcgi_force_ranges fastcgi_hide_header \
+        fastcgi_cache_min_uses fastcgi_cache_path fastcgi_cache_revalidate fastcgi_cache_use_stale \
+        fastcgi_cache_valid fastcgi_catch_stderr fastcgi_connect_timeout fastcgi_force_ranges fastcgi_hide_header \
         fastcgi_ignore_client_abort fastcgi_ignore_headers fastcgi_index fastcgi_intercept_errors fastcgi_keep_conn \
         fastcgi_limit_rate fastcgi_max_temp_file_size fastcgi_next_upstream fastcgi_next_upstream_timeout \
         fastcgi_next_upstream_tries fastcgi_no_cache fastcgi_param fastcgi_pass fastcgi_pass_header \
@@ -106,7 +75,8 @@ static KNOWN: &[(&str, &str)] = &[
         grpc_read_timeout grpc_send_timeout grpc_set_header grpc_socket_keepalive grpc_socket_rcvbuf \
         grpc_socket_sndbuf grpc_ssl_certificate grpc_ssl_certificate_cache grpc_ssl_certificate_key grpc_ssl_ciphers \
         grpc_ssl_conf_command grpc_ssl_crl grpc_ssl_key_log grpc_ssl_name grpc_ssl_password_file grpc_ssl_protocols \
-        grpc_ssl_server_name grpc_ssl_session_reuse grpc_ssl_trusted_certificate grpc_ssl_verify grpc_ssl_verify_depth"),
+        grpc_ssl_server_name grpc_ssl_session_reuse grpc_ssl_trusted_certificate grpc_ssl_verify \
+        grpc_ssl_verify_depth"),
     ("ngx_http_gunzip_module", "\
         gunzip gunzip_buffers"),
     ("ngx_http_gzip_module", "\
@@ -121,6 +91,12 @@ static KNOWN: &[(&str, &str)] = &[
         image_filter_transparency image_filter_webp_quality"),
     ("ngx_http_index_module", "\
         index"),
+    ("ngx_http_js_module", "\
+        js_access js_body_filter js_content js_context_reuse js_engine js_fetch_buffer_size js_fetch_ciphers \
+        js_fetch_keepalive js_fetch_keepalive_requests js_fetch_keepalive_time js_fetch_keepalive_timeout \
+        js_fetch_max_response_buffer_size js_fetch_protocols js_fetch_proxy js_fetch_timeout \
+        js_fetch_trusted_certificate js_fetch_verify js_fetch_verify_depth js_header_filter js_import js_include \
+        js_load_http_native_module js_path js_periodic js_preload_object js_set js_shared_dict_zone js_var"),
     ("ngx_http_json_module", "\
         json_max_depth json_set"),
     ("ngx_http_limit_conn_module", "\
@@ -152,10 +128,10 @@ static KNOWN: &[(&str, &str)] = &[
         proxy_max_temp_file_size proxy_method proxy_next_upstream proxy_next_upstream_timeout \
         proxy_next_upstream_tries proxy_no_cache proxy_pass proxy_pass_header proxy_pass_request_body \
         proxy_pass_request_headers proxy_pass_trailers proxy_read_timeout proxy_redirect proxy_request_buffering \
-        proxy_send_lowat proxy_send_timeout proxy_set_body proxy_set_header proxy_socket_keepalive proxy_socket_rcvbuf \
-        proxy_socket_sndbuf proxy_ssl_certificate proxy_ssl_certificate_cache proxy_ssl_certificate_key \
-        proxy_ssl_ciphers proxy_ssl_conf_command proxy_ssl_crl proxy_ssl_key_log proxy_ssl_name \
-        proxy_ssl_password_file proxy_ssl_protocols proxy_ssl_server_name proxy_ssl_session_reuse \
+        proxy_send_lowat proxy_send_timeout proxy_set_body proxy_set_header proxy_socket_keepalive \
+        proxy_socket_rcvbuf proxy_socket_sndbuf proxy_ssl_certificate proxy_ssl_certificate_cache \
+        proxy_ssl_certificate_key proxy_ssl_ciphers proxy_ssl_conf_command proxy_ssl_crl proxy_ssl_key_log \
+        proxy_ssl_name proxy_ssl_password_file proxy_ssl_protocols proxy_ssl_server_name proxy_ssl_session_reuse \
         proxy_ssl_trusted_certificate proxy_ssl_verify proxy_ssl_verify_depth proxy_store proxy_store_access \
         proxy_temp_file_write_size proxy_temp_path"),
     ("ngx_http_random_index_module", "\
@@ -202,7 +178,8 @@ static KNOWN: &[(&str, &str)] = &[
     ("ngx_http_upstream_module", "\
         hash ip_hash keepalive least_conn least_time random sticky upstream zone"),
     ("ngx_http_userid_module", "\
-        userid userid_domain userid_expires userid_flags userid_mark userid_name userid_p3p userid_path userid_service"),
+        userid userid_domain userid_expires userid_flags userid_mark userid_name userid_p3p userid_path \
+        userid_service"),
     ("ngx_http_uwsgi_module", "\
         uwsgi_bind uwsgi_buffer_size uwsgi_buffering uwsgi_buffers uwsgi_busy_buffers_size uwsgi_cache \
         uwsgi_cache_background_update uwsgi_cache_bypass uwsgi_cache_key uwsgi_cache_lock uwsgi_cache_lock_age \
@@ -210,22 +187,24 @@ static KNOWN: &[(&str, &str)] = &[
         uwsgi_cache_path uwsgi_cache_revalidate uwsgi_cache_use_stale uwsgi_cache_valid uwsgi_connect_timeout \
         uwsgi_force_ranges uwsgi_hide_header uwsgi_ignore_client_abort uwsgi_ignore_headers uwsgi_intercept_errors \
         uwsgi_limit_rate uwsgi_max_temp_file_size uwsgi_modifier1 uwsgi_modifier2 uwsgi_next_upstream \
-        uwsgi_next_upstream_timeout uwsgi_next_upstream_tries uwsgi_no_cache uwsgi_param uwsgi_pass uwsgi_pass_header \
-        uwsgi_pass_request_body uwsgi_pass_request_headers uwsgi_read_timeout uwsgi_request_buffering \
-        uwsgi_send_timeout uwsgi_socket_keepalive uwsgi_socket_rcvbuf uwsgi_socket_sndbuf uwsgi_ssl_certificate \
-        uwsgi_ssl_certificate_cache uwsgi_ssl_certificate_key uwsgi_ssl_ciphers uwsgi_ssl_conf_command uwsgi_ssl_crl \
-        uwsgi_ssl_key_log uwsgi_ssl_name uwsgi_ssl_password_file uwsgi_ssl_protocols uwsgi_ssl_server_name \
-        uwsgi_ssl_session_reuse uwsgi_ssl_trusted_certificate uwsgi_ssl_verify uwsgi_ssl_verify_depth uwsgi_store \
-        uwsgi_store_access uwsgi_temp_file_write_size uwsgi_temp_path"),
+        uwsgi_next_upstream_timeout uwsgi_next_upstream_tries uwsgi_no_cache uwsgi_param uwsgi_pass \
+        uwsgi_pass_header uwsgi_pass_request_body uwsgi_pass_request_headers uwsgi_read_timeout \
+        uwsgi_request_buffering uwsgi_send_timeout uwsgi_socket_keepalive uwsgi_socket_rcvbuf uwsgi_socket_sndbuf \
+        uwsgi_ssl_certificate uwsgi_ssl_certificate_cache uwsgi_ssl_certificate_key uwsgi_ssl_ciphers \
+        uwsgi_ssl_conf_command uwsgi_ssl_crl uwsgi_ssl_key_log uwsgi_ssl_name uwsgi_ssl_password_file \
+        uwsgi_ssl_protocols uwsgi_ssl_server_name uwsgi_ssl_session_reuse uwsgi_ssl_trusted_certificate \
+        uwsgi_ssl_verify uwsgi_ssl_verify_depth uwsgi_store uwsgi_store_access uwsgi_temp_file_write_size \
+        uwsgi_temp_path"),
     ("ngx_http_v2_module", "\
         http2 http2_body_preread_size http2_chunk_size http2_idle_timeout http2_max_concurrent_pushes \
         http2_max_concurrent_streams http2_max_field_size http2_max_header_size http2_max_requests http2_push \
         http2_push_preload http2_recv_buffer_size http2_recv_timeout"),
     ("ngx_http_v3_module", "\
-        http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_active_connection_id_limit quic_bpf \
-        quic_gso quic_host_key quic_retry"),
+        http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_active_connection_id_limit \
+        quic_bpf quic_gso quic_host_key quic_retry"),
     ("ngx_http_xslt_module", "\
-        xml_entities xslt_last_modified xslt_param xslt_string_param xslt_stylesheet xslt_types"),
+        xml_entities xml_external_entities xslt_last_modified xslt_param xslt_string_param xslt_stylesheet \
+        xslt_types"),
     ("ngx_mail_auth_http_module", "\
         auth_http auth_http_header auth_http_pass_client_cert auth_http_timeout"),
     ("ngx_mail_core_module", "\
@@ -235,13 +214,18 @@ static KNOWN: &[(&str, &str)] = &[
     ("ngx_mail_pop3_module", "\
         pop3_auth pop3_capabilities"),
     ("ngx_mail_proxy_module", "\
-        proxy_buffer proxy_pass_error_message proxy_smtp_auth xclient"),
+        proxy proxy_buffer proxy_pass_error_message proxy_smtp_auth xclient"),
     ("ngx_mail_smtp_module", "\
         smtp_auth smtp_capabilities smtp_client_buffer smtp_greeting_delay"),
     ("ngx_mail_ssl_module", "\
         starttls"),
+    ("ngx_otel_module", "\
+        otel_exporter otel_resource_attr otel_service_name otel_span_attr otel_span_name otel_trace \
+        otel_trace_context"),
     ("ngx_stream_core_module", "\
         preread_buffer_size preread_timeout proxy_protocol_timeout stream"),
+    ("ngx_stream_js_module", "\
+        js_filter js_load_stream_native_module js_preread"),
     ("ngx_stream_pass_module", "\
         pass"),
     ("ngx_stream_proxy_module", "\
@@ -253,28 +237,74 @@ static KNOWN: &[(&str, &str)] = &[
         ssl_preread"),
 ];
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_sorted_and_unique() {
-        let mut all = Vec::new();
-        for (module, names) in modules() {
-            let names: Vec<&str> = names.collect();
-            assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{module}");
-            all.extend(names);
-        }
-        all.sort_unstable();
-        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
-        assert!(all.len() > 600);
-    }
-
-    #[test]
-    fn a_module_is_found_by_the_whole_name() {
-        assert_eq!(module("sendfile"), Some("ngx_http_core_module"));
-        assert_eq!(module("json_set"), Some("ngx_http_json_module"));
-        assert_eq!(module("sendfil"), None);
-        assert_eq!(module(""), None);
-    }
-}
+/// The directives of NGINX Plus.
+#[rustfmt::skip]
+pub(super) static COMMERCIAL: &[(&str, &str)] = &[
+    ("core", "\
+        stall_threshold"),
+    ("ngx_http_api_module", "\
+        api status_zone"),
+    ("ngx_http_auth_jwt_module", "\
+        auth_jwt auth_jwt_claim_set auth_jwt_header_set auth_jwt_key_cache auth_jwt_key_file auth_jwt_key_request \
+        auth_jwt_leeway auth_jwt_require auth_jwt_type"),
+    ("ngx_http_auth_require_module", "\
+        auth_require"),
+    ("ngx_http_core_module", "\
+        error_log_tag open_file_cache_events"),
+    ("ngx_http_f4f_module", "\
+        f4f f4f_buffer_size"),
+    ("ngx_http_fastcgi_module", "\
+        fastcgi_allow_upstream fastcgi_bind_dynamic fastcgi_cache_purge fastcgi_request_dynamic"),
+    ("ngx_http_grpc_module", "\
+        grpc_allow_upstream grpc_bind_dynamic grpc_request_dynamic"),
+    ("ngx_http_hls_module", "\
+        hls hls_buffers hls_forward_args hls_fragment hls_mp4_buffer_size hls_mp4_max_buffer_size"),
+    ("ngx_http_internal_redirect_module", "\
+        internal_redirect"),
+    ("ngx_http_keyval_module", "\
+        keyval keyval_zone"),
+    ("ngx_http_memcached_module", "\
+        memcached_allow_upstream memcached_bind_dynamic"),
+    ("ngx_http_mp4_module", "\
+        mp4_limit_rate mp4_limit_rate_after"),
+    ("ngx_http_num_map_module", "\
+        num_map"),
+    ("ngx_http_oidc_module", "\
+        auth_oidc client_id client_secret config_url cookie_name extra_auth_args frontchannel_logout_uri issuer \
+        logout_token_hint logout_uri oidc_provider pkce post_logout_uri redirect_uri scope session_store \
+        session_timeout userinfo"),
+    ("ngx_http_proxy_module", "\
+        proxy_allow_upstream proxy_bind_dynamic proxy_cache_purge proxy_request_dynamic"),
+    ("ngx_http_scgi_module", "\
+        scgi_allow_upstream scgi_bind_dynamic scgi_cache_purge scgi_request_dynamic"),
+    ("ngx_http_session_log_module", "\
+        session_log session_log_format session_log_zone"),
+    ("ngx_http_status_module", "\
+        status status_format"),
+    ("ngx_http_tunnel_module", "\
+        tunnel_allow_upstream tunnel_bind_dynamic"),
+    ("ngx_http_upstream_conf_module", "\
+        upstream_conf"),
+    ("ngx_http_upstream_hc_module", "\
+        health_check"),
+    ("ngx_http_upstream_module", "\
+        ntlm queue state"),
+    ("ngx_http_uwsgi_module", "\
+        uwsgi_allow_upstream uwsgi_bind_dynamic uwsgi_cache_purge uwsgi_request_dynamic"),
+    ("ngx_mgmt_module", "\
+        enforce_initial_report license_token mgmt proxy_password proxy_username usage_report"),
+    ("ngx_stream_mqtt_filter_module", "\
+        mqtt mqtt_buffers mqtt_rewrite_buffer_size mqtt_set_connect"),
+    ("ngx_stream_mqtt_preread_module", "\
+        mqtt_preread"),
+    ("ngx_stream_proxy_module", "\
+        proxy_session_drop"),
+    ("ngx_stream_upstream_hc_module", "\
+        health_check_timeout"),
+    ("ngx_stream_zone_sync_module", "\
+        zone_sync zone_sync_buffers zone_sync_connect_retry_interval zone_sync_connect_timeout zone_sync_interval \
+        zone_sync_recv_buffer_size zone_sync_server zone_sync_ssl zone_sync_ssl_certificate \
+        zone_sync_ssl_certificate_key zone_sync_ssl_ciphers zone_sync_ssl_conf_command zone_sync_ssl_crl \
+        zone_sync_ssl_name zone_sync_ssl_password_file zone_sync_ssl_protocols zone_sync_ssl_server_name \
+        zone_sync_ssl_trusted_certificate zone_sync_ssl_verify zone_sync_ssl_verify_depth zone_sync_timeout"),
+];

@@ -1,0 +1,185 @@
+//! Processes that have ordered a reload and wait for what becomes of it: `-s reload`.
+//!
+//! The order itself is the signal, as in nginx. Who wants to know its result connects to a Unix socket before, and the
+//! master answers when the reload that begins next has ended. The socket has an abstract name (unix(7)), so no file is left
+//! behind when the master is killed; the name has the namespace of the master's process id in it, which alone does not say
+//! which process of several containers is meant.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use freerun_sys::socket::peer;
+
+/// How many processes wait for the same reload at most. Others wait for the next one, or until their patience ends.
+const MAX_ASKING: usize = 64;
+
+/// The longest answer in bytes. One as long is taken by a socket that nobody reads.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// What became of a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The new configuration is in use; these parts of it are not yet.
+    Used(Vec<String>),
+    /// The configuration before stays in use, for this reason.
+    Refused(String),
+}
+
+/// The first lines of answers. The text is one that other versions understand, too.
+const USED: &str = "used\n";
+const REFUSED: &str = "refused\n";
+
+impl Outcome {
+    fn write(&self) -> String {
+        match self {
+            Outcome::Used(notes) => notes.iter().fold(USED.to_owned(), |text, note| text + note + "\n"),
+            Outcome::Refused(why) => format!("{REFUSED}{why}"),
+        }
+    }
+
+    fn read(answer: &[u8]) -> Option<Outcome> {
+        let answer = String::from_utf8_lossy(answer);
+        match (answer.strip_prefix(USED), answer.strip_prefix(REFUSED)) {
+            (Some(notes), _) => Some(Outcome::Used(notes.lines().map(str::to_owned).collect())),
+            (None, why) => why.map(|why| Outcome::Refused(why.to_owned())),
+        }
+    }
+}
+
+/// The address at which the master with this id is asked.
+fn address(master: u32) -> io::Result<SocketAddr> {
+    let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
+    SocketAddr::from_abstract_name(format!("freerun/reload/{namespace}/{master}"))
+}
+
+/// The master's side.
+#[derive(Default)]
+pub struct Asking {
+    /// `None` if there can be no such socket: then nobody waits.
+    listener: Option<UnixListener>,
+    waiting: Vec<UnixStream>,
+    notes: Vec<String>,
+}
+
+impl Asking {
+    /// Lets others ask this process.
+    pub fn listen() -> Asking {
+        let listener = address(std::process::id()).and_then(|address| UnixListener::bind_addr(&address));
+        let listener = listener.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        Asking { listener: listener.ok(), ..Asking::default() }
+    }
+
+    /// A reload begins: those who have asked until now get its result.
+    pub fn begin(&mut self) {
+        self.notes.clear();
+        let Some(listener) = &self.listener else { return };
+        while self.waiting.len() < MAX_ASKING
+            && let Ok((stream, _)) = listener.accept()
+        {
+            // Who may not signal this process need not know what it reads.
+            let own = rustix::process::geteuid().as_raw();
+            let may = peer(&stream).is_ok_and(|peer| peer.uid == 0 || peer.uid == own);
+            if may && stream.set_nonblocking(true).is_ok() {
+                self.waiting.push(stream);
+            }
+        }
+    }
+
+    /// Notes a part of the new configuration that is not used yet.
+    pub fn note(&mut self, what: String) {
+        self.notes.push(what);
+    }
+
+    /// The reload has ended: tells those who wait. It is refused for this reason, or the new configuration is in use.
+    pub fn end(&mut self, result: Result<(), &str>) {
+        let outcome = match result {
+            Ok(()) => Outcome::Used(std::mem::take(&mut self.notes)),
+            Err(why) => Outcome::Refused(why.to_owned()),
+        };
+        let answer = outcome.write();
+        let answer = &answer.as_bytes()[..answer.len().min(MAX_ANSWER)];
+        for mut stream in self.waiting.drain(..) {
+            // Who does not wait any more needs no answer.
+            let _ = stream.write_all(answer);
+        }
+    }
+}
+
+/// The side of a process that has something reloaded.
+pub struct Question(UnixStream);
+
+impl Question {
+    /// Asks the master with this id for the result of its next reload. `None`: it cannot be asked; nginx has no such socket.
+    pub fn ask(master: u32) -> Option<Question> {
+        let stream = UnixStream::connect_addr(&address(master).ok()?).ok()?;
+        // Any process may take a name that is free.
+        let is_master = peer(&stream).is_ok_and(|peer| u32::try_from(peer.pid) == Ok(master));
+        is_master.then_some(Question(stream))
+    }
+
+    /// Waits for the answer, as long as this at most.
+    ///
+    /// # Errors
+    /// There is no answer in time, or the master has ended.
+    pub fn wait(mut self, patience: Duration) -> io::Result<Outcome> {
+        let until = Instant::now() + patience;
+        let mut answer = Vec::new();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.0.set_read_timeout(Some(left))?;
+            let mut piece = [0; 4096];
+            match self.0.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) if answer.len() + count <= MAX_ANSWER => answer.extend_from_slice(&piece[..count]),
+                Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Outcome::read(&answer).ok_or(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    // One test, as a process has one such socket.
+    #[test]
+    fn who_asks_before_a_reload_gets_its_result() {
+        let own = std::process::id();
+        assert!(Question::ask(own).is_none(), "nobody listens");
+        let mut asking = Asking::listen();
+        let [first, second] = [(); 2].map(|()| Question::ask(own).unwrap());
+        asking.begin();
+        let late = Question::ask(own).unwrap();
+        asking.note("a part".to_owned());
+        asking.end(Ok(()));
+        let used = Outcome::Used(vec!["a part".to_owned()]);
+        assert_eq!(first.wait(LONG).unwrap(), used);
+        assert_eq!(second.wait(LONG).unwrap(), used);
+        assert_eq!(late.wait(Duration::from_millis(1)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        let asked = Question::ask(own).unwrap();
+        asking.begin();
+        let why = "x".repeat(MAX_ANSWER);
+        asking.end(Err(&why));
+        let Outcome::Refused(told) = asked.wait(LONG).unwrap() else { panic!("refused") };
+        assert!(why.starts_with(&told) && told.len() > MAX_ANSWER / 2);
+
+        let asked = Question::ask(own).unwrap();
+        asking.begin();
+        drop(asking);
+        assert_eq!(asked.wait(LONG).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(Question::ask(own).is_none());
+    }
+}

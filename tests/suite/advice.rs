@@ -1,0 +1,159 @@
+//! What follows nginx's line: the first of two, a name that is similar, a `;` that was forgotten, all further problems.
+
+use freerun_testkit::{Checked, Kind, check, require};
+
+fn tested(text: &str) -> Checked {
+    check(Kind::Freerun, text).expect("it starts")
+}
+
+/// The lines with which problems and warnings begin, and those of help.
+fn told(checked: &Checked) -> Vec<&str> {
+    checked.stderr.lines().filter(|line| line.starts_with("nginx: [") || line.starts_with("help: ")).collect()
+}
+
+/// What stands inside `http {}` from line 3 on, and the help.
+const HELP: &[(&str, &str)] = &[
+    ("server {\nlisten 127.0.0.1:@PORT@\nserver_name a;\n}", "is a \";\" missing at the end of line 4?"),
+    ("map $host $m {\na b\nc d;\n}", "is a \";\" missing at the end of line 4?"),
+    ("server {\nreturn 200 $hosst;\n}", "did you mean \"$host\"?"),
+    ("map $host $mine { default 1; }\nserver { return 200 $mime; }", "did you mean \"$mine\"?"),
+    ("server { listen 127.0.0.1:@PORT@ defualt_server; }", "did you mean \"default_server\"?"),
+    ("server { listen 127.0.0.1:@PORT@ backlgo=5; }", "did you mean \"backlog=\"?"),
+    ("upstream u { server 127.0.0.1:1 wieght=2; }", "did you mean \"weight=\"?"),
+    ("log_format main x;\naccess_log @DIR@/a.log mainn;", "did you mean \"main\"?"),
+    ("limit_req_zone $host zone=one:1m rate=1r/s;\nlimit_req zone=oen;", "did you mean \"one\"?"),
+    ("proxy_cache_path @DIR@/c keys_zone=pages:1m;\nproxy_cache page;", "did you mean \"pages\"?"),
+    ("proxy_cache page;", "no proxy_cache_path directive declares it"),
+    ("server { location /a { }\nlocation /a { } }", "the first one is in @DIR@/nginx.conf:3"),
+    ("server { location = /a { } location /a { }\nlocation =/a { } }", "the first one is in @DIR@/nginx.conf:3"),
+    (
+        "server { listen 127.0.0.1:@PORT@ default_server; }\nserver { listen 127.0.0.1:@PORT@ default_server; }",
+        "the first one is in @DIR@/nginx.conf:3",
+    ),
+    ("server { listen 127.0.0.1:@PORT@;\nlisten 127.0.0.1:@PORT@; }", "the first one is in @DIR@/nginx.conf:3"),
+    (
+        "upstream u { server 127.0.0.1:1; }\nupstream u { server 127.0.0.1:1; }",
+        "the first one is in @DIR@/nginx.conf:3",
+    ),
+    ("map $host $m {\na b;\nA c;\n}", "the first one is in @DIR@/nginx.conf:4"),
+    ("log_format a x;\nlog_format a y;", "the first one is in @DIR@/nginx.conf:3"),
+    (
+        "limit_req_zone $host zone=one:1m rate=1r/s;\nlimit_req_zone $host zone=one:1m rate=1r/s;",
+        "the first one is in @DIR@/nginx.conf:3",
+    ),
+    ("server { set $http_host x; }", "the server itself gives $http_host its value; choose another name"),
+    (
+        "server { listen 127.0.0.1:@PORT@ quic; }",
+        "freerun does not have it yet; remove this \"listen\"; browsers use HTTP/2 where a \"listen … ssl\" has the same port",
+    ),
+];
+
+#[test]
+fn help_comes_with_what_is_wrong() {
+    if !require::freerun() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (lines, help) in HELP {
+        let checked = tested(&format!("events {{ }}\nhttp {{\n{lines}\n}}\n"));
+        if checked.code != Some(1) || told(&checked).get(1) != Some(&format!("help: {help}").as_str()) {
+            wrong.push(format!("{lines}\nwanted: {help}\n{}", checked.stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_nginx_lets_set_is_set() {
+    if !require::freerun() {
+        return;
+    }
+    for name in ["proxy_host", "proxy_port", "http_foo", "arg_a"] {
+        let text = format!("events {{ }}\nhttp {{ server {{ listen 127.0.0.1:@PORT@; set ${name} x; }} }}\n");
+        let checked = tested(&text);
+        assert_eq!(checked.code, Some(0), "{name}: {}", checked.stderr);
+    }
+}
+
+#[test]
+fn a_cache_that_is_unknown_is_shown_where_it_is_named() {
+    if !require::freerun() {
+        return;
+    }
+    let checked = tested("events { }\nhttp {\nserver {\nproxy_cache nope;\n}\n}\n");
+    let lines: Vec<&str> = checked.stderr.lines().collect();
+    assert_eq!(lines[0], "nginx: [emerg] \"proxy_cache\" zone \"nope\" is unknown in @DIR@/nginx.conf:6");
+    assert_eq!(lines[1], " 4 | proxy_cache nope;");
+    assert_eq!(told(&checked), [lines[0], "help: no proxy_cache_path declares it"]);
+}
+
+#[test]
+fn a_second_default_server_is_the_only_problem() {
+    if !require::freerun() {
+        return;
+    }
+    let server = "server { listen 127.0.0.1:@PORT@ default_server; }";
+    let checked = tested(&format!("events {{ }}\nhttp {{\n{server}\n{server}\n}}\n"));
+    let problem = "nginx: [emerg] a duplicate default server for 127.0.0.1:@PORT@ in @DIR@/nginx.conf:4";
+    assert_eq!(told(&checked), [problem, "help: the first one is in @DIR@/nginx.conf:3"]);
+}
+
+#[test]
+fn every_problem_is_told_of_and_none_that_only_follows() {
+    if !require::freerun() {
+        return;
+    }
+    // Nothing is said of the group that has no server, of the variable that is not defined, and of the zone that is not there.
+    let checked = tested(
+        "events { }\nhttp {\nupstream u { server 127.0.0.1:x; }\nlimit_req_zone $host zone=z:1 rate=1r/s;\n\
+         map $host $v { a b c; default 1; }\nserver {\nlisten 127.0.0.1:@PORT@;\nlimit_req zone=z;\nnosuch on;\n\
+         proxy_passs x;\nreturn 200 $v$w;\n}\n",
+    );
+    let problems: Vec<&str> = checked.stderr.lines().filter(|line| line.starts_with("nginx: [")).collect();
+    let wanted = [
+        "invalid port in upstream \"127.0.0.1:x\" in @DIR@/nginx.conf:3",
+        "zone \"zone=z:1\" is too small in @DIR@/nginx.conf:4",
+        "invalid number of the map parameters in @DIR@/nginx.conf:5",
+        "unknown directive \"nosuch\" in @DIR@/nginx.conf:9",
+        "unknown directive \"proxy_passs\" in @DIR@/nginx.conf:10",
+        "unexpected end of file, expecting \"}\" in @DIR@/nginx.conf:13",
+    ];
+    assert_eq!(problems, wanted.map(|problem| format!("nginx: [emerg] {problem}")), "{}", checked.stderr);
+    assert!(checked.stderr.ends_with("nginx: configuration file @DIR@/nginx.conf test failed\n"), "{}", checked.stderr);
+}
+
+#[test]
+fn a_group_with_a_similar_name_may_be_meant() {
+    if !require::freerun() {
+        return;
+    }
+    let checked = tested(
+        "events { }\nhttp {\nupstream backend.invalid { server 127.0.0.1:1; }\nserver {\nlisten 127.0.0.1:@PORT@;\n\
+         location / { proxy_pass http://backnd.invalid; }\n}\n}\n",
+    );
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(
+        told(&checked),
+        [
+            "nginx: [warn] host not found in upstream \"backnd.invalid:80\" in @DIR@/nginx.conf:6",
+            "help: did you mean the upstream \"backend.invalid\"?",
+        ]
+    );
+}
+
+#[test]
+fn addresses_that_a_start_could_not_bind_fail_the_test() {
+    if !require::freerun() {
+        return;
+    }
+    // The block for documentation (RFC 5737) is no machine's.
+    let checked = tested("events { }\nhttp { server { listen 192.0.2.1:1; } }\n");
+    assert_eq!(checked.code, Some(1));
+    let problem = "nginx: [emerg] bind() to 192.0.2.1:1 failed (99: Cannot assign requested address)";
+    assert_eq!(told(&checked), [problem], "{}", checked.stderr);
+    // The running server has its own.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address");
+    let checked = tested(&format!("events {{ }}\nhttp {{ server {{ listen {address}; }} }}\n"));
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+}
