@@ -11,7 +11,7 @@ use crate::console;
 use crate::error::Error;
 
 /// How long a worker may take to build a configuration.
-const BUILD_PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const BUILD_PATIENCE: Duration = Duration::from_secs(120);
 
 impl Master {
     /// Reads the configuration again, and has the worker use it.
@@ -27,6 +27,8 @@ impl Master {
 
     /// Reads the configuration, and gives it to the worker. Errors have been logged when this returns.
     fn try_reload(&mut self) -> Result<(), ()> {
+        // Names are looked up and files read, one after the other, and meanwhile nobody is heard.
+        let _working = self.manager.while_working();
         self.log(Level::Notice, format_args!("reconfiguring"));
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);
