@@ -193,6 +193,9 @@
 //!     "sessions": 10, "open": 2,           sessions since the start, and those that are there now
 //!     "ended": { "200": 7, "503": 1 },     sessions that have ended, by all statuses
 //!     "received": 1000, "sent": 2000,      bytes from and to clients, of sessions that have ended
+//!     "lost_datagrams": {                  datagrams that had no room, or could not be sent
+//!       "from_clients": 0, "to_clients": 0
+//!     },
 //!     "upstreams": []                      groups of servers of stream, as those of http above; "header" is the time to the
 //!                                          first byte, "response" that to the end of a session
 //!   },
