@@ -308,6 +308,9 @@ pub fn proxy_header(data: &[u8]) {
             "ssl_verify",
             "ssl_version",
             "ssl_cn",
+            "ssl_cipher",
+            "ssl_sig_alg",
+            "ssl_key_alg",
             "0x04",
             "ssl_0x21",
         ] {
@@ -320,16 +323,25 @@ pub fn proxy_header(data: &[u8]) {
 /// What was read of a header is written, in both versions, and read again: nothing is lost or changed.
 fn written_again(header: &proxy_protocol::ProxyHeader) {
     let address = |text: &str, port| Some(SocketAddr::new(text.parse::<IpAddr>().ok()?.to_canonical(), port));
-    let ends = header.ends.as_ref().and_then(|ends| {
-        Some((address(&ends.client, ends.client_port)?, address(&ends.server, ends.server_port)?))
-    });
+    let ends = header
+        .ends
+        .as_ref()
+        .and_then(|ends| Some((address(&ends.client, ends.client_port)?, address(&ends.server, ends.server_port)?)));
     let mut line = Vec::new();
     write_v1(ends, &mut line);
     let mut whole = HeaderV2::new(ends, Carrier::Stream);
     let alpn = header.tlv("alpn").unwrap_or_default();
     let common_name = header.tlv("ssl_cn");
     whole.field(0x01, &alpn).expect("a field of a header that was read fits");
-    let tls = TlsFields { version: b"TLSv1.3", common_name: common_name.as_deref(), ..TlsFields::default() };
+    let [cipher, signature, key] = ["ssl_cipher", "ssl_sig_alg", "ssl_key_alg"].map(|name| header.tlv(name));
+    let tls = TlsFields {
+        version: b"TLSv1.3",
+        common_name: common_name.as_deref(),
+        cipher: cipher.as_deref(),
+        signature: signature.as_deref(),
+        key: key.as_deref(),
+        ..TlsFields::default()
+    };
     whole.tls(&tls).expect("fields of a header that was read fit");
     let bytes = whole.finish().expect("fields of a header that was read fit");
     if bytes.len() > proxy_protocol::MAX_HEADER {
@@ -341,12 +353,15 @@ fn written_again(header: &proxy_protocol::ProxyHeader) {
         assert_eq!(read.ends.is_some(), ends.is_some());
         if let (Some(read), Some((client, server))) = (&read.ends, ends) {
             assert_eq!((read.client_port, read.server_port), (client.port(), server.port()));
-            let is = |text: &str, wanted: SocketAddr| text.parse().map(|ip: IpAddr| ip.to_canonical()) == Ok(wanted.ip());
+            let is =
+                |text: &str, wanted: SocketAddr| text.parse().map(|ip: IpAddr| ip.to_canonical()) == Ok(wanted.ip());
             assert!(is(&read.client, client) && is(&read.server, server));
         }
         if version == 2 && ends.is_some() {
             assert_eq!(read.tlv("alpn").as_deref(), Some(&*alpn));
             assert_eq!(read.tlv("ssl_cn"), common_name);
+            let again = ["ssl_cipher", "ssl_sig_alg", "ssl_key_alg"].map(|name| read.tlv(name));
+            assert_eq!(again, [cipher.clone(), signature.clone(), key.clone()]);
         }
     }
 }

@@ -17,6 +17,7 @@ mod logs;
 mod passed_on;
 mod passwords;
 mod pools;
+mod sessions;
 mod subrequests;
 mod tls;
 

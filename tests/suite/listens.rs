@@ -38,6 +38,31 @@ fn ipv6() {
 }
 
 #[test]
+fn multipath_serves_clients_that_know_it_and_those_that_do_not() {
+    if !require::freerun() {
+        return;
+    }
+    let http = "server { listen 127.0.0.1:@PORT@ multipath; return 200 \"$remote_addr\"; }";
+    let server = Setup::new().http(http).freerun();
+    assert_eq!(server.get("/").text(), "127.0.0.1");
+    // Linux has had it since 5.6; it can be switched off.
+    if std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|on| on.trim() == "1") {
+        let lists = || std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
+        let used = lists().lines().find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            (words.next() == Some("MPTCP")).then(|| words.nth(1).and_then(|count| count.parse::<u32>().ok()))?
+        });
+        assert!(used.is_some_and(|used| used > 0), "no socket of the protocol:\n{}", lists());
+    } else {
+        server.logs("is not possible, TCP is used");
+    }
+    server.edit(" multipath", "");
+    server.reload();
+    server.logs("without \"multipath\" takes effect at the next start");
+    assert_eq!(server.get("/").text(), "127.0.0.1");
+}
+
+#[test]
 fn names_stand_for_the_addresses_that_they_had_when_the_configuration_was_read() {
     let site = Site::new();
     let http = "set_real_ip_from localhost; real_ip_header X-Client;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use freerun_testkit::{Datagrams, Kind, Server, Setup, eventually, require};
+use freerun_testkit::{Client, Datagrams, Kind, Server, Setup, eventually, require};
 use rustix::process::Signal;
 
 /// A server for datagrams on `@PORT2@` with these lines, and with others beside it; `@PORT@` is there to see that it runs.
@@ -217,6 +217,55 @@ fn headers_that_come_name_the_clients() {
     server.logs("broken header of the PROXY protocol in a datagram");
 }
 
+/// Addresses that share a wildcard's socket keep settings of their own, for datagrams as well.
+#[test]
+fn an_address_beside_the_wildcard_has_its_own_settings() {
+    if !require::freerun() {
+        return;
+    }
+    let echo = Datagrams::echo();
+    let around = format!(
+        "set_real_ip_from 127.0.0.0/8;
+         server {{ listen 127.0.0.2:@PORT2@ udp proxy_protocol; udp_sessions 1; return \"named $remote_addr\"; }}
+         server {{ listen 127.0.0.3:@PORT2@ udp; udp_sessions 1; proxy_pass {echo}; }}"
+    );
+    let server = listening("@PORT2@ udp", &around, &format!("proxy_pass {echo};")).run();
+    let at = |last| SocketAddr::new([127, 0, 0, last].into(), front(&server).port());
+    let (client, other) = (Datagrams::new(), Datagrams::new());
+    let headed = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x01\xc0\0\x02\x02\0\x07\0\x35x";
+    assert_eq!(client.ask(headed, at(2)), "named 192.0.2.1");
+    // Elsewhere the same bytes are what the client says.
+    let answer = client.ask("plain", at(1));
+    assert!(answer.ends_with(":plain"), "{answer}");
+    let ports = [&client, &other].map(|client| port(&client.ask("x", at(1))));
+    let narrow = port(&client.ask("x", at(3)));
+    other.ask("x", at(3));
+    server.logs("udp session gives way to a new one (udp_sessions)");
+    assert_ne!(port(&client.ask("x", at(3))), narrow);
+    assert_eq!(ports, [&client, &other].map(|client| port(&client.ask("x", at(1)))), "the wildcard has room for both");
+}
+
+#[test]
+fn sessions_stay_when_their_address_is_named_beside_the_wildcard_and_when_it_is_no_longer() {
+    if !require::freerun() {
+        return;
+    }
+    let echo = Datagrams::echo();
+    let around = format!("server {{ listen unix:@DIR@/none.sock; proxy_pass {echo}; }}");
+    let server = listening("@PORT2@ udp", &around, &format!("proxy_pass {echo};")).run();
+    let at = SocketAddr::new([127, 0, 0, 2].into(), front(&server).port());
+    let unix = format!("listen unix:{};", server.path("none.sock").display());
+    let (client, later) = (Datagrams::new(), Datagrams::new());
+    let before = port(&client.ask("x", at));
+    server.edit(&unix, &format!("listen {at} udp;"));
+    server.reload();
+    let named = port(&later.ask("x", at));
+    assert_eq!(port(&client.ask("x", at)), before);
+    server.edit(&format!("listen {at} udp;"), &unix);
+    server.reload();
+    assert_eq!([&client, &later].map(|client| port(&client.ask("x", at))), [before, named]);
+}
+
 #[test]
 fn sessions_outlive_a_reload_and_end_with_their_address() {
     if !require::freerun() {
@@ -344,5 +393,87 @@ fn what_does_not_go_together_with_datagrams_is_refused() {
         let text = format!("events {{}}\nstream {{ server {{ listen {listen}; {lines} }} }}\n");
         let checked = freerun_testkit::check(Kind::Freerun, &text).unwrap();
         assert!(format!("{checked:?}").replace("\\\"", "\"").contains(words), "{listen}: {checked:?}");
+    }
+}
+
+/// What the server's `status` says of stream.
+fn status(server: &Server) -> serde_json::Value {
+    let text = Client::connect(server.address_number(4)).get("/status").text();
+    serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["stream"].clone()
+}
+
+/// A server as [`serving`] has it, whose `status` is at `/status`.
+fn with_status(around: &str, lines: &str) -> Setup {
+    serving(around, lines).http("server { listen 127.0.0.1:@PORT4@; location /status { status; } }")
+}
+
+/// IPv6 has longer datagrams than IPv4: a server that is reached by the one may answer what no client of the other can get.
+#[test]
+fn what_cannot_be_sent_to_a_client_is_logged_and_counted() {
+    if !require::freerun() || !require::ipv6() {
+        return;
+    }
+    let behind = Datagrams::at("[::1]:0".parse().unwrap());
+    let server = with_status("", &format!("proxy_pass {};", behind.address())).freerun();
+    let client = Datagrams::new();
+    client.send("question", front(&server));
+    let session = behind.receive().1;
+    for _ in 0..3 {
+        behind.send([b'x'; 65_527], session);
+    }
+    behind.send("answer", session);
+    assert_eq!(client.receive().0, b"answer");
+    server.logs(&format!(
+        "sendmmsg() failed (90: Message too long) while proxying and sending to client, udp client: 127.0.0.1, server: {}",
+        front(&server)
+    ));
+    let lost = status(&server)["lost_datagrams"].clone();
+    assert_eq!((&lost["to_clients"], &lost["from_clients"]), (&3.into(), &0.into()));
+    // Whoever chooses addresses that nothing can be sent to does not choose the size of the log.
+    assert_eq!(server.error_log().matches("sendmmsg() failed").count(), 1);
+}
+
+#[test]
+fn what_a_client_sends_beyond_its_rate_is_lost() {
+    let behind = Datagrams::new();
+    let lines = format!("proxy_upload_rate 100; proxy_timeout 2s; proxy_pass {};", behind.address());
+    let server = serving("", &lines).run();
+    let client = Datagrams::new();
+    // In each second 100 bytes may begin.
+    for number in 0..20_u8 {
+        client.send([number; 60], front(&server));
+    }
+    assert_eq!((behind.receive().0, behind.receive().0), (vec![0; 60], vec![1; 60]));
+    // The rest was lost, and does not come later.
+    eventually("another second", || {
+        client.send("late", front(&server));
+        behind.receives_within(Duration::from_millis(100))
+    });
+}
+
+#[test]
+fn a_check_may_ask_by_datagrams() {
+    if !require::freerun() {
+        return;
+    }
+    let echo = Datagrams::echo();
+    let silent = Datagrams::new();
+    let gone = Datagrams::new().address();
+    let around = format!(
+        "match asked {{ send \"n1\"; expect ~ \":n1$\"; }}
+         upstream g {{ server {echo}; server {}; server {gone}; }}",
+        silent.address()
+    );
+    let lines = "proxy_pass g; health_check udp interval=50ms match=asked mandatory; health_check_timeout 300ms;";
+    let server = serving(&around, lines).freerun();
+    server.logs(&format!("peer is healthy, health check of peer {echo}"));
+    server.logs(&format!(
+        "peer is unhealthy while waiting for the end of the check, health check of peer {}",
+        silent.address()
+    ));
+    server.logs(&format!("peer is unhealthy while checking the response, health check of peer {gone}"));
+    for _ in 0..4 {
+        let client = Datagrams::new();
+        assert!(client.ask("question", front(&server)).ends_with(":question"));
     }
 }

@@ -1,5 +1,6 @@
 //! Scripts of `tests/tools` that can run wherever their programs are installed.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use freerun_testkit::{Kind, require};
@@ -25,13 +26,34 @@ const DRAIN_SECONDS: &str = "900";
 /// How long changes of the binary may take, in seconds.
 const UPGRADE_SECONDS: &str = "330";
 
+/// How many changes of the binary, and reloads, are enough for the gate; by hand there are 20 and 50.
+const UPGRADES: [(&str, &str); 2] = [("UPGRADES", "3"), ("RELOADS", "5")];
+
+/// How long the clients of stream may take, in seconds.
+const CLIENTS_SECONDS: &str = "420";
+
+/// The command for a script of `tests/tools`, without its arguments.
+fn command(name: &str, seconds: &str) -> Command {
+    let script = format!("{}/tools/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("timeout");
+    command.args([seconds, &script]).stdin(Stdio::null());
+    command
+}
+
+/// The server under test.
+fn server() -> PathBuf {
+    Kind::under_test().program().expect("a binary")
+}
+
 /// Runs a script of `tests/tools` with the server under test, and returns what it has said.
 #[track_caller]
 fn script(name: &str, seconds: &str) -> String {
-    let script = format!("{}/tools/{name}", env!("CARGO_MANIFEST_DIR"));
-    let server = Kind::under_test().program().expect("a binary");
-    let mut command = Command::new("timeout");
-    command.args([seconds, &script]).arg(server).stdin(Stdio::null());
+    run(command(name, seconds).arg(server()))
+}
+
+/// Runs the command of a script, and returns what it has said.
+#[track_caller]
+fn run(command: &mut Command) -> String {
     let output = command.output().expect("the command timeout");
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -41,7 +63,12 @@ fn script(name: &str, seconds: &str) -> String {
 /// Runs a script that says so if what it needs is not there.
 #[track_caller]
 fn script_or_nothing(name: &str, seconds: &str) {
-    let said = script(name, seconds);
+    done_or_nothing(name, &script(name, seconds));
+}
+
+/// What a script has said that says so if what it needs is not there.
+#[track_caller]
+fn done_or_nothing(name: &str, said: &str) {
     match said.lines().find(|line| line.starts_with("skipped: ")) {
         Some(why) => eprintln!("{name}: {why}"),
         None => assert!(said.contains("== done"), "{said}"),
@@ -67,8 +94,25 @@ fn nothing_fails_when_servers_are_reloaded_and_restarted() {
 
 #[test]
 fn nothing_fails_when_the_binary_is_changed() {
+    if !require::freerun() {
+        return;
+    }
+    done_or_nothing("upgrade", &run(command("upgrade", UPGRADE_SECONDS).arg(server()).envs(UPGRADES)));
+}
+
+#[test]
+fn nothing_fails_when_freerun_takes_nginx_s_place_and_nginx_freerun_s() {
+    if !require::freerun() || !require::nginx() {
+        return;
+    }
+    let Ok(nginx) = Kind::Nginx.program() else { return };
+    done_or_nothing("upgrade", &run(command("upgrade", UPGRADE_SECONDS).args([nginx, server()]).envs(UPGRADES)));
+}
+
+#[test]
+fn sessions_of_real_clients_with_real_servers() {
     if require::freerun() {
-        script_or_nothing("upgrade", UPGRADE_SECONDS);
+        script_or_nothing("stream-clients", CLIENTS_SECONDS);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::contexts::Contexts;
 use crate::directive::{Directive, Fidelity};
-use crate::known;
+use crate::known::{self, Origin};
 
 /// The page of a directive in somebody's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,17 @@ static OTHERS: &[(&str, &str, &str)] = &[
 /// The contexts of `stream`.
 const STREAM: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER).union(Contexts::STREAM_UPSTREAM);
 
-/// The module that has a directive of this name; of several that share it, the most common one. `None`: nobody documents
-/// it.
+/// The module, or the program of others, that has a directive of this name; of several that share it, the most common one.
+/// `None`: nobody documents it.
 pub fn module_of(name: &str) -> Option<&'static str> {
-    known::module(name).map(|module| if matches!(module, "core" | "events") { CORE } else { module })
+    match known::origin(name)? {
+        Origin::Nginx(module) | Origin::Plus(module) | Origin::Other(module, _) => Some(main_module(module)),
+    }
+}
+
+/// The name of the module for the main level and for `events`, which have none of their own in the tables.
+fn main_module(module: &'static str) -> &'static str {
+    if matches!(module, "core" | "events") { CORE } else { module }
 }
 
 /// The page of a directive of the tables; none for freerun's own and for what nginx does not document.
@@ -71,7 +78,10 @@ pub fn page(module: &str) -> String {
 
 /// The module of nginx; of several that share the name, the one with the directive's contexts.
 fn nginx_module(directive: &Directive) -> Option<&'static str> {
-    let module = module_of(directive.name)?;
+    let module = match known::origin(directive.name)? {
+        Origin::Nginx(module) | Origin::Plus(module) => main_module(module),
+        Origin::Other(..) => return None,
+    };
     let only = |contexts: Contexts| contexts.contains(directive.contexts);
     Some(match directive.name {
         _ if only(Contexts::UPSTREAM) => "ngx_http_upstream_module",

@@ -156,16 +156,17 @@ pub enum UsageError {
 }
 
 /// The commands that freerun has besides nginx's options.
-const COMMANDS: [&str; 2] = ["serve", "reference"];
+const COMMANDS: [&str; 4] = ["serve", "reference", "migrate", "explain"];
 
 /// Long options: those of the program itself come first.
-const LONG: [&str; 11] = [
+const LONG: [&str; 12] = [
     "--help",
     "--version",
     "--listen",
     "--port",
     "--tls",
     "--quiet",
+    "--json",
     "--http",
     "--email",
     "--acme-directory",
@@ -183,6 +184,7 @@ impl UsageError {
                 let name = long.split_once('=').map_or(long, |(name, _)| name);
                 Some(match freerun_conf::near(name, LONG.into_iter()) {
                     Some(near @ ("--help" | "--version")) => format!("did you mean \"{near}\"? {see}"),
+                    Some("--json") => "\"--json\" is an option of \"freerun migrate\"".to_owned(),
                     Some("--check") => "\"--check\" is an option of \"freerun reference\"".to_owned(),
                     Some(near) => format!("\"{near}\" is an option of \"freerun serve\""),
                     None => see.to_owned(),

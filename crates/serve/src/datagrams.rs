@@ -2,7 +2,7 @@
 //! ([`Service::datagrams`](crate::service::Service::datagrams)), and what its sessions send is gathered until the end of
 //! the loop's turn.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -10,14 +10,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use freerun_runtime::net::udp::{Datagrams, Options, Runs, SendQueue, Target};
+use freerun_runtime::log::{Errno as ShowErrno, Level};
+use freerun_runtime::loops;
+use freerun_runtime::net::udp::{Datagrams, Options, Runs, SendQueue, Target, Unsent};
 
 use crate::listen::{ListenKey, ListenSpec};
 use crate::loop_local::LoopLocal;
+use crate::loop_state::LoopState;
 
 /// The most tasks that wait for the socket to take datagrams again. Each is a session; those beyond lose datagrams instead,
 /// as a network without room does.
 const MOST_WAITING: usize = 4096;
+
+/// How many milliseconds pass at least between two lines in the log about datagrams that a socket could not send. Whoever sends
+/// with invented addresses may choose those to which nothing can be sent.
+const BETWEEN_LINES: u64 = 1000;
 
 /// A listening socket for datagrams, as one loop has it. It stays the same over a reload that changes only options.
 pub struct DatagramListener {
@@ -33,6 +40,10 @@ pub struct DatagramListener {
     waiting: RefCell<Vec<Waker>>,
     /// How many datagrams could not be sent.
     lost: Cell<u64>,
+    /// Where that is logged and counted.
+    loop_state: OnceCell<Rc<LoopState>>,
+    /// The time from which on the log is told again, and how many datagrams it was not told of.
+    untold: Cell<(u64, usize)>,
     /// Whether nothing is sent any more.
     ended: Cell<bool>,
 }
@@ -42,8 +53,15 @@ impl DatagramListener {
     pub fn new(spec: LoopLocal<ListenSpec>, fd: Arc<OwnedFd>) -> Rc<DatagramListener> {
         let socket = RefCell::new(socket(&spec, fd));
         let (queue, sender, full, waiting, lost, ended) = Default::default();
+        let (loop_state, untold) = Default::default();
         let key = spec.key();
-        Rc::new(DatagramListener { key, spec: RefCell::new(spec), socket, queue, sender, full, waiting, lost, ended })
+        let spec = RefCell::new(spec);
+        Rc::new(DatagramListener { key, spec, socket, queue, sender, full, waiting, lost, loop_state, untold, ended })
+    }
+
+    /// Has what cannot be sent logged and counted by this loop.
+    pub(crate) fn tell(&self, loop_state: &Rc<LoopState>) {
+        let _ = self.loop_state.set(loop_state.clone());
     }
 
     /// The specification of the socket.
@@ -87,11 +105,11 @@ impl DatagramListener {
         if SendQueue::is_long(bytes.len()) && queue.is_empty() && !self.full.get() {
             let mut runs = Runs::default();
             runs.push(target, bytes, segment);
-            self.socket.borrow().send(&runs, |count, error| {
-                if error.kind() == io::ErrorKind::WouldBlock {
+            self.socket.borrow().send(&runs, |unsent| {
+                if unsent.error.kind() == io::ErrorKind::WouldBlock {
                     self.full.set(true);
                 }
-                self.lose(count);
+                self.failed(&unsent);
             });
             if self.full.get() {
                 self.wake_sender();
@@ -132,6 +150,39 @@ impl DatagramListener {
 
     fn lose(&self, count: usize) {
         self.lost.set(self.lost.get() + count as u64);
+        if let Some(loop_state) = self.loop_state.get() {
+            loop_state.shared.sessions.lost_to_clients.add_n(count as u64);
+        }
+    }
+
+    /// Counts datagrams from clients that are lost: there is no room for them, or they could not be passed on.
+    pub fn lose_from_clients(&self, count: u64) {
+        if let Some(loop_state) = self.loop_state.get() {
+            loop_state.shared.sessions.lost_from_clients.add_n(count);
+        }
+    }
+
+    /// Counts datagrams that could not be sent, and logs why, unless the socket is only full.
+    fn failed(&self, unsent: &Unsent) {
+        self.lose(unsent.count);
+        let (Some(loop_state), Some(to)) = (self.loop_state.get(), unsent.target.to) else { return };
+        if unsent.error.kind() == io::ErrorKind::WouldBlock {
+            return;
+        }
+        let (now, (next, untold)) = (loops::millis(), self.untold.get());
+        if now < next {
+            self.untold.set((next, untold + unsent.count));
+            return;
+        }
+        self.untold.set((now + BETWEEN_LINES, 0));
+        let (spec, error) = (self.spec(), ShowErrno(&unsent.error));
+        let what = format_args!("sendmmsg() failed ({error}) while proxying and sending to client");
+        let about = format_args!("udp client: {}, server: {}", to.ip(), spec.name);
+        let log = &loop_state.generation().error_log;
+        match untold {
+            0 => log.write(Level::Alert, None, format_args!("{what}, {about}")),
+            more => log.write(Level::Alert, None, format_args!("{what}, {about}; {more} more datagrams before")),
+        }
     }
 
     fn wake_sender(&self) {
@@ -142,7 +193,7 @@ impl DatagramListener {
     }
 
     fn flush(&self, queue: &mut SendQueue) {
-        let done = queue.flush(&self.socket.borrow(), |count, _| self.lose(count));
+        let done = queue.flush(&self.socket.borrow(), |unsent| self.failed(&unsent));
         self.full.set(!done);
     }
 

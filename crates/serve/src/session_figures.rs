@@ -18,6 +18,10 @@ pub struct SessionFigures {
     pub received: Counter,
     /// Bytes to clients, of sessions that have ended.
     pub sent: Counter,
+    /// Datagrams from clients that were lost: there was no room for them, or they could not be passed on.
+    pub lost_from_clients: Counter,
+    /// Datagrams to clients that were lost: there was no room for them, or they could not be sent.
+    pub lost_to_clients: Counter,
 }
 
 impl SessionFigures {

@@ -30,6 +30,13 @@ fn kinds_are_told_apart() {
 }
 
 #[test]
+fn signatures_have_openssl_s_names() {
+    for (crt, name) in [(EC[0], "ecdsa-with-SHA256"), (RSA[0], "RSA-SHA256"), (ED25519[0], "ED25519")] {
+        assert_eq!(certificate(crt).signature_algorithm().name(), Some(name));
+    }
+}
+
+#[test]
 fn keys_fit_their_certificates_and_no_others() {
     for [crt, private] in [EC, RSA, ED25519] {
         assert_eq!(certificate(crt).check_key(&key(private)), Ok(()));

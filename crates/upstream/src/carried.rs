@@ -16,10 +16,10 @@ use crate::live::Live;
 
 /// The first bytes, which say what follows: the time in milliseconds since 1970, and of each server the length of its address,
 /// the address, its number among the servers of that address, and the numbers of [`numbers`], all as `u64`.
-const FORMAT: &[u8; 8] = b"peers. 1";
+const FORMAT: &[u8; 8] = b"peers. 2";
 
 /// How many numbers there are of a server.
-const NUMBERS: usize = 10;
+const NUMBERS: usize = 11;
 
 /// The most servers that are read.
 const MAX_SERVERS: usize = 1 << 16;
@@ -72,6 +72,7 @@ fn numbers(live: &Live, now: Millis) -> [u64; NUMBERS] {
         relative(live.until.load(Relaxed), now),
         relative(live.recovered.load(Relaxed), now),
         relative(live.ejected.load(Relaxed), now),
+        live.connect_average.load(Relaxed),
         live.header_average.load(Relaxed),
         live.last_byte_average.load(Relaxed),
         relative(live.measured.load(Relaxed), now),
@@ -138,7 +139,7 @@ impl Carried {
 
 /// A server of which this was known at that time.
 fn restore(numbers: &[u64; NUMBERS], held: u32, saved: i64) -> Live {
-    let [fails, lost, window, until, recovered, ejected, header, last_byte, measured, checks] = *numbers;
+    let [fails, lost, window, until, recovered, ejected, connect, header, last_byte, measured, checks] = *numbers;
     let checks = if checks <= UNHEALTHY { checks } else { NOTHING };
     let live = Live::held(if checks == NOTHING { held } else { 0 });
     live.fails.store(u32::try_from(fails).unwrap_or(u32::MAX), Relaxed);
@@ -147,6 +148,7 @@ fn restore(numbers: &[u64; NUMBERS], held: u32, saved: i64) -> Live {
     live.until.store(absolute(until, saved), Relaxed);
     live.recovered.store(absolute(recovered, saved), Relaxed);
     live.ejected.store(absolute(ejected, saved), Relaxed);
+    live.connect_average.store(connect, Relaxed);
     live.header_average.store(header, Relaxed);
     live.last_byte_average.store(last_byte, Relaxed);
     live.measured.store(absolute(measured, saved), Relaxed);
@@ -179,7 +181,9 @@ mod tests {
         live.fails.store(3, Relaxed);
         live.window.store(900_000, Relaxed);
         live.until.store(1_010_000, Relaxed);
+        live.connect_average.store(33, Relaxed);
         live.header_average.store(77, Relaxed);
+        live.last_byte_average.store(99, Relaxed);
         live.measured.store(999_000, Relaxed);
         let mut saved = Vec::new();
         let unix = (UpstreamAddress::Unix(Path::new("/run/a").into()), 0);
@@ -188,7 +192,8 @@ mod tests {
         let carried = Carried { saved: 5000, ..read(&saved, 5000) };
         assert_eq!(carried.servers.len(), 2);
         let new = carried.get(&key("127.0.0.1:80", 1), 0).unwrap();
-        assert_eq!((new.fails.load(Relaxed), new.header_average.load(Relaxed)), (3, 77));
+        let averages = [&new.connect_average, &new.header_average, &new.last_byte_average];
+        assert_eq!((new.fails.load(Relaxed), averages.map(|average| average.load(Relaxed))), (3, [33, 77, 99]));
         assert_eq!((new.window.load(Relaxed), new.until.load(Relaxed)), (1, 15_000));
         assert_eq!((new.measured.load(Relaxed), new.ejected.load(Relaxed)), (4000, 0));
         let fresh = carried.get(&unix, 2).unwrap();
@@ -196,7 +201,7 @@ mod tests {
         for length in 0..saved.len() {
             assert!(read(&saved[..length], 0).servers.len() < 2);
         }
-        assert!(read(b"peers. 2", 0).servers.is_empty());
+        assert!(read(b"peers. 1", 0).servers.is_empty());
         // What was saved a minute ago ends a minute sooner.
         let then = since_1970() - 60_000;
         saved[8..16].copy_from_slice(&then.to_le_bytes());

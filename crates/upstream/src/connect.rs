@@ -239,7 +239,7 @@ mod tests {
             let socket = connect_datagrams(&address, &options).unwrap();
             let mut runs = Runs::default();
             runs.push(Target::default(), b"question", None);
-            socket.send(&runs, |_, error| panic!("{error}"));
+            socket.send(&runs, |unsent| panic!("{unsent:?}"));
             let mut buffer = [0; 20];
             let (len, from) = peer.recv_from(&mut buffer).unwrap();
             assert_eq!((&buffer[..len], from.ip().to_string().as_str()), (&b"question"[..], "127.0.0.2"));

@@ -42,6 +42,9 @@ const CASES: &[Case] = &[
 /// Those of later versions of nginx, and freerun's own.
 #[rustfmt::skip]
 const LATER: &[Case] = &[
+    (StreamServer, "listen unix:@DIR@/s multipath; return x;", "multipath is not supported on addr \"unix:@DIR@/s\"", 4),
+    (StreamServer, "listen 1 udp multipath; return x;", "\"listen\" directive \"multipath\" parameter is incompatible with \"udp\"", 4),
+    (StreamServer, "listen 1; proxy_pass 127.0.0.1:9; health_check udp;", "nothing to send: \"health_check udp\" needs a \"match\" with \"send\"", 4),
     (StreamServer, "listen 127.0.0.1;", "no port in \"127.0.0.1\" of the \"listen\" directive", 4),
     (StreamServer, "pass 127.0.0.1;", "no port in pass \"127.0.0.1\"", 4),
     (StreamServer, "pass no.such.invalid:80;", "host not found in pass \"no.such.invalid:80\"", 4),

@@ -347,6 +347,8 @@ fn a_header_tells_of_the_clients_tls() {
     let inner = fields(&value[5..]);
     assert_eq!(inner[0], (0x21, b"TLSv1.3".to_vec()));
     assert!(inner[1].0 == 0x23 && inner[1].1.starts_with(b"TLS_"), "{inner:?}");
+    // How the certificate that the client was shown is signed, and its key.
+    assert_eq!(inner[2..], [(0x24, b"ecdsa-with-SHA256".to_vec()), (0x25, b"EC256".to_vec())]);
     assert_eq!(peer.bytes(5), b"hello");
 }
 

@@ -96,6 +96,13 @@ impl Manager {
         Some(String::from_utf8_lossy(&message[..length]).into_owned())
     }
 
+    /// Waits for a message that begins with this, whatever comes before.
+    #[track_caller]
+    fn is_told_in_time(&self, wanted: &str) {
+        let is_told = || self.try_next(PATIENCE).is_some_and(|told| told.starts_with(wanted));
+        assert!(within(PATIENCE, is_told), "not told {wanted:?}");
+    }
+
     /// The next message, which has to begin with this.
     #[track_caller]
     fn is_told(&self, wanted: &str) -> String {
@@ -164,4 +171,73 @@ fn the_watchdog_is_told_as_long_as_the_loops_live() {
     eventually("nothing is told any more", || manager.try_next(Duration::from_secs(1)).is_none());
     server.signal_pid(worker, Signal::CONT);
     assert!(is_told(), "it lives again");
+}
+
+/// A file of the configuration that cannot be read for a while stands for all that the master may have to wait for: names that
+/// are looked up, a file system that does not answer.
+#[test]
+fn the_watchdog_is_told_while_the_configuration_is_read() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let manager = Manager::new();
+    let server = manager.run(&site, &[("WATCHDOG_USEC", "400000")]);
+    manager.is_told_in_time("READY=1\n");
+    let slow = server.path("slow.conf");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &slow,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .expect("a pipe with a name");
+    server.edit("return 200 one;", &format!("return 200 one; include {};", slow.display()));
+    server.signal(Signal::HUP);
+    manager.is_told_in_time("RELOADING=1\n");
+    // What the worker has answered before comes first; it cannot be that much.
+    for _ in 0..10 {
+        manager.is_told("WATCHDOG=1\n");
+    }
+    std::fs::write(&slow, "# nothing\n").expect("writing");
+    manager.is_told_in_time("READY=1\nSTATUS=configuration 2 is in use\n");
+}
+
+#[test]
+fn the_watchdog_is_told_while_a_worker_that_was_started_again_builds() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let manager = Manager::new();
+    let server = manager.run(&site, &[("WATCHDOG_USEC", "400000")]);
+    manager.is_told_in_time("READY=1\n");
+    // A worker that stands still before it has loops: one that is still building. It takes some tries to catch one.
+    let builds =
+        |worker: u32| std::fs::read_dir(format!("/proc/{worker}/task")).is_ok_and(|threads| threads.count() == 1);
+    let mut before = server.worker();
+    let mut caught = None;
+    let tries = within(PATIENCE, || {
+        server.signal_pid(before, Signal::KILL);
+        let mut worker = None;
+        eventually("another worker", || {
+            worker = server.workers().into_iter().find(|worker| *worker != before);
+            // Before it executes the program, it stops the master with it.
+            let executes = |worker| std::fs::read_to_string(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+            worker.is_some_and(|worker| executes(worker).starts_with("freerun: worker"))
+        });
+        let worker = worker.expect("a worker");
+        server.signal_pid(worker, Signal::STOP);
+        before = worker;
+        caught = builds(worker).then_some(worker);
+        caught.is_some()
+    });
+    assert!(tries, "no worker was caught while it was building");
+    // More than earlier workers can have said.
+    for _ in 0..20 {
+        manager.is_told_in_time("WATCHDOG=1\n");
+    }
+    server.signal_pid(caught.expect("a worker"), Signal::CONT);
+    assert_eq!(server.get("/v").text(), "one");
 }

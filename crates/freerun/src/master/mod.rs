@@ -111,6 +111,8 @@ struct Master {
     asking: Asking,
     /// The worker was asked whether its loops live, and has not answered yet.
     asked: bool,
+    /// A worker that was started again builds its configuration, and has until this time for it.
+    building: Option<Instant>,
 }
 
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
@@ -181,6 +183,7 @@ pub fn run(start: Start) -> Result<(), ()> {
         manager: ServiceManager::of_environment(),
         asking,
         asked: false,
+        building: None,
     };
     let result = master.begin(inherited.hand_over).and_then(|()| master.follow(signals));
     master.finish();

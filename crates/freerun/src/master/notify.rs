@@ -9,6 +9,8 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -21,6 +23,14 @@ pub const WATCHDOG: &str = "WATCHDOG_USEC";
 /// How often the loops are looked at in the time after which the service manager takes the server for dead. A look shows what
 /// happened before it, so it takes two to see that a loop stands still.
 const LOOKS: u32 = 4;
+
+/// For how long the service manager is told that the server lives while the master does one piece of work. A name whose name
+/// servers are silent takes the system half a minute and more, and a configuration may have many of them; work that takes
+/// longer than this hangs.
+const LONGEST_WORK: Duration = Duration::from_secs(600);
+
+/// The message that the server lives.
+const ALIVE: &str = "WATCHDOG=1\n";
 
 /// The service manager, if there is one. Messages that it does not take are lost: nothing here waits.
 #[derive(Default)]
@@ -89,7 +99,23 @@ impl ServiceManager {
 
     /// The server lives.
     pub fn alive(&self) {
-        self.tell("WATCHDOG=1\n");
+        self.tell(ALIVE);
+    }
+
+    /// Says that the server lives until the answer is dropped, from a thread: for work during which the master cannot look at
+    /// the loops, because it waits for names or for a disk. `None` if nobody wants to know, or there can be no thread.
+    pub fn while_working(&self) -> Option<Working> {
+        let (Some((socket, address)), Some(watchdog)) = (&self.socket, &self.watchdog) else { return None };
+        let (socket, address, every) = (socket.try_clone().ok()?, address.clone(), watchdog.every);
+        let (end, ended) = mpsc::channel();
+        let end_of_patience = Instant::now() + LONGEST_WORK;
+        let tell = move || {
+            while Instant::now() < end_of_patience && ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let _ = socket.send_to_addr(ALIVE.as_bytes(), &address);
+            }
+        };
+        let thread = thread::Builder::new().name("watchdog".to_owned()).spawn(tell).ok()?;
+        Some(Working { end: Some(end), thread: Some(thread) })
     }
 
     /// When the loops have to be looked at for [`ServiceManager::alive`].
@@ -102,6 +128,21 @@ impl ServiceManager {
         let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else { return false };
         watchdog.next = now + watchdog.every;
         true
+    }
+}
+
+/// Work during which the service manager is told that the server lives; see [`ServiceManager::while_working`].
+pub struct Working {
+    /// The thread ends when this is gone.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.end.take();
+        // It is woken at once, and waits for nothing else.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -159,6 +200,26 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(address(OsStr::new("vsock:2:1234")).is_err());
         ServiceManager::default().stopping();
+    }
+
+    #[test]
+    fn long_work_is_told_of_until_it_ends() {
+        let name = format!("freerun-working-{}", std::process::id());
+        let at = SocketAddr::from_abstract_name(&name).unwrap();
+        let theirs = UnixDatagram::bind_addr(&at).unwrap();
+        let mut told = manager(at);
+        assert!(told.while_working().is_none(), "nobody wants to know");
+        let every = Duration::from_millis(1);
+        told.watchdog = Some(Watchdog { every, next: Instant::now() });
+        let working = told.while_working().unwrap();
+        for _ in 0..3 {
+            assert_eq!(receive(&theirs), ALIVE);
+        }
+        drop(working);
+        theirs.set_nonblocking(true).unwrap();
+        while theirs.recv(&mut [0; 16]).is_ok() {}
+        // The thread has ended, so nothing can come any more.
+        assert!(theirs.recv(&mut [0; 16]).is_err());
     }
 
     #[test]

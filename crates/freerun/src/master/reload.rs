@@ -32,6 +32,8 @@ impl Master {
     /// # Errors
     /// The configuration is refused, for this reason.
     fn try_reload(&mut self) -> Result<(), String> {
+        // Names are looked up and files read, one after the other, and meanwhile nobody is heard.
+        let _working = self.manager.while_working();
         self.log(Level::Notice, format_args!("reconfiguring"));
         let log = self.current.log.clone();
         let tell = |failure: &_| console::log_failure(&log, failure);

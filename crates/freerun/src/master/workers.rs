@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use freerun_runtime::log::Level;
 use freerun_sys::memory;
 
+use super::reload::BUILD_PATIENCE;
 use super::supervise::{Process, describe, level_of};
 use super::{Ending, Master, Serving};
 use crate::bundle::{FromWorker, ToWorker};
@@ -35,6 +36,7 @@ impl Master {
         let worker = process.id();
         match process.channel.receive::<FromWorker>() {
             Ok((FromWorker::Applied { number, result }, _)) => {
+                self.building = None;
                 if let Some((state, _)) = self.pending.take_if(|(state, _)| state.bundle.number == number) {
                     self.settle(state, result);
                 } else if self.starting {
@@ -125,6 +127,7 @@ impl Master {
             Ok(process) => {
                 self.serving = Serving::Process(Box::new(process));
                 self.asked = false;
+                self.building = Some(Instant::now() + BUILD_PATIENCE);
                 self.log_started();
                 self.give_memory_back();
             }
@@ -176,9 +179,11 @@ impl Master {
 
     /// Tells the service manager that the server lives, if its loops do.
     pub(super) fn look_whether_it_lives(&mut self) {
-        if !self.manager.has_to_look(Instant::now()) {
+        let now = Instant::now();
+        if !self.manager.has_to_look(now) {
             return;
         }
+        let builds = self.starting || self.pending.is_some() || self.building.is_some_and(|limit| now < limit);
         let asked = match &mut self.serving {
             Serving::Here(worker) => {
                 if worker.loops_live() {
@@ -187,7 +192,7 @@ impl Master {
                 return;
             }
             // It builds a configuration, for which it has its time.
-            Serving::Process(_) if self.starting || self.pending.is_some() => None,
+            Serving::Process(_) if builds => None,
             Serving::Process(_) if self.asked => return,
             Serving::Process(process) => Some(process.channel.send(&ToWorker::Ask, &[])),
             Serving::Nobody(_) => None,

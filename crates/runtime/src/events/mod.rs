@@ -371,9 +371,25 @@ impl Registration {
     pub fn leave(self, fd: &Arc<OwnedFd>) {
         // The last owner is about to close it, which takes it out of the epoll instance, too (epoll(7)).
         if Arc::strong_count(fd) > 1 {
-            // The only possible error is that it is not there.
-            let _ = epoll::delete(&self.mailbox.epoll, &**fd);
+            self.delete(fd);
         }
+        self.free();
+    }
+
+    /// Takes the descriptor of a socket out that another descriptor stands for as well, such as one of the master: epoll knows
+    /// the socket, which stays open when this descriptor is closed, and would go on to report it.
+    pub fn leave_open(self, fd: &OwnedFd) {
+        self.delete(fd);
+        self.free();
+    }
+
+    fn delete(&self, fd: &OwnedFd) {
+        // The only possible error is that it is not there.
+        let _ = epoll::delete(&self.mailbox.epoll, fd);
+    }
+
+    /// Gives the place back.
+    fn free(self) {
         let left = TABLE.try_with(|table| {
             let mut table = table.borrow_mut();
             let table = table.as_mut().filter(|table| table.mailbox.id == self.mailbox.id)?;

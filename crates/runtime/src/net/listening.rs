@@ -70,7 +70,7 @@ impl AsFd for Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         if let Some(registered) = self.registered.take() {
-            registered.leave(&self.fd);
+            registered.leave_open(&self.fd);
         }
     }
 }

@@ -38,6 +38,7 @@ impl Receiving {
         service: Rc<dyn Service>,
     ) -> Rc<Receiving> {
         let listener = DatagramListener::new(spec, fd);
+        listener.tell(loop_state);
         let receiving = Rc::new(Receiving { listener, service, stop: Notify::new(), replaced: Notify::new() });
         loops::spawn(0, "receiving datagrams", receive(loop_state.clone(), receiving.clone()));
         let listener = receiving.listener.clone();

@@ -85,6 +85,8 @@ pub struct ListenSpec {
     pub deferred: bool,
     /// The length of the `TCP_FASTOPEN` queue.
     pub fastopen: Option<u32>,
+    /// Whether clients may use several paths at a time (Multipath TCP, RFC 8684).
+    pub multipath: bool,
 }
 
 /// The error of a value without a port, where there is no default one.
@@ -110,6 +112,7 @@ impl ListenSpec {
             in_range: false,
             deferred: false,
             fastopen: None,
+            multipath: false,
         }
     }
 
@@ -193,6 +196,10 @@ impl ListenSpec {
             ("fastopen", Some(value)) => self.fastopen = Some(value.parse().map_err(|_| bad())?),
             ("deferred", None) => self.deferred = true,
             ("reuseport", None) => self.reuseport = true,
+            ("multipath", None) if self.ip.is_none() => {
+                return Err(format!("multipath is not supported on addr \"{}\"", self.name));
+            }
+            ("multipath", None) => self.multipath = true,
             ("ipv6only", Some(value @ ("on" | "off"))) => {
                 if !self.ip.is_some_and(|address| address.is_ipv6()) {
                     return Err(format!("ipv6only is not supported on addr \"{}\"", self.name));

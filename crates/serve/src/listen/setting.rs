@@ -120,9 +120,6 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
             if protocols.set(parameter, directive, cx)? {
                 continue;
             }
-            if text == "multipath" {
-                return Err(unsupported(parameter));
-            }
             has_options = true;
             for spec in &mut specs {
                 let known = spec.apply_option(text).map_err(|why| Problem::new(why).at(parameter.place))?;

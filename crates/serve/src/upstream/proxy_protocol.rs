@@ -142,6 +142,8 @@ fn fields<S: TlsSubject>(header: &mut HeaderV2, subject: &S, own: &[OwnTlv<S>]) 
     let (Some(tls), Some((version, cipher))) = (tls, names) else { return Ok(()) };
     let certificate = tls.with_session(|session| session.peer_certificates().next().map(PeerCertificate::from_der));
     let certificate = certificate.flatten();
+    let shown = tls.with_session(|session| session.shown()).flatten();
+    let key = shown.map(|shown| shown.key_name());
     let common_name = certificate.as_ref().and_then(|certificate| certificate.as_ref()?.common_name());
     header.tls(&TlsFields {
         has_certificate: certificate.is_some(),
@@ -149,6 +151,7 @@ fn fields<S: TlsSubject>(header: &mut HeaderV2, subject: &S, own: &[OwnTlv<S>]) 
         version: version.as_bytes(),
         common_name: common_name.as_deref(),
         cipher: Some(cipher.as_bytes()),
-        ..TlsFields::default()
+        signature: shown.and_then(|shown| shown.signature.name()).map(str::as_bytes),
+        key: key.as_deref().map(str::as_bytes),
     })
 }

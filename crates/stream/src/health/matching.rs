@@ -45,6 +45,11 @@ impl Matching for Match {
 }
 
 impl Match {
+    /// Whether nothing is to be sent.
+    pub fn sends_nothing(&self) -> bool {
+        self.send.is_empty()
+    }
+
     /// Whether what has come so far is what is expected.
     pub fn is_met(&self, received: &[u8]) -> bool {
         match &self.expect {

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Problem, SettingsSet, group};
-use freerun_serve::health::{self, Check, Checking};
+use freerun_conf::{Cx, Place, Problem, SettingsSet, group};
+use freerun_serve::health::{self, Check, Checking, MatchRef};
 use freerun_serve::loop_state::LoopState;
 use freerun_upstream::Peer;
 
@@ -27,7 +27,7 @@ pub static MODULE: Module = Module {
     name: "stream/health_check",
     groups: &[group::<HealthSettings>()],
     settle: Some(settle),
-    finish: Some(|_, cx| health::finish::<StreamCheck, Match>(cx)),
+    finish: Some(finish),
     prepare: Some(health::prepare::<StreamCheck>),
     begin: Some(health::begin::<StreamCheck>),
     ..Module::EMPTY
@@ -79,6 +79,23 @@ impl Check for StreamCheck {
     }
 }
 
+/// Checks of datagrams that have to send something, each with the place of its directive; lives in the configuration's context
+/// until all `match` blocks are known.
+#[derive(Default)]
+struct Senders(Vec<(Option<MatchRef<Match>>, Place)>);
+
+fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    health::finish::<StreamCheck, Match>(cx)?;
+    for (matching, place) in cx.extensions.remove::<Senders>().unwrap_or_default().0 {
+        if matching.as_ref().and_then(|matching| matching.get()).is_none_or(|block| block.matching.sends_nothing()) {
+            let problem =
+                Problem::new("nothing to send: \"health_check udp\" needs a \"match\" with \"send\"").at(place);
+            cx.report(problem.hint("a server says nothing by itself; send it something that it answers"))?;
+        }
+    }
+    Ok(())
+}
+
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let Some(rules) = settings.get::<HealthSettings>().health_check.clone() else { return Ok(()) };
     let group = settings.get::<ProxySettings>().proxy_pass.as_ref().and_then(|pass| pass.fixed_group().cloned());
@@ -89,6 +106,9 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
             problem.hint("the server has to pass sessions on, to a server or group that is named without variables")
         );
     };
+    if rules.udp {
+        cx.extensions.get_or_default::<Senders>().0.push((rules.matching.clone(), rules.place));
+    }
     health::declare(StreamCheck { rules, settings: settings.clone(), group }, cx);
     Ok(())
 }

@@ -1,18 +1,21 @@
 //! One check of one server: a connection, what is sent on it, and what has to come.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use freerun_runtime::net::udp::{Receiver, Runs, Target};
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::handshake::Helpers;
+use freerun_serve::upstream::ProxyProtocol;
 use freerun_transport::Transport;
-use freerun_upstream::Peer;
-use freerun_upstream::connect::connect;
+use freerun_upstream::connect::{connect, connect_datagrams};
+use freerun_upstream::{Peer, UpstreamAddress};
 
 use super::StreamCheck;
+use super::matching::Match;
 use crate::proxy::ProxySettings;
 
 /// The most bytes that are looked at.
@@ -20,6 +23,9 @@ const MOST: usize = 256 * 1024;
 
 /// The most bytes that are read at a time.
 const PIECE: usize = 16 * 1024;
+
+/// How many datagrams are taken at a time.
+const FEW: usize = 4;
 
 /// The lane of the checks in the pool for handshakes.
 const LANE: u64 = 0;
@@ -39,10 +45,16 @@ pub(super) async fn check(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc
     }
 }
 
+const CONNECTING: Failed = "connecting to upstream";
+const SENDING: Failed = "sending to upstream";
+const CHECKING: Failed = "checking the response";
+
 async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) -> Result<(), Failed> {
-    const CONNECTING: Failed = "connecting to upstream";
     let settings = check.settings.get::<ProxySettings>();
     let address = check.rules.checking.address(peer);
+    if check.rules.udp {
+        return ask(check, settings, &address).await;
+    }
     let mut transport = connect(&address, &settings.fixed_options()).await.map_err(|_| CONNECTING)?;
     transport.write_all(&settings.proxy_protocol.of_nobody()).await.map_err(|_| CONNECTING)?;
     if settings.proxy_ssl {
@@ -51,16 +63,56 @@ async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) 
     }
     let Some(block) = check.rules.matching.as_ref().and_then(|matching| matching.get()) else { return Ok(()) };
     let matching = &block.matching;
-    transport.write_all(&matching.send).await.map_err(|_| "sending to upstream")?;
+    transport.write_all(&matching.send).await.map_err(|_| SENDING)?;
     let mut received = Vec::new();
     while !matching.is_met(&received) {
         received.reserve(PIECE);
         let came = transport.read(&mut received).await;
         if !matches!(came, Ok(1..)) || received.len() >= MOST {
-            return if matching.is_met(&received) { Ok(()) } else { Err("checking the response") };
+            return if matching.is_met(&received) { Ok(()) } else { Err(CHECKING) };
         }
     }
     Ok(())
+}
+
+/// Asks a server by a datagram, and waits for one that is what is expected.
+async fn ask(check: &StreamCheck, settings: &ProxySettings, address: &UpstreamAddress) -> Result<(), Failed> {
+    // The configuration is refused without something to send.
+    let matching = &check.rules.matching.as_ref().and_then(|matching| matching.get()).ok_or(CHECKING)?.matching;
+    let socket = connect_datagrams(address, &settings.fixed_options()).map_err(|_| CONNECTING)?;
+    let header = match settings.proxy_protocol {
+        // Its text would be in front of the first datagram of a session, and there is none.
+        ProxyProtocol::Off | ProxyProtocol::V1 => Vec::new(),
+        ProxyProtocol::V2 => settings.proxy_protocol.of_nobody(),
+    };
+    let question = [&header[..], &matching.send].concat();
+    let mut runs = Runs::default();
+    runs.push(Target::default(), &question, None);
+    let mut sent = Ok(());
+    socket.send(&runs, |_| sent = Err(SENDING));
+    sent?;
+    let mut looked_at = 0;
+    while looked_at < MOST {
+        let came = poll_fn(|context| socket.poll_receive(context, FEW, |received| look(matching, received))).await;
+        let (is_met, len) = came.map_err(|_| CHECKING)?;
+        if is_met {
+            return Ok(());
+        }
+        looked_at += len;
+    }
+    Err(CHECKING)
+}
+
+/// Whether one of the datagrams that have come is what is expected, and how much was looked at.
+fn look(matching: &Match, received: &Receiver) -> (bool, usize) {
+    let (mut is_met, mut len) = (false, 0);
+    for one in received.iter() {
+        let size = one.segment.unwrap_or(one.bytes.len()).max(1);
+        is_met |= one.bytes.is_empty() && matching.is_met(b"");
+        is_met |= one.bytes.chunks(size).any(|datagram| matching.is_met(datagram));
+        len += one.bytes.len().max(1);
+    }
+    (is_met, len)
 }
 
 /// Has a TLS session on a new connection, as sessions of clients have it.

@@ -77,6 +77,7 @@ impl RelayedDatagrams {
         let upstream = Rc::new(upstream);
         client.keep_for(settings.proxy_timeout);
         let limits = Limits { requests: settings.proxy_requests, responses: settings.proxy_responses };
+        client.limit_rate(Pace::new(settings.proxy_upload_rate.of(session), loops::millis(), 0));
         client.pass_to(upstream.clone(), header, limits);
         let lease = Some(lease);
         RelayedDatagrams {

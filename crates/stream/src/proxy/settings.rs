@@ -49,7 +49,7 @@ upstream_settings! {
         /// Of datagrams the first one of a session begins with a header of version 1, as in nginx, and each one with a header of
         /// version 2, which says that it is about datagrams: servers such as BIND, PowerDNS, Unbound and dnsdist expect it so.
         proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER,
-            fidelity = Differs("what a header says of TLS has no algorithms of signature and key; nginx has no version 2 for datagrams");
+            fidelity = Differs("nginx has no version 2 for datagrams");
         /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
         /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
         /// would have by itself. A field with an empty value is left out.
@@ -71,8 +71,8 @@ upstream_settings! {
         /// The longest time in which nothing is read and nothing is written; then the session ends.
         proxy_timeout: Duration = "10m", in STREAM | STREAM_SERVER;
         /// The most bytes a second that are read from the client, for each session; 0 is no limit. Whole seconds count, as in
-        /// nginx. The value may have variables.
-        proxy_upload_rate: ComputedBytes<Session> = "0", in STREAM | STREAM_SERVER, fidelity = Differs("it does not hold for datagrams, which come from a socket that all clients share");
+        /// nginx. The value may have variables. Datagrams beyond it are lost, as in nginx; `status` counts them.
+        proxy_upload_rate: ComputedBytes<Session> = "0", in STREAM | STREAM_SERVER;
     }
     also {
         /// The older name of `proxy_buffer_size`.

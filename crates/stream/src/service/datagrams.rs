@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use freerun_proto::{ProxyHeader, proxy_protocol};
@@ -14,77 +14,127 @@ use freerun_serve::datagrams::DatagramListener;
 
 use super::StreamService;
 use crate::client::ClientSide;
-use crate::client::datagrams::{Forwarding, Sessions};
+use crate::client::datagrams::{DatagramSession, Forwarding, Sessions, number_of};
 use crate::session::Beginning;
-use crate::session::generation::LoopGeneration;
+use crate::session::generation::{LoopGeneration, Servers};
 use crate::settings::core::CoreSettings;
 
-/// The sessions at each address of a loop; as many as the configuration has addresses for datagrams.
+/// The sessions at each listening socket of a loop; as many as the configuration has sockets for datagrams.
 #[derive(Default)]
-pub(super) struct Addresses(RefCell<HashMap<*const DatagramListener, AtAddress>>);
+pub(super) struct Sockets(RefCell<HashMap<*const DatagramListener, Rc<AtSocket>>>);
 
-/// A listening socket, and the sessions there.
-type AtAddress = (Rc<DatagramListener>, Rc<Sessions>);
+/// A listening socket, and the sessions at its addresses.
+struct AtSocket {
+    listener: Rc<DatagramListener>,
+    /// Those at the address that the socket is bound to.
+    sessions: Rc<Sessions>,
+    /// Those at more specific addresses that the configuration names and that share the socket of a wildcard. One that is no
+    /// longer named stays while it has sessions.
+    specific: RefCell<HashMap<IpAddr, Rc<Sessions>>>,
+}
 
-impl Addresses {
-    /// Ends the sessions at an address that have all answers, and the others as soon as they have them.
+impl AtSocket {
+    /// The sessions at the address that a datagram was sent to.
+    fn sessions(&self, to: Option<IpAddr>) -> Rc<Sessions> {
+        let specific = self.specific.borrow();
+        let at = to.filter(|_| !specific.is_empty()).and_then(|to| specific.get(&to.to_canonical()));
+        at.unwrap_or(&self.sessions).clone()
+    }
+
+    fn all(&self) -> Vec<Rc<Sessions>> {
+        [&self.sessions].into_iter().chain(self.specific.borrow().values()).cloned().collect()
+    }
+
+    /// The session that a datagram belongs to, among `sessions` or, if the configuration has begun to name its address since,
+    /// those of the wildcard.
+    fn find(
+        &self,
+        sessions: &Rc<Sessions>,
+        received: &Received<'_>,
+        behind: Option<SocketAddr>,
+    ) -> Option<Rc<DatagramSession>> {
+        let earlier = || if Rc::ptr_eq(sessions, &self.sessions) { None } else { Some(&self.sessions) };
+        let listener = &self.listener;
+        sessions.find(listener, received, behind).or_else(|| earlier()?.find(listener, received, behind))
+    }
+}
+
+impl Sockets {
+    fn get(&self, listener: &Rc<DatagramListener>) -> Option<Rc<AtSocket>> {
+        self.0.borrow().get(&Rc::as_ptr(listener)).cloned()
+    }
+
+    /// Ends the sessions at a socket that have all answers, and the others as soon as they have them.
     pub(super) fn drain(&self, listener: &Rc<DatagramListener>) {
-        if let Some((_, sessions)) = self.0.borrow().get(&Rc::as_ptr(listener)) {
-            sessions.drain();
+        if let Some(socket) = self.get(listener) {
+            socket.all().iter().for_each(|sessions| sessions.drain());
         }
     }
 
-    /// Ends the sessions at an address that is no longer listened on.
+    /// Ends the sessions at a socket that is no longer listened on.
     pub(super) fn remove(&self, listener: &Rc<DatagramListener>) {
         let removed = self.0.borrow_mut().remove(&Rc::as_ptr(listener));
-        if let Some((_, sessions)) = removed {
-            sessions.end_all();
+        if let Some(socket) = removed {
+            socket.all().iter().for_each(|sessions| sessions.end_all());
         }
     }
 }
 
 impl StreamService {
-    /// The sessions at an address.
-    fn sessions(&self, listener: &Rc<DatagramListener>) -> Rc<Sessions> {
-        let mut addresses = self.datagrams.0.borrow_mut();
-        let (_, sessions) = addresses.entry(Rc::as_ptr(listener)).or_insert_with(|| {
+    /// The sessions at a socket.
+    fn at_socket(&self, listener: &Rc<DatagramListener>) -> Rc<AtSocket> {
+        let mut sockets = self.datagrams.0.borrow_mut();
+        let socket = sockets.entry(Rc::as_ptr(listener)).or_insert_with(|| {
             let sessions = Sessions::new(1);
-            self.configure(&sessions, listener, &self.generation());
-            (listener.clone(), sessions)
+            let socket = Rc::new(AtSocket { listener: listener.clone(), sessions, specific: RefCell::default() });
+            self.configure(&socket, &self.generation());
+            socket
         });
-        sessions.clone()
+        socket.clone()
     }
 
-    /// Has sessions follow the configuration: how many of them there may be at an address on this loop (`udp_sessions`), and
-    /// whether datagrams have headers (`listen … proxy_protocol`).
-    fn configure(&self, sessions: &Sessions, listener: &DatagramListener, generation: &LoopGeneration) {
-        let spec = listener.spec();
+    /// Has the sessions at a socket follow the configuration: how many of them there may be at each address on this loop
+    /// (`udp_sessions`), and whether datagrams have headers (`listen … proxy_protocol`).
+    fn configure(&self, socket: &AtSocket, generation: &LoopGeneration) {
+        let spec = socket.listener.spec();
         let Some(listen) = generation.stream.listen(&spec) else { return };
-        let all = listen.servers.default.settings.get::<CoreSettings>().udp_sessions as usize;
-        let loops = self.loop_state.shared.loops.len();
-        sessions.configure(all.div_ceil(spec.sockets(loops).max(1)).max(1), listen.servers.proxy_protocol);
+        let parts = spec.sockets(self.loop_state.shared.loops.len()).max(1);
+        let configure = |sessions: &Sessions, servers: &Servers| {
+            let all = servers.default.settings.get::<CoreSettings>().udp_sessions as usize;
+            sessions.configure(all.div_ceil(parts).max(1), servers.proxy_protocol);
+        };
+        configure(&socket.sessions, &listen.servers);
+        let mut specific = socket.specific.borrow_mut();
+        specific.retain(|address, sessions| listen.specific.contains_key(address) || sessions.count() > 0);
+        for address in listen.specific.keys() {
+            specific.entry(*address).or_insert_with(|| Sessions::new(1));
+        }
+        for (address, sessions) in specific.iter() {
+            configure(sessions, listen.specific.get(address).unwrap_or(&listen.servers));
+        }
     }
 
     /// Has the sessions at all addresses follow another configuration.
     pub(super) fn configure_all(&self) {
         let generation = self.generation();
-        for (listener, sessions) in self.datagrams.0.borrow().values() {
-            self.configure(sessions, listener, &generation);
+        for socket in self.datagrams.0.borrow().values() {
+            self.configure(socket, &generation);
         }
     }
 
     /// Gives each datagram to its session, which begins with it if there is none.
     pub(super) fn take_datagrams(&self, listener: &Rc<DatagramListener>, received: &Receiver) {
-        let sessions = self.sessions(listener);
+        let socket = self.at_socket(listener);
         let mut forwarding = Forwarding::default();
         for one in received.iter() {
+            let sessions = socket.sessions(one.to);
             if sessions.has_headers() {
-                self.take_headed(listener, &sessions, one, &mut forwarding);
+                self.take_headed(&socket, &sessions, one, &mut forwarding);
                 continue;
             }
             let mut left = Some(one);
             while let Some(one) = left {
-                left = match sessions.find(listener, &one, None) {
+                left = match socket.find(&sessions, &one, None) {
                     Some(session) => session.take(one, &mut forwarding),
                     None => {
                         // What other sessions are to pass on goes first: a new one may end them.
@@ -101,7 +151,7 @@ impl StreamService {
     /// headers name. One without a header is lost, which is logged.
     fn take_headed<'a>(
         &self,
-        listener: &Rc<DatagramListener>,
+        socket: &AtSocket,
         sessions: &Rc<Sessions>,
         received: Received<'a>,
         forwarding: &mut Forwarding<'a>,
@@ -116,17 +166,18 @@ impl StreamService {
                         let message = format_args!("{error} of the PROXY protocol in a datagram, udp client: {from}");
                         log.write(Level::Info, None, message);
                     }
+                    socket.listener.lose_from_clients(1);
                     continue;
                 }
             };
             let ends = header.ends.as_ref();
             let behind = ends.and_then(|ends| Some(SocketAddr::new(ends.client.parse().ok()?, ends.client_port)));
             let one = Received { bytes: &bytes[len..], segment: None, ..received };
-            match sessions.find(listener, &one, behind) {
+            match socket.find(sessions, &one, behind) {
                 Some(session) => drop(session.take(one, forwarding)),
                 None => {
                     forwarding.flush();
-                    self.begin_session(listener, sessions, one, Some((header, behind)));
+                    self.begin_session(&socket.listener, sessions, one, Some((header, behind)));
                 }
             }
         }
@@ -150,11 +201,15 @@ impl StreamService {
                 if let Some(services) = services_of_this_loop() {
                     services.has_room();
                 }
+                listener.lose_from_clients(number_of(received.bytes.len(), received.segment));
                 return None;
             }
         }
         let (proxied, behind) = header.map_or((None, None), |(header, behind)| (Some(header), behind));
-        let datagrams = sessions.begin(listener, &received, behind)?;
+        let Some(datagrams) = sessions.begin(listener, &received, behind) else {
+            listener.lose_from_clients(number_of(received.bytes.len(), received.segment));
+            return None;
+        };
         let client = datagrams.client_address();
         let mut waiting = Forwarding::default();
         let left = datagrams.take_one(received, &mut waiting);

@@ -29,7 +29,7 @@ pub struct StreamService {
     generation: RefCell<Rc<LoopGeneration>>,
     tasks: Tasks<Serve>,
     /// The sessions of datagrams.
-    datagrams: datagrams::Addresses,
+    datagrams: datagrams::Sockets,
 }
 
 impl StreamService {

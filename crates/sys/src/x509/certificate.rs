@@ -1,6 +1,7 @@
 //! X.509 certificates.
 
 use super::{Errors, KeyKind, PrivateKey, Reader, key, lc};
+use std::ffi::{CStr, c_int};
 use std::ptr::{NonNull, null_mut};
 
 /// A certificate that has been parsed.
@@ -16,6 +17,24 @@ pub enum Mismatch {
     Values,
     /// The certificate is for another kind of key.
     Type,
+}
+
+/// An algorithm by which certificates are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignatureAlgorithm(c_int);
+
+impl SignatureAlgorithm {
+    /// OpenSSL's short name of it, `RSA-SHA256` or `ecdsa-with-SHA256` for example; `None` if it is not known.
+    pub fn name(self) -> Option<&'static str> {
+        if self.0 == lc::NID_undef {
+            return None;
+        }
+        // SAFETY: the function has no preconditions. The number is that of a built-in object, whose name is a constant.
+        let name = unsafe { lc::OBJ_nid2sn(self.0) };
+        drop(Errors::take());
+        // SAFETY: a name that is not null is a text that ends with a NUL, and is never freed.
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str().ok()).flatten()
+    }
 }
 
 /// Whether one certificate can have issued another one, by what is written in them.
@@ -151,6 +170,12 @@ impl Certificate {
         let kind = unsafe { key::kind(lc::X509_get0_pubkey(self.0.as_ptr())) };
         drop(Errors::take());
         kind
+    }
+
+    /// How it is signed.
+    pub fn signature_algorithm(&self) -> SignatureAlgorithm {
+        // SAFETY: the certificate is alive and only read.
+        SignatureAlgorithm(unsafe { lc::X509_get_signature_nid(self.0.as_ptr()) })
     }
 
     /// Whether `key` is the private part of the certificate's key.

@@ -21,7 +21,7 @@ mod verify;
 mod words;
 mod writer;
 
-pub use certificate::{Certificate, Chain, ChainError, Mismatch};
+pub use certificate::{Certificate, Chain, ChainError, Mismatch, SignatureAlgorithm};
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
 pub use ocsp::{OcspAnswer, OcspError, OcspStatus, check_ocsp_response, ocsp_answer, ocsp_request};
 pub use pem::pem_block;

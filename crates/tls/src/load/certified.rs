@@ -1,7 +1,7 @@
 //! A chain and its key, ready to serve clients.
 
 use super::certificates::names;
-use super::{Chain, Key, KeyKind, LoadError, cost};
+use super::{Chain, Key, KeyKind, LoadError, SignatureAlgorithm, cost};
 use arc_swap::ArcSwapOption;
 use freerun_sys::x509::Certificate;
 use rustls::SignatureScheme;
@@ -36,6 +36,7 @@ struct Own {
     issuer: String,
     end: Option<i64>,
     end_text: String,
+    algorithm: SignatureAlgorithm,
 }
 
 impl Own {
@@ -46,6 +47,7 @@ impl Own {
             issuer: certificate.issuer(),
             end: certificate.end(),
             end_text: certificate.end_text(),
+            algorithm: certificate.signature_algorithm(),
         }
     }
 }
@@ -112,6 +114,11 @@ impl CertifiedKey {
     /// What kind of key it is.
     pub fn kind(&self) -> KeyKind {
         self.0.kind
+    }
+
+    /// How the first certificate is signed.
+    pub fn signature_algorithm(&self) -> SignatureAlgorithm {
+        self.0.own.algorithm
     }
 
     /// How long a signature takes on this machine with a key of this kind.

@@ -14,7 +14,7 @@ pub use certificates::{Chain, MAX_PEER_CHAIN, MAX_PEM, peer_chain};
 pub use certified::CertifiedKey;
 pub use dhparam::{DhparamError, check_dhparam};
 pub use error::{LoadError, Problem, unopened};
-pub use freerun_sys::x509::{KeyKind, Mismatch};
+pub use freerun_sys::x509::{KeyKind, Mismatch, SignatureAlgorithm};
 pub use keys::{Key, passwords};
 
 /// The PEM text of a value `data:…`, which stands in the configuration itself instead of a file's name.

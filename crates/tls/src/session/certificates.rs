@@ -1,6 +1,6 @@
 //! Which of its certificates a server shows.
 
-use super::{Schemes, step};
+use super::{Schemes, Shown, step};
 use crate::load::{CertifiedKey, KeyKind};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -92,7 +92,7 @@ impl ResolvesServerCert for Certificates {
         let is_tls13 = tls13.map(SupportedCipherSuite::suite).any(|suite| hello.cipher_suites().contains(&suite));
         let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
         let key = fits.or(self.keys.first())?;
-        step::signs_with(key.kind());
+        step::shows(Shown { key: key.kind(), signature: key.signature_algorithm() });
         Some(self.schemes.restrict(key.shared()))
     }
 }

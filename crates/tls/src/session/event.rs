@@ -1,7 +1,7 @@
 //! What a session reports.
 
 use super::{Failure, Version};
-use crate::load::KeyKind;
+use crate::load::{KeyKind, SignatureAlgorithm};
 
 /// What a step has done.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,6 +50,29 @@ pub struct Agreed<'a> {
     /// Whether the handshake is not complete yet. The plaintext so far is early data then, and somebody who has seen it on its
     /// way may send it to another server once more.
     pub early_data: bool,
+}
+
+/// What is kept of the certificate that a server has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// The kind of its key, by which the server has signed.
+    pub key: KeyKind,
+    /// How it is signed itself.
+    pub signature: SignatureAlgorithm,
+}
+
+impl Shown {
+    /// The algorithm of the key and its size, in the form that PROXY protocol headers have: `RSA2048`, `EC256`.
+    pub fn key_name(&self) -> String {
+        match self.key {
+            KeyKind::Rsa(bits) => format!("RSA{bits}"),
+            KeyKind::P256 => "EC256".to_owned(),
+            KeyKind::P384 => "EC384".to_owned(),
+            KeyKind::P521 => "EC521".to_owned(),
+            KeyKind::Ed25519 => "ED25519".to_owned(),
+            KeyKind::Other => String::new(),
+        }
+    }
 }
 
 /// What a server's session began with.

@@ -5,7 +5,9 @@ use super::records::{
     ALERT_ROOM, MAX_SESSION_ID, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
 };
 use super::step::{self, Kept, Place};
-use super::{Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Origin, Progress, Version, names};
+use super::{
+    Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Origin, Progress, Shown, Version, names,
+};
 use bytes::BufMut;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 use rustls::{AlertDescription, Error, HandshakeKind, ProtocolVersion};
@@ -339,11 +341,16 @@ impl<C: Connection> Machine<C> {
         })
     }
 
+    /// See [`Session::shown`](super::Session::shown).
+    pub(super) fn shown(&self) -> Option<Shown> {
+        self.kept.shown.filter(|_| self.established && !self.is_resumed())
+    }
+
     /// See [`Session::origin`](super::Session::origin).
     pub(super) fn origin(&self) -> Option<Origin> {
         match (self.established, self.is_resumed()) {
             (false, _) => None,
-            (true, false) => self.kept.key.map(Origin::Signed),
+            (true, false) => self.kept.shown.map(|shown| Origin::Signed(shown.key)),
             (true, true) => self.kept.resumption.place().map(|place| match place {
                 Place::Ticket => Origin::Ticket,
                 Place::Store => Origin::Store,

@@ -33,7 +33,7 @@ mod step;
 
 pub use algorithms::SettingsError;
 pub use client::{ClientConfig, ClientSettings};
-pub use event::{Agreed, Encrypted, Event, Origin, Progress};
+pub use event::{Agreed, Encrypted, Event, Origin, Progress, Shown};
 pub use failure::{Failure, FailureKind};
 pub use key_log::KeyLog;
 pub use names::Version;
@@ -131,6 +131,14 @@ impl Session {
     pub fn origin(&self) -> Option<Origin> {
         match &self.0 {
             Side::Server(machine) => machine.origin(),
+            Side::Client(_) => None,
+        }
+    }
+
+    /// The certificate that a server has shown, once the handshake is complete. In a session that is resumed it shows none.
+    pub fn shown(&self) -> Option<Shown> {
+        match &self.0 {
+            Side::Server(machine) => machine.shown(),
             Side::Client(_) => None,
         }
     }

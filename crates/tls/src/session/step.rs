@@ -1,8 +1,8 @@
 //! What rustls's callbacks know of the session whose step runs: they have no argument for it. A step runs on one thread from
 //! its beginning to its end, so it stands in a variable of the thread meanwhile.
 
+use super::Shown;
 use super::resume::{Context, PeerSessions, SessionStore};
-use crate::load::KeyKind;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
@@ -18,8 +18,8 @@ thread_local! {
 pub(super) struct Kept {
     /// The name that the client asks for; only on the server's side.
     pub(super) server_name: Option<Box<str>>,
-    /// The kind of the key that was chosen to sign with; only on the server's side.
-    pub(super) key: Option<KeyKind>,
+    /// The certificate that was chosen to be shown; only on the server's side.
+    pub(super) shown: Option<Shown>,
     /// Earlier sessions with the same peer; only on the client's side.
     pub(super) peer: Option<PeerSessions>,
     /// How the session goes on with an earlier one; only on the server's side.
@@ -113,9 +113,9 @@ pub(super) fn asked_for(name: Option<&str>) {
     KEPT.with_borrow_mut(|kept| kept.server_name = name.map(Box::from));
 }
 
-/// Notes the kind of the key that was chosen to sign with.
-pub(super) fn signs_with(key: KeyKind) {
-    KEPT.with_borrow_mut(|kept| kept.key = Some(key));
+/// Notes the certificate that was chosen to be shown.
+pub(super) fn shows(shown: Shown) {
+    KEPT.with_borrow_mut(|kept| kept.shown = Some(shown));
 }
 
 /// Looks at the earlier sessions with the peer, if there may be any.

@@ -60,6 +60,7 @@ fn spec_of(socket: &Socket) -> io::Result<ListenSpec> {
     };
     let mut spec = ListenSpec::new(UNKNOWN, address.as_socket(), name);
     spec.protocol = protocol;
+    spec.multipath = socket.protocol().ok().flatten() == Some(socket2::Protocol::MPTCP);
     Ok(spec)
 }
 

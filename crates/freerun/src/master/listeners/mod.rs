@@ -117,7 +117,15 @@ impl Listeners {
     fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
         let wanted = spec.sockets(loops);
         let (mut sockets, origin) = match self.0.get(&spec.key()) {
-            Some(bound) => (bound.sockets.clone(), bound.origin),
+            Some(bound) => {
+                if bound.spec.multipath != spec.multipath {
+                    // A socket has its protocol for good, and another one could not have the address beside it.
+                    let what = if spec.multipath { "with" } else { "without" };
+                    let message = format_args!("{} {what} \"multipath\" takes effect at the next start", spec.name);
+                    log.write(Level::Warn, None, message);
+                }
+                (bound.sockets.clone(), bound.origin)
+            }
             None => (Vec::new(), Origin::Own),
         };
         sockets.truncate(wanted);
@@ -172,7 +180,7 @@ impl Listeners {
 /// The error of the first address that cannot be bound.
 pub fn try_bind(specs: &[ListenSpec]) -> Result<(), Error> {
     for spec in specs {
-        let (socket, address) = socket(spec, spec.reuseport)?;
+        let (socket, address) = socket(spec, spec.reuseport, &ErrorLog::none())?;
         match (socket.bind(&address), spec.unix_path()) {
             (Ok(()), Some(path)) => std::fs::remove_file(path).map_err(Error::named("unlink", path))?,
             (Ok(()), None) => {}
@@ -193,7 +201,7 @@ fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>)
 
 /// A socket for the address, with the options that binding depends on, and the address itself. `shares`: other sockets
 /// may have the address, too.
-fn socket(spec: &ListenSpec, shares: bool) -> Result<(Socket, SockAddr), Error> {
+fn socket(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<(Socket, SockAddr), Error> {
     let address = match (spec.ip, spec.unix_path()) {
         (Some(ip), _) => SockAddr::from(ip),
         (None, path) => SockAddr::unix(path.unwrap_or_default()).map_err(failed("bind", spec))?,
@@ -203,7 +211,11 @@ fn socket(spec: &ListenSpec, shares: bool) -> Result<(Socket, SockAddr), Error> 
         Protocol::Datagram => Type::DGRAM,
     };
     let domain = Domain::from(i32::from(address.family()));
-    let socket = Socket::new(domain, kind, None).map_err(failed("socket", spec))?;
+    let socket = match spec.multipath {
+        true => multipath(domain, spec, log),
+        false => Socket::new(domain, kind, None),
+    };
+    let socket = socket.map_err(failed("socket", spec))?;
     socket.set_nonblocking(true).map_err(failed("fcntl", spec))?;
     // For datagrams the option would let any number of servers have the address (socket(7)).
     if spec.ip.is_some() && spec.protocol == Protocol::Stream {
@@ -218,8 +230,26 @@ fn socket(spec: &ListenSpec, shares: bool) -> Result<(Socket, SockAddr), Error> 
     Ok((socket, address))
 }
 
+/// A socket of Multipath TCP, or of TCP alone if the kernel does not have that, or was told not to (`net.mptcp.enabled`):
+/// clients then use one path, as those that know no other.
+fn multipath(domain: Domain, spec: &ListenSpec, log: &ErrorLog) -> io::Result<Socket> {
+    match Socket::new(domain, Type::STREAM, Some(socket2::Protocol::MPTCP)) {
+        Err(error) if lacks_protocol(&error) => {
+            let (name, why) = (&spec.name, Errno(&error));
+            log.write(Level::Notice, None, format_args!("multipath on {name} is not possible, TCP is used ({why})"));
+            Socket::new(domain, Type::STREAM, None)
+        }
+        made => made,
+    }
+}
+
+/// Whether a protocol is not there (socket(2), and the kernel's `Documentation/networking/mptcp-sysctl.rst`).
+fn lacks_protocol(error: &io::Error) -> bool {
+    matches!(Code::from_io_error(error), Some(Code::PROTONOSUPPORT | Code::NOPROTOOPT | Code::INVAL))
+}
+
 fn open(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<Socket, Error> {
-    let (socket, address) = socket(spec, shares)?;
+    let (socket, address) = socket(spec, shares, log)?;
     tune(&socket, spec, log);
     match (socket.bind(&address), spec.unix_path()) {
         (Ok(()), _) => {}

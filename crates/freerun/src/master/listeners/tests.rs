@@ -68,6 +68,29 @@ fn options_reach_the_socket() {
 }
 
 #[test]
+fn multipath_is_a_protocol_of_its_own_and_tcp_where_the_kernel_lacks_it() {
+    let mut a = spec(free());
+    a.multipath = true;
+    let bound = Listeners::default().extend(std::slice::from_ref(&a), 1, &ErrorLog::none()).unwrap();
+    let socket = &bound.0[&a.key()].sockets[0];
+    let has = match Socket::new(Domain::IPV4, Type::STREAM, Some(socket2::Protocol::MPTCP)) {
+        Ok(_) => socket2::Protocol::MPTCP,
+        Err(error) => {
+            assert!(lacks_protocol(&error), "{error}");
+            socket2::Protocol::TCP
+        }
+    };
+    assert_eq!(socket.protocol().unwrap(), Some(has));
+    // A client that knows nothing of it is served.
+    TcpStream::connect(a.ip.unwrap()).unwrap();
+    socket.accept().unwrap();
+    // Without it the socket stays.
+    let plain = spec(a.ip.unwrap());
+    let kept = bound.extend(std::slice::from_ref(&plain), 1, &ErrorLog::none()).unwrap();
+    assert_eq!(ids(&kept, &plain), ids(&bound, &a));
+}
+
+#[test]
 fn unix_sockets_replace_dead_ones_and_are_removed() {
     let log = ErrorLog::none();
     let path = std::env::temp_dir().join(format!("freerun-listen-{}.sock", std::process::id()));

@@ -16,7 +16,15 @@ pub struct Sessions {
     pub ended: BTreeMap<u16, u64>,
     pub received: u64,
     pub sent: u64,
+    pub lost_datagrams: LostDatagrams,
     pub upstreams: Vec<Upstream>,
+}
+
+/// Datagrams that were lost here.
+#[derive(Debug, Serialize)]
+pub struct LostDatagrams {
+    pub from_clients: u64,
+    pub to_clients: u64,
 }
 
 impl Sessions {
@@ -28,6 +36,10 @@ impl Sessions {
             ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
             received: figures.received.get(),
             sent: figures.sent.get(),
+            lost_datagrams: LostDatagrams {
+                from_clients: figures.lost_from_clients.get(),
+                to_clients: figures.lost_to_clients.get(),
+            },
             upstreams,
         }
     }
@@ -46,4 +58,8 @@ pub(super) fn text(stream: &Sessions, out: &mut Text) {
     out.head(name, "counter", "Bytes from and to clients, of sessions that have ended.");
     out.sample(name, &[("direction", &"received")], stream.received);
     out.sample(name, &[("direction", &"sent")], stream.sent);
+    let name = "freerun_stream_lost_datagrams_total";
+    out.head(name, "counter", "Datagrams that had no room, or could not be sent.");
+    out.sample(name, &[("direction", &"from_clients")], stream.lost_datagrams.from_clients);
+    out.sample(name, &[("direction", &"to_clients")], stream.lost_datagrams.to_clients);
 }

@@ -22,7 +22,7 @@ pub use freerun_sys::datagrams::{Ecn, Options, Received, Receiver};
 pub use lent::BATCH;
 pub use queue::SendQueue;
 pub use runs::{Runs, Target};
-pub use socket::Datagrams;
+pub use socket::{Datagrams, Unsent};
 
 /// The most bytes that a datagram can carry, over IPv4 (RFC 768: a length of 16 bits, less the headers).
 pub const LONGEST: usize = 65_507;

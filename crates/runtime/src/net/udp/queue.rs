@@ -1,10 +1,10 @@
 //! Datagrams to the peers of one socket, gathered until the end of a loop's turn: those of many sessions leave with one
 //! call.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 
 use super::runs::{self, Run, Target};
-use super::socket::{Datagrams, Progress};
+use super::socket::{Datagrams, Progress, Unsent};
 
 /// The most bytes that wait to be sent, besides a single run that is longer than the room left.
 const MOST_BYTES: usize = 256 * 1024;
@@ -58,9 +58,9 @@ impl SendQueue {
         len >= COPIED
     }
 
-    /// Sends what there is. `failed` is called with the number of datagrams that could not be sent and the reason.
+    /// Sends what there is. `failed` is called with the datagrams that could not be sent.
     /// Returns whether all is done; if not, the socket is full, and the rest stays.
-    pub fn flush(&mut self, socket: &Datagrams, failed: impl FnMut(usize, io::Error)) -> bool {
+    pub fn flush(&mut self, socket: &Datagrams, failed: impl FnMut(Unsent)) -> bool {
         if self.runs.is_empty() {
             return true;
         }

@@ -10,18 +10,30 @@ use freerun_sys::datagrams::{Known, Options, Receiver};
 use rustix::io::Errno;
 
 use super::lent::{BATCH, with_receiver, with_sender};
-use super::runs::{Run, Runs};
+use super::runs::{Run, Runs, Target};
 use crate::events::{Registration, Side};
 
 /// A UDP socket of one loop, registered with it when it first has to wait. All methods take `&self`.
 #[derive(Debug)]
 pub struct Datagrams {
     fd: Arc<OwnedFd>,
+    is_connected: bool,
     registered: OnceCell<Registration>,
     /// Whether the kernel takes runs of datagrams as one message on this way, as far as is known.
     takes_runs: Cell<bool>,
     /// What is asked for with each datagram.
     known: Cell<Known>,
+}
+
+/// Datagrams that could not be sent.
+#[derive(Debug)]
+pub struct Unsent {
+    /// How many there are.
+    pub count: usize,
+    /// Where the first of them was to go.
+    pub target: Target,
+    /// The reason; `WouldBlock`: the socket is full.
+    pub error: io::Error,
 }
 
 /// How far sending has come.
@@ -36,15 +48,18 @@ pub(super) enum Progress {
 impl Datagrams {
     /// Takes over a non-blocking UDP socket, which others may hold as well.
     pub fn new(fd: Arc<OwnedFd>) -> Datagrams {
-        Datagrams { fd, registered: OnceCell::new(), takes_runs: Cell::new(true), known: Cell::new(Known::All) }
+        Datagrams::with(fd, false, Known::All)
     }
 
     /// Takes over a non-blocking UDP socket that is connected: datagrams come from its peer alone, and their sender is not
     /// told.
     pub fn connected(fd: Arc<OwnedFd>) -> Datagrams {
-        let socket = Datagrams::new(fd);
-        socket.known.set(Known::Bytes);
-        socket
+        Datagrams::with(fd, true, Known::Bytes)
+    }
+
+    fn with(fd: Arc<OwnedFd>, is_connected: bool, known: Known) -> Datagrams {
+        let registered = OnceCell::new();
+        Datagrams { fd, is_connected, registered, takes_runs: Cell::new(true), known: Cell::new(known) }
     }
 
     /// Has the kernel put datagrams together that come in a row (`UDP_GRO`), for a peer that sends many. A kernel that does
@@ -127,9 +142,9 @@ impl Datagrams {
         self.registration()?.poll(&self.fd, Side::Write, context)
     }
 
-    /// Sends datagrams in their order. `failed` is called with the number of those that could not be sent, and the
-    /// reason; the others are sent all the same. `WouldBlock`: the socket is full.
-    pub fn send(&self, runs: &Runs<'_>, mut failed: impl FnMut(usize, io::Error)) {
+    /// Sends datagrams in their order. `failed` is called with those that could not be sent; the others are sent all the
+    /// same.
+    pub fn send(&self, runs: &Runs<'_>, mut failed: impl FnMut(Unsent)) {
         let mut part = 0;
         let pieces: Vec<_> = runs
             .runs
@@ -142,17 +157,14 @@ impl Datagrams {
             })
             .collect();
         if let Progress::Full(at) = self.send_all(&pieces, &mut failed) {
-            let left = pieces[at..].iter().map(|(run, _)| run.count).sum();
-            failed(left, io::ErrorKind::WouldBlock.into());
+            let count = pieces[at..].iter().map(|(run, _)| run.count).sum();
+            let target = pieces[at..].first().map(|(run, _)| run.target).unwrap_or_default();
+            failed(Unsent { count, target, error: io::ErrorKind::WouldBlock.into() });
         }
     }
 
     /// Sends runs in their order; see [`Datagrams::send`].
-    pub(super) fn send_all(
-        &self,
-        runs: &[(&Run, &[IoSlice<'_>])],
-        mut failed: impl FnMut(usize, io::Error),
-    ) -> Progress {
+    pub(super) fn send_all(&self, runs: &[(&Run, &[IoSlice<'_>])], mut failed: impl FnMut(Unsent)) -> Progress {
         let mut at = 0;
         while at < runs.len() {
             if !self.takes_runs.get() && runs[at].0.count > 1 {
@@ -184,7 +196,7 @@ impl Datagrams {
                         at += 1;
                     }
                     _ => {
-                        failed(runs[at].0.count, error);
+                        failed(runs[at].0.unsent(runs[at].0.count, error));
                         at += 1;
                     }
                 },
@@ -203,7 +215,7 @@ impl Datagrams {
 
     /// Sends the datagrams of a run one by one. `Full(0)`: none could be sent yet; if others are left when the socket is
     /// full, they are lost.
-    fn send_singly(&self, (run, parts): (&Run, &[IoSlice<'_>]), failed: &mut impl FnMut(usize, io::Error)) -> Progress {
+    fn send_singly(&self, (run, parts): (&Run, &[IoSlice<'_>]), failed: &mut impl FnMut(Unsent)) -> Progress {
         // Each datagram is in one part.
         let bytes: Vec<_> = parts.iter().flat_map(|part| part.chunks(run.segment.max(1))).map(IoSlice::new).collect();
         let single = Run { count: 1, ..run.clone() };
@@ -215,17 +227,24 @@ impl Datagrams {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if at > 0 {
-                        failed(messages.len() - at, error);
+                        failed(run.unsent(messages.len() - at, error));
                     }
                     return Progress::Full(at);
                 }
                 Err(error) => {
-                    failed(1, error);
+                    failed(run.unsent(1, error));
                     at += 1;
                 }
             }
         }
         Progress::Done
+    }
+}
+
+impl Run {
+    /// So many of the run's datagrams could not be sent.
+    fn unsent(&self, count: usize, error: io::Error) -> Unsent {
+        Unsent { count, target: self.target, error }
     }
 }
 
@@ -238,7 +257,11 @@ impl AsFd for Datagrams {
 impl Drop for Datagrams {
     fn drop(&mut self) {
         if let Some(registered) = self.registered.take() {
-            registered.leave(&self.fd);
+            match self.is_connected {
+                true => registered.leave(&self.fd),
+                // The master has a listening socket, too, and after a reload another descriptor of it may be in use here.
+                false => registered.leave_open(&self.fd),
+            }
         }
     }
 }

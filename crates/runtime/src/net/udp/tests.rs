@@ -33,8 +33,8 @@ async fn receive(socket: &Datagrams, most: usize) -> io::Result<Vec<Vec<u8>>> {
     poll_fn(|context| socket.poll_receive(context, most, |receiver| receiver.iter().flat_map(split).collect())).await
 }
 
-fn fail(_: usize, error: io::Error) {
-    panic!("{error}");
+fn fail(unsent: Unsent) {
+    panic!("{unsent:?}");
 }
 
 #[test]
@@ -135,11 +135,12 @@ fn what_cannot_be_sent_is_told_and_the_rest_is_sent() {
         for (target, bytes) in [(address, &b"a"[..]), (address, &long), (other, b"b"), (other, b"c"), (address, b"d")] {
             assert!(queue.push(to(target), bytes, None));
         }
-        assert!(queue.flush(&theirs, |count, error| lost.borrow_mut().push((count, error.raw_os_error()))));
+        assert!(queue.flush(&theirs, |unsent| lost.borrow_mut().push(unsent)));
         assert_eq!(receive(&ours, BATCH).await.unwrap(), [b"a", b"d"]);
         let lost = lost.take();
-        assert_eq!(lost.iter().map(|(count, _)| count).sum::<usize>(), 3, "{lost:?}");
-        assert_eq!(lost[0].1, Some(rustix::io::Errno::MSGSIZE.raw_os_error()));
+        assert_eq!(lost.iter().map(|unsent| unsent.count).sum::<usize>(), 3, "{lost:?}");
+        assert_eq!(lost[0].error.raw_os_error(), Some(rustix::io::Errno::MSGSIZE.raw_os_error()));
+        assert_eq!((lost[0].target.to, lost[1].target.to), (Some(address), Some(other)));
     })
     .unwrap();
 }
@@ -241,4 +242,29 @@ fn a_quic_packet_finds_the_loop_that_its_connection_id_names() {
     let (client, _) = bound();
     client.send_to(&[0x43], address).unwrap();
     assert_eq!(group[0].recv(&mut [0; 9]).unwrap(), 1, "too short for an ID");
+}
+
+/// How often this socket is in the epoll instances of this process (proc_pid_fdinfo(5)).
+fn watched(socket: &OwnedFd) -> usize {
+    let inode = rustix::fs::fstat(socket).unwrap().st_ino;
+    let line = format!("ino:{inode:x} ");
+    let own = std::fs::read_dir("/proc/thread-self/fdinfo").unwrap();
+    let texts = own.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    texts.map(|text| text.lines().filter(|one| one.starts_with("tfd:") && one.contains(&line)).count()).sum()
+}
+
+/// After a reload a listening socket may come with another descriptor.
+#[test]
+fn a_socket_that_is_given_up_is_watched_no_more_although_it_stays_open() {
+    loops::block_on(async {
+        let (socket, _) = bound();
+        let master_s = OwnedFd::from(socket);
+        let ours = Datagrams::new(Arc::new(master_s.try_clone().unwrap()));
+        let waits = poll_fn(|context| Poll::Ready(ours.poll_readable(context).is_pending())).await;
+        assert!(waits);
+        assert_eq!(watched(&master_s), 1);
+        drop(ours);
+        assert_eq!(watched(&master_s), 0);
+    })
+    .unwrap();
 }

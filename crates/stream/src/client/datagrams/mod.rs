@@ -20,8 +20,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use freerun_runtime::net::udp::{Datagrams, Received, Runs, Target};
+use freerun_runtime::loops;
+use freerun_runtime::net::udp::{Datagrams, Received, Runs, Target, Unsent};
 use freerun_serve::datagrams::DatagramListener;
+use freerun_serve::relay::pace::Pace;
 
 pub use self::forward::Forwarding;
 pub use self::sessions::Sessions;
@@ -64,7 +66,7 @@ pub struct Counts {
     pub sent: u64,
     /// The bytes that were passed on, headers included.
     pub passed: u64,
-    /// The datagrams of the client that could not be passed on.
+    /// The datagrams of the client for which there was no room, or that could not be passed on.
     pub lost: u64,
 }
 
@@ -84,6 +86,8 @@ pub struct DatagramSession {
     ends: Ends,
     id: Cell<Option<Id>>,
     limits: Cell<Limits>,
+    /// The limit of what is passed on a second.
+    rate: RefCell<Option<Box<Rate>>>,
     counts: Cell<Counts>,
     ending: Cell<Option<Ending>>,
     /// Whether it ends when each of the client's datagrams has an answer.
@@ -91,6 +95,29 @@ pub struct DatagramSession {
     destination: RefCell<Destination>,
     /// The task of the session.
     task: RefCell<Option<Waker>>,
+}
+
+/// The limit of what is passed on a second.
+struct Rate {
+    pace: Pace,
+    /// How many bytes were passed on.
+    passed: u64,
+}
+
+impl Rate {
+    /// How many of these bytes, which are datagrams of `segment` bytes each, may be passed on now; `None`: not one datagram.
+    /// As long as any are allowed, a datagram is passed on whole.
+    fn admits(&mut self, len: usize, segment: Option<usize>, now: u64) -> Option<usize> {
+        let allowed = self.pace.allows(self.passed, now);
+        if allowed == 0 {
+            return None;
+        }
+        let segment = segment.filter(|segment| *segment > 0).unwrap_or(len).max(1);
+        let count = usize::try_from(allowed.div_ceil(segment as u64)).unwrap_or(usize::MAX);
+        let admitted = count.saturating_mul(segment).min(len);
+        self.passed += admitted as u64;
+        Some(admitted)
+    }
 }
 
 /// Where the client's datagrams go.
@@ -105,10 +132,10 @@ enum Destination {
 
 impl DatagramSession {
     fn new(listener: Rc<DatagramListener>, sessions: Rc<Sessions>, ends: Ends) -> Rc<DatagramSession> {
-        let (id, limits, counts, ending, drains, task) = Default::default();
+        let (id, limits, rate, counts, ending, drains, task) = Default::default();
         sessions.alive.set(sessions.alive.get() + 1);
         let destination = RefCell::new(Destination::Waiting(VecDeque::new(), 0));
-        Rc::new(DatagramSession { listener, sessions, ends, id, limits, counts, ending, drains, destination, task })
+        Rc::new(DatagramSession { listener, sessions, ends, id, limits, rate, counts, ending, drains, destination, task })
     }
 
     /// The client's address.
@@ -131,6 +158,12 @@ impl DatagramSession {
         let mut counts = self.counts.get();
         change(&mut counts);
         self.counts.set(counts);
+    }
+
+    /// Counts datagrams of the client that are lost.
+    fn lose(&self, count: u64) {
+        self.count(|counts| counts.lost += count);
+        self.listener.lose_from_clients(count);
     }
 
     /// Takes the first of the client's datagrams that wait.
@@ -166,6 +199,25 @@ impl DatagramSession {
         self.sessions.touch(self.id.get());
     }
 
+    /// Limits how many bytes a second are passed on from now on. Datagrams beyond that are lost: they come from a socket that all
+    /// clients share, so they cannot wait there.
+    pub fn limit_rate(&self, pace: Option<Pace>) {
+        self.rate.replace(pace.map(|pace| Box::new(Rate { pace, passed: 0 })));
+    }
+
+    /// The part of these datagrams that may be passed on at this moment, if any may. The others are lost.
+    fn within_rate<'a>(&self, bytes: &'a [u8], segment: Option<usize>) -> Option<&'a [u8]> {
+        let mut rate = self.rate.borrow_mut();
+        let Some(rate) = rate.as_mut() else { return Some(bytes) };
+        let admitted = rate.admits(bytes.len(), segment, loops::millis());
+        match admitted {
+            None => self.lose(number_of(bytes.len(), segment)),
+            Some(len) if len < bytes.len() => self.lose(number_of(bytes.len() - len, segment)),
+            Some(_) => {}
+        }
+        admitted.map(|len| &bytes[..len])
+    }
+
     /// Passes on what the client has sent and will send, behind this header, until the session ends or `requests` datagrams
     /// have come.
     pub fn pass_to(&self, socket: Rc<Datagrams>, header: Header, limits: Limits) {
@@ -176,7 +228,7 @@ impl DatagramSession {
         }
         let Destination::Waiting(waiting, _) = before else { return };
         let mut runs = Runs::default();
-        for one in &waiting {
+        for one in waiting.iter().filter_map(|one| self.within_rate(one, None)) {
             runs.push(Target::default(), one, None);
         }
         self.pass_on(&runs);
@@ -292,11 +344,17 @@ impl DatagramSession {
                     if waiting.len() < WAITING && *sum + one.len() <= WAITING_BYTES {
                         *sum += one.len();
                         waiting.push_back(one.into());
+                    } else {
+                        self.lose(1);
                     }
                 }
             }
-            Destination::To(..) => forwarding.push(self, bytes, segment),
-            Destination::Failed(_) => {}
+            Destination::To(..) => {
+                if let Some(bytes) = self.within_rate(bytes, segment) {
+                    forwarding.push(self, bytes, segment);
+                }
+            }
+            Destination::Failed(_) => self.lose(number_of(bytes.len(), segment)),
         }
         // The answers may have come before their questions.
         if responses.is_some() && self.is_done() {
@@ -313,12 +371,12 @@ impl DatagramSession {
             let Destination::To(socket, header) = &mut *destination else { return };
             // Without its header, the server would take what the client sends next for one.
             let is_needed = !header.bytes.is_empty() && !header.in_each;
-            let mut failed = |count: usize, error: io::Error| {
+            let mut failed = |unsent: Unsent| {
                 // A datagram is lost when there is no room, as in a network that has none. One that is too long is lost
                 // alone.
-                self.count(|counts| counts.lost += count as u64);
-                if is_needed || !is_of_one(&error) {
-                    failure.get_or_insert(error);
+                self.lose(unsent.count as u64);
+                if is_needed || !is_of_one(&unsent.error) {
+                    failure.get_or_insert(unsent.error);
                 }
             };
             let passed = if header.bytes.is_empty() {
@@ -358,7 +416,7 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// The number of datagrams in so many bytes.
-fn number_of(len: usize, segment: Option<usize>) -> u64 {
+pub(crate) fn number_of(len: usize, segment: Option<usize>) -> u64 {
     segment.filter(|segment| *segment > 0).map_or(1, |segment| len.div_ceil(segment)) as u64
 }
 

@@ -226,6 +226,33 @@ fn nothing_is_passed_on_after_a_header_that_was_lost() {
 }
 
 #[test]
+fn what_is_beyond_the_rate_is_lost_and_counted() {
+    let mut rate = Rate { pace: Pace::new(100, 0, 0).unwrap(), passed: 0 };
+    // A datagram is whole or lost; of those in one piece, as many as begin within the rate.
+    assert_eq!(rate.admits(60, None, 0), Some(60));
+    assert_eq!(rate.admits(30, Some(10), 10), Some(30));
+    assert_eq!(rate.admits(100, Some(8), 999), Some(16));
+    assert_eq!((rate.admits(1, None, 999), rate.admits(0, None, 999)), (None, None));
+    assert_eq!((rate.admits(0, None, 1000), rate.admits(500, None, 1000)), (Some(0), Some(500)));
+    assert_eq!((rate.admits(1, None, 5999), rate.admits(1, None, 6000)), (None, Some(1)));
+    loops::block_on(async {
+        let mut bed = Bed::new(10);
+        let client = bed.client();
+        for number in 0..10 {
+            client.send(&[number; 10]).unwrap();
+        }
+        bed.receive(|bed, session| {
+            session.limit_rate(Pace::new(45, loops::millis(), 0));
+            session.pass_to(bed.way(), Header::default(), Limits::default());
+        });
+        assert_eq!(got(&bed.server), (0..5).map(|number| vec![number; 10]).collect::<Vec<_>>());
+        let counts = bed.begun[0].counts();
+        assert_eq!((counts.requests, counts.received, counts.passed, counts.lost), (10, 100, 50, 5));
+    })
+    .unwrap();
+}
+
+#[test]
 fn too_many_sessions_that_have_not_ended_let_no_other_begin() {
     loops::block_on(async {
         let mut bed = Bed::new(1);
