@@ -46,6 +46,7 @@ mod script_errors;
 mod scripts;
 mod serve;
 mod status;
+mod status_zones;
 mod stream;
 mod stream_datagrams;
 mod subrequests;

@@ -78,6 +78,7 @@ pub static MODULES: &[&Module] = &[
     &variables::referer::MODULE,
     &variables::secure_link::MODULE,
     &log::access::MODULE,
+    &variables::keyval::MODULE,
     &variables::map::MODULE,
     &variables::num_map::MODULE,
     &variables::geo::MODULE,

@@ -21,6 +21,7 @@ use crate::http_loop::HttpLoop;
 use crate::log::Peer;
 use crate::protocol::computed_certificates;
 use crate::request::generation::{LoopGeneration, Servers};
+use crate::request::location::Server;
 use crate::request::{Connection, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
@@ -76,8 +77,11 @@ pub async fn open(
             if speaks == Speaks::Tls {
                 let facts = connection.tls()?;
                 let server = servers.negotiated(facts);
+                if let Some(zone) = &server.zone {
+                    zone.established(&connection.transport);
+                }
                 if let Some(tls) = &server.tls {
-                    verify(connection, &generation, tls, facts).await?;
+                    verify(connection, &generation, server, tls, facts).await?;
                 }
                 // From now on, the server that the client has named answers on the connection.
                 connection.served_by.take();
@@ -87,6 +91,10 @@ pub async fn open(
         }
         Err(error) => {
             helpers.figures.failed(&error);
+            let server = connection.tls().map_or(&servers.default, |facts| servers.negotiated(facts));
+            if let Some(zone) = &server.zone {
+                zone.tls().failed(&error);
+            }
             let message = format_args!("{}{}", error.of_client(), Handshaking(connection));
             connection.log(error.level(), message);
             None
@@ -114,22 +122,26 @@ fn helpers<'c>(connection: &'c Connection, generation: &'c LoopGeneration) -> He
 async fn verify(
     connection: &Rc<Connection>,
     generation: &LoopGeneration,
-    server: &Arc<ServerTls>,
+    server: &Server,
+    tls: &Arc<ServerTls>,
     facts: &TlsFacts,
 ) -> Option<()> {
-    let Some(verification) = &server.verification else { return Some(()) };
+    let Some(verification) = &tls.verification else { return Some(()) };
     let helpers = helpers(connection, generation);
     let visit =
         Visit { helpers, log: &generation.error_log, connection: connection.number, context: &Handshaking(connection) };
     let verified = verification.verify(&connection.transport, &visit).await?;
     let is_good = verified.refusal(verification.asked).is_none();
     if !is_good {
-        helpers.figures.untrusted.add();
+        helpers.figures.untrusted(&verified);
+        if let Some(zone) = &server.zone {
+            zone.tls().untrusted(&verified);
+        }
     }
-    if let Some(tls) = connection.transport.tls() {
-        tls.settle(is_good);
+    if let Some(stream) = connection.transport.tls() {
+        stream.settle(is_good);
     }
-    facts.set_verified(verified, server.clone());
+    facts.set_verified(verified, tls.clone());
     Some(())
 }
 
@@ -137,17 +149,18 @@ async fn verify(
 /// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if the client has
 /// gone meanwhile.
 pub async fn verify_anew(connection: &Rc<Connection>, request: &Request, servers: &Servers) -> Option<()> {
-    let (Some(facts), Some(server)) = (connection.tls(), &request.place.server.tls) else { return Some(()) };
-    if server.verification.is_none() || facts.was_verified_by(server) {
+    let server = &request.place.server;
+    let (Some(facts), Some(tls)) = (connection.tls(), &server.tls) else { return Some(()) };
+    if tls.verification.is_none() || facts.was_verified_by(tls) {
         return Some(());
     }
     // A request for a server that the client has not named in its handshake is refused; it changes nothing for others.
-    if !request.place.server.is(servers.negotiated(facts)) {
+    if !server.is(servers.negotiated(facts)) {
         return Some(());
     }
     loops::note(connection.number, "verifying a client again");
     // This is rare: in a box it takes no room in what waits for requests.
-    Box::pin(verify(connection, &request.generation, server, facts)).await
+    Box::pin(verify(connection, &request.generation, server, tls, facts)).await
 }
 
 /// The end of a line of the log: what is being done, and for whom.

@@ -69,7 +69,12 @@ pub(super) async fn open(
         session.set_tls(TlsFacts::new(None, None));
     }
     match shaken {
-        Ok(Speaks::Tls) => verify(session, transport).await,
+        Ok(Speaks::Tls) => {
+            if let Some(zone) = &session.server().zone {
+                zone.established(transport);
+            }
+            verify(session, transport).await
+        }
         Ok(Speaks::Plain) => {
             // In OpenSSL's words, whose records have another version.
             let (number, words) = match &buffer[..] {
@@ -83,6 +88,9 @@ pub(super) async fn open(
         }
         Err(error) => {
             helpers.figures.failed(&error);
+            if let Some(zone) = &session.server().zone {
+                zone.tls().failed(&error);
+            }
             match error {
                 // nginx tells nothing of these.
                 HandshakeError::TimedOut => {}
@@ -132,7 +140,10 @@ async fn verify(session: &Session, transport: &Transport) -> Result<(), u16> {
     let verified = verification.verify(transport, &visit).await.ok_or(status::INTERNAL_SERVER_ERROR)?;
     let refusal = verified.refusal(verification.asked);
     if refusal.is_some() {
-        helpers.figures.untrusted.add();
+        helpers.figures.untrusted(&verified);
+        if let Some(zone) = &server.zone {
+            zone.tls().untrusted(&verified);
+        }
     }
     if let Some(stream) = transport.tls() {
         stream.settle(refusal.is_none());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
 use freerun_serve::generation::Generation;
+use freerun_serve::parts::Paths;
 use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::shared::Shared;
 use freerun_serve::upstream::{self, Plan};
@@ -21,10 +22,12 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
         key: own.method.key.clone(),
         servers: own.servers.0.clone(),
         resolver: resolving.resolver.as_ref().map(|resolver| (resolver.0.clone(), resolving.resolver_timeout)),
+        zone: own.zone.first(),
+        state: own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path)),
         extra: own.sticky(),
         ..Plan::default()
     };
-    upstream::declare::<Stream>(node, plan, false, cx)
+    upstream::declare::<Stream>(node, plan, own.state.is_some(), cx)
 }
 
 /// Resolves every reference to its group, after the whole `stream` block was read.

@@ -17,6 +17,7 @@ use super::resolvers::Resolver;
 use super::sessions::Sessions;
 use super::tls::Tls;
 use super::upstreams::Upstream;
+use super::zones::{Zone, Zones};
 
 /// All counters.
 #[derive(Debug, Serialize)]
@@ -31,6 +32,8 @@ pub struct Figures {
     pub mounts: Vec<Mount>,
     pub logs: Vec<Log>,
     pub log_threads: LogThreads,
+    pub server_zones: Vec<Zone>,
+    pub location_zones: Vec<Zone>,
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
@@ -121,6 +124,7 @@ impl Figures {
         pools.sort_by(|one, other| one.name.cmp(&other.name));
         let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
         mounts.sort_by(|one, other| (&one.mount, &one.device).cmp(&(&other.mount, &other.device)));
+        let Zones { servers, locations, stream_servers } = super::zones::collect(&generation);
         Figures {
             version: env!("CARGO_PKG_VERSION"),
             generation: generation.number,
@@ -136,12 +140,17 @@ impl Figures {
                 now: generation.logs.first().map_or(0, LogFile::threads),
                 limit: MAX_LOG_THREADS,
             },
+            server_zones: servers,
+            location_zones: locations,
             upstreams: super::upstreams::collect(&generation, "http", now),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
             http2: Http2::of(&shared.http2),
-            stream: Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now)),
+            stream: Sessions {
+                server_zones: stream_servers,
+                ..Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now))
+            },
             acme: super::acme::collect(&generation),
         }
     }

@@ -55,6 +55,20 @@
 //!   "log_threads": {             threads that write logs, stand by, or are held up
 //!     "now": 2, "limit": 8
 //!   },
+//!   "server_zones": [ {          zones of servers (status_zone), by name; figures go on over reloads
+//!     "name": "shop",
+//!     "processing": 1,           requests that are there now
+//!     "requests": 1000,          requests that have begun
+//!     "responses": {"1xx": 0, "2xx": 990, "3xx": 8, "4xx": 1, "5xx": 0},
+//!     "codes": {"200": 990, "304": 8, "404": 1},   the first 32 statuses that each loop has sent
+//!     "discarded": 0,            requests that have ended without a response
+//!     "received": 100000, "sent": 2000000,         bytes
+//!     "tls": {                   handshakes of its clients; missing if there was none
+//!       "done": 10, "failed": 1, "resumed": 5
+//!     },
+//!     "times": HISTOGRAM         how long requests took that have ended
+//!   } ],
+//!   "location_zones": [],        those of locations, without "tls"
 //!   "upstreams": [ {             groups of servers of the current configuration, by name
 //!     "name": "backend",
 //!     "declared": true,          by an upstream block; otherwise a directive names the address
@@ -193,6 +207,7 @@
 //!     "sessions": 10, "open": 2,           sessions since the start, and those that are there now
 //!     "ended": { "200": 7, "503": 1 },     sessions that have ended, by all statuses
 //!     "received": 1000, "sent": 2000,      bytes from and to clients, of sessions that have ended
+//!     "server_zones": [],                  zones of servers of stream, as those of http above; "requests" are sessions
 //!     "upstreams": []                      groups of servers of stream, as those of http above; "header" is the time to the
 //!                                          first byte, "response" that to the end of a session
 //!   },
@@ -257,6 +272,7 @@ mod sessions;
 mod tests;
 mod tls;
 mod upstreams;
+mod zones;
 
 use bytes::Bytes;
 use freerun_cache::key::Key;
@@ -272,7 +288,10 @@ use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
-use serde::Serialize;
+use freerun_serve::generation::Generation;
+use freerun_serve::shared::Shared;
+use freerun_serve::status_zones::StatusZones;
+use freerun_serve::upstream::GroupsByProtocol;
 
 use figures::Figures;
 use freerun_proxy::cached::lookup::unix_now;
@@ -283,7 +302,7 @@ settings! {
     #[module = "status"]
     pub struct StatusSettings {
         /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
-        /// groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
+        /// zones of servers and locations, groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
         ///
         /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. With `cache=NAME` and
         /// `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer
@@ -304,7 +323,7 @@ pub static MODULE: Module = Module {
     name: "status",
     groups: &[group::<StatusSettings>()],
     handlers: &[
-        Handler { phase: Phase::Content, wanted, run: Run::Now(answer) },
+        Handler { phase: Phase::Content, wanted, run: Run::NowOrLater(answer, answer_later) },
         Handler { phase: Phase::Content, wanted, run: Run::Later(explain) },
     ],
     content: &["status"],
@@ -331,24 +350,70 @@ impl Format {
             Some(_) => None,
         }
     }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Prometheus => prometheus::CONTENT_TYPE,
+        }
+    }
+
+    /// The text with all counters as they are now.
+    fn text(self, shared: &Shared) -> serde_json::Result<Vec<u8>> {
+        let figures = Figures::collect(shared);
+        match self {
+            Format::Json => serde_json::to_vec(&figures),
+            Format::Prometheus => Ok(prometheus::text(&figures).into_bytes()),
+        }
+    }
 }
 
-fn answer(request: &mut Request) -> Outcome {
+/// How many zones and groups of servers an answer may have that is made on the loop. A longer one is made by the pool for such
+/// work.
+const FEW: usize = 64;
+
+fn answer(request: &mut Request) -> Option<Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Outcome::Status(405);
+        return Some(Outcome::Status(405));
     }
     if argument(request, b"cache").is_some() {
-        return Outcome::Declined;
+        return Some(Outcome::Declined);
     }
-    let Some(format) = Format::asked(request.asked.args.as_deref()) else { return Outcome::Status(400) };
+    let Some(format) = Format::asked(request.asked.args.as_deref()) else { return Some(Outcome::Status(400)) };
+    let shared = request.client.loop_state.shared.clone();
+    if size(&shared.generation.load()) > FEW {
+        return None;
+    }
     if let Err(status) = body::begin_discarding(request) {
-        return Outcome::Status(status);
+        return Some(Outcome::Status(status));
     }
-    let figures = Figures::collect(&request.client.loop_state.shared);
-    match format {
-        Format::Json => json(request, &figures),
-        Format::Prometheus => respond(prometheus::CONTENT_TYPE, prometheus::text(&figures).into_bytes()),
-    }
+    Some(respond(request, format.content_type(), format.text(&shared)))
+}
+
+/// Answers as [`answer`] does, with a text that the pool makes.
+fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        let Some(format) = Format::asked(request.asked.args.as_deref()) else { return Outcome::Status(400) };
+        let shared = request.client.loop_state.shared.clone();
+        let text = request.generation.pools.cpu().run(request.client_key(), move || format.text(&shared)).await;
+        match text {
+            Ok(text) => respond(request, format.content_type(), text),
+            Err(error) => {
+                log_error!(request, Error, "status: {error}");
+                Outcome::Status(503)
+            }
+        }
+    })
+}
+
+/// The number of zones and groups of servers of a generation.
+fn size(generation: &Generation) -> usize {
+    let zones = generation.parts.get::<StatusZones>().unwrap_or_default();
+    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.count());
+    zones.servers.len() + zones.locations.len() + zones.stream_servers.len() + groups
 }
 
 /// The value of an argument, percent-decoded.
@@ -378,22 +443,20 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let gone = ClientGone::of(&request.client);
         let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
         let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
-        json(request, &explained)
+        respond(request, Format::Json.content_type(), serde_json::to_vec(&explained))
     })
 }
 
-fn json(request: &Request, figures: &impl Serialize) -> Outcome {
-    match serde_json::to_vec(figures) {
-        Ok(text) => respond("application/json", text),
+fn respond(request: &Request, content_type: &'static str, text: serde_json::Result<Vec<u8>>) -> Outcome {
+    match text {
+        Ok(text) => {
+            let mut response = Response::new(200, content_type, Body::Bytes(text.into()));
+            response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
+            response.into()
+        }
         Err(error) => {
             log_error!(request, Error, "status cannot be written as JSON ({error})");
             Outcome::Status(500)
         }
     }
-}
-
-fn respond(content_type: &'static str, text: Vec<u8>) -> Outcome {
-    let mut response = Response::new(200, content_type, Body::Bytes(text.into()));
-    response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
-    response.into()
 }

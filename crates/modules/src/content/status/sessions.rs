@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::samples::Text;
 use super::upstreams::Upstream;
+use super::zones::Zone;
 
 /// The counters of the sessions of stream.
 #[derive(Debug, Serialize)]
@@ -16,6 +17,7 @@ pub struct Sessions {
     pub ended: BTreeMap<u16, u64>,
     pub received: u64,
     pub sent: u64,
+    pub server_zones: Vec<Zone>,
     pub upstreams: Vec<Upstream>,
 }
 
@@ -28,6 +30,7 @@ impl Sessions {
             ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
             received: figures.received.get(),
             sent: figures.sent.get(),
+            server_zones: Vec::new(),
             upstreams,
         }
     }
