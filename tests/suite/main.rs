@@ -3,6 +3,7 @@
 //! Most of them hold for nginx too: `FREERUN_TEST_AGAINST=nginx` runs them against it, which is how the expectations were checked.
 
 mod access;
+mod api;
 mod applications;
 mod cache_flow;
 mod cache_status;

@@ -46,6 +46,7 @@ pub static MODULES: &[&Module] = &[
     &proxy::TUNNEL,
     &content::echo::MODULE,
     &content::status::MODULE,
+    &content::api::MODULE,
     &content::dav_ext::MODULE,
     &content::dav::MODULE,
     &content::mp4::MODULE,
