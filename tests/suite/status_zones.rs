@@ -69,7 +69,11 @@ fn bytes_are_those_of_whole_messages() {
         return;
     }
     let site = site();
-    let lines = format!("{STATUS} location = /a {{ status_zone a; }} location = /b {{ status_zone b; return 200 b; }}");
+    let behind = freerun_testkit::Upstream::answering(|_| freerun_testkit::ok("b"));
+    let lines = format!(
+        "{STATUS} location = /a {{ status_zone a; }} location = /b {{ status_zone b; proxy_pass http://{}; }}",
+        behind.address()
+    );
     let server = Setup::server(&site, &lines).freerun();
     let request = "GET /a HTTP/1.0\r\nHost: localhost\r\n\r\n";
     let (answer, _) = server.connect().send(request).rest();
