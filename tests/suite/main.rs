@@ -4,6 +4,7 @@
 
 mod access;
 mod advice;
+mod api;
 mod applications;
 mod cache_flow;
 mod cache_status;
@@ -49,6 +50,7 @@ mod script_errors;
 mod scripts;
 mod serve;
 mod status;
+mod status_zones;
 mod stream;
 mod stream_datagrams;
 mod subrequests;

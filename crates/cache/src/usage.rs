@@ -62,7 +62,12 @@ const MEAN: u64 = 10;
 /// Counters of one part, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Part([AtomicU64; Answered::ALL.len()]);
+struct Part {
+    requests: [AtomicU64; Answered::ALL.len()],
+    bytes: [AtomicU64; Answered::ALL.len()],
+    stored: [AtomicU64; Answered::ALL.len()],
+    stored_bytes: [AtomicU64; Answered::ALL.len()],
+}
 
 /// A count of bytes, and their rate.
 #[derive(Debug, Default)]
@@ -141,7 +146,7 @@ impl Usage {
     /// Counts a request's answer. `was` is the value that the same thread counted for the request before: each request
     /// counts once.
     pub fn count(&self, was: Option<Answered>, is: Answered) {
-        let counters = &self.parts[part()].0;
+        let counters = &self.parts[part()].requests;
         if let Some(was) = was {
             counters[was as usize].fetch_sub(1, Relaxed);
         }
@@ -150,7 +155,37 @@ impl Usage {
 
     /// How many requests were answered in this way.
     pub fn answered(&self, how: Answered) -> u64 {
-        self.parts.iter().fold(0, |sum, part| sum.wrapping_add(part.0[how as usize].load(Relaxed)))
+        self.sum(|part| &part.requests[how as usize])
+    }
+
+    /// Counts the bytes of a body that a request was answered with in this way, whatever part of them was wanted: those of the
+    /// object, or those that the server has sent.
+    pub fn add_bytes(&self, how: Answered, bytes: u64) {
+        self.parts[part()].bytes[how as usize].fetch_add(bytes, Relaxed);
+    }
+
+    /// How many bytes these were.
+    pub fn bytes(&self, how: Answered) -> u64 {
+        self.sum(|part| &part.bytes[how as usize])
+    }
+
+    /// Counts that the response to a request that was answered in this way is stored.
+    pub fn store(&self, how: Answered) {
+        self.parts[part()].stored[how as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts bytes of the body of such a response.
+    pub fn add_stored_bytes(&self, how: Answered, bytes: u64) {
+        self.parts[part()].stored_bytes[how as usize].fetch_add(bytes, Relaxed);
+    }
+
+    /// How many responses were stored, and the bytes of their bodies.
+    pub fn stored(&self, how: Answered) -> (u64, u64) {
+        (self.sum(|part| &part.stored[how as usize]), self.sum(|part| &part.stored_bytes[how as usize]))
+    }
+
+    fn sum(&self, of: impl Fn(&Part) -> &AtomicU64) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.wrapping_add(of(part).load(Relaxed)))
     }
 
     /// Counts a request as waiting until the returned value is dropped.
@@ -180,6 +215,18 @@ mod tests {
         });
         let counts = Answered::ALL.map(|how| usage.answered(how));
         assert_eq!(counts, [1, 0, 0, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn bytes_are_counted_by_how_they_came() {
+        let usage = Usage::default();
+        usage.add_bytes(Answered::Hit, 3);
+        usage.add_bytes(Answered::Miss, 5);
+        usage.store(Answered::Miss);
+        usage.add_stored_bytes(Answered::Miss, 4);
+        usage.add_stored_bytes(Answered::Miss, 1);
+        assert_eq!(Answered::ALL.map(|how| usage.bytes(how)), [5, 0, 0, 0, 0, 0, 3]);
+        assert_eq!((usage.stored(Answered::Miss), usage.stored(Answered::Expired)), ((1, 5), (0, 0)));
     }
 
     #[test]

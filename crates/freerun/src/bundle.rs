@@ -50,6 +50,8 @@ pub struct Bundle {
     pub identity: Option<Identity>,
     /// The number of event loops. Only the first bundle counts.
     pub loops: u32,
+    /// How many workers of this master have died. Only the first bundle counts.
+    pub respawned: u32,
 }
 
 impl Bundle {
@@ -156,6 +158,7 @@ mod tests {
             logs: vec!["stderr".into(), "/var/log/x".into()],
             identity: Some(Identity { uid: 1, gid: 2, groups: vec![2, 3] }),
             loops: 2,
+            respawned: 1,
         }
     }
 

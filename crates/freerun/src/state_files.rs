@@ -4,6 +4,7 @@ use std::io;
 
 use freerun_conf::{Cx, Loader, Node, Place, Problem, Setting, parse, reason};
 use freerun_proxy::upstream::Servers;
+use freerun_stream::upstream::Servers as StreamServers;
 
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
 /// counts as an empty one.
@@ -11,9 +12,14 @@ use freerun_proxy::upstream::Servers;
 /// # Errors
 /// There are more problems than are collected.
 pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mut Cx) -> Result<(), Problem> {
-    let http = nodes.iter_mut().filter(|node| node.name.text == "http");
-    let inside = http.filter_map(|node| node.block.as_mut()).flatten();
-    for upstream in inside.filter(|node| node.name.text == "upstream").filter_map(|node| node.block.as_mut()) {
+    let is_of_stream = |node: &Node| node.name.text == "stream";
+    let services = nodes.iter_mut().filter(|node| node.name.text == "http" || is_of_stream(node));
+    let inside = services.flat_map(|node| {
+        let check: Check = if is_of_stream(node) { check::<StreamServers> } else { check::<Servers> };
+        node.block.iter_mut().flatten().map(move |inside| (inside, check))
+    });
+    let upstreams = inside.filter(|(node, _)| node.name.text == "upstream");
+    for (upstream, check) in upstreams.filter_map(|(node, check)| Some((node.block.as_mut()?, check))) {
         let state = upstream.iter().find(|node| node.name.text == "state" && node.args.len() == 1).cloned();
         let Some(state) = state else { continue };
         if let Some(server) = upstream.iter().find(|node| node.name.text == "server") {
@@ -24,7 +30,7 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
             path if path.starts_with('/') => path.to_owned(),
             path => format!("{prefix}{path}"),
         };
-        match servers(&path, &state, loader, cx) {
+        match servers(&path, &state, check, loader, cx) {
             Ok(servers) => upstream.extend(servers),
             Err(problem) => cx.report(problem)?,
         }
@@ -32,7 +38,14 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
     Ok(())
 }
 
-fn servers(path: &str, state: &Node, loader: &mut dyn Loader, cx: &mut Cx) -> Result<Vec<Node>, Problem> {
+/// Checks a directive `server`.
+type Check = fn(&Node, &mut Cx) -> Result<(), Problem>;
+
+fn check<S: Setting>(server: &Node, cx: &mut Cx) -> Result<(), Problem> {
+    S::set(None, server, cx).map(drop)
+}
+
+fn servers(path: &str, state: &Node, check: Check, loader: &mut dyn Loader, cx: &mut Cx) -> Result<Vec<Node>, Problem> {
     match loader.load(path) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -58,7 +71,7 @@ fn servers(path: &str, state: &Node, loader: &mut dyn Loader, cx: &mut Cx) -> Re
         }
         let checked = match (node.args.len(), &node.block) {
             (0, None) => Err(Problem::wrong_count(node)),
-            (_, None) => Servers::set(None, node, cx).map(drop),
+            (_, None) => check(node, cx),
             (_, Some(_)) => Err(Problem::new("directive \"server\" is not terminated by \";\"")),
         };
         checked.map_err(|problem| wrong(&problem.message, Some(node.end)))?;

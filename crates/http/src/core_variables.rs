@@ -404,8 +404,9 @@ fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
     owned(Credentials::parse(value)?.user().to_vec())
 }
 
-/// Makes 32 hexadecimal digits that no other request has, of a random key of the process and a counter.
-fn request_id(request: &Request) -> String {
+/// The value of `$request_id`: 32 hexadecimal digits that no other request has, made of a random key of the process and a
+/// counter.
+pub fn request_id(request: &Request) -> String {
     use std::hash::{BuildHasher, RandomState};
     static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(1);

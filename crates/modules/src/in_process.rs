@@ -105,8 +105,14 @@ impl Server {
         let files = FileSystem::new(set.default().clone()).unwrap();
         let writer = Writer::start().unwrap();
         let (generation, logs) = generation(1, http, &writer, &pools, &files);
-        let options =
-            WorkerOptions { loops: 1, connections: 16, accept_mutex: false, multi_accept: false, cpus: Vec::new() };
+        let options = WorkerOptions {
+            loops: 1,
+            respawned: 0,
+            connections: 16,
+            accept_mutex: false,
+            multi_accept: false,
+            cpus: Vec::new(),
+        };
         let worker = Worker::start(&options, generation.clone(), &[HttpService::make, ToyService::make]).unwrap();
         for prepare in MODULES.iter().filter_map(|module| module.prepare) {
             prepare(&generation, worker.shared());

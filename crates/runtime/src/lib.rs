@@ -13,6 +13,7 @@ pub mod loops;
 mod mailbox;
 pub mod mounts;
 pub mod net;
+pub mod per_loop;
 pub mod pieces;
 pub mod pool;
 pub mod spare_memory;

@@ -32,6 +32,11 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Adds `n` to a counter that no other thread writes, which needs no locked instruction.
+    pub fn add_n_alone(&self, n: u64) {
+        self.0.store(self.get().wrapping_add(n), Relaxed);
+    }
+
     /// Subtracts one (for gauges such as open connections).
     pub fn sub(&self) {
         self.0.fetch_sub(1, Relaxed);
@@ -139,7 +144,9 @@ mod tests {
         (0..3).for_each(|_| counter.add_alone());
         counter.sub();
         counter.sub_alone();
-        assert_eq!(counter.get(), 4);
+        counter.add_n(5);
+        counter.add_n_alone(6);
+        assert_eq!(counter.get(), 15);
     }
 
     #[test]

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Problem};
 use freerun_runtime::files::FileSystem;
-use freerun_runtime::log::{ErrorLog, LogFile};
+use freerun_runtime::log::{ErrorLog, LogFile, clock};
 use freerun_runtime::pool::PoolSet;
 
 use crate::generation::Generation;
+use crate::limit_figures::LimitZones;
 use crate::listen::{ListenKey, ListenSpec};
 use crate::logs::LogPaths;
 use crate::parts::{Parts, Paths, TempFolders};
 use crate::services::Services;
+use crate::status_zones::StatusZones;
 use crate::tls::key_log::KeyLogFiles;
 use crate::zones::{ZoneTable, Zones};
 
@@ -55,6 +57,11 @@ impl Blueprint {
             }
         }
         let extensions = &mut cx.extensions;
+        let status_zones = extensions.remove::<StatusZones>().unwrap_or_default();
+        let limit_zones = extensions.remove::<LimitZones>().unwrap_or_default();
+        let parts = extensions.get_or_default::<Parts>();
+        parts.insert(Arc::new(status_zones));
+        parts.insert(Arc::new(limit_zones));
         Ok(Blueprint {
             listeners,
             log_paths: extensions.get_or_default::<LogPaths>().0.clone(),
@@ -79,6 +86,6 @@ impl Blueprint {
         let Blueprint { listeners, key_logs, paths, zones, parts, .. } = self;
         key_logs.open(&logs);
         let services = Services { paths, zones, parts, logs, error_log, pools, files };
-        Generation { number, services, listeners }
+        Generation { number, loaded: clock::since_1970(), services, listeners }
     }
 }

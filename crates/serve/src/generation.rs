@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::listen::ListenSpec;
 use crate::services::Services;
@@ -11,6 +12,8 @@ use crate::services::Services;
 pub struct Generation {
     /// Serial number, from 1.
     pub number: u64,
+    /// When it was made, since 1970.
+    pub loaded: Duration,
     /// The logs, pools, files and zones, and the parts of modules and services.
     pub services: Services,
     /// The listening sockets, in the order of the configuration.

@@ -6,11 +6,13 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`states`], [`zones`]: leaf types;
+//! 1. [`address`], [`background`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
+//!    [`state_file`], [`states`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
 //!    same before it serves; [`datagrams`]: a socket for datagrams;
+//!    [`status_zones`]: what is counted of requests and sessions by zones;
 //! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each;
 //! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
 //! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
@@ -20,7 +22,8 @@
 //! 1. [`captures`]: the values that a subject gives to variables;
 //! 2. [`subject`]: the request or session that all of this is about;
 //! 3. [`values`]: variables, text with variables, regular expressions;
-//! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
+//! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`), and [`keyvals`]: those whose
+//!    values are changed while the server runs;
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
 //!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
 //!    have of the protocols below;
@@ -43,6 +46,8 @@ pub mod generation;
 pub mod health;
 pub mod hosts;
 pub mod http2_figures;
+pub mod keyvals;
+pub mod limit_figures;
 pub mod limits;
 pub mod listen;
 pub mod logs;
@@ -63,8 +68,10 @@ pub mod services;
 pub mod session_figures;
 pub mod shared;
 pub mod ssl_variables;
+pub mod state_file;
 mod stateless;
 pub mod states;
+pub mod status_zones;
 pub mod subject;
 pub mod tls;
 pub mod upstream;

@@ -17,6 +17,8 @@ use crate::tls::figures::TlsFigures;
 
 /// The state that all loops share.
 pub struct Shared {
+    /// How many workers of this master have died before this one.
+    pub respawned: u32,
     /// How many connections each loop may have.
     pub connections: usize,
     /// Whether loops take turns to accept.

@@ -31,6 +31,8 @@ use crate::tls::figures::TlsFigures;
 pub struct WorkerOptions {
     /// The number of loops (`worker_processes`).
     pub loops: usize,
+    /// How many workers have died before this one.
+    pub respawned: u32,
     /// How many connections each loop may have (`worker_connections`).
     pub connections: usize,
     /// Whether loops take turns to accept (`accept_mutex`).
@@ -81,6 +83,7 @@ impl Worker {
             http2: Http2Figures::default(),
             sessions: SessionFigures::default(),
             upstream_tls: TlsFigures::default(),
+            respawned: options.respawned,
             connections: options.connections.max(1),
             accept_mutex: options.accept_mutex,
             multi_accept: options.multi_accept,

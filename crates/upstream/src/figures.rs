@@ -1,19 +1,16 @@
 //! Counters of each server, which `status` shows.
 //!
-//! Counters that change with every request are kept for each loop separately: a loop adds to its own numbers without
-//! locking them, and no other processor waits for the memory that holds them. Counters that seldom change are atomics
-//! that any loop adds to.
+//! Counters that change with every request are kept for each loop separately ([`PerLoop`]). Counters that seldom change are
+//! atomics that any loop adds to.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use freerun_runtime::loops;
-use freerun_runtime::stats::{Histogram, HistogramSnapshot};
+use freerun_runtime::per_loop::{self, PerLoop};
+use freerun_runtime::stats::{Counter, Histogram, HistogramSnapshot};
 
 use crate::clock::Millis;
 use crate::failure::Failure;
-use crate::pool::MAX_LISTS;
 
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
@@ -30,15 +27,27 @@ pub struct Checks {
     pub failed: AtomicU64,
     /// How often a check made the server unhealthy.
     pub unhealthy: AtomicU64,
+    /// How the last check has ended: [`PASSED`] or [`FAILED`]; 0: there was none.
+    pub(crate) last: AtomicU8,
+}
+
+/// The last check has passed.
+pub(crate) const PASSED: u8 = 1;
+/// The last check has failed.
+pub(crate) const FAILED: u8 = 2;
+
+impl Checks {
+    /// Whether the last check has passed; `None`: there was none.
+    pub fn last_passed(&self) -> Option<bool> {
+        Some(self.last.load(Relaxed)).filter(|last| *last != 0).map(|last| last == PASSED)
+    }
 }
 
 /// The counters of a server.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// The counters of each loop, by the loop's number.
-    own: OnceLock<Box<[OnceLock<Box<Shard>>]>>,
-    /// The counters of threads that are not loops.
-    others: OnceLock<Box<Shard>>,
+    /// The counters of each loop.
+    each: PerLoop<Part>,
     /// The number of failures of each kind, by [`Failure`].
     pub failures: [AtomicU64; Failure::ALL.len()],
     /// The last failure that counts against the server: its number plus one, and above [`KIND_BITS`] the time. 0: none.
@@ -57,70 +66,54 @@ pub struct Figures {
 
 /// The counters that change with every request.
 #[derive(Debug, Default)]
-struct Shard {
-    requests: AtomicU64,
-    responses: [AtomicU64; CLASSES],
-    reused: AtomicU64,
-    sent: AtomicU64,
-    received: AtomicU64,
+struct Part {
+    requests: Counter,
+    responses: [Counter; CLASSES],
+    reused: Counter,
+    sent: Counter,
+    received: Counter,
     header_times: Histogram,
     response_times: Histogram,
 }
 
 /// The counters that this thread adds to.
 #[derive(Clone, Copy)]
-pub(crate) struct Mine<'f> {
-    shard: &'f Shard,
-    /// Whether no other thread adds to these counters.
-    alone: bool,
-}
+pub(crate) struct Mine<'f>(per_loop::Mine<'f, Part>);
 
 impl Mine<'_> {
-    fn add(self, counter: &AtomicU64, n: u64) {
-        if self.alone {
-            counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
-        } else {
-            counter.fetch_add(n, Relaxed);
-        }
-    }
-
-    fn record(self, times: &Histogram, took: Duration) {
-        if self.alone { times.record_alone(took) } else { times.record(took) }
-    }
-
     /// Counts that the server was chosen.
     pub(crate) fn request(self) {
-        self.add(&self.shard.requests, 1);
+        self.0.add(&self.0.part().requests, 1);
     }
 
     /// Counts that an existing connection is used again.
     pub(crate) fn reused(self) {
-        self.add(&self.shard.reused, 1);
+        self.0.add(&self.0.part().reused, 1);
     }
 
     /// Counts a response head that has come the given time after the attempt began.
     pub(crate) fn header(self, status: u16, took: Duration) {
         let class = (usize::from(status) / 100).wrapping_sub(1);
-        if let Some(counter) = self.shard.responses.get(class) {
-            self.add(counter, 1);
+        if let Some(counter) = self.0.part().responses.get(class) {
+            self.0.add(counter, 1);
         }
-        self.record(&self.shard.header_times, took);
+        self.first_byte(took);
     }
 
     /// Counts the first byte of a session, which has come the given time after the attempt began, among the heads.
     pub(crate) fn first_byte(self, took: Duration) {
-        self.record(&self.shard.header_times, took);
+        self.0.record(&self.0.part().header_times, took);
     }
 
     /// Counts a response that has ended the given time after the attempt began.
     pub(crate) fn response(self, took: Duration) {
-        self.record(&self.shard.response_times, took);
+        self.0.record(&self.0.part().response_times, took);
     }
 
     /// Counts the bytes sent and received.
     pub(crate) fn bytes(self, sent: u64, received: u64) {
-        self.add(&self.shard.sent, sent);
-        self.add(&self.shard.received, received);
+        self.0.add(&self.0.part().sent, sent);
+        self.0.add(&self.0.part().received, received);
     }
 }
 
@@ -142,61 +135,42 @@ impl Figures {
 
     /// The counters of this thread.
     pub(crate) fn mine(&self) -> Mine<'_> {
-        let own = self.own.get_or_init(|| (0..loops::count().min(MAX_LISTS)).map(|_| OnceLock::new()).collect());
-        match loops::index().and_then(|index| own.get(index)) {
-            Some(shard) => Mine { shard: shard.get_or_init(Box::default), alone: true },
-            None => Mine { shard: self.others.get_or_init(Box::default), alone: false },
-        }
-    }
-
-    fn shards(&self) -> impl Iterator<Item = &Shard> {
-        let own = self.own.get().into_iter().flatten();
-        own.chain([&self.others]).filter_map(OnceLock::get).map(|shard| &**shard)
-    }
-
-    fn sum(&self, of: impl Fn(&Shard) -> &AtomicU64) -> u64 {
-        self.shards().map(|shard| of(shard).load(Relaxed)).fold(0, u64::wrapping_add)
-    }
-
-    fn times(&self, of: impl Fn(&Shard) -> &Histogram) -> HistogramSnapshot {
-        let mut all = Histogram::default().snapshot();
-        self.shards().for_each(|shard| all.add(&of(shard).snapshot()));
-        all
+        Mine(self.each.mine())
     }
 
     /// How often the server was chosen.
     pub fn requests(&self) -> u64 {
-        self.sum(|shard| &shard.requests)
+        self.each.sum(|part| &part.requests)
     }
 
     /// The number of responses by class: 1xx, 2xx, 3xx, 4xx, 5xx.
     pub fn responses(&self) -> [u64; CLASSES] {
-        std::array::from_fn(|class| self.sum(|shard| &shard.responses[class]))
+        std::array::from_fn(|class| self.each.sum(|part| &part.responses[class]))
     }
 
     /// The number of requests sent over a connection that existed already.
     pub fn reused(&self) -> u64 {
-        self.sum(|shard| &shard.reused)
+        self.each.sum(|part| &part.reused)
     }
 
     /// The number of bytes sent to the server.
     pub fn sent(&self) -> u64 {
-        self.sum(|shard| &shard.sent)
+        self.each.sum(|part| &part.sent)
     }
 
     /// The number of bytes received from the server.
     pub fn received(&self) -> u64 {
-        self.sum(|shard| &shard.received)
+        self.each.sum(|part| &part.received)
     }
 
     /// The times from the beginning of an attempt to the response's head.
     pub fn header_times(&self) -> HistogramSnapshot {
-        self.times(|shard| &shard.header_times)
+        self.each.times(|part| &part.header_times)
     }
 
     /// The times from the beginning of an attempt to the end of the response.
     pub fn response_times(&self) -> HistogramSnapshot {
-        self.times(|shard| &shard.response_times)
+        self.each.times(|part| &part.response_times)
     }
 }
 

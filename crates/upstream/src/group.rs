@@ -144,6 +144,11 @@ impl Group {
     pub fn waiting(&self) -> u32 {
         self.state.queue.waiting()
     }
+
+    /// How many requests found the queue full.
+    pub fn overflows(&self) -> u64 {
+        self.state.queue.overflows()
+    }
 }
 
 fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>, before: Option<&PeerSet>) -> PeerSet {

@@ -1,6 +1,6 @@
 //! The state that all configurations share for a group of the same name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Weak};
 
@@ -53,6 +53,13 @@ impl GroupState {
                 see(&live);
             }
         }
+    }
+
+    /// How many servers that are not among the `current` ones, by their numbers, still have connections in use.
+    pub fn zombies(&self, current: &HashSet<u32>) -> usize {
+        let mut count = 0;
+        self.each(|live| count += usize::from(!current.contains(&live.id) && live.connections.load(Relaxed) > 0));
+        count
     }
 
     /// Reports that a server has room again.

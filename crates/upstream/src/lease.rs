@@ -33,6 +33,7 @@ impl Lease {
     pub(crate) fn acquire(peer: &Arc<Peer>, now: Millis) -> Option<Lease> {
         let Admitted { probe } = peer.admit(now)?;
         peer.figures.mine().request();
+        peer.selected.store(now.max(1), Relaxed);
         peer.on_its_way(now);
         Some(Lease { peer: peer.clone(), begun: now, probe: Cell::new(probe), error: Cell::new(false) })
     }

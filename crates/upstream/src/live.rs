@@ -1,8 +1,10 @@
 //! The state of a server while it runs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::answers::Answers;
+use crate::clock::Millis;
 use crate::figures::Figures;
 use crate::pool::Pool;
 
@@ -45,6 +47,12 @@ pub struct Live {
     pub(crate) last_byte_average: AtomicU64,
     /// The time of the last measurement.
     pub(crate) measured: AtomicU64,
+    /// The time at which it was chosen last; 0: it never was.
+    pub(crate) selected: AtomicU64,
+    /// The time since when it is unavailable, unhealthy or waits for a check; 0: it is not.
+    pub(crate) down_since: AtomicU64,
+    /// For how long it was so before, in milliseconds.
+    pub(crate) downtime: AtomicU64,
     /// The sum of the times at which the requests in flight began. This sum and the number of the requests are kept
     /// only where the method of the group uses them.
     pub(crate) begun: AtomicU64,
@@ -62,12 +70,16 @@ pub struct Live {
 
 static IDS: AtomicU32 = AtomicU32::new(1);
 
+/// A number that no server and no entry of a group's list has or had; never 0.
+pub fn next_id() -> u32 {
+    // Numbers repeat after four billion servers; the only consequence is a session that sticks to the wrong one.
+    IDS.fetch_add(1, Relaxed).max(1)
+}
+
 impl Default for Live {
     fn default() -> Live {
-        // Numbers repeat after four billion servers; the only consequence is a session that sticks to the wrong one.
-        let id = IDS.fetch_add(1, Relaxed).max(1);
         Live {
-            id,
+            id: next_id(),
             connections: AtomicU32::new(0),
             fails: AtomicU32::new(0),
             lost: AtomicU32::new(0),
@@ -82,6 +94,9 @@ impl Default for Live {
             header_average: AtomicU64::new(0),
             last_byte_average: AtomicU64::new(0),
             measured: AtomicU64::new(0),
+            selected: AtomicU64::new(0),
+            down_since: AtomicU64::new(0),
+            downtime: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             inflight: AtomicU32::new(0),
             carried: AtomicU64::new(0),
@@ -98,9 +113,73 @@ impl Live {
         Live { checking: AtomicU32::new(checks), held: AtomicU32::new(checks), ..Live::default() }
     }
 
+    /// Notes when the server becomes unavailable, unhealthy or waits for a check, and when it is no longer so. It has to be called
+    /// after each change of that.
+    pub(crate) fn note_state(&self, now: Millis) {
+        let is_down =
+            self.until.load(Relaxed) != 0 || self.unhealthy.load(Relaxed) > 0 || self.checking.load(Relaxed) > 0;
+        let since = self.down_since.load(Relaxed);
+        let next = if is_down { now.max(1) } else { 0 };
+        // Of several that note the same change, one does.
+        if is_down == (since != 0) || self.down_since.compare_exchange(since, next, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        if !is_down {
+            self.downtime.fetch_add(now.saturating_sub(since), Relaxed);
+        }
+    }
+
+    /// The time since when the server is unavailable, unhealthy or waits for a check, if it is.
+    pub fn down_since(&self) -> Option<Millis> {
+        Some(self.down_since.load(Relaxed)).filter(|since| *since != 0)
+    }
+
+    /// For how many milliseconds it was so in all.
+    pub fn downtime(&self, now: Millis) -> u64 {
+        let before = self.downtime.load(Relaxed);
+        before + self.down_since().map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// The time at which the server was chosen last.
+    pub fn selected(&self) -> Option<Millis> {
+        Some(self.selected.load(Relaxed)).filter(|at| *at != 0)
+    }
+
+    /// The moving averages of the times until there is a connection, until the head of a response (of a session: its first
+    /// byte), and until its end. `None`: not known.
+    pub fn averages(&self) -> [Option<Duration>; 3] {
+        [&self.connect_average, &self.header_average, &self.last_byte_average]
+            .map(|average| Some(average.load(Relaxed)).filter(|us| *us != 0).map(Duration::from_micros))
+    }
+
     /// Stops holding the server back for checks that have not begun, because they no longer will.
     pub fn unhold(&self) {
         let held = self.held.swap(0, Relaxed);
         self.checking.fetch_sub(held, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_a_server_was_down_is_added_up() {
+        let live = Live::default();
+        live.note_state(5);
+        assert_eq!((live.down_since(), live.downtime(9)), (None, 0));
+        live.until.store(100, Relaxed);
+        live.note_state(10);
+        live.unhealthy.store(1, Relaxed);
+        live.note_state(20);
+        assert_eq!((live.down_since(), live.downtime(25)), (Some(10), 15));
+        live.until.store(0, Relaxed);
+        live.note_state(30);
+        live.unhealthy.store(0, Relaxed);
+        live.note_state(40);
+        assert_eq!((live.down_since(), live.downtime(99)), (None, 30));
+        live.checking.store(1, Relaxed);
+        live.note_state(0);
+        assert_eq!((live.down_since(), live.downtime(2)), (Some(1), 31));
     }
 }

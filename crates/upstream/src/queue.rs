@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -22,6 +22,8 @@ pub(crate) struct Queue {
     /// How many requests wait: written by the holder of the lock, so that a release with an empty queue does not need
     /// the lock.
     waiting: AtomicU32,
+    /// How many requests found it full.
+    overflows: AtomicU64,
     line: Mutex<Line>,
 }
 
@@ -189,6 +191,11 @@ impl Queue {
         self.waiting.load(SeqCst)
     }
 
+    /// How many requests found the queue full.
+    pub(crate) fn overflows(&self) -> u64 {
+        self.overflows.load(Relaxed)
+    }
+
     /// Whether some of the waiting requests may be unable to use room that others can.
     pub(crate) fn has_particular(&self) -> bool {
         self.with(|line, _| line.particular > 0)
@@ -199,6 +206,7 @@ impl Queue {
     pub(crate) fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
         let number = self.with(|line, wakes| {
             if line.waiters.len() >= length as usize {
+                self.overflows.fetch_add(1, Relaxed);
                 return None;
             }
             let number = line.enter(group, particular);

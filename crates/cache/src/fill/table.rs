@@ -19,6 +19,7 @@ use crate::disk::Disk;
 use crate::key::Key;
 use crate::purge::Purge;
 use crate::store::Store;
+use crate::usage::Usage;
 
 /// The most fills of one cache; requests beyond them ask the origin without storing anything.
 pub const MAX_FILLS: usize = 1 << 16;
@@ -265,6 +266,11 @@ impl Fills {
 }
 
 impl Fill {
+    /// The counters of the use of its cache.
+    pub fn usage(&self) -> &Usage {
+        &self.store.usage
+    }
+
     pub(super) fn new(fills: &Fills, disk: Arc<Disk>, keys: (Key, Key), pool: Arc<ThreadPool>, client: u64) -> Fill {
         let (key, main) = keys;
         let (sequence, began) = (AtomicU64::new(0), Instant::now());

@@ -140,6 +140,7 @@ impl Draft {
             logs: logs.keys().cloned().collect(),
             identity,
             loops,
+            respawned: before.map_or(0, |before| before.bundle.respawned),
         };
         Ok(State {
             bundle,

@@ -108,6 +108,9 @@ impl Master {
         if self.starting && self.ending.is_none() {
             return Err(Error::Configuration("the worker ended before it served".into()));
         }
+        if self.ending.is_none() {
+            self.current.bundle.respawned = self.current.bundle.respawned.saturating_add(1);
+        }
         if let Some((state, _)) = self.pending.take() {
             self.settle(state, Err("the worker ended while it read it".into()));
         }

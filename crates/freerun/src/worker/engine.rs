@@ -39,6 +39,7 @@ impl fmt::Display for Process {
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
     loops: usize,
+    respawned: u32,
     pools: Pools,
     zones: Zones,
     started: Option<(Worker, Arc<FileSystem>)>,
@@ -47,10 +48,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that will have this many loops. They start with the first configuration.
-    pub fn new(loops: usize) -> Engine {
+    /// An engine that will have this many loops, after so many workers have died. They start with the first configuration.
+    pub fn new(loops: usize, respawned: u32) -> Engine {
         Engine {
             loops,
+            respawned,
             pools: Pools::new(),
             zones: Zones::default(),
             started: None,
@@ -159,6 +161,7 @@ impl Engine {
         });
         WorkerOptions {
             loops: self.loops,
+            respawned: self.respawned,
             connections: events.worker_connections.0 as usize,
             accept_mutex: events.accept_mutex,
             multi_accept: events.multi_accept,

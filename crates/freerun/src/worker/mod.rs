@@ -252,7 +252,7 @@ impl Running {
     fn start(bundle: &Bundle) -> Result<Running, Error> {
         panics::install();
         let writer = Writer::start().map_err(Error::call("clone()"))?;
-        let engine = Engine::new(bundle.loops as usize);
+        let engine = Engine::new(bundle.loops as usize, bundle.respawned);
         Ok(Running {
             writer,
             engine,

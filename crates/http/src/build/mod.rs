@@ -15,6 +15,7 @@ use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::names::virtual_servers::{self, Planned};
 use freerun_serve::parts::{Parts, Paths};
 use freerun_serve::resolver_settings::ResolverSettings;
+use freerun_serve::status_zones::StatusZoneSettings;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
@@ -25,7 +26,7 @@ use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::generation::{HttpConfiguration, Servers, alpn};
 use crate::request::handler::{Filter, Handler};
-use crate::request::location::{Alias, Location, Server, TakesConnect, Within};
+use crate::request::location::{Alias, Location, Reachable, Server, TakesConnect, Within};
 use crate::rewrite::RewriteSettings;
 use crate::route::Locations;
 use crate::script::condition::Condition;
@@ -108,6 +109,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<FileSettings>(),
         group::<RateSettings>(),
         group::<ResolverSettings>(),
+        group::<StatusZoneSettings>(),
         group::<SslSettings>(),
         group::<AcmeSettings>(),
         group::<IssuerDirectives>(),
@@ -239,6 +241,7 @@ impl Builder<'_> {
         cx.extensions.insert(TakesConnect::default());
         cx.extensions.get_or_default::<Identities>().enter(node);
         let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
+        cx.extensions.insert(Reachable(settings.get::<ServerSettings>().is_reachable()));
         let mut locations = Locations::default();
         let mut conditions = Vec::new();
         for block in blocks {
@@ -254,7 +257,8 @@ impl Builder<'_> {
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let http2 = settings.get::<Http2Settings>().http2;
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
-        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, http2 });
+        let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
+        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, http2, zone });
         Ok((server, settings, Written::of(node)))
     }
 
@@ -449,6 +453,7 @@ impl Builder<'_> {
         }
         let script = script.steps(inside.conditions);
         let identity = cx.extensions.get_or_default::<Identities>().next(&name);
+        let zone = settings.get::<StatusZoneSettings>().status_zone.of_location();
         Ok(Location {
             name,
             identity,
@@ -464,6 +469,7 @@ impl Builder<'_> {
             no_regex: false,
             internal,
             passes_on: false,
+            zone,
             error_log: Default::default(),
         })
     }

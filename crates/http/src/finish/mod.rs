@@ -1,11 +1,12 @@
-//! After the response: the log phase.
+//! After the response: zones count the request, then the log phase.
 
 use crate::request::Request;
 use crate::request::handler::{Phase, Run};
 
-/// Runs the handlers of the log phase. They never wait.
+/// Counts the request in its zones, and runs the handlers of the log phase. They never wait.
 pub fn finish(request: &mut Request) {
     request.answered.is_logged = true;
+    request.count_end();
     // The handlers of the log phase are the last ones.
     if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;

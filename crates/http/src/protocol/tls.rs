@@ -20,6 +20,7 @@ use crate::http_loop::HttpLoop;
 use crate::log::Peer;
 use crate::protocol::computed_certificates;
 use crate::request::generation::{LoopGeneration, Servers};
+use crate::request::location::Server;
 use crate::request::{Connection, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
@@ -67,8 +68,11 @@ pub async fn open(
             if speaks == Speaks::Tls {
                 let facts = connection.tls()?;
                 let server = servers.negotiated(facts);
+                if let Some(zone) = &server.zone {
+                    zone.established(&connection.transport);
+                }
                 if let Some(tls) = &server.tls {
-                    verify(connection, &generation, tls, facts).await?;
+                    verify(connection, &generation, server, tls, facts).await?;
                 }
                 // From now on, the server that the client has named answers on the connection.
                 connection.served_by.take();
@@ -78,6 +82,10 @@ pub async fn open(
         }
         Err(error) => {
             helpers.figures.failed(&error);
+            let server = connection.tls().map_or(&servers.default, |facts| servers.negotiated(facts));
+            if let Some(zone) = &server.zone {
+                zone.tls().failed(&error);
+            }
             let message = format_args!("{}{}", error.of_client(), Handshaking(connection));
             connection.log(error.level(), message);
             None
@@ -105,30 +113,32 @@ fn helpers<'c>(connection: &'c Connection, generation: &'c LoopGeneration) -> He
 async fn verify(
     connection: &Rc<Connection>,
     generation: &LoopGeneration,
-    server: &Arc<ServerTls>,
+    server: &Server,
+    tls: &Arc<ServerTls>,
     facts: &TlsFacts,
 ) -> Option<()> {
     let (helpers, context) = (helpers(connection, generation), Handshaking(connection));
     let visit = Visit { helpers, log: &generation.error_log, connection: connection.number, context: &context };
     // A client that is refused gets its answer when it has sent a request.
-    facts.verify(server, &connection.transport, &visit).await.map(|_| ())
+    facts.verify(tls, &connection.transport, &visit, server.zone.as_ref().map(|zone| zone.tls())).await.map(|_| ())
 }
 
 /// Verifies the client's certificate again if the server that the request is for comes from a later configuration than
 /// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if the client has
 /// gone meanwhile.
 pub async fn verify_anew(connection: &Rc<Connection>, request: &Request, servers: &Servers) -> Option<()> {
-    let (Some(facts), Some(server)) = (connection.tls(), &request.place.server.tls) else { return Some(()) };
-    if server.verification.is_none() || facts.was_verified_by(server) {
+    let server = &request.place.server;
+    let (Some(facts), Some(tls)) = (connection.tls(), &server.tls) else { return Some(()) };
+    if tls.verification.is_none() || facts.was_verified_by(tls) {
         return Some(());
     }
     // A request for a server that the client has not named in its handshake is refused; it changes nothing for others.
-    if !request.place.server.is(servers.negotiated(facts)) {
+    if !server.is(servers.negotiated(facts)) {
         return Some(());
     }
     loops::note(connection.number, "verifying a client again");
     // This is rare: in a box it takes no room in what waits for requests.
-    Box::pin(verify(connection, &request.generation, server, facts)).await
+    Box::pin(verify(connection, &request.generation, server, tls, facts)).await
 }
 
 /// The end of a line of the log: what is being done, and for whom.

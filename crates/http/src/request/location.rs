@@ -9,6 +9,7 @@ use freerun_runtime::log::ErrorLog;
 use freerun_serve::logs::LevelErrorLog;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::services::Services;
+use freerun_serve::status_zones::ZoneFigures;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
 use freerun_serve::values::{Reference, Template};
@@ -50,6 +51,11 @@ pub struct Within {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TakesConnect(pub bool);
 
+/// Whether the server that is being read can be reached from other machines: it listens at an address that is not only this
+/// machine's. It lives in the configuration's context.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reachable(pub bool);
+
 /// A location: its settings, and the code that runs for its requests.
 pub struct Location {
     /// The name as written, without modifier; that of a named location has its `@`.
@@ -81,6 +87,8 @@ pub struct Location {
     /// Whether requests are passed to another server (`proxy_pass` and similar directives): a path without the slash at
     /// the end of the location's name is redirected to the path with it.
     pub passes_on: bool,
+    /// The zone that its requests are counted in (`status_zone`).
+    pub zone: Option<Arc<ZoneFigures>>,
     /// The error log of this level.
     pub error_log: LevelErrorLog,
 }
@@ -150,6 +158,8 @@ pub struct Server {
     pub tls: Option<Arc<ServerTls>>,
     /// Whether it speaks HTTP/2 (`http2`) at addresses that do not speak it for all servers (`listen … http2`).
     pub http2: bool,
+    /// The zone that its requests and handshakes are counted in (`status_zone`).
+    pub zone: Option<Arc<ZoneFigures>>,
 }
 
 impl TlsServer for Server {

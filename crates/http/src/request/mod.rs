@@ -5,6 +5,7 @@ mod counted;
 pub mod generation;
 pub mod handler;
 pub mod location;
+pub(crate) mod processing;
 pub mod response;
 
 use std::cell::{Cell, OnceCell};
@@ -21,6 +22,7 @@ use self::core_settings::CoreSettings;
 use self::generation::{LoopGeneration, ServedBy};
 pub use self::location::MAX_INTERNAL_REDIRECTS;
 use self::location::{Location, Place, Server};
+use self::processing::Processing;
 use crate::connection;
 use crate::message::body::ClientBody;
 
@@ -65,6 +67,8 @@ pub struct Request {
     pub sent: Sent,
     /// The data that goes with the response.
     pub answered: Answered,
+    /// The zone that it is counted in.
+    pub(crate) processing: Processing,
     /// The state that modules keep with this request alone.
     pub own: States,
     pub(crate) shared: OnceCell<Rc<States>>,
@@ -94,6 +98,7 @@ impl Request {
             body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
             sent: Sent::default(),
             answered: Answered::default(),
+            processing: Processing::default(),
             own: States::default(),
             shared: OnceCell::new(),
             head,
@@ -168,6 +173,7 @@ impl Request {
             body: ClientBody::new(BodyFraming::None, self.head.parsed.len as usize, false),
             sent: self.sent,
             answered: self.answered.fork(),
+            processing: Processing::default(),
             own: States::default(),
             shared: OnceCell::from(self.shared().clone()),
         })

@@ -7,6 +7,7 @@ use freerun_conf::{Buffers, Many, Size, settings};
 use crate::request::Request;
 use crate::settings::listen::ListenSetting;
 use crate::values::conditions::Conditions;
+use freerun_serve::listen::ListenSpec;
 use freerun_serve::names::ServerNames;
 
 settings! {
@@ -68,5 +69,14 @@ settings! {
         /// Whether a connection is closed with a reset where its client took nothing for `send_timeout`, sent nothing for
         /// `client_body_timeout`, or was answered with 444: the bytes that the socket still holds are dropped at once.
         reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION;
+    }
+}
+
+impl ServerSettings {
+    /// Whether a server with these settings of its own listens at an address of others than this machine. One without `listen`
+    /// does so at all addresses.
+    pub fn is_reachable(&self) -> bool {
+        let is_own = |spec: &ListenSpec| spec.ip.is_none_or(|address| address.ip().to_canonical().is_loopback());
+        self.listen.is_empty() || self.listen.iter().flat_map(|listen| &listen.specs).any(|spec| !is_own(spec))
     }
 }

@@ -1,5 +1,6 @@
 //! Modules with handlers that make the response.
 
+pub mod api;
 pub mod autoindex;
 pub mod dav;
 pub mod dav_ext;

@@ -3,6 +3,7 @@
 pub mod browser;
 pub mod geo;
 pub mod geoip2;
+pub mod keyval;
 pub mod map;
 pub mod num_map;
 pub mod predicate;

@@ -58,7 +58,10 @@ impl<'s> Ask<'s> {
                     reached.dismiss(request);
                     self.serve.use_stored(request, &object, Status::Stale)
                 }
-                None => reached.answer(request),
+                None => {
+                    self.serve.wanted.cache.usage().add_bytes(status, reached.head().length.unwrap_or(0));
+                    reached.answer(request)
+                }
             },
             Err(unreached) => self.unreached(request, unreached, stale),
         }

@@ -161,7 +161,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     match judged(request, shared, &lifetime, now) {
         Judged::Fresh => {
             cache_status::note(request, cache, Status::Hit);
-            cache_status::used(cache, &object, now);
+            cache_status::used(cache, &object, Status::Hit, now);
             Quick::Answered(stored(request, family, shared, &object, &lifetime, now))
         }
         _ => ask(what, text),
@@ -457,6 +457,7 @@ impl Serve<'_> {
             }
         };
         cache_status::note(request, self.cache(), Status::Hit);
+        self.cache().usage().add_bytes(Status::Hit, length.unwrap_or(0));
         Waited::Answered(respond(request, family, shared, &head, &lifetime, unix_now(), length, || body))
     }
 
@@ -464,7 +465,7 @@ impl Serve<'_> {
     pub fn use_stored(&self, request: &mut Request, object: &Object, status: Status) -> Outcome {
         cache_status::note(request, self.cache(), status);
         let now = unix_now();
-        cache_status::used(self.cache(), object, now);
+        cache_status::used(self.cache(), object, status, now);
         stored(request, self.family, self.shared, object, &object.entry.lifetime(), now)
     }
 

@@ -18,6 +18,7 @@ use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
 use crate::settings::FamilySettings;
 use crate::settings::lists::Ignorable;
+use crate::state::cache_status::{self, Status};
 
 /// The cache's state of a request whose response it may store.
 pub struct Keep {
@@ -44,6 +45,17 @@ pub struct Judged {
 impl Keep {
     /// Decides, now that the head is there. Other requests stop waiting for a response that is not stored.
     pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
+        let status = cache_status::of(request);
+        let fill = self.filling.fill().clone();
+        let judged = self.decide(request, family, head);
+        // What is stored is counted as it comes.
+        if let (None, Some(status)) = (&judged.kept, status) {
+            fill.usage().add_bytes(status, head.length.unwrap_or(0));
+        }
+        judged
+    }
+
+    fn decide(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
         let Keep { filling, text, main, sent } = self;
         let Some(shared) = family.shared(request.settings()) else {
             filling.not_storable();
@@ -87,7 +99,8 @@ impl Keep {
             vary,
             body: 0,
         };
-        Judged { kept: Some(Kept { filling, head: Some((head, key)) }), offers }
+        let status = cache_status::of(request);
+        Judged { kept: Some(Kept { filling, head: Some((head, key)), status, stores: false }), offers }
     }
 }
 
@@ -97,6 +110,25 @@ pub struct Kept {
     filling: Filling,
     /// The stored part of its head, and its key, until its body begins.
     head: Option<(Head, Key)>,
+    /// The status of the request that leads it.
+    status: Option<Status>,
+    /// Whether it is going to be stored.
+    stores: bool,
+}
+
+impl Kept {
+    /// Counts bytes of the body, and with `ends` that there are no more.
+    fn count(&self, bytes: usize, ends: bool) {
+        let Some(status) = self.status else { return };
+        let usage = self.filling.fill().usage();
+        usage.add_bytes(status, bytes as u64);
+        if self.stores {
+            usage.add_stored_bytes(status, bytes as u64);
+            if ends {
+                usage.store(status);
+            }
+        }
+    }
 }
 
 impl BodyTee for Kept {
@@ -106,11 +138,12 @@ impl BodyTee for Kept {
 
     fn begin(&mut self, length: Option<u64>) {
         if let Some((head, key)) = self.head.take() {
-            self.filling.head(head, length, key);
+            self.stores = self.filling.head(head, length, key);
         }
     }
 
     fn whole(self, body: Bytes) {
+        self.count(body.len(), true);
         self.filling.whole(body);
     }
 
@@ -120,10 +153,12 @@ impl BodyTee for Kept {
     }
 
     async fn push(&mut self, piece: Bytes) -> bool {
+        self.count(piece.len(), false);
         self.filling.push(piece).await.is_ok()
     }
 
     fn end(self) {
+        self.count(0, true);
         self.filling.end();
     }
 }

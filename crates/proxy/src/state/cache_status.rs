@@ -23,11 +23,16 @@ pub fn note(request: &Request, cache: &Cache, status: Status) {
     }
 }
 
-/// Counts that a request is answered with an object, at a time in seconds.
-pub fn used(cache: &Cache, object: &Object, now: u64) {
-    if let ObjectBody::File { len, .. } = object.body {
-        cache.usage().read.add(len, now);
-    }
+/// Counts that a request is answered with an object and this status, at a time in seconds.
+pub fn used(cache: &Cache, object: &Object, status: Status, now: u64) {
+    let len = match &object.body {
+        ObjectBody::File { len, .. } => {
+            cache.usage().read.add(*len, now);
+            *len
+        }
+        ObjectBody::Bytes(bytes) => bytes.len() as u64,
+    };
+    cache.usage().add_bytes(status, len);
 }
 
 /// Removes the status: no cache is used for the request from here on.

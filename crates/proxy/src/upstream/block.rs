@@ -1,6 +1,7 @@
 //! The `upstream` block of `http`.
 
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
+use freerun_serve::parts::Paths;
 use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::upstream::{self, Plan};
 
@@ -19,6 +20,8 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
         keepalive: own.keep_alive(),
         servers: own.servers.0.clone(),
         resolver: resolving.map(|(resolver, timeout)| (resolver.clone(), timeout)),
+        zone: own.zone.first(),
+        state: own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path)),
         extra: method.affinity(),
     };
     upstream::declare::<Http>(node, plan, own.state.is_some(), cx)

@@ -38,16 +38,16 @@ settings! {
                 servers of their own");
         /// Names the memory for a group's state.
         ///
-        /// State is shared by all loops in any case, and kept over reloads by the group's name, so this has no effect.
-        /// Of the groups that share a zone, only one needs to give a size. As in nginx, the directive may be written
-        /// several times.
-        zone: SharedZones, in UPSTREAM, fidelity = NoEffect("state is always shared");
+        /// State is shared by all loops in any case, and kept over reloads by the group's name. A group with a zone is shown by
+        /// `api`, and its servers can be changed there. Of the groups that share a zone, only one needs to give a size. As in
+        /// nginx, the directive may be written several times.
+        zone: SharedZones, in UPSTREAM;
         /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
         ///
-        /// It is read with the configuration; a missing file means no servers. It is never written: nginx writes it
-        /// only when its API has changed the servers, and there is no such API here. To change the servers, change the
-        /// file and `reload`.
-        state: Option<String>, in UPSTREAM, fidelity = Differs("the file is only read, as there is no API that changes servers");
+        /// It is read with the configuration; a missing file means no servers. When `api` changes the servers of the group, it is
+        /// replaced, by the user whom the worker runs as, who has to be allowed to make files in its folder. Without it a reload
+        /// brings the servers of the configuration back.
+        state: Option<String>, in UPSTREAM;
         /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. The default is as with
         /// `keepalive 32 local`.
         ///

@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape};
 use freerun_runtime::log::Level;
 use smallvec::SmallVec;
 
 use super::counts::{Counts, Held, MAX_COUNT, Refused};
 use super::key::Key;
+use crate::limit_figures::{Judged, LimitFigures, LimitZones};
 use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::zones::{Named, Zone, ZoneTable};
@@ -26,6 +27,7 @@ stateless!(ConnZones);
 struct Defined<S> {
     key: Key<S>,
     counts: Arc<Counts>,
+    figures: Arc<LimitFigures>,
 }
 
 impl<S: Subject> Setting for ConnZones<S> {
@@ -39,7 +41,13 @@ impl<S: Subject> Setting for ConnZones<S> {
         };
         let zone = Named::parse(directive, word, value)?;
         let text = key.text().to_owned();
-        let define = |counts| Defined { key, counts };
+        let is_http = cx.context == Contexts::HTTP;
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        let figures = table.keep(&format!("{KIND} {}", zone.name), LimitFigures::default);
+        let zones = cx.extensions.get_or_default::<LimitZones>();
+        let all = if is_http { &mut zones.connections } else { &mut zones.sessions };
+        all.insert(zone.name.as_str().into(), figures.clone());
+        let define = |counts| Defined { key, counts, figures };
         let table = cx.extensions.get_or_default::<ZoneTable>();
         table.declare(directive, KIND, &zone, &text, || Counts::new(zone.size), define)?;
         Ok(ConnZones(PhantomData))
@@ -156,8 +164,12 @@ impl<S: Subject> ConnLimits<S> {
             let Some(key) = zone.key.of(subject) else { continue };
             counted = true;
             match zone.counts.enter(&key, limit.most) {
-                Ok(place) => held.push(place),
+                Ok(place) => {
+                    zone.figures.count(Judged::Passed);
+                    held.push(place);
+                }
                 Err(why) => {
+                    zone.figures.count(if dry { Judged::RejectedDryRun } else { Judged::Rejected });
                     let dryly = if dry { ", dry run," } else { "" };
                     let zone = limit.zone.name();
                     match why {

@@ -7,6 +7,7 @@ use freerun_proto::tls::{NameForm, name_form};
 use freerun_tls::verify::{Refusal, Verified};
 use freerun_transport::Transport;
 
+use super::figures::TlsFigures;
 use super::handshake::Offer;
 use super::ocsp::Visit;
 use super::server::ServerTls;
@@ -52,19 +53,21 @@ impl TlsFacts {
     }
 
     /// Verifies the certificates that the client has shown in its handshake by the rules of this server, if that asks for any,
-    /// and notes what came of it. A client that is refused cannot resume its session. `None` if the client has gone meanwhile,
+    /// and notes what came of it. A client that is refused cannot resume its session; it is counted in the figures of all clients,
+    /// and in those of the server's `zone`. `None` if the client has gone meanwhile,
     /// or is not verified because the server is shut down.
     pub async fn verify(
         &self,
         by: &Arc<ServerTls>,
         transport: &Transport,
         visit: &Visit<'_>,
+        zone: Option<&TlsFigures>,
     ) -> Option<Result<(), Refusal>> {
         let Some(verification) = &by.verification else { return Some(Ok(())) };
         let verified = verification.verify(transport, visit).await?;
         let refusal = verified.refusal(verification.asked);
         if refusal.is_some() {
-            visit.helpers.figures.untrusted.add();
+            [Some(visit.helpers.figures), zone].into_iter().flatten().for_each(|figures| figures.untrusted(&verified));
         }
         if let Some(session) = transport.tls() {
             session.settle(refusal.is_none());

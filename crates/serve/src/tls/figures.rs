@@ -3,6 +3,7 @@
 use freerun_runtime::stats::{Counter, Histogram};
 use freerun_tls::load::KeyKind;
 use freerun_tls::session::{FailureKind, Origin, Session, Version};
+use freerun_tls::verify::{NotGood, Verified};
 
 use super::handshake::{HandshakeError, Refusal};
 
@@ -52,6 +53,16 @@ pub const FAILURES: [&str; 13] = [
     "other",
 ];
 
+/// Why certificates of peers are not trusted, as figures name it: there is none, though one was asked for; it is not valid yet
+/// or no longer; it has been revoked; it is for other names; anything else.
+pub const UNTRUSTED: [&str; 5] = ["no_cert", "expired_cert", "revoked_cert", "hostname_mismatch", "other"];
+
+/// The numbers by which OpenSSL says that a certificate is not valid yet, and no longer.
+const NOT_NOW: [i32; 2] = [9, 10];
+
+/// The number by which OpenSSL says that a certificate has been revoked.
+const REVOKED: i32 = 23;
+
 /// What is counted of the handshakes of one side: of clients, or with upstream servers.
 #[derive(Debug, Default)]
 pub struct TlsFigures {
@@ -71,8 +82,8 @@ pub struct TlsFigures {
     pub steps: Histogram,
     /// How many steps were done by the pool.
     pub pooled: Counter,
-    /// Certificates of peers that were not trusted.
-    pub untrusted: Counter,
+    /// Certificates of peers that were not trusted, in the order of [`UNTRUSTED`].
+    pub untrusted: [Counter; UNTRUSTED.len()],
 }
 
 impl TlsFigures {
@@ -95,6 +106,27 @@ impl TlsFigures {
         if agreed.resumed {
             self.resumed.add();
         }
+    }
+
+    /// Counts a peer whose certificate is not trusted.
+    pub fn untrusted(&self, verified: &Verified) {
+        let name = match verified {
+            Verified::None => "no_cert",
+            Verified::Failed(error) if NOT_NOW.contains(&error.code) => "expired_cert",
+            Verified::Failed(error) if error.code == REVOKED => "revoked_cert",
+            Verified::NotGood(NotGood::Revoked) => "revoked_cert",
+            Verified::Success | Verified::Failed(_) | Verified::NotGood(_) => "other",
+        };
+        self.untrusted_for(name);
+    }
+
+    /// Counts a server whose certificate is for other names than the one that was asked for.
+    pub fn mismatched(&self) {
+        self.untrusted_for("hostname_mismatch");
+    }
+
+    fn untrusted_for(&self, name: &str) {
+        UNTRUSTED.iter().zip(&self.untrusted).filter(|(known, _)| **known == name).for_each(|(_, count)| count.add());
     }
 
     /// Counts one that failed.
@@ -124,6 +156,8 @@ impl TlsFigures {
 
 #[cfg(test)]
 mod tests {
+    use freerun_tls::verify::VerifyError;
+
     use super::*;
 
     #[test]
@@ -137,5 +171,18 @@ mod tests {
             FAILURES.iter().zip(&figures.failed).filter(|(_, count)| count.get() > 0).map(|(name, _)| *name).collect();
         assert_eq!(counted, ["closed", "timed_out", "rejected"]);
         assert_eq!(figures.failed[0].get(), 2);
+    }
+
+    #[test]
+    fn peers_that_are_not_trusted_are_counted_by_reason() {
+        let figures = TlsFigures::default();
+        let failed = |code| Verified::Failed(VerifyError { code, depth: 0 });
+        for verified in [failed(9), failed(10), failed(23), failed(18), Verified::None] {
+            figures.untrusted(&verified);
+        }
+        figures.untrusted(&Verified::NotGood(NotGood::Revoked));
+        figures.untrusted(&Verified::NotGood(NotGood::Failed));
+        figures.mismatched();
+        assert_eq!(figures.untrusted.each_ref().map(Counter::get), [1, 2, 2, 1, 2]);
     }
 }

@@ -108,8 +108,10 @@ impl Outgoing {
         match timer.within(left, verified).await {
             None => Err(failed(HandshakeError::TimedOut)),
             Some(Ok(verified)) => {
-                if verified.is_err() {
-                    figures.untrusted.add();
+                match &verified {
+                    Err(OutgoingError::Untrusted(verified)) => figures.untrusted(verified),
+                    Err(OutgoingError::OtherName(_)) => figures.mismatched(),
+                    Err(OutgoingError::Handshake(_)) | Ok(()) => {}
                 }
                 verified
             }

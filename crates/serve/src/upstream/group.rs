@@ -3,9 +3,13 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use freerun_upstream::GroupState;
+use freerun_upstream::live::next_id;
 use freerun_upstream::place::Place;
 use freerun_upstream::pool::{Count, KeepAlive};
 use freerun_upstream::resolve::Resolver;
@@ -14,6 +18,7 @@ use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAdd
 use super::Protocol;
 use super::known::Known;
 use super::server::Server;
+use crate::state_file::StateFile;
 use crate::values::Template;
 use crate::zones::{Saved, ZoneTable};
 
@@ -54,15 +59,46 @@ pub struct Upstream<P: Protocol> {
     pub(super) key: Option<Template<P::Subject>>,
     /// The data of the protocol's groups besides that.
     pub extra: P::Extra,
-    servers: Vec<(Server, Option<Arc<Known>>)>,
+    /// The name of the group's first `zone`: a group that has one can be changed while it serves.
+    pub zone: Option<Arc<str>>,
+    /// The file that keeps the servers (`state`).
+    pub state: Option<Arc<StateFile>>,
+    entries: ArcSwap<Vec<Entry>>,
+    /// How often the entries, or the addresses of their names, have changed.
+    changes: AtomicU64,
     resolver: Option<Resolving>,
+}
+
+/// A server as it is written, in the list of a group.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// A number that no other entry and no server of the process has.
+    pub number: u32,
+    /// The server.
+    pub server: Server,
+    /// The addresses of its name, if it is written as one.
+    known: Option<Arc<Known>>,
+}
+
+impl Entry {
+    /// An entry for a server that is added while the group serves.
+    pub fn new(server: Server) -> Entry {
+        let known = matches!(server.place, Place::Name(_)).then(Arc::default);
+        Entry { number: next_id(), server, known }
+    }
+
+    /// The entry with another server in its place.
+    #[must_use]
+    pub fn with_server(&self, server: Server) -> Entry {
+        Entry { number: self.number, ..Entry::new(server) }
+    }
 }
 
 // Not derived, because that would demand the trait of the subject.
 impl<P: Protocol> fmt::Debug for Upstream<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Upstream");
-        shown.field("group", &self.group).field("keepalive", &self.keepalive).field("servers", &self.servers);
+        shown.field("group", &self.group).field("keepalive", &self.keepalive).field("entries", &self.entries);
         shown.field("key", &self.key).field("extra", &self.extra).finish_non_exhaustive()
     }
 }
@@ -82,6 +118,10 @@ pub struct Plan<P: Protocol> {
     pub servers: Vec<Server>,
     /// The resolver for names of servers, if `resolver` sets one.
     pub resolver: Option<Resolving>,
+    /// The name of the group's first `zone`.
+    pub zone: Option<Arc<str>>,
+    /// The file that keeps the servers (`state`).
+    pub state: Option<String>,
     /// The data of the protocol's groups besides that.
     pub extra: P::Extra,
 }
@@ -95,6 +135,8 @@ impl<P: Protocol> Default for Plan<P> {
             keepalive: KeepAlive::default(),
             servers: Vec::new(),
             resolver: None,
+            zone: None,
+            state: None,
             extra: P::Extra::default(),
         }
     }
@@ -103,7 +145,7 @@ impl<P: Protocol> Default for Plan<P> {
 impl<P: Protocol> Upstream<P> {
     /// A group that continues the group with the same name in the running configuration.
     pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Upstream<P> {
-        let Plan { settings, key, keepalive, servers, resolver, extra } = plan;
+        let Plan { settings, key, keepalive, servers, resolver, zone, state, extra } = plan;
         let kind = if declared { "upstream" } else { "address" };
         let lasting = Lasting::of(&format!("{} {kind} {name}", P::NAME), zones);
         let asked = resolver.as_ref().map(|(resolver, _)| resolver.spec().to_string()).unwrap_or_default();
@@ -115,9 +157,12 @@ impl<P: Protocol> Upstream<P> {
             Some(zones.keep(&format!("name {} {service} {asked}", name.host), Known::default))
         };
         let known: Vec<_> = servers.iter().map(known).collect();
-        let servers: Vec<_> = servers.into_iter().zip(known).collect();
-        let group = Group::new(name, settings, lasting.group.clone(), peers(&servers));
-        Upstream { group, keepalive, kept: lasting.kept.clone(), declared, key, extra, servers, resolver }
+        let entry = |(server, known)| Entry { number: next_id(), server, known };
+        let entries: Vec<Entry> = servers.into_iter().zip(known).map(entry).collect();
+        let state = state.map(|path| zones.keep(&format!("state of servers {path}"), || StateFile::new(path)));
+        let group = Group::new(name, settings, lasting.group.clone(), peers(&entries));
+        let (kept, entries, changes) = (lasting.kept.clone(), ArcSwap::from_pointee(entries), AtomicU64::new(0));
+        Upstream { group, keepalive, kept, declared, key, extra, zone, state, entries, changes, resolver }
     }
 
     /// A group of servers that a subject has computed.
@@ -129,7 +174,10 @@ impl<P: Protocol> Upstream<P> {
             declared: false,
             key: None,
             extra: P::Extra::default(),
-            servers: Vec::new(),
+            zone: None,
+            state: None,
+            entries: ArcSwap::default(),
+            changes: AtomicU64::new(0),
             resolver: None,
         }
     }
@@ -139,22 +187,29 @@ impl<P: Protocol> Upstream<P> {
         &self.group.name
     }
 
+    /// The servers as they are written.
+    pub fn entries(&self) -> Arc<Vec<Entry>> {
+        self.entries.load_full()
+    }
+
     /// The servers as they are written, and whether any address of each is known.
-    pub fn servers(&self) -> impl Iterator<Item = (&Server, bool)> {
-        self.servers.iter().map(|(server, known)| {
-            (server, known.as_ref().is_none_or(|known| known.targets().is_some_and(|targets| !targets.is_empty())))
-        })
+    pub fn servers(&self) -> impl Iterator<Item = (Server, bool)> {
+        let is_known = |known: &Arc<Known>| known.targets().is_some_and(|targets: Arc<Vec<_>>| !targets.is_empty());
+        let all: Vec<_> = self.entries.load().iter().cloned().collect();
+        all.into_iter().map(move |entry| (entry.server, entry.known.as_ref().is_none_or(is_known)))
     }
 
-    /// The servers that are written as names, with their numbers.
-    pub(super) fn named(&self) -> impl Iterator<Item = (usize, (&Server, &Arc<Known>))> {
-        self.servers.iter().enumerate().filter_map(|(index, (server, known))| Some((index, (server, known.as_ref()?))))
+    /// The servers that are written as names, with the numbers of their entries.
+    pub(super) fn named(&self) -> Vec<(u32, Server, Arc<Known>)> {
+        let named = |entry: &Entry| Some((entry.number, entry.server.clone(), entry.known.clone()?));
+        self.entries.load().iter().filter_map(named).collect()
     }
 
-    /// The server with this number, if it is written as a name.
-    pub(super) fn server(&self, index: usize) -> Option<(&Server, &Arc<Known>)> {
-        let (server, known) = self.servers.get(index)?;
-        Some((server, known.as_ref()?))
+    /// The server whose entry has this number, if there is one and it is written as a name.
+    pub(super) fn server(&self, number: u32) -> Option<(Server, Arc<Known>)> {
+        let entries = self.entries.load();
+        let entry = entries.iter().find(|entry| entry.number == number)?;
+        Some((entry.server.clone(), entry.known.clone()?))
     }
 
     /// The resolver for names, and how long an answer may take.
@@ -162,12 +217,47 @@ impl<P: Protocol> Upstream<P> {
         self.resolver.as_ref().map(|(resolver, timeout)| (resolver, *timeout))
     }
 
+    /// Changes the entries by `change`, which has no effect if it returns `false`, and then the servers. `change` is called
+    /// again if others have changed the entries meanwhile. Returns the numbers of new entries that are written as names,
+    /// whose addresses have to be looked up.
+    pub(super) fn change(&self, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) -> Option<Vec<u32>> {
+        loop {
+            let before = self.entries.load_full();
+            let mut next = (*before).clone();
+            if !change(&mut next) {
+                return None;
+            }
+            let is_new = |entry: &&Entry| before.iter().all(|known| known.number != entry.number);
+            let new = next.iter().filter(|entry| entry.known.is_some()).filter(is_new).map(|entry| entry.number);
+            let new = new.collect();
+            let found = self.entries.compare_and_swap(&before, Arc::new(next));
+            if Arc::ptr_eq(&found, &before) {
+                self.refresh(false);
+                return Some(new);
+            }
+        }
+    }
+
     /// Replaces the servers by those of the currently known addresses, if they differ. The addresses of a name may be
     /// shared with other groups, and have been found for one of them.
     pub(super) fn rebuild(&self) {
-        let peers = peers(&self.servers);
-        if !self.has(&peers) {
-            self.group.replace(peers);
+        self.refresh(true);
+    }
+
+    /// Replaces the servers by those that the entries stand for now; with `if_others` only if there are others. Several
+    /// threads may do so at once: the servers of the last change are those that stay.
+    fn refresh(&self, if_others: bool) {
+        let mut seen = self.changes.fetch_add(1, AcqRel) + 1;
+        loop {
+            let peers = peers(&self.entries.load());
+            if !if_others || !self.has(&peers) {
+                self.group.replace(peers);
+            }
+            let now = self.changes.load(Acquire);
+            if now == seen {
+                return;
+            }
+            seen = now;
         }
     }
 
@@ -183,18 +273,19 @@ impl<P: Protocol> Upstream<P> {
 }
 
 /// The servers of the group, as far as their addresses are known.
-fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
+fn peers(entries: &[Entry]) -> Vec<PeerSpec> {
     let mut all = Vec::new();
-    for (server, known) in servers {
+    for Entry { number, server, known } in entries {
+        let settings = || PeerSettings { entry: *number, ..server.settings.clone() };
         match (&server.place, known) {
-            (Place::Address(address), _) => all.push(spec(server, address.clone(), server.settings.clone())),
+            (Place::Address(address), _) => all.push(spec(server, address.clone(), settings())),
             (Place::Name(name), Some(known)) => {
                 for target in known.targets().iter().flat_map(|targets| targets.iter()) {
                     let mut address = target.address;
                     if server.service.is_none() {
                         address.set_port(name.port);
                     }
-                    let mut settings = server.settings.clone();
+                    let mut settings = settings();
                     // For a backup server with several services, those with the best priority are the backup.
                     if target.later && settings.backup {
                         continue;

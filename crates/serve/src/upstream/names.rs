@@ -49,21 +49,13 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     let (sender, tried) = std::sync::mpsc::channel();
     let mut awaited = 0;
     for upstream in upstreams.all() {
-        for (index, (_, known)) in upstream.named() {
+        for (number, _, known) in upstream.named() {
             let first = known.targets().is_none().then(|| sender.clone());
             let is_awaited = first.is_some();
-            let (upstream, told) = (Arc::downgrade(upstream), log.clone());
-            let watched = thread::run(move || {
-                tokio::task::spawn_local(watch(upstream, index, told, first));
-            });
-            match watched {
-                Ok(()) if is_awaited => awaited += 1,
-                Ok(()) => {}
-                Err(error) => {
-                    log.write(Level::Alert, None, format_args!("names of servers cannot be looked up: {error}"));
-                    return;
-                }
+            if !look_up_one(upstream, number, log, first) {
+                return;
             }
+            awaited += usize::from(is_awaited);
         }
     }
     let deadline = Instant::now() + PATIENCE;
@@ -72,6 +64,23 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
             return;
         }
     }
+}
+
+/// Has a server's name looked up, and again whenever the answer expires. Returns whether that is possible.
+pub(super) fn look_up_one<P: Protocol>(
+    upstream: &Arc<Upstream<P>>,
+    number: u32,
+    log: &ErrorLog,
+    first: Option<Sender<()>>,
+) -> bool {
+    let (upstream, told) = (Arc::downgrade(upstream), log.clone());
+    let watched = thread::run(move || {
+        tokio::task::spawn_local(watch(upstream, number, told, first));
+    });
+    if let Err(error) = &watched {
+        log.write(Level::Alert, None, format_args!("names of servers cannot be looked up: {error}"));
+    }
+    watched.is_ok()
 }
 
 /// A name in the configuration that the system has to know.
@@ -98,8 +107,8 @@ impl SystemName {
 
 /// The names of a protocol's servers that are looked up in the system.
 pub fn system_names<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
-    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
-    let names = servers.filter_map(|(_, (server, _))| {
+    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, server, _)| !server.resolve);
+    let names = servers.filter_map(|(_, server, _)| {
         let Where::Name(name) = &server.place else { return None };
         let groups = upstreams.all().filter(|group| group.declared).map(|group| &**group.name());
         let near = freerun_conf::near(&name.host, groups).map(Box::from);
@@ -157,15 +166,15 @@ enum Failed {
     Resolver(String, ResolveError),
 }
 
-/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group exists.
-async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
+/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group has the server.
+async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, number: u32, log: ErrorLog, mut first: Option<Sender<()>>) {
     let mut pause = FIRST_PAUSE;
     let mut failing = false;
     loop {
         let Some(group) = upstream.upgrade() else { return };
-        let Some((server, known)) = group.server(index) else { return };
+        let Some((server, known)) = group.server(number) else { return };
         let Where::Name(name) = &server.place else { return };
-        let next = match look_up(&group, server, name, known).await {
+        let next = match look_up(&group, &server, name, &known).await {
             Ok(Looked { targets, hosts, expires }) => {
                 if std::mem::take(&mut failing) {
                     log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));

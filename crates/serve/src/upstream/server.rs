@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, Word, parse_number, parse_seconds};
+use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, parse_number, parse_seconds};
 use freerun_upstream::PeerSettings;
 use freerun_upstream::place::{self, Place, Written};
 
@@ -28,6 +28,60 @@ pub struct Server {
 }
 
 impl Server {
+    /// The server with this address or name, and for a service of that name (`service`).
+    ///
+    /// # Errors
+    /// What is wrong with them, in nginx's words.
+    pub fn new(
+        text: &str,
+        default_port: Option<u16>,
+        service: Option<&str>,
+        resolve: bool,
+        settings: PeerSettings,
+    ) -> Result<Server, String> {
+        // The services of a name have their own ports.
+        let default_port = service.map_or(default_port, |_| default_port.or(Some(0)));
+        let written = place::parse(text, default_port).map_err(|why| format!("{why} in upstream \"{text}\""))?;
+        let service = service.map(|name| service_name(name, &written, resolve)).transpose()?;
+        Ok(Server { place: written.place, text: text.into(), written: At::NONE, settings, resolve, service })
+    }
+
+    /// The directive that describes the server, with a line end, as a file of `state` has it.
+    pub fn directive(&self) -> String {
+        let default = PeerSettings::default();
+        let own = &self.settings;
+        let mut line = format!("server {}", self.text);
+        let mut add = |is_told: bool, parameter: std::fmt::Arguments<'_>| {
+            if is_told {
+                line.push(' ');
+                line.push_str(&parameter.to_string());
+            }
+        };
+        add(own.weight != default.weight, format_args!("weight={}", own.weight));
+        add(own.max_conns != default.max_conns, format_args!("max_conns={}", own.max_conns));
+        add(own.max_fails != default.max_fails, format_args!("max_fails={}", own.max_fails));
+        add(own.fail_timeout != default.fail_timeout, format_args!("fail_timeout={}s", own.fail_timeout.as_secs()));
+        add(own.slow_start != default.slow_start, format_args!("slow_start={}s", own.slow_start.as_secs()));
+        let route = own.route.as_deref().unwrap_or_default();
+        add(!route.is_empty(), format_args!("route={route}"));
+        add(own.backup, format_args!("backup"));
+        add(own.down, format_args!("down"));
+        add(own.drain, format_args!("drain"));
+        add(self.resolve, format_args!("resolve"));
+        let service = self.asked_service().unwrap_or_default();
+        add(!service.is_empty(), format_args!("service={service}"));
+        line.push_str(";\n");
+        line
+    }
+
+    /// The value of `service` by which its services are found.
+    pub fn asked_service(&self) -> Option<&str> {
+        let Place::Name(name) = &self.place else { return None };
+        let whole = self.service.as_deref()?;
+        let before = whole.strip_suffix(&*name.host)?.strip_suffix('.')?;
+        Some(before.strip_prefix('_').and_then(|name| name.strip_suffix("._tcp")).unwrap_or(before))
+    }
+
     /// A server for an address without parameters.
     pub(super) fn plain(place: Place, written: At) -> Server {
         let text = place.to_string().into();
@@ -77,19 +131,18 @@ fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem
         }
     }
     let word = &directive.args[0];
-    let text = word.text.as_str();
-    // The services of a name have their own ports.
-    let default_port = service.as_ref().map_or(default_port, |_| default_port.or(Some(0)));
-    let written = place::parse(text, default_port)
-        .map_err(|why| Problem::new(format!("{why} in upstream \"{text}\"")).at(word.place))?;
-    let service = service.map(|(name, word)| service_name(name, word, &written, resolve)).transpose()?;
-    Ok(Server { place: written.place, text: text.into(), written: word.place, settings, resolve, service })
+    let at = service.map_or(word, |(_, word)| word);
+    // What is wrong with the address is told at its place, what is wrong with the service at that of the parameter.
+    let made = Server::new(&word.text, default_port, service.map(|(name, _)| name), resolve, settings);
+    let is_no_address = place::parse(&word.text, default_port.or(Some(0))).is_err();
+    let made = made.map_err(|why| Problem::new(why).at(if is_no_address { word.place } else { at.place }))?;
+    Ok(Server { written: word.place, ..made })
 }
 
 /// The name of the SRV records: `http` of `example.com` is `_http._tcp.example.com`; a service with a dot is put before
 /// the name as it is.
-fn service_name(name: &str, word: &Word, written: &Written, resolve: bool) -> Result<Arc<str>, Problem> {
-    let refuse = |why: &str| Err(Problem::new(format!("service upstream \"{}\" {why}", written.host)).at(word.place));
+fn service_name(name: &str, written: &Written, resolve: bool) -> Result<Arc<str>, String> {
+    let refuse = |why: &str| Err(format!("service upstream \"{}\" {why}", written.host));
     let Place::Name(host) = &written.place else { return refuse("requires a domain name") };
     if !resolve {
         return refuse("requires \"resolve\" parameter");
@@ -109,4 +162,28 @@ fn count(text: &str) -> Option<u32> {
 
 fn time(text: &str) -> Option<Duration> {
     parse_seconds(text).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_written_as_it_is_read() {
+        let settings = PeerSettings { weight: 3, backup: true, route: Some("r".into()), ..PeerSettings::default() };
+        let server = |text: &str, service: Option<&str>, resolve, settings: &PeerSettings| {
+            Server::new(text, Some(80), service, resolve, settings.clone()).unwrap()
+        };
+        let plain = server("10.0.0.1:81", None, false, &PeerSettings::default());
+        assert_eq!(plain.directive(), "server 10.0.0.1:81;\n");
+        assert_eq!(
+            server("a.test", None, true, &settings).directive(),
+            "server a.test weight=3 route=r backup resolve;\n"
+        );
+        for service in ["http", "_x._udp"] {
+            let server = server("a.test", Some(service), true, &settings);
+            assert_eq!(server.asked_service(), Some(service));
+            assert!(server.directive().ends_with(&format!(" resolve service={service};\n")));
+        }
+    }
 }

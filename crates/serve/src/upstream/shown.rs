@@ -1,28 +1,113 @@
-//! The groups of all protocols, for those that show them and know no protocol.
+//! The groups of all protocols, for those that show and change them and know no protocol.
 
 use std::sync::Arc;
 
+use freerun_runtime::log::ErrorLog;
 use freerun_upstream::Group;
 
 use super::Protocol;
+use super::group::{Entry, Upstream};
+use super::names::look_up_one;
 use super::registry::Upstreams;
+use crate::state_file::StateFile;
+
+/// A group of servers of any protocol.
+pub trait AnyGroup: Send + Sync {
+    /// The servers.
+    fn group(&self) -> &Group;
+
+    /// Whether a block declares it.
+    fn is_declared(&self) -> bool;
+
+    /// The name of its zone; a group that has one can be changed.
+    fn zone(&self) -> Option<&Arc<str>>;
+
+    /// The file that keeps its servers, if there is one.
+    fn state(&self) -> Option<&Arc<StateFile>>;
+
+    /// The servers as they are written.
+    fn entries(&self) -> Arc<Vec<Entry>>;
+
+    /// The servers of which no address is known, as they are written.
+    fn unresolved(&self) -> Vec<String>;
+
+    /// Whether it has a resolver for names.
+    fn resolves(&self) -> bool;
+
+    /// The port of servers that are written without one; `None`: it is required.
+    fn default_port(&self) -> Option<u16>;
+
+    /// Changes the servers as `change` changes the entries; none, if that returns `false`. It may be called several times, if
+    /// others change the group at the same time. Names are looked up elsewhere, so this never waits.
+    fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool);
+}
+
+impl<P: Protocol> AnyGroup for Upstream<P> {
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    fn is_declared(&self) -> bool {
+        self.declared
+    }
+
+    fn zone(&self) -> Option<&Arc<str>> {
+        self.zone.as_ref()
+    }
+
+    fn state(&self) -> Option<&Arc<StateFile>> {
+        self.state.as_ref()
+    }
+
+    fn entries(&self) -> Arc<Vec<Entry>> {
+        Upstream::entries(self)
+    }
+
+    fn unresolved(&self) -> Vec<String> {
+        self.servers().filter(|(_, known)| !known).map(|(server, _)| server.text.to_string()).collect()
+    }
+
+    fn resolves(&self) -> bool {
+        self.resolver().is_some()
+    }
+
+    fn default_port(&self) -> Option<u16> {
+        P::DEFAULT_PORT
+    }
+
+    fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) {
+        for number in Upstream::change(&self, change).into_iter().flatten() {
+            look_up_one(&self, number, log, None);
+        }
+    }
+}
 
 /// The groups of one protocol.
 pub trait AnyGroups: Send + Sync {
-    /// Shows each group of the configuration: whether a block declares it, and its servers of which no address is known. They are
-    /// in no fixed order.
-    fn each(&self, show: &mut dyn FnMut(&Group, bool, Vec<String>));
+    /// The groups of the configuration, in no fixed order.
+    fn all(&self) -> Vec<Arc<dyn AnyGroup>>;
+
+    /// The number of these groups.
+    fn count(&self) -> usize;
+
+    /// The group that a block of this name declares.
+    fn declared(&self, name: &str) -> Option<Arc<dyn AnyGroup>>;
 
     /// Shows each group that subjects have computed, by name.
     fn each_computed(&self, show: &mut dyn FnMut(&Group));
 }
 
 impl<P: Protocol> AnyGroups for Upstreams<P> {
-    fn each(&self, show: &mut dyn FnMut(&Group, bool, Vec<String>)) {
-        for upstream in self.all() {
-            let unresolved = upstream.servers().filter(|(_, known)| !known).map(|(server, _)| server.text.to_string());
-            show(&upstream.group, upstream.declared, unresolved.collect());
-        }
+    fn all(&self) -> Vec<Arc<dyn AnyGroup>> {
+        Upstreams::all(self).map(|group| group.clone() as Arc<dyn AnyGroup>).collect()
+    }
+
+    fn count(&self) -> usize {
+        Upstreams::all(self).count()
+    }
+
+    fn declared(&self, name: &str) -> Option<Arc<dyn AnyGroup>> {
+        Upstreams::declared(self, name).map(|group| group.clone() as Arc<dyn AnyGroup>)
     }
 
     fn each_computed(&self, show: &mut dyn FnMut(&Group)) {
@@ -43,5 +128,10 @@ impl GroupsByProtocol {
     /// The groups of the protocol with this name.
     pub fn of(&self, protocol: &str) -> Option<&dyn AnyGroups> {
         self.0.iter().find(|(name, _)| *name == protocol).map(|(_, groups)| &**groups)
+    }
+
+    /// The number of groups of all protocols.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|(_, groups)| groups.count()).sum()
     }
 }

@@ -1,5 +1,7 @@
 //! The value of `zone` in a group: names of memory, which is shared in any case.
 
+use std::sync::Arc;
+
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, parse_size};
 
 use crate::zones::{MIN_SIZE, Named, Zone, ZoneTable};
@@ -10,6 +12,13 @@ const KIND: &str = "upstream";
 /// The zones that a group names.
 #[derive(Debug, Clone, Default)]
 pub struct SharedZones(pub Vec<Zone<()>>);
+
+impl SharedZones {
+    /// The name of the first one.
+    pub fn first(&self) -> Option<Arc<str>> {
+        self.0.first().map(|zone| zone.name().into())
+    }
+}
 
 impl Setting for SharedZones {
     const SHAPE: Shape = Shape::between(1, 2, "name [size]");

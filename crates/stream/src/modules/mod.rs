@@ -4,6 +4,7 @@ pub mod access;
 pub mod access_log;
 pub mod geo;
 pub mod geoip2;
+pub mod keyval;
 pub mod limit_conn;
 pub mod map;
 pub mod num_map;
@@ -28,6 +29,7 @@ pub static MODULES: &[&Module] = &[
     &crate::proxy::MODULE,
     &crate::upstream::MODULE,
     &crate::health::MODULE,
+    &keyval::MODULE,
     &map::MODULE,
     &num_map::MODULE,
     &geo::MODULE,

@@ -13,6 +13,7 @@ pub fn finish(session: &Session, status: u16) {
         datagrams.leave();
     }
     session.loop_state.shared.sessions.end(status, session.received.get(), session.sent.get());
+    session.count_end();
     session.set_logged();
     let server = session.server();
     for handler in server.handlers(Phase::Log) {

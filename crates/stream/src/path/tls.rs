@@ -60,7 +60,12 @@ pub(super) async fn open(
         session.set_tls(TlsFacts::new(None, None));
     }
     match shaken {
-        Ok(Speaks::Tls) => verify(session, transport).await,
+        Ok(Speaks::Tls) => {
+            if let Some(zone) = &session.server().zone {
+                zone.established(transport);
+            }
+            verify(session, transport).await
+        }
         Ok(Speaks::Plain) => {
             // In OpenSSL's words, whose records have another version.
             let (number, words) = match &buffer[..] {
@@ -74,6 +79,9 @@ pub(super) async fn open(
         }
         Err(error) => {
             helpers.figures.failed(&error);
+            if let Some(zone) = &session.server().zone {
+                zone.tls().failed(&error);
+            }
             match error {
                 // nginx tells nothing of these.
                 HandshakeError::TimedOut => {}
@@ -115,7 +123,7 @@ async fn verify(session: &Session, transport: &Transport) -> Result<(), u16> {
     let (helpers, context) = (helpers(session), session.context());
     let log = server.error_log(&session.generation);
     let visit = Visit { helpers, log, connection: session.number, context: &context };
-    match facts.verify(tls, transport, &visit).await {
+    match facts.verify(tls, transport, &visit, server.zone.as_ref().map(|zone| zone.tls())).await {
         Some(Ok(())) => Ok(()),
         Some(Err(refusal)) => {
             tell(session, format_args!("{refusal}"));

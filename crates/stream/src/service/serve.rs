@@ -55,13 +55,17 @@ impl Serve {
     fn poll_end(&mut self, session: &Rc<Session>, context: &mut Context<'_>) -> Poll<End> {
         if let State::Phases(phases) = &mut self.state {
             match ready!(phases.as_mut().poll(context)) {
-                Ok(()) => match session.server().content {
-                    Some(content) => self.state = State::Content((content.start)(session.clone())),
-                    None => {
-                        session.log(Level::Error, format_args!("no handler for server"));
-                        return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+                Ok(()) => {
+                    // Its server is known now.
+                    session.count_begin();
+                    match session.server().content {
+                        Some(content) => self.state = State::Content((content.start)(session.clone())),
+                        None => {
+                            session.log(Level::Error, format_args!("no handler for server"));
+                            return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+                        }
                     }
-                },
+                }
                 Err(status) => return Poll::Ready(End::Status(status)),
             }
         }

@@ -20,6 +20,7 @@ use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::states::States;
+use freerun_serve::status_zones::Ended;
 use freerun_serve::tls::client_facts::TlsFacts;
 
 use self::generation::{LoopGeneration, Servers};
@@ -59,6 +60,8 @@ pub struct Session {
     captures: Captures,
     status: Cell<u16>,
     is_logged: Cell<bool>,
+    /// Whether it is counted in the zone of its server, which does not change any more then.
+    is_counted: Cell<bool>,
     step: Cell<&'static str>,
     preread: RefCell<Vec<u8>>,
     extra: OnceCell<Box<Extra>>,
@@ -143,6 +146,7 @@ impl Session {
             captures: Captures::default(),
             status: Cell::new(0),
             is_logged: Cell::new(false),
+            is_counted: Cell::new(false),
             step: Cell::new(INITIALIZING),
             preread: RefCell::new(received),
             extra: OnceCell::new(),
@@ -219,6 +223,28 @@ impl Session {
     /// Notes that log lines are being written: nothing about the session changes any more.
     pub(crate) fn set_logged(&self) {
         self.is_logged.set(true);
+    }
+
+    /// Counts the session in the zone of its server (`status_zone`), unless it is counted already.
+    pub(crate) fn count_begin(&self) {
+        if !self.is_counted.replace(true)
+            && let Some(zone) = &self.server.borrow().zone
+        {
+            zone.begin();
+        }
+    }
+
+    /// Counts its end there, with its status.
+    pub(crate) fn count_end(&self) {
+        self.count_begin();
+        if let Some(zone) = &self.server.borrow().zone {
+            zone.end(&Ended {
+                status: Some(self.status()),
+                received: self.received.get(),
+                sent: self.sent.get(),
+                took: self.time(),
+            });
+        }
     }
 
     /// What is being done, in the words of the error log (`while …`); empty for nothing that it would tell.

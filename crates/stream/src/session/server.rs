@@ -6,6 +6,7 @@ use freerun_conf::SettingsSet;
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::logs::LevelErrorLog;
 use freerun_serve::services::Services;
+use freerun_serve::status_zones::{StatusZoneSettings, ZoneFigures};
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
 
@@ -22,6 +23,8 @@ pub struct Server {
     /// The directive that chooses its content handler. A session of a server without one ends with status 500; one that
     /// refuses all handshakes needs none.
     pub content: Option<Content>,
+    /// The zone that its sessions and handshakes are counted in (`status_zone`).
+    pub zone: Option<Arc<ZoneFigures>>,
     /// The handlers that it needs, by phase.
     handlers: [Box<[Run]>; PHASES],
     /// The error log of this server.
@@ -42,7 +45,8 @@ impl Server {
             by_phase[handler.phase as usize].push(handler.run);
         }
         let handlers = by_phase.map(Vec::into_boxed_slice);
-        Server { name, settings, tls, content, handlers, error_log: LevelErrorLog::default() }
+        let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
+        Server { name, settings, tls, content, zone, handlers, error_log: LevelErrorLog::default() }
     }
 
     /// The handlers of a phase, in the order in which they run.

@@ -22,8 +22,11 @@ settings! {
             fidelity = Differs("slow_start, drain and route are there, too; resolve needs no zone");
         /// Names the memory for a group's state.
         ///
-        /// State is shared by all loops in any case, and kept over reloads by the group's name, so this has no effect.
-        zone: SharedZones, in STREAM_UPSTREAM, fidelity = NoEffect("state is always shared");
+        /// State is shared by all loops in any case, and kept over reloads by the group's name. A group with a zone is shown by
+        /// `api`, and its servers can be changed there.
+        zone: SharedZones, in STREAM_UPSTREAM;
+        /// A file with the group's servers, instead of `server` directives, as `state` in `http`.
+        state: Option<String>, in STREAM_UPSTREAM;
         /// Chooses the server with the fewest sessions in proportion to its weight; servers with equally few take turns.
         #[name = "least_conn"]
         method: Balance, in STREAM_UPSTREAM;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::carried;
 use crate::clock::Millis;
+use crate::figures::{FAILED, PASSED};
 use crate::live::Live;
 
 /// The rules by which checks change the state of a server.
@@ -70,6 +71,7 @@ impl Watch {
         if state == Checked::Unhealthy {
             live.unhealthy.fetch_add(1, Relaxed);
         }
+        live.note_state(crate::clock::now());
         Watch { live, rules, state, against: 0 }
     }
 
@@ -87,6 +89,7 @@ impl Watch {
     pub fn observe(&mut self, passed: bool, now: Millis) -> bool {
         let checks = &self.live.figures.checks;
         checks.done.fetch_add(1, Relaxed);
+        checks.last.store(if passed { PASSED } else { FAILED }, Relaxed);
         if !passed {
             checks.failed.fetch_add(1, Relaxed);
         }
@@ -102,6 +105,7 @@ impl Watch {
             }
         };
         self.become_(next, now);
+        self.live.note_state(now);
         true
     }
 

@@ -131,6 +131,7 @@ impl Peer {
         self.fails.store(0, Relaxed);
         self.until.store(0, Relaxed);
         self.recovered.store(now.max(1), Relaxed);
+        self.note_state(now);
     }
 
     /// Records that an attempt failed.
@@ -156,6 +157,7 @@ impl Peer {
             return Verdict::default();
         }
         self.until.store(now + timeout.max(1), Relaxed);
+        self.note_state(now);
         self.figures.unavailable.fetch_add(1, Relaxed);
         Verdict { disabled: true, ejected: false }
     }

@@ -39,6 +39,8 @@ pub struct PeerSettings {
     pub drain: bool,
     /// The name that `sticky route` compares with, and that `sticky cookie` sends to clients.
     pub route: Option<Arc<str>>,
+    /// The number of the entry in the group's list that the server comes from; 0: of none.
+    pub entry: u32,
 }
 
 impl Default for PeerSettings {
@@ -54,6 +56,7 @@ impl Default for PeerSettings {
             down: false,
             drain: false,
             route: None,
+            entry: 0,
         }
     }
 }

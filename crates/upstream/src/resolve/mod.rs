@@ -105,8 +105,24 @@ pub struct ResolverFigures {
     pub not_found: Counter,
     /// The number of questions that were not answered in time.
     pub timed_out: Counter,
+    /// The number of questions that name servers did not understand.
+    pub format: Counter,
+    /// The number of questions for which name servers failed.
+    pub server_failure: Counter,
+    /// The number of questions of a kind that name servers do not support.
+    pub not_implemented: Counter,
+    /// The number of questions that name servers refuse to answer.
+    pub refused: Counter,
     /// The number of questions that failed otherwise.
-    pub failed: Counter,
+    pub other: Counter,
+}
+
+impl ResolverFigures {
+    /// The number of questions that failed, except for those that were not answered in time.
+    pub fn failed(&self) -> u64 {
+        let all = [&self.format, &self.server_failure, &self.not_implemented, &self.refused, &self.other];
+        all.into_iter().map(Counter::get).sum()
+    }
 }
 
 /// A `resolver`: name servers, and the answers that they have given. All loops share it.
@@ -271,7 +287,11 @@ impl Resolver {
             Err(ResolveError::NotFound) => self.figures.not_found.add(),
             // The tasks that waited have counted it.
             Err(ResolveError::TimedOut) => {}
-            Err(_) => self.figures.failed.add(),
+            Err(ResolveError::Format) => self.figures.format.add(),
+            Err(ResolveError::ServerFailure) => self.figures.server_failure.add(),
+            Err(ResolveError::NotImplemented) => self.figures.not_implemented.add(),
+            Err(ResolveError::Refused) => self.figures.refused.add(),
+            Err(ResolveError::Other(_) | ResolveError::Unreadable | ResolveError::Busy) => self.figures.other.add(),
         }
     }
 

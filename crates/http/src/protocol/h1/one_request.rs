@@ -94,6 +94,7 @@ pub(super) async fn one_request(
                 // The host and path are needed for the log only.
                 let _ = arrive::route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
             }
+            request.count_begin();
             log_error!(request, Info, "{text}");
             request.sent.status = status;
             if status == 408 {
@@ -108,6 +109,7 @@ pub(super) async fn one_request(
             let whole = error.is_of_the_whole_head();
             let routed = understood
                 .then(|| arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch));
+            request.count_begin();
             let status = match routed {
                 Some(Err(earlier)) => earlier,
                 _ => {
@@ -120,6 +122,7 @@ pub(super) async fn one_request(
         None => {
             keepalive::asked(&mut request, still_listens);
             let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
+            request.count_begin();
             let routed = match routed {
                 Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(&mut request, &rules),
                 routed => routed,

@@ -21,6 +21,7 @@ use crate::request::ClientStream;
 use crate::request::Connection;
 use crate::request::generation::LoopGeneration;
 use crate::request::location::{Place, Server};
+use crate::request::processing::Processing;
 use crate::request::{Address, Answered, Arrival, Asked, Head, Lineage, Request, Sent, State, States};
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;
@@ -112,6 +113,7 @@ impl TunnelRequest {
             args: request.asked.args.take(),
             host: request.asked.host.take(),
         };
+        request.pack_processing();
         let (groups, values) = take(&mut request.captures).into_parts();
         let over = ClientBody::new(BodyFraming::None, len, false);
         let rare = Rare {
@@ -153,7 +155,7 @@ impl TunnelRequest {
         let len = head.buffer.len();
         let Uri { path, args, host } = rare.uri.map_or_else(|| Uri::of(&head), |uri| *uri);
         let asked = Asked { path, args, host, real_peer: self.real_peer, ..Asked::new(self.method) };
-        Request {
+        let mut request = Request {
             client: ClientStream::of_connection(connection.clone()),
             generation: self.generation,
             head,
@@ -178,9 +180,12 @@ impl TunnelRequest {
                 passed_to: self.passed_to,
                 ..Answered::default()
             },
+            processing: Processing::default(),
             own: States::unpack(self.own),
             shared: self.shared.map_or_else(Default::default, Into::into),
-        }
+        };
+        request.unpack_processing();
+        request
     }
 }
 

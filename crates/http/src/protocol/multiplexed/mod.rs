@@ -92,6 +92,7 @@ pub async fn serve(
     if request.head.is_understood() {
         routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
     }
+    request.count_begin();
     let too_many = FieldFault::TooManyHeaders;
     let fault = match arrived.fault {
         None if routed.is_ok() && has_too_many_fields(&request, arrived.received) => Some(&too_many),

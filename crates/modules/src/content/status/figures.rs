@@ -17,6 +17,7 @@ use super::resolvers::Resolver;
 use super::sessions::Sessions;
 use super::tls::Tls;
 use super::upstreams::Upstream;
+use super::zones::{Zone, Zones};
 
 /// All counters.
 #[derive(Debug, Serialize)]
@@ -32,6 +33,8 @@ pub struct Figures {
     pub logs: Vec<Log>,
     pub log_threads: LogThreads,
     pub last_errors: Vec<String>,
+    pub server_zones: Vec<Zone>,
+    pub location_zones: Vec<Zone>,
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
@@ -122,6 +125,7 @@ impl Figures {
         pools.sort_by(|one, other| one.name.cmp(&other.name));
         let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
         mounts.sort_by(|one, other| (&one.mount, &one.device).cmp(&(&other.mount, &other.device)));
+        let Zones { servers, locations, stream_servers } = super::zones::collect(&generation);
         Figures {
             version: env!("CARGO_PKG_VERSION"),
             generation: generation.number,
@@ -138,12 +142,17 @@ impl Figures {
                 limit: MAX_LOG_THREADS,
             },
             last_errors: recent::lines(),
+            server_zones: servers,
+            location_zones: locations,
             upstreams: super::upstreams::collect(&generation, "http", now),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
             tls: super::tls::collect(shared, &generation),
             http2: Http2::of(&shared.http2),
-            stream: Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now)),
+            stream: Sessions {
+                server_zones: stream_servers,
+                ..Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now))
+            },
             acme: super::acme::collect(&generation),
         }
     }

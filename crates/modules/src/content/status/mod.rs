@@ -15,6 +15,7 @@ mod sessions;
 mod tests;
 mod tls;
 mod upstreams;
+mod zones;
 
 use bytes::Bytes;
 use freerun_cache::key::Key;
@@ -30,7 +31,10 @@ use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
-use serde::Serialize;
+use freerun_serve::generation::Generation;
+use freerun_serve::shared::Shared;
+use freerun_serve::status_zones::StatusZones;
+use freerun_serve::upstream::GroupsByProtocol;
 
 use figures::Figures;
 use freerun_proxy::cached::lookup::unix_now;
@@ -41,7 +45,7 @@ settings! {
     #[module = "status"]
     pub struct StatusSettings {
         /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
-        /// groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
+        /// zones of servers and locations, groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
         ///
         /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus, or for a browser (a client that
         /// prefers `text/html`, or `format=html`) a page that shows the figures and how they change. With `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer
@@ -65,7 +69,7 @@ pub static MODULE: Module = Module {
     name: "status",
     groups: &[group::<StatusSettings>()],
     handlers: &[
-        Handler { phase: Phase::Content, wanted, run: Run::Now(answer) },
+        Handler { phase: Phase::Content, wanted, run: Run::NowOrLater(answer, answer_later) },
         Handler { phase: Phase::Content, wanted, run: Run::Later(explain) },
     ],
     content: &["status"],
@@ -95,26 +99,70 @@ impl Format {
             Some(_) => None,
         }
     }
+
+    /// The format that a request asks for; `None`: an unknown format.
+    fn of(request: &Request) -> Option<Format> {
+        let accept = request.head.values_named(b"accept").next().unwrap_or_default();
+        Format::asked(request.asked.args.as_deref(), accept)
+    }
+
+    /// The answer, with all counters as they are now.
+    fn response(self, shared: &Shared) -> serde_json::Result<Box<Response>> {
+        let figures = || Figures::collect(shared);
+        Ok(fresh(match self {
+            Format::Json => json(&figures())?,
+            Format::Prometheus => text(prometheus::CONTENT_TYPE, prometheus::text(&figures()).into_bytes()),
+            Format::Html => page::response(),
+        }))
+    }
 }
 
-fn answer(request: &mut Request) -> Outcome {
+/// How many zones and groups of servers an answer may have that is made on the loop. A longer one is made by the pool for such
+/// work.
+const FEW: usize = 64;
+
+fn answer(request: &mut Request) -> Option<Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Outcome::Status(405);
+        return Some(Outcome::Status(405));
     }
     if argument(request, b"cache").is_some() {
-        return Outcome::Declined;
+        return Some(Outcome::Declined);
     }
-    let accept = request.head.values_named(b"accept").next().unwrap_or_default();
-    let Some(format) = Format::asked(request.asked.args.as_deref(), accept) else { return Outcome::Status(400) };
+    let Some(format) = Format::of(request) else { return Some(Outcome::Status(400)) };
+    let shared = request.client.loop_state.shared.clone();
+    if format != Format::Html && size(&shared.generation.load()) > FEW {
+        return None;
+    }
     if let Err(status) = body::begin_discarding(request) {
-        return Outcome::Status(status);
+        return Some(Outcome::Status(status));
     }
-    let figures = || Figures::collect(&request.client.loop_state.shared);
-    match format {
-        Format::Json => json(request, &figures()),
-        Format::Prometheus => respond(prometheus::CONTENT_TYPE, prometheus::text(&figures()).into_bytes()),
-        Format::Html => fresh(page::response()),
-    }
+    Some(outcome(request, format.response(&shared)))
+}
+
+/// Answers as [`answer`] does, with a text that the pool makes.
+fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        let Some(format) = Format::of(request) else { return Outcome::Status(400) };
+        let shared = request.client.loop_state.shared.clone();
+        let response = request.generation.pools.cpu().run(request.client_key(), move || format.response(&shared)).await;
+        match response {
+            Ok(response) => outcome(request, response),
+            Err(error) => {
+                log_error!(request, Error, "status: {error}");
+                Outcome::Status(503)
+            }
+        }
+    })
+}
+
+/// The number of zones and groups of servers of a generation.
+fn size(generation: &Generation) -> usize {
+    let zones = generation.parts.get::<StatusZones>().unwrap_or_default();
+    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.count());
+    zones.servers.len() + zones.locations.len() + zones.stream_servers.len() + groups
 }
 
 /// The value of an argument, percent-decoded.
@@ -144,27 +192,31 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let gone = ClientGone::of(&request.client);
         let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
         let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
-        json(request, &explained)
+        outcome(request, json(&explained).map(fresh))
     })
 }
 
-fn json(request: &Request, figures: &impl Serialize) -> Outcome {
-    match serde_json::to_vec(figures) {
-        Ok(text) => respond("application/json", text),
+fn json(figures: &impl Serialize) -> serde_json::Result<Box<Response>> {
+    Ok(text("application/json", serde_json::to_vec(figures)?))
+}
+
+fn text(content_type: &'static str, text: Vec<u8>) -> Box<Response> {
+    Response::new(200, content_type, Body::Bytes(text.into()))
+}
+
+/// A response that no cache keeps, and that depends on what the client accepts.
+fn fresh(mut response: Box<Response>) -> Box<Response> {
+    response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
+    response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
+    response
+}
+
+fn outcome(request: &Request, response: serde_json::Result<Box<Response>>) -> Outcome {
+    match response {
+        Ok(response) => response.into(),
         Err(error) => {
             log_error!(request, Error, "status cannot be written as JSON ({error})");
             Outcome::Status(500)
         }
     }
-}
-
-fn respond(content_type: &'static str, text: Vec<u8>) -> Outcome {
-    fresh(Response::new(200, content_type, Body::Bytes(text.into())))
-}
-
-/// A response that no cache keeps, and that depends on what the client accepts.
-fn fresh(mut response: Box<Response>) -> Outcome {
-    response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
-    response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
-    response.into()
 }

@@ -5,7 +5,7 @@
 
 use super::figures::Figures;
 use super::samples::{Label, Text};
-use super::{acme, caches, http2, resolvers, sessions, tls, upstreams};
+use super::{acme, caches, http2, resolvers, sessions, tls, upstreams, zones};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,6 +18,7 @@ pub fn text(figures: &Figures) -> String {
     out.pools(figures);
     out.mounts(figures);
     out.logs(figures);
+    zones::text(&figures.server_zones, &figures.location_zones, &figures.stream.server_zones, &mut out);
     let groups: Vec<_> = figures.upstreams.iter().chain(&figures.stream.upstreams).collect();
     upstreams::text(&groups, &mut out);
     resolvers::text(&figures.resolvers, &mut out);

@@ -39,7 +39,7 @@ impl Resolver {
             zone.found += figures.found.get();
             zone.not_found += figures.not_found.get();
             zone.timed_out += figures.timed_out.get();
-            zone.failed += figures.failed.get();
+            zone.failed += figures.failed();
         }
         zones
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::samples::Text;
 use super::upstreams::Upstream;
+use super::zones::Zone;
 
 /// The counters of the sessions of stream.
 #[derive(Debug, Serialize)]
@@ -17,6 +18,7 @@ pub struct Sessions {
     pub received: u64,
     pub sent: u64,
     pub lost_datagrams: LostDatagrams,
+    pub server_zones: Vec<Zone>,
     pub upstreams: Vec<Upstream>,
 }
 
@@ -40,6 +42,7 @@ impl Sessions {
                 from_clients: figures.lost_from_clients.get(),
                 to_clients: figures.lost_to_clients.get(),
             },
+            server_zones: Vec::new(),
             upstreams,
         }
     }

@@ -8,6 +8,7 @@ use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Ide
 use freerun_proto::h2::flood::Flood;
 use freerun_serve::http2_figures::Http2Figures;
 use freerun_serve::session_figures::SessionFigures;
+use freerun_serve::status_zones::{Ended, ZoneFigures};
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -24,6 +25,7 @@ use super::figures::{Connections, Figures, Log, LogThreads, Loop, Mount, Pool};
 use super::histogram::Histogram;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
+use super::zones::Zone;
 use super::{Format, prometheus};
 
 fn histogram(durations_us: &[u64]) -> Histogram {
@@ -85,6 +87,8 @@ fn figures() -> Figures {
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },
         last_errors: vec![nasty.to_owned()],
+        server_zones: vec![zone(nasty), zone("z")],
+        location_zones: vec![zone(nasty)],
         upstreams: vec![upstream(nasty), alike(), Upstream { computed: true, ..upstream("computed") }],
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
@@ -109,7 +113,17 @@ fn sessions() -> Sessions {
     let figures = SessionFigures::default();
     figures.begin();
     figures.end(403, 1, 2);
-    Sessions::of(&figures, vec![Upstream { protocol: "stream", ..upstream("s") }])
+    let all = Sessions::of(&figures, vec![Upstream { protocol: "stream", ..upstream("s") }]);
+    Sessions { server_zones: vec![zone("s")], ..all }
+}
+
+fn zone(name: &str) -> Zone {
+    let figures = ZoneFigures::default();
+    figures.tls().failed[0].add();
+    for status in (400..440).map(Some).chain([None]) {
+        figures.pass(&Ended { status, received: 1, sent: 2, took: Duration::from_micros(3) });
+    }
+    Zone::of(name, &figures)
 }
 
 fn http2() -> Http2 {
@@ -225,6 +239,23 @@ fn servers_of_one_address_are_told_apart_and_resolvers_of_one_zone_added_up() {
 }
 
 #[test]
+fn statuses_beyond_those_that_a_zone_counts_one_by_one_are_told_by_class() {
+    let text = prometheus::text(&figures());
+    let of_zone = |name: &str| -> Vec<(String, f64)> {
+        let samples = text.lines().filter(|line| !line.starts_with('#')).map(sample);
+        let ours =
+            samples.filter(|(found, labels, _)| found == name && labels[0] == ("server_zone".into(), "z".into()));
+        ours.map(|(_, labels, value)| (labels.last().expect("a label").1.clone(), value)).collect()
+    };
+    let requests = of_zone("freerun_http_requests_total");
+    assert_eq!(requests.iter().map(|(_, count)| count).sum::<f64>(), 40.0);
+    assert_eq!((requests[0].clone(), requests[32].clone()), (("400".into(), 1.0), ("4xx".into(), 8.0)));
+    assert_eq!(of_zone("freerun_http_requests_discarded_total")[0].1, 1.0);
+    assert_eq!(of_zone("freerun_http_request_duration_seconds_count")[0].1, 41.0);
+    assert_eq!(of_zone("freerun_http_handshakes_total")[1], ("failed".into(), 1.0));
+}
+
+#[test]
 fn certificates_of_one_file_and_subject_are_told_apart() {
     let text = prometheus::text(&figures());
     let all = text.lines().filter(|line| line.starts_with("freerun_tls_certificate_expires_seconds{")).map(sample);
@@ -252,6 +283,9 @@ fn json_says_what_the_documentation_says() {
         &value["mounts"][0],
         &value["logs"][0],
         &value["log_threads"],
+        &value["server_zones"][0],
+        &value["server_zones"][0]["tls"],
+        &value["stream"],
         &value["upstreams"][0],
         &value["resolvers"][0],
         &value["caches"][0],

@@ -96,7 +96,7 @@ impl Side {
             versions: counts(["TLSv1.2", "TLSv1.3"], &figures.by_version),
             ciphers: counts(CIPHERS, &figures.by_cipher),
             failed: counts(FAILURES, &figures.failed),
-            untrusted: figures.untrusted.get(),
+            untrusted: figures.untrusted.iter().map(|counter| counter.get()).sum(),
             pooled: figures.pooled.get(),
             steps: figures.steps.snapshot().into(),
         }

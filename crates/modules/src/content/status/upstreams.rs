@@ -16,7 +16,7 @@ use super::samples::{Label, Text};
 const HTTP: &str = "http";
 
 /// The classes of statuses.
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The states that a server can have, for the samples that count them.
 const STATES: [&str; 6] = ["up", "down", "unavail", "checking", "unhealthy", "draining"];
@@ -86,9 +86,10 @@ pub fn collect(generation: &Generation, protocol: &'static str, now: Millis) -> 
     let all = generation.parts.get::<GroupsByProtocol>();
     let Some(groups) = all.as_ref().and_then(|all| all.of(protocol)) else { return Vec::new() };
     let mut all: Vec<Upstream> = Vec::new();
-    groups.each(&mut |group, declared, unresolved| {
-        all.push(Upstream { protocol, unresolved, ..Upstream::new(group, declared, now) });
-    });
+    for one in groups.all() {
+        let shown = Upstream::new(one.group(), one.is_declared(), now);
+        all.push(Upstream { protocol, unresolved: one.unresolved(), ..shown });
+    }
     all.sort_by(|one, other| one.name.cmp(&other.name));
     all.extend(computed(groups, protocol, now));
     all

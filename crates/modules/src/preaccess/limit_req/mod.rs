@@ -17,6 +17,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_serve::Subject as _;
+use freerun_serve::limit_figures::Judged as Counted;
 
 use setting::{Limit, LimitReqSettings};
 use states::Judgement;
@@ -62,7 +63,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     let dry = settings.limit_req_dry_run;
     let dryly = if dry { ", dry run" } else { "" };
     let level = settings.limit_req_log_level;
-    let (status, outcome) = match judge(&settings.limit_req.0, request) {
+    let verdict = judge(&settings.limit_req.0, request);
+    count(&settings.limit_req.0, &verdict, request, dry);
+    let (status, outcome) = match verdict {
         Verdict::Unknown => (None, Outcome::Declined),
         Verdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
         Verdict::Refuse(excess, limit) => {
@@ -133,6 +136,28 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
         let _ = judge_one(limit, request, true);
     }
     verdict
+}
+
+/// Counts a request in the zones: in the one that has decided by its verdict, in the others, if it has not refused, as one
+/// that passes.
+fn count(limits: &[Limit], verdict: &Verdict<'_>, request: &Request, dry: bool) {
+    let (decided, decisive) = match (verdict, dry) {
+        (Verdict::Unknown, _) => return,
+        (Verdict::Pass, _) => (None, Counted::Passed),
+        (Verdict::Delay(.., limit), false) => (Some(limit), Counted::Delayed),
+        (Verdict::Delay(.., limit), true) => (Some(limit), Counted::DelayedDryRun),
+        (Verdict::Refuse(_, limit), false) => (Some(limit), Counted::Rejected),
+        (Verdict::Refuse(_, limit), true) => (Some(limit), Counted::RejectedDryRun),
+    };
+    let is_refused = matches!(verdict, Verdict::Refuse(..));
+    for limit in limits {
+        let Some(zone) = limit.zone.get() else { continue };
+        if decided.is_some_and(|decided| decided.zone == limit.zone) {
+            zone.figures.count(decisive);
+        } else if !is_refused && (limits.len() == 1 || zone.key.of(request).is_some()) {
+            zone.figures.count(Counted::Passed);
+        }
+    }
 }
 
 fn judge_one(limit: &Limit, request: &Request, count: bool) -> Option<Judgement> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
 use freerun_http::request::Request;
+use freerun_serve::limit_figures::{LimitFigures, LimitZones};
 use freerun_serve::limits::{Key, RefusalLevel};
 use freerun_serve::zones::{Named, Zone, ZoneTable};
 
@@ -53,6 +54,8 @@ pub struct Defined {
     pub rate: u64,
     /// The states of the keys.
     pub states: Arc<States>,
+    /// What is counted of the zone.
+    pub figures: Arc<LimitFigures>,
 }
 
 impl Setting for Zones {
@@ -78,15 +81,17 @@ impl Setting for Zones {
         let arrived = table.arrived(&name);
         let restored = || arrived.and_then(|saved| States::restored(zone.size, &saved));
         let make = || restored().or_else(|| States::new(zone.size));
+        let figures = table.keep(&format!("{KIND} {}", zone.name), LimitFigures::default);
         let mut kept = None;
         let define = |states: Arc<States>| {
             kept = Some(states.clone());
-            Defined { key, rate, states }
+            Defined { key, rate, states, figures: figures.clone() }
         };
         table.declare(directive, KIND, &zone, &text, make, define)?;
         if let Some(states) = kept {
             table.carry(&name, &states, |states| Some(states.save()));
         }
+        cx.extensions.get_or_default::<LimitZones>().requests.insert(zone.name.as_str().into(), figures);
         Ok(Zones)
     }
 }

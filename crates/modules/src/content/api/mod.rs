@@ -1,0 +1,264 @@
+//! `api`: the state of the worker in the shape of nginx's API, version 9.
+//!
+//! <https://nginx.org/en/docs/http/ngx_http_api_module.html>
+//!
+//! `read.rs` finds the object at a path and `object.rs` leaves out fields that are not wanted. What objects consist of is in
+//! `counted.rs` and `upstreams.rs`. `write.rs` changes what can be changed: `keyvals.rs` and `servers.rs` say what bodies of
+//! requests mean.
+
+mod counted;
+mod error;
+mod keyvals;
+mod object;
+mod read;
+mod servers;
+mod upstreams;
+mod write;
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Place, Problem, SettingsSet, Shape, Value as Setting, group, settings};
+use freerun_http::body;
+use freerun_http::core_variables::request_id;
+use freerun_http::log_error;
+use freerun_http::module::Module;
+use freerun_http::request::core_settings::CoreSettings;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::location::Reachable;
+use freerun_http::request::response::{Body, LocalBoxFuture, Response};
+use freerun_http::request::{Address, Request};
+use freerun_http::settings::ssl::SslSettings;
+use freerun_proto::{Method, uri};
+use freerun_serve::tls::values::VerifyClient;
+use serde_json::Value;
+
+use crate::access::is_restricted;
+use error::ApiError;
+use read::{Source, VERSIONS};
+
+/// How many objects an answer may have that is made on the loop. A longer one is made by the pool for such work.
+const FEW: usize = 64;
+
+settings! {
+    /// The state of the worker in the shape of nginx's API.
+    #[module = "api"]
+    pub struct ApiSettings {
+        /// Answers with the state of the worker as nginx's API of version 9 does, so that exporters, agents and dashboards that
+        /// were made for it work: below the location, `/9/http/server_zones` and so on. Versions 1 to 9 are answered alike.
+        ///
+        /// An event loop stands for a worker process: it has an entry in `workers`. `slabs` is empty, because zones need no
+        /// memory that is given out in advance, and there is no `license`. Groups of servers are shown if they have a `zone`. The
+        /// argument `fields` names the fields that are wanted. `status` shows what this API has no place for.
+        ///
+        /// With `write=on` the servers of groups that have a `zone` are added, changed and removed (`POST`, `PATCH` and `DELETE` of
+        /// `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect when it is answered, for
+        /// requests that begin then; it is lost with a reload unless the group, or the zone, has a `state`. What a browser sends
+        /// for a page of another server is refused with 403.
+        ///
+        /// The answers say much about the configuration, so restrict the access to them, and all the more with `write=on`;
+        /// `limit_except GET` restricts the changes alone.
+        api: Option<Api>, in LOCATION, content,
+            fidelity = Differs("an event loop is a worker; counters are not reset; a response time counts in the bucket of the next power of two");
+    }
+}
+
+/// The value of `api`.
+#[derive(Debug, Clone, Copy)]
+pub struct Api {
+    /// Whether it changes anything (`write=on`).
+    write: bool,
+    /// Where it is written.
+    place: Place,
+}
+
+impl Setting for Api {
+    const SHAPE: Shape = Shape::between(0, 1, "[write=on|off]");
+
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Api, Problem> {
+        let write = match directive.args.first() {
+            None => false,
+            Some(word) => match word.text.as_str() {
+                "write=on" => true,
+                "write=off" => false,
+                _ => return Err(Problem::invalid_parameter(directive, word)),
+            },
+        };
+        Ok(Api { write, place: directive.name.place })
+    }
+}
+
+/// The places of `api` that were warned of; lives in the configuration's context.
+#[derive(Default)]
+struct Warned(HashSet<Place>);
+
+/// Warns of an API that everybody can ask.
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let Some(api) = settings.get::<ApiSettings>().api else { return Ok(()) };
+    let is_open = cx.extensions.get::<Reachable>().is_some_and(|server| server.0)
+        && settings.get::<SslSettings>().ssl_verify_client == VerifyClient::Off
+        && !settings.get::<CoreSettings>().internal.0
+        && !is_restricted(settings);
+    if is_open && cx.extensions.get_or_default::<Warned>().0.insert(api.place) {
+        let problem = Problem::warning("the API can be used by everybody who reaches this server").at(api.place);
+        cx.warn(
+            problem
+                .hint("restrict it by \"allow\" and \"deny\", by \"auth_basic\", or by another address in \"listen\""),
+        );
+    }
+    Ok(())
+}
+
+/// The module `api`.
+pub static MODULE: Module = Module {
+    name: "api",
+    groups: &[group::<ApiSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    content: &["api"],
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<ApiSettings>().api.is_some()
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        let answered = match request.asked.method {
+            Method::Get | Method::Head => match body::begin_discarding(request) {
+                Ok(()) => read(request).await.map(|text| (200, text)),
+                Err(status) => Err(Failed::Status(status)),
+            },
+            _ => change(request).await.map(|(status, value)| (status, value.map_or(Vec::new(), |value| text(&value)))),
+        };
+        match answered {
+            Ok((status, text)) => respond(status, text),
+            Err(Failed::Refused(error)) => {
+                if let Err(status) = body::begin_discarding(request) {
+                    return Outcome::Status(status);
+                }
+                let (status, _) = error.status_and_code();
+                respond(status, text(&error.body(&request_id(request))))
+            }
+            Err(Failed::Status(status)) => Outcome::Status(status),
+        }
+    })
+}
+
+/// Why there is no answer.
+enum Failed {
+    /// The API says so.
+    Refused(ApiError),
+    /// The server could not make it.
+    Status(u16),
+}
+
+impl From<ApiError> for Failed {
+    fn from(error: ApiError) -> Failed {
+        Failed::Refused(error)
+    }
+}
+
+/// The part of the path that is behind the location.
+fn below(request: &Request) -> String {
+    let path = String::from_utf8_lossy(&request.asked.path);
+    path.strip_prefix(&*request.place.location.name).unwrap_or(&path).to_owned()
+}
+
+fn source(request: &Request) -> Source {
+    let shared = request.client.loop_state.shared.clone();
+    let generation = shared.generation.load_full();
+    Source { shared, generation, address: address(request) }
+}
+
+fn argument(request: &Request, name: &[u8]) -> Option<String> {
+    let value = uri::argument(request.asked.args.as_deref()?, name)?;
+    Some(String::from_utf8_lossy(&uri::unescape(value)).into_owned())
+}
+
+fn text(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+/// The text of the object that is asked for.
+async fn read(request: &Request) -> Result<Vec<u8>, Failed> {
+    let path = below(request);
+    let (fields, key) = (argument(request, b"fields"), argument(request, b"key"));
+    let source = source(request);
+    let is_long = source.size() > FEW;
+    let make = move || -> Result<Vec<u8>, ApiError> {
+        let Some(inside) = versioned(&path)? else { return Ok(text(&VERSIONS.collect())) };
+        let fields: Option<Vec<&str>> =
+            fields.as_ref().map(|fields| fields.split(',').filter(|name| !name.is_empty()).collect());
+        Ok(text(&source.object(&inside, key.as_deref())?.with_fields(fields.as_deref())))
+    };
+    if !is_long {
+        return make().map_err(Failed::Refused);
+    }
+    match request.generation.pools.cpu().run(request.client_key(), make).await {
+        Ok(made) => made.map_err(Failed::Refused),
+        Err(error) => {
+            log_error!(request, Error, "api: {error}");
+            Err(Failed::Status(503))
+        }
+    }
+}
+
+async fn change(request: &mut Request) -> Result<write::Answer, Failed> {
+    let path = below(request);
+    let inside = versioned(&path)?.ok_or(ApiError::MethodDisabled)?;
+    let may_write = request.settings().get::<ApiSettings>().api.is_some_and(|api| api.write);
+    if !may_write {
+        return Err(ApiError::MethodDisabled.into());
+    }
+    if write::is_of_other_origin(request) {
+        log_error!(request, Error, "api: a page of another server wants to change something");
+        return Err(ApiError::OtherOrigin.into());
+    }
+    let source = source(request);
+    write::change(request, source, &inside).await
+}
+
+/// The parts of a path below the location that are behind the version; `None`: there is no version.
+fn versioned(path: &str) -> Result<Option<Vec<&str>>, ApiError> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let Some(version) = parts.next() else { return Ok(None) };
+    if version.starts_with('0') || !version.parse().is_ok_and(|version: u8| VERSIONS.contains(&version)) {
+        return Err(ApiError::UnknownVersion);
+    }
+    Ok(Some(parts.collect()))
+}
+
+/// The address that the request has come to, without the port.
+fn address(request: &Request) -> String {
+    match request.client.local() {
+        Address::Ip(address) => address.ip().to_string(),
+        Address::Unix(path) => format!("unix:{path}"),
+    }
+}
+
+fn respond(status: u16, text: Vec<u8>) -> Outcome {
+    let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text.into()) };
+    let mut response = Response::new(status, &b"application/json"[..], body);
+    response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-cache"));
+    response.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_versions_are_alike_and_others_unknown() {
+        for path in ["", "/", "//"] {
+            assert_eq!(versioned(path), Ok(None));
+        }
+        for path in ["1/http/requests", "/9/http/requests/", "//5//http/requests"] {
+            assert_eq!(versioned(path), Ok(Some(vec!["http", "requests"])));
+        }
+        for path in ["0", "10", "01", "x", "-1", "9a", "nginx"] {
+            assert_eq!(versioned(path), Err(ApiError::UnknownVersion), "{path}");
+        }
+    }
+}

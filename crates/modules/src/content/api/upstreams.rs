@@ -1,0 +1,245 @@
+//! Groups of upstream servers in the API's shape.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use freerun_runtime::stats::HistogramSnapshot;
+use freerun_serve::upstream::{AnyGroup, Entry};
+use freerun_upstream::place::Place;
+use freerun_upstream::{Failure, Millis, Peer};
+use serde_json::{Map, Value, json};
+
+use super::error::ApiError;
+use super::object::{responses, timestamp_of};
+
+/// The upper bounds of the histogram of response times, in milliseconds.
+const BOUNDS_MS: [u64; 14] = [5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000];
+
+/// Whose servers these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Those of `http`.
+    Http,
+    /// Those of `stream`.
+    Stream,
+}
+
+impl Protocol {
+    /// The name by which the groups of a configuration are found.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Stream => "stream",
+        }
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Relaxed)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A group.
+pub fn group(of: &dyn AnyGroup, protocol: Protocol, now: Millis) -> Value {
+    let set = of.group().peers();
+    let entries = of.entries();
+    let peers: Vec<Value> = set.peers().map(|one| peer(one, &entries, protocol, now)).collect();
+    let mut map = Map::new();
+    if protocol == Protocol::Http {
+        map.insert("keepalive".to_owned(), set.peers().map(|peer| peer.pool.len()).sum::<usize>().into());
+        if let Some(queue) = of.group().settings.queue {
+            let waiting = of.group().waiting();
+            let overflows = of.group().overflows();
+            map.insert(
+                "queue".to_owned(),
+                json!({ "size": waiting, "max_size": queue.length, "overflows": overflows }),
+            );
+        }
+    }
+    let current: HashSet<u32> = set.peers().map(|peer| peer.id).collect();
+    map.insert("peers".to_owned(), peers.into());
+    map.insert("zombies".to_owned(), of.group().state().zombies(&current).into());
+    map.insert("zone".to_owned(), of.zone().map(|zone| zone.to_string()).into());
+    map.into()
+}
+
+/// The number of a server: that of its entry, unless a name stands for it.
+fn id(one: &Peer, entries: &[Entry]) -> u32 {
+    let entry = entries.iter().find(|entry| entry.number == one.settings.entry);
+    entry.filter(|entry| matches!(entry.server.place, Place::Address(_))).map_or(one.id, |entry| entry.number)
+}
+
+/// A server.
+fn peer(one: &Peer, entries: &[Entry], protocol: Protocol, now: Millis) -> Value {
+    let figures = &one.figures;
+    let checks = &figures.checks;
+    // An idle connection that was dead says nothing about the server.
+    let fails = Failure::ALL.into_iter().zip(&figures.failures).filter(|(kind, _)| *kind != Failure::Stale);
+    let [connect, header, response] = one.averages();
+    let mut health =
+        json!({ "checks": get(&checks.done), "fails": get(&checks.failed), "unhealthy": get(&checks.unhealthy) });
+    let mut map = Map::new();
+    let mut add = |name: &str, value: Value| {
+        map.insert(name.to_owned(), value);
+    };
+    if let Some(passed) = checks.last_passed() {
+        health["last_passed"] = passed.into();
+    }
+    add("id", id(one, entries).into());
+    add("server", one.name.to_string().into());
+    add("name", one.server.to_string().into());
+    let entry = entries.iter().find(|entry| entry.number == one.settings.entry);
+    if let Some(service) = entry.and_then(|entry| entry.server.asked_service()) {
+        add("service", service.into());
+    }
+    add("backup", one.settings.backup.into());
+    add("weight", one.settings.weight.into());
+    // Sessions have no draining servers in the API.
+    let state = match (one.state(now).word(), protocol) {
+        ("draining", Protocol::Stream) => "up",
+        (state, _) => state,
+    };
+    add("state", state.into());
+    add("active", one.connections().into());
+    if one.settings.max_conns > 0 {
+        add("max_conns", one.settings.max_conns.into());
+    }
+    let first = match protocol {
+        Protocol::Http => {
+            add("requests", figures.requests().into());
+            add("responses", responses(figures.responses(), []));
+            "header_time"
+        }
+        Protocol::Stream => {
+            add("connections", figures.requests().into());
+            if let Some(time) = connect {
+                add("connect_time", millis(time).into());
+            }
+            "first_byte_time"
+        }
+    };
+    for (name, time) in [(first, header), ("response_time", response)] {
+        if let Some(time) = time {
+            add(name, millis(time).into());
+        }
+    }
+    if protocol == Protocol::Http {
+        add("response_time_hist", histogram(&figures.response_times()));
+    }
+    add("sent", figures.sent().into());
+    add("received", figures.received().into());
+    add("fails", fails.map(|(_, count)| get(count)).sum::<u64>().into());
+    add("unavail", get(&figures.unavailable).into());
+    add("health_checks", health);
+    add("downtime", one.downtime(now).into());
+    if let Some(since) = one.down_since() {
+        add("downstart", timestamp_of(since, now));
+    }
+    if let Some(at) = one.selected() {
+        add("selected", timestamp_of(at, now));
+    }
+    map.into()
+}
+
+/// Times in the API's buckets. Those that are kept have bounds that are powers of two of microseconds: each of them counts in
+/// the bucket that its upper bound is in.
+fn histogram(times: &HistogramSnapshot) -> Value {
+    let mut buckets = [0; BOUNDS_MS.len() + 1];
+    for (index, count) in times.buckets.iter().enumerate() {
+        let bound = HistogramSnapshot::upper_bound_us(index);
+        let place = bound.and_then(|bound| BOUNDS_MS.iter().position(|ms| bound <= ms * 1000));
+        buckets[place.unwrap_or(BOUNDS_MS.len())] += count;
+    }
+    let names = BOUNDS_MS.iter().map(u64::to_string).chain(["inf".to_owned()]);
+    let buckets: Map<String, Value> = names.zip(buckets).map(|(name, count)| (name, count.into())).collect();
+    json!({ "count": times.count(), "sum": times.sum_us / 1000, "buckets": buckets })
+}
+
+/// The servers of a group as they are configured: those that are written, and those that names stand for.
+pub fn configured(of: &dyn AnyGroup, protocol: Protocol) -> Vec<Value> {
+    let set = of.group().peers();
+    let mut all = Vec::new();
+    for entry in of.entries().iter() {
+        all.push(server(entry, entry.number, None, protocol));
+        if let Place::Name(_) = &entry.server.place {
+            let own = set.peers().filter(|peer| peer.settings.entry == entry.number);
+            all.extend(own.map(|peer| server(entry, peer.id, Some(peer), protocol)));
+        }
+    }
+    all
+}
+
+/// The configured server with this number.
+///
+/// # Errors
+/// It is no number, or that of no server.
+pub fn configured_one(of: &dyn AnyGroup, protocol: Protocol, id: &str) -> Result<Value, ApiError> {
+    let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
+    let found = configured(of, protocol).into_iter().find(|server| server["id"] == id);
+    found.ok_or(ApiError::ServerNotFound(id))
+}
+
+/// A server as it is configured; `resolved`: one of those that its name stands for.
+fn server(entry: &Entry, id: u32, resolved: Option<&Arc<Peer>>, protocol: Protocol) -> Value {
+    let settings = resolved.map_or(&entry.server.settings, |peer| &peer.settings);
+    let text = resolved.map_or(&*entry.server.text, |peer| &*peer.name);
+    let seconds = |time: Duration| format!("{}s", time.as_secs());
+    let mut shown = json!({
+        "id": id,
+        "server": text,
+        "weight": settings.weight,
+        "max_conns": settings.max_conns,
+        "max_fails": settings.max_fails,
+        "fail_timeout": seconds(settings.fail_timeout),
+        "slow_start": seconds(settings.slow_start),
+        "backup": settings.backup,
+        "down": settings.down,
+    });
+    if protocol == Protocol::Http {
+        shown["route"] = settings.route.as_deref().unwrap_or_default().into();
+        if settings.drain {
+            shown["drain"] = true.into();
+        }
+    }
+    if let Some(service) = entry.server.asked_service() {
+        shown["service"] = service.into();
+    }
+    if resolved.is_some() {
+        shown["parent"] = entry.number.to_string().into();
+        if let Place::Name(name) = &entry.server.place {
+            shown["host"] = name.host.to_string().into();
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_runtime::stats::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn a_time_is_never_shown_as_a_shorter_one() {
+        let times = Histogram::default();
+        for ms in [0, 3, 8, 60, 900, 20_000] {
+            times.record(Duration::from_millis(ms));
+        }
+        let shown = histogram(&times.snapshot());
+        assert_eq!((&shown["count"], &shown["sum"]), (&6.into(), &20_971.into()));
+        let count = |name: &str| shown["buckets"][name].as_u64().expect("a number");
+        assert_eq!(
+            (count("5"), count("10"), count("25"), count("75")),
+            (2, 0, 1, 1),
+            "8 ms are below 16.4, 60 below 65.5"
+        );
+        assert_eq!((count("1000"), count("2500"), count("inf")), (0, 1, 1));
+        let names = BOUNDS_MS.iter().map(u64::to_string).chain(["inf".to_owned()]);
+        assert_eq!(names.map(|name| count(&name)).sum::<u64>(), 6);
+    }
+}

@@ -1,0 +1,152 @@
+//! What the API changes (`write=on`), and who may want it.
+
+use freerun_http::body::{self, BodyError};
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_proto::Method;
+use freerun_runtime::log::{Errno, Level};
+use freerun_runtime::pool::Tag;
+use freerun_runtime::timer::Timer;
+use freerun_serve::keyvals;
+use serde_json::Value;
+
+use super::Failed;
+use super::error::ApiError;
+use super::keyvals as pairs;
+use super::read::Source;
+use super::servers::{self, Told};
+use super::upstreams::{self, Protocol};
+
+/// The longest body in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// How many bytes of a body are read at a time.
+const PIECE: usize = 64 << 10;
+
+/// The answer to a change: a status, and a body with it.
+pub type Answer = (u16, Option<Value>);
+
+/// Whether the request was made by a page of another server: a browser then says where the page is from (the field `Origin` of
+/// the Fetch standard), and may have sent the credentials of its user, who knows nothing of it. Other programs say nothing.
+pub fn is_of_other_origin(request: &Request) -> bool {
+    let values = |name: &'static [u8]| request.head.values_named(name);
+    if values(b"sec-fetch-site").any(|site| !matches!(site, b"same-origin" | b"none")) {
+        return true;
+    }
+    let host = values(b"host").next().unwrap_or_default();
+    let is_own = |origin: &[u8]| {
+        let behind = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
+        behind.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
+    };
+    values(b"origin").any(|origin| !is_own(origin))
+}
+
+/// Changes what is at a path behind the version.
+///
+/// # Errors
+/// Nothing has changed.
+pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Result<Answer, Failed> {
+    let protocol = match path.first() {
+        Some(&"http") => Protocol::Http,
+        Some(&"stream") => Protocol::Stream,
+        _ => return not_changed(&source, path),
+    };
+    match (request.asked.method, &path[1..]) {
+        (method @ (Method::Post | Method::Patch | Method::Delete), ["keyvals", name]) => {
+            let zone = source.keyvals(protocol).get(*name).cloned().ok_or(ApiError::KeyvalNotFound)?;
+            let has_timeout = zone.timeout.is_some();
+            let change = match method {
+                Method::Post => pairs::added(&json(request).await?, has_timeout)?,
+                Method::Patch => pairs::patched(&json(request).await?, has_timeout)?,
+                _ => {
+                    discard(request)?;
+                    keyvals::Change::Clear
+                }
+            };
+            let log = source.generation.error_log.clone();
+            let changed = in_pool(request, move || {
+                zone.pairs.change(&change, zone.timeout)?;
+                if let Some(state) = &zone.state
+                    && let Err(error) = state.write(|| zone.pairs.save())
+                {
+                    let (path, error) = (state.path(), Errno(&error));
+                    log.write(Level::Alert, None, format_args!("state file \"{path}\" cannot be written ({error})"));
+                }
+                Ok(())
+            });
+            changed.await??;
+            Ok((if method == Method::Post { 201 } else { 204 }, None))
+        }
+        (Method::Post, ["upstreams", name, "servers"]) => {
+            let group = source.group(protocol, name)?;
+            let told = Told::parse(&json(request).await?, protocol)?;
+            let log = source.generation.error_log.clone();
+            let shown = in_pool(request, move || {
+                let number = servers::apply(group.clone(), &servers::Change::Add(told), &log)?;
+                upstreams::configured_one(&*group, protocol, &number.to_string())
+            });
+            Ok((201, Some(shown.await??)))
+        }
+        (method @ (Method::Patch | Method::Delete), ["upstreams", name, "servers", id]) => {
+            let group = source.group(protocol, name)?;
+            let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
+            let change = match method {
+                Method::Patch => servers::Change::Set(id, Told::parse(&json(request).await?, protocol)?),
+                _ => {
+                    discard(request)?;
+                    servers::Change::Remove(id)
+                }
+            };
+            let log = source.generation.error_log.clone();
+            let shown = in_pool(request, move || {
+                let number = servers::apply(group.clone(), &change, &log)?;
+                match change {
+                    servers::Change::Remove(_) => Ok(upstreams::configured(&*group, protocol).into()),
+                    _ => upstreams::configured_one(&*group, protocol, &number.to_string()),
+                }
+            });
+            Ok((200, Some(shown.await??)))
+        }
+        _ => not_changed(&source, path),
+    }
+}
+
+/// The answer for what is there, or not, and cannot be changed.
+fn not_changed(source: &Source, path: &[&str]) -> Result<Answer, Failed> {
+    source.object(path, None)?;
+    Err(ApiError::MethodDisabled.into())
+}
+
+fn discard(request: &mut Request) -> Result<(), Failed> {
+    body::begin_discarding(request).map_err(Failed::Status)
+}
+
+/// Runs a change on a thread that may wait for the disk.
+async fn in_pool<T: Send + 'static>(
+    request: &Request,
+    change: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<Result<T, ApiError>, Failed> {
+    let done = request.generation.pools.default().run(Tag::client(request.client_key()), change).await;
+    done.map_err(|error| {
+        log_error!(request, Error, "api: {error}");
+        Failed::Status(503)
+    })
+}
+
+/// The body, which has to be JSON.
+async fn json(request: &mut Request) -> Result<Value, Failed> {
+    if request.body.declared_length().is_some_and(|length| length > MAX_BODY as u64) {
+        return Err(Failed::Status(413));
+    }
+    let (mut text, mut timer) = (Vec::new(), Timer::default());
+    loop {
+        match body::next_piece(request, &mut timer, PIECE).await {
+            Ok(Some(piece)) if text.len() + piece.len() > MAX_BODY => return Err(Failed::Status(413)),
+            Ok(Some(piece)) => text.extend_from_slice(&piece),
+            Ok(None) => break,
+            Err(BodyError::Status(status)) => return Err(Failed::Status(status)),
+            Err(BodyError::TimedOut | BodyError::Broken(_)) => return Err(ApiError::BodyRead.into()),
+        }
+    }
+    serde_json::from_slice(&text).map_err(|error| ApiError::Json(error.to_string()).into())
+}

@@ -1,0 +1,378 @@
+//! A zone of key-value pairs: loops look values up without a lock, and threads of pools change pairs one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use freerun_runtime::log::clock;
+use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
+
+use super::keys::{self, Key, Kind, Lengths};
+
+/// What a pair takes besides its texts, in bytes.
+const OVERHEAD: u64 = 160;
+
+/// A pair.
+#[derive(Debug)]
+struct Pair {
+    /// The key as it is written.
+    key: Box<str>,
+    value: Box<str>,
+    /// The time until which it is there, in milliseconds since 1970.
+    until: Option<u64>,
+}
+
+impl Pair {
+    fn size(&self) -> u64 {
+        // A key is in the table once more.
+        (2 * self.key.len() + self.value.len()) as u64 + OVERHEAD
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+/// Why pairs are not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A text is no key of the zone's kind.
+    #[error("invalid key format")]
+    Key,
+    /// There is no pair with this key.
+    #[error("keyval key not found")]
+    NotFound,
+    /// There is a pair with this key.
+    #[error("key already exists")]
+    Exists,
+    /// Several pairs are added at once to a zone that has some already.
+    #[error("only one key can be added")]
+    NotEmpty,
+    /// The zone has no room.
+    #[error("the keyval zone has no room")]
+    Full,
+}
+
+/// A pair that is to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct New {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// How long the pair is there; `None`: for ever.
+    pub lasts: Option<Duration>,
+}
+
+/// A change of pairs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Adds these pairs, whose keys are not there yet; several only to an empty zone.
+    Add(Vec<New>),
+    /// Gives a pair another value, another end, or both.
+    Set {
+        /// The key of the pair.
+        key: String,
+        /// The new value; `None`: it stays.
+        value: Option<String>,
+        /// How long the pair is there from now on; `None`: its end stays as it is, unless there is a new value, with which the
+        /// zone's own time begins anew.
+        lasts: Option<Duration>,
+    },
+    /// Removes a pair.
+    Remove(String),
+    /// Removes all pairs.
+    Clear,
+}
+
+/// A pair as a state file has it.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<u64>,
+}
+
+/// The pairs of a zone. They survive reloads.
+#[derive(Debug)]
+pub struct Keyvals {
+    kind: Kind,
+    /// How many bytes the pairs may take.
+    room: u64,
+    used: AtomicU64,
+    lengths: Lengths,
+    pairs: papaya::HashMap<Key, Arc<Pair>, FxBuildHasher>,
+    /// Held by the thread that changes pairs.
+    changing: Mutex<()>,
+    /// Whether the state file was read.
+    is_loaded: AtomicBool,
+}
+
+fn now() -> u64 {
+    u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn until(now: u64, lasts: Option<Duration>) -> Option<u64> {
+    lasts.map(|lasts| now.saturating_add(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)))
+}
+
+impl Keyvals {
+    /// A zone without pairs, which may take so many bytes.
+    pub fn new(kind: Kind, room: u64) -> Keyvals {
+        Keyvals {
+            kind,
+            room,
+            used: AtomicU64::new(0),
+            lengths: Lengths::default(),
+            pairs: papaya::HashMap::default(),
+            changing: Mutex::new(()),
+            is_loaded: AtomicBool::new(false),
+        }
+    }
+
+    /// The value for a text.
+    pub fn look_up(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let pairs = self.pairs.pin();
+        let find = |key: &[u8]| {
+            let pair = pairs.get(key)?;
+            // The clock is asked only for pairs that end.
+            (pair.until.is_none() || !pair.is_over(now())).then(|| pair.value.as_bytes().to_vec())
+        };
+        keys::look_up(self.kind, text, &self.lengths, find)
+    }
+
+    /// The value of the pair with this very key.
+    pub fn get(&self, key: &str) -> Option<String> {
+        let pair = self.pairs.pin().get(&keys::of_pair(self.kind, key, &self.lengths)?)?.clone();
+        (!pair.is_over(now())).then(|| pair.value.to_string())
+    }
+
+    /// How many pairs there are, those included that are over and still have their places.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// All pairs.
+    pub fn all(&self) -> BTreeMap<String, String> {
+        let now = now();
+        let pairs = self.pairs.pin();
+        let there = pairs.values().filter(|pair| !pair.is_over(now));
+        there.map(|pair| (pair.key.to_string(), pair.value.to_string())).collect()
+    }
+
+    /// Changes pairs; new values last for `timeout`. It waits for others that change the zone, so a loop never calls it.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn change(&self, change: &Change, timeout: Option<Duration>) -> Result<(), Refused> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = now();
+        match change {
+            Change::Add(all) => self.add(all, timeout, now),
+            Change::Set { key, value, lasts } => {
+                let place = self.key(key)?;
+                let old = self.there(&place, now).ok_or(Refused::NotFound)?;
+                let until = match (lasts, value) {
+                    (Some(_), _) => until(now, *lasts),
+                    (None, Some(_)) => until(now, timeout),
+                    (None, None) => old.until,
+                };
+                let value = value.as_deref().unwrap_or(&old.value).into();
+                self.put(place, Pair { key: old.key.clone(), value, until }, now)
+            }
+            Change::Remove(key) => {
+                let place = self.key(key)?;
+                let was_there = self.there(&place, now).is_some();
+                self.take(&place);
+                if was_there { Ok(()) } else { Err(Refused::NotFound) }
+            }
+            Change::Clear => {
+                self.pairs.pin().clear();
+                self.used.store(0, Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    fn add(&self, all: &[New], timeout: Option<Duration>, now: u64) -> Result<(), Refused> {
+        let mut pairs = BTreeMap::new();
+        for new in all {
+            let place = self.key(&new.key)?;
+            if self.there(&place, now).is_some() {
+                return Err(Refused::Exists);
+            }
+            let (key, value) = (new.key.as_str().into(), new.value.as_str().into());
+            pairs.insert(place, Pair { key, value, until: until(now, new.lasts.or(timeout)) });
+        }
+        if pairs.len() > 1 && self.pairs.pin().values().any(|pair| !pair.is_over(now)) {
+            return Err(Refused::NotEmpty);
+        }
+        let size = pairs.values().map(Pair::size).sum();
+        self.make_room(size, now)?;
+        for (place, pair) in pairs {
+            self.put(place, pair, now)?;
+        }
+        Ok(())
+    }
+
+    fn key(&self, text: &str) -> Result<Key, Refused> {
+        keys::of_pair(self.kind, text, &self.lengths).ok_or(Refused::Key)
+    }
+
+    fn there(&self, place: &Key, now: u64) -> Option<Arc<Pair>> {
+        self.pairs.pin().get(place).filter(|pair| !pair.is_over(now)).cloned()
+    }
+
+    fn take(&self, place: &Key) {
+        if let Some(old) = self.pairs.pin().remove(place) {
+            self.used.fetch_sub(old.size(), Relaxed);
+        }
+    }
+
+    fn put(&self, place: Key, pair: Pair, now: u64) -> Result<(), Refused> {
+        let before = self.pairs.pin().get(&place).map_or(0, |old| old.size());
+        self.make_room(pair.size().saturating_sub(before), now)?;
+        self.used.fetch_add(pair.size(), Relaxed);
+        if let Some(old) = self.pairs.pin().insert(place, Arc::new(pair)) {
+            self.used.fetch_sub(old.size(), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that there is room for so many bytes; pairs that are over give theirs.
+    fn make_room(&self, bytes: u64, now: u64) -> Result<(), Refused> {
+        let has_room = || self.used.load(Relaxed).saturating_add(bytes) <= self.room;
+        if has_room() {
+            return Ok(());
+        }
+        let pairs = self.pairs.pin();
+        let over: Vec<Key> = pairs.iter().filter(|(_, pair)| pair.is_over(now)).map(|(key, _)| key.clone()).collect();
+        over.iter().for_each(|key| self.take(key));
+        if has_room() { Ok(()) } else { Err(Refused::Full) }
+    }
+
+    /// The pairs as a state file has them: JSON.
+    pub fn save(&self) -> Vec<u8> {
+        let now = now();
+        let pairs = self.pairs.pin();
+        let there = pairs.values().filter(|pair| !pair.is_over(now));
+        let all: BTreeMap<&str, Saved> =
+            there.map(|pair| (&*pair.key, Saved { value: pair.value.to_string(), until: pair.until })).collect();
+        serde_json::to_vec_pretty(&all).unwrap_or_default()
+    }
+
+    /// Adds the pairs of a state file, unless that was done before. Pairs that are over, that are none of this kind, or for
+    /// which there is no room are left out. Returns how many of these there were; `None`: the file is none.
+    pub fn restore(&self, saved: &[u8]) -> Option<usize> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: BTreeMap<String, Saved> = serde_json::from_slice(saved).ok()?;
+        let now = now();
+        let mut left_out = 0;
+        for (key, Saved { value, until }) in all {
+            let pair = Pair { key: key.as_str().into(), value: value.into(), until };
+            if !pair.is_over(now) && !self.key(&key).is_ok_and(|place| self.put(place, pair, now).is_ok()) {
+                left_out += 1;
+            }
+        }
+        Some(left_out)
+    }
+
+    /// Whether the state file has to be read: `true` once.
+    pub fn begin_loading(&self) -> bool {
+        !self.is_loaded.swap(true, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(key: &str, value: &str) -> New {
+        New { key: key.to_owned(), value: value.to_owned(), lasts: None }
+    }
+
+    fn add(zone: &Keyvals, key: &str, value: &str) -> Result<(), Refused> {
+        zone.change(&Change::Add(vec![new(key, value)]), None)
+    }
+
+    fn set(key: &str, value: Option<&str>, lasts: Option<Duration>) -> Change {
+        Change::Set { key: key.to_owned(), value: value.map(str::to_owned), lasts }
+    }
+
+    const OVER: Option<Duration> = Some(Duration::ZERO);
+
+    #[test]
+    fn pairs_are_added_changed_and_removed() {
+        let zone = Keyvals::new(Kind::Text, 1 << 20);
+        assert_eq!(add(&zone, "a", "1"), Ok(()));
+        assert_eq!(add(&zone, "a", "2"), Err(Refused::Exists));
+        assert_eq!(zone.change(&Change::Add(vec![new("b", "2"), new("c", "3")]), None), Err(Refused::NotEmpty));
+        assert_eq!(zone.look_up(b"b"), None);
+        assert_eq!(zone.change(&set("a", Some("9"), None), None), Ok(()));
+        assert_eq!((zone.get("a").as_deref(), zone.look_up(b"a").as_deref()), (Some("9"), Some(&b"9"[..])));
+        assert_eq!(zone.change(&set("b", Some("9"), None), None), Err(Refused::NotFound));
+        assert_eq!(zone.change(&Change::Remove("b".to_owned()), None), Err(Refused::NotFound));
+        assert_eq!(zone.change(&Change::Remove("a".to_owned()), None), Ok(()));
+        assert_eq!(zone.change(&Change::Add(vec![new("b", "2"), new("c", "3")]), None), Ok(()));
+        assert_eq!(zone.all(), BTreeMap::from([("b".into(), "2".into()), ("c".into(), "3".into())]));
+        assert_eq!(zone.change(&Change::Clear, None), Ok(()));
+        assert!(zone.all().is_empty() && zone.used.load(Relaxed) == 0);
+    }
+
+    #[test]
+    fn a_pair_that_is_over_is_not_there() {
+        let zone = Keyvals::new(Kind::Text, 1 << 20);
+        zone.change(&Change::Add(vec![new("a", "1")]), OVER).unwrap();
+        assert_eq!((zone.look_up(b"a"), zone.get("a"), zone.all().len()), (None, None, 0));
+        assert_eq!(zone.change(&set("a", Some("2"), None), None), Err(Refused::NotFound));
+        assert_eq!(add(&zone, "a", "2"), Ok(()), "its place is free");
+        assert_eq!(zone.look_up(b"a").as_deref(), Some(&b"2"[..]));
+        zone.change(&set("a", None, Some(Duration::from_secs(1000))), OVER).unwrap();
+        assert_eq!(zone.get("a").as_deref(), Some("2"));
+        zone.change(&set("a", None, OVER), None).unwrap();
+        assert_eq!(zone.get("a"), None);
+    }
+
+    #[test]
+    fn a_zone_has_a_bound_and_pairs_that_are_over_make_room() {
+        let room = 4 * (OVERHEAD + 3);
+        let zone = Keyvals::new(Kind::Text, room);
+        for key in ["a", "b", "c", "d"] {
+            zone.change(&Change::Add(vec![new(key, "1")]), if key == "a" { OVER } else { None }).unwrap();
+        }
+        assert_eq!(zone.used.load(Relaxed), room);
+        assert_eq!(add(&zone, "e", "1"), Ok(()));
+        assert_eq!(add(&zone, "f", "1"), Err(Refused::Full));
+        assert_eq!(zone.change(&set("b", Some("12"), None), None), Err(Refused::Full));
+        assert_eq!(zone.change(&set("b", Some("2"), None), None), Ok(()));
+        assert_eq!(zone.all().len(), 4);
+    }
+
+    #[test]
+    fn what_is_saved_is_restored() {
+        let zone = Keyvals::new(Kind::Address, 1 << 20);
+        let hour = Some(Duration::from_secs(3600));
+        zone.change(&Change::Add(vec![new("10.0.0.0/8", "net"), new("::1", "\"q\"")]), hour).unwrap();
+        let saved = zone.save();
+        let other = Keyvals::new(Kind::Address, 1 << 20);
+        assert_eq!(other.restore(&saved), Some(0));
+        assert_eq!((other.all(), other.save()), (zone.all(), saved.clone()));
+        assert_eq!(other.look_up(b"10.2.3.4").as_deref(), Some(&b"net"[..]));
+        assert_eq!(Keyvals::new(Kind::Address, 300).restore(&saved), Some(1), "there is no room for both");
+        assert_eq!(Keyvals::new(Kind::Text, 1 << 20).restore(&saved), Some(0));
+        let over = br#"{"a": {"value": "1", "until": 5}, "b": {"value": "2"}}"#;
+        let texts = Keyvals::new(Kind::Text, 1 << 20);
+        assert_eq!((texts.restore(over), texts.all().len()), (Some(0), 1));
+        for wrong in [&b""[..], b"[]", b"{\"a\": 1}", &saved[..saved.len() - 1]] {
+            assert_eq!(texts.restore(wrong), None);
+        }
+        assert!(texts.begin_loading() && !texts.begin_loading());
+    }
+}

@@ -1,0 +1,65 @@
+//! Small files with a state that is changed while the server runs: each is replaced as a whole.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// What the name of a file ends with while it is written.
+const UNFINISHED: &str = ".new";
+
+/// A file with a state.
+#[derive(Debug)]
+pub struct StateFile {
+    path: String,
+    writing: Mutex<()>,
+}
+
+impl StateFile {
+    /// The file with this absolute path, which need not be there.
+    pub fn new(path: String) -> StateFile {
+        StateFile { path, writing: Mutex::new(()) }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Replaces the file by what `make` gives. Who comes while another one writes waits and writes what is there then, so that
+    /// the file has the last state. It waits for the disk, so a loop never calls it. Others see the old file or the new one,
+    /// also after a power failure.
+    ///
+    /// # Errors
+    /// Those of the system; the old file is still there.
+    pub fn write(&self, make: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let unfinished = format!("{}{UNFINISHED}", self.path);
+        let mut file = File::create(&unfinished)?;
+        let written = file.write_all(&make()).and_then(|()| file.sync_all());
+        written.and_then(|()| fs::rename(&unfinished, &self.path)).inspect_err(|_| {
+            // The error that is told is the one before.
+            let _ = fs::remove_file(&unfinished);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("freerun-state-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a.state");
+        let file = StateFile::new(path.to_str().unwrap().to_owned());
+        file.write(|| b"one".to_vec()).unwrap();
+        file.write(|| b"two".to_vec()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::create_dir(folder.join("a.state.new")).unwrap();
+        assert!(file.write(|| b"three".to_vec()).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

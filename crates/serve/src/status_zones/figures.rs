@@ -1,0 +1,225 @@
+//! What is counted of the requests or sessions of a zone.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::time::Duration;
+
+use freerun_runtime::per_loop::{Mine, PerLoop};
+use freerun_runtime::stats::{Counter, Histogram, HistogramSnapshot};
+use freerun_transport::Transport;
+
+use crate::tls::figures::TlsFigures;
+
+/// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
+pub const CLASSES: usize = 5;
+
+/// How many statuses a loop counts one by one in a zone. Further ones are counted in their classes alone.
+const MAX_CODES: usize = 32;
+
+/// What is counted of the requests or sessions of a zone. Each loop has its own counters.
+#[derive(Debug, Default)]
+pub struct ZoneFigures {
+    each: PerLoop<Part>,
+    /// The handshakes of its clients, from the first one on.
+    tls: OnceLock<Box<TlsFigures>>,
+}
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+struct Part {
+    begun: Counter,
+    ended: Counter,
+    discarded: Counter,
+    received: Counter,
+    sent: Counter,
+    classes: [Counter; CLASSES],
+    codes: Codes,
+    times: Histogram,
+}
+
+/// The counters of single statuses: the first ones that come each take a place.
+#[derive(Debug)]
+struct Codes {
+    /// The status of each place; 0: it is free.
+    names: [AtomicU16; MAX_CODES],
+    counts: [Counter; MAX_CODES],
+}
+
+impl Default for Codes {
+    fn default() -> Codes {
+        Codes { names: [const { AtomicU16::new(0) }; MAX_CODES], counts: std::array::from_fn(|_| Counter::default()) }
+    }
+}
+
+impl Codes {
+    /// The counter of a status; `None`: all places are taken.
+    fn of(&self, status: u16) -> Option<&Counter> {
+        self.names.iter().zip(&self.counts).find_map(|(name, count)| {
+            let known = match name.load(Relaxed) {
+                0 => name.compare_exchange(0, status, Relaxed, Relaxed).err().unwrap_or(status),
+                known => known,
+            };
+            (known == status).then_some(count)
+        })
+    }
+
+    fn each(&self) -> impl Iterator<Item = (u16, u64)> {
+        let all = self.names.iter().zip(&self.counts).map(|(name, count)| (name.load(Relaxed), count.get()));
+        all.filter(|(name, _)| *name != 0)
+    }
+}
+
+/// How a request or a session has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// The status of the response, or of the session; `None`: it has ended without one.
+    pub status: Option<u16>,
+    /// How many bytes have come from the client.
+    pub received: u64,
+    /// How many bytes were sent to the client.
+    pub sent: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What is counted of a zone, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneSnapshot {
+    /// Requests or sessions that have begun.
+    pub begun: u64,
+    /// Those that are there now.
+    pub processing: u64,
+    /// Those that have ended with a status, by its class: 1xx, 2xx, 3xx, 4xx, 5xx.
+    pub classes: [u64; CLASSES],
+    /// The same by statuses; those that came after many other ones are missing.
+    pub codes: BTreeMap<u16, u64>,
+    /// Those that have ended without a status.
+    pub discarded: u64,
+    /// Bytes from clients.
+    pub received: u64,
+    /// Bytes to clients.
+    pub sent: u64,
+    /// How long those took that have ended.
+    pub times: HistogramSnapshot,
+}
+
+impl ZoneFigures {
+    /// Counts one that begins. Its end has to be counted by the same thread.
+    pub fn begin(&self) {
+        let mine = self.each.mine();
+        mine.add(&mine.part().begun, 1);
+    }
+
+    /// Counts the end of one whose beginning was counted.
+    pub fn end(&self, how: &Ended) {
+        end(self.each.mine(), how);
+    }
+
+    /// Counts one that has ended, and whose beginning was not counted.
+    pub fn pass(&self, how: &Ended) {
+        let mine = self.each.mine();
+        mine.add(&mine.part().begun, 1);
+        end(mine, how);
+    }
+
+    /// What is counted of the handshakes of its clients.
+    pub fn tls(&self) -> &TlsFigures {
+        self.tls.get_or_init(Box::default)
+    }
+
+    /// The same, if there was any handshake.
+    pub fn tls_if_any(&self) -> Option<&TlsFigures> {
+        self.tls.get().map(|figures| &**figures)
+    }
+
+    /// Counts the handshake that has established the session of a client.
+    pub fn established(&self, transport: &Transport) {
+        if let Some(tls) = transport.tls() {
+            tls.with_session(|session| self.tls().completed(session));
+        }
+    }
+
+    /// What is counted, at this moment. Loops go on counting meanwhile.
+    pub fn snapshot(&self) -> ZoneSnapshot {
+        // In this order nothing has ended that has not begun.
+        let ended = self.each.sum(|part| &part.ended);
+        let begun = self.each.sum(|part| &part.begun);
+        let mut codes = BTreeMap::new();
+        for (status, count) in self.each.parts().flat_map(|part| part.codes.each()) {
+            *codes.entry(status).or_default() += count;
+        }
+        ZoneSnapshot {
+            begun,
+            processing: begun.saturating_sub(ended),
+            classes: std::array::from_fn(|class| self.each.sum(|part| &part.classes[class])),
+            codes,
+            discarded: self.each.sum(|part| &part.discarded),
+            received: self.each.sum(|part| &part.received),
+            sent: self.each.sum(|part| &part.sent),
+            times: self.each.times(|part| &part.times),
+        }
+    }
+}
+
+fn end(mine: Mine<'_, Part>, how: &Ended) {
+    let part = mine.part();
+    mine.add(&part.ended, 1);
+    mine.add(&part.received, how.received);
+    mine.add(&part.sent, how.sent);
+    mine.record(&part.times, how.took);
+    let Some(status) = how.status else { return mine.add(&part.discarded, 1) };
+    if let Some(class) = part.classes.get((usize::from(status) / 100).wrapping_sub(1)) {
+        mine.add(class, 1);
+    }
+    if let Some(code) = part.codes.of(status) {
+        mine.add(code, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(status: Option<u16>) -> Ended {
+        Ended { status, received: 3, sent: 5, took: Duration::from_micros(7) }
+    }
+
+    #[test]
+    fn what_has_begun_and_not_ended_is_being_processed() {
+        let zone = ZoneFigures::default();
+        (0..3).for_each(|_| zone.begin());
+        zone.end(&ended(Some(204)));
+        zone.end(&ended(None));
+        zone.pass(&ended(Some(404)));
+        let shown = zone.snapshot();
+        assert_eq!((shown.begun, shown.processing, shown.discarded), (4, 1, 1));
+        assert_eq!(shown.classes, [0, 1, 0, 1, 0]);
+        assert_eq!(shown.codes, BTreeMap::from([(204, 1), (404, 1)]));
+        assert_eq!((shown.received, shown.sent), (9, 15));
+        assert_eq!((shown.times.count(), shown.times.sum_us), (3, 21));
+        assert!(zone.tls_if_any().is_none());
+    }
+
+    #[test]
+    fn statuses_beyond_the_places_count_in_their_classes() {
+        let zone = ZoneFigures::default();
+        for status in 400..450 {
+            zone.pass(&ended(Some(status)));
+            zone.pass(&ended(Some(status)));
+        }
+        let shown = zone.snapshot();
+        assert_eq!(shown.classes, [0, 0, 0, 100, 0]);
+        assert_eq!((shown.codes.len(), shown.codes[&400], shown.codes.get(&449)), (MAX_CODES, 2, None));
+    }
+
+    #[test]
+    fn a_status_without_a_class_has_a_code() {
+        let zone = ZoneFigures::default();
+        zone.pass(&ended(Some(600)));
+        zone.pass(&ended(Some(7)));
+        let shown = zone.snapshot();
+        assert_eq!(shown.classes, [0; CLASSES]);
+        assert_eq!(shown.codes, BTreeMap::from([(7, 1), (600, 1)]));
+    }
+}

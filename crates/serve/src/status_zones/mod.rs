@@ -1,0 +1,24 @@
+//! Zones in which requests and sessions are counted (`status_zone`).
+
+mod figures;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use figures::{CLASSES, Ended, ZoneFigures, ZoneSnapshot};
+pub use settings::{StatusZone, StatusZoneSettings};
+
+/// Zones by their names.
+pub type ByName = BTreeMap<Arc<str>, Arc<ZoneFigures>>;
+
+/// The zones of a configuration. It lives in its context, and is a part of its generation then.
+#[derive(Debug, Clone, Default)]
+pub struct StatusZones {
+    /// Zones of virtual servers of http.
+    pub servers: ByName,
+    /// Zones of locations.
+    pub locations: ByName,
+    /// Zones of servers of stream.
+    pub stream_servers: ByName,
+}
