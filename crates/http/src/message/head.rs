@@ -221,7 +221,8 @@ mod tests {
         let mut head = Head::new(buffer, parsed);
         head.settle();
         assert_eq!(head.buffer.capacity(), head.buffer.len());
-        assert_eq!(buffers::take().as_ptr(), place, "the loop has its buffer back");
+        let again = buffers::take();
+        assert_eq!(again.as_ptr(), place, "the loop has its buffer back");
         assert_eq!(head.values_named(b"x-field").collect::<Vec<_>>(), [b"value"]);
         let settled = head.buffer.as_ptr();
         head.settle();
