@@ -130,6 +130,11 @@ impl<P: Path> ServiceBlock<'_, P> {
     }
 }
 
+/// Where the block of the service ends, which is where nginx reports what it finds when everything was read.
+pub fn end_of_block<P: Path>(cx: &Cx) -> Option<Place> {
+    cx.extensions.get::<End<P>>().map(|end| end.0)
+}
+
 /// Gives a problem that was found only in merged settings the line where the block of the service ends, unless the problem has
 /// a better place, as in nginx.
 pub fn at_the_end<P: Path>(problem: Problem, cx: &Cx) -> Problem {

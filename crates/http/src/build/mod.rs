@@ -5,7 +5,7 @@ mod location;
 
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
 use freerun_serve::blueprint::Blueprint;
 use freerun_serve::build::{self, ServiceBlock};

@@ -2,7 +2,7 @@
 
 use freerun_conf::{Cx, Problem};
 use freerun_http::module::RequestPath;
-use freerun_serve::build::at_the_end;
+use freerun_serve::build::{at_the_end, end_of_block};
 
 use crate::caches::values::CacheName;
 use crate::caches::zones::Caches;
@@ -21,7 +21,7 @@ impl FamilySettings {
             let near = cx.extensions.get_or_default::<Caches>().near(zone.name());
             let message = format!("\"{prefix}cache\" zone \"{}\" is unknown", zone.name());
             // nginx, which finds it when everything was read, names the line where that ends.
-            let end = cx.extensions.get_or_default::<HttpEnd>().0;
+            let end = end_of_block::<RequestPath>(cx);
             let problem = Problem::new(message).at(zone.place()).reported_at(end.unwrap_or(zone.place()));
             return Err(match near {
                 Some(near) => problem.hint(format!("did you mean \"{near}\"?")),

@@ -107,7 +107,7 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
         );
     };
     if rules.udp {
-        cx.extensions.get_or_default::<Senders>().0.push((rules.matching.clone(), rules.place));
+        cx.extensions.get_or_default::<Senders>().0.push((rules.matching.clone(), rules.checking.place));
     }
     health::declare(StreamCheck { rules, settings: settings.clone(), group }, cx);
     Ok(())

@@ -106,14 +106,30 @@ impl Format {
         Format::asked(request.asked.args.as_deref(), accept)
     }
 
-    /// The answer, with all counters as they are now.
-    fn response(self, shared: &Shared) -> serde_json::Result<Box<Response>> {
+    /// The text of the answer, with all counters as they are now.
+    fn text(self, shared: &Shared) -> serde_json::Result<Bytes> {
         let figures = || Figures::collect(shared);
-        Ok(fresh(match self {
-            Format::Json => json(&figures())?,
-            Format::Prometheus => text(prometheus::CONTENT_TYPE, prometheus::text(&figures()).into_bytes()),
-            Format::Html => page::response(),
-        }))
+        Ok(match self {
+            Format::Json => serde_json::to_vec(&figures())?.into(),
+            Format::Prometheus => prometheus::text(&figures()).into_bytes().into(),
+            Format::Html => page::text(),
+        })
+    }
+
+    /// The response with this text, which no cache keeps, and which depends on what the client accepts.
+    fn response(self, text: Bytes) -> Box<Response> {
+        let content_type = match self {
+            Format::Json => "application/json",
+            Format::Prometheus => prometheus::CONTENT_TYPE,
+            Format::Html => page::CONTENT_TYPE,
+        };
+        let mut response = Response::new(200, content_type, Body::Bytes(text));
+        response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
+        response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
+        if self == Format::Html {
+            page::protect(&mut response);
+        }
+        response
     }
 }
 
@@ -136,7 +152,7 @@ fn answer(request: &mut Request) -> Option<Outcome> {
     if let Err(status) = body::begin_discarding(request) {
         return Some(Outcome::Status(status));
     }
-    Some(outcome(request, format.response(&shared)))
+    Some(outcome(request, format, format.text(&shared)))
 }
 
 /// Answers as [`answer`] does, with a text that the pool makes.
@@ -147,9 +163,9 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let Some(format) = Format::of(request) else { return Outcome::Status(400) };
         let shared = request.client.loop_state.shared.clone();
-        let response = request.generation.pools.cpu().run(request.client_key(), move || format.response(&shared)).await;
-        match response {
-            Ok(response) => outcome(request, response),
+        let text = request.generation.pools.cpu().run(request.client_key(), move || format.text(&shared)).await;
+        match text {
+            Ok(text) => outcome(request, format, text),
             Err(error) => {
                 log_error!(request, Error, "status: {error}");
                 Outcome::Status(503)
@@ -192,28 +208,13 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let gone = ClientGone::of(&request.client);
         let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
         let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
-        outcome(request, json(&explained).map(fresh))
+        outcome(request, Format::Json, serde_json::to_vec(&explained).map(Bytes::from))
     })
 }
 
-fn json(figures: &impl Serialize) -> serde_json::Result<Box<Response>> {
-    Ok(text("application/json", serde_json::to_vec(figures)?))
-}
-
-fn text(content_type: &'static str, text: Vec<u8>) -> Box<Response> {
-    Response::new(200, content_type, Body::Bytes(text.into()))
-}
-
-/// A response that no cache keeps, and that depends on what the client accepts.
-fn fresh(mut response: Box<Response>) -> Box<Response> {
-    response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
-    response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
-    response
-}
-
-fn outcome(request: &Request, response: serde_json::Result<Box<Response>>) -> Outcome {
-    match response {
-        Ok(response) => response.into(),
+fn outcome(request: &Request, format: Format, text: serde_json::Result<Bytes>) -> Outcome {
+    match text {
+        Ok(text) => format.response(text).into(),
         Err(error) => {
             log_error!(request, Error, "status cannot be written as JSON ({error})");
             Outcome::Status(500)

@@ -135,7 +135,19 @@ impl DatagramSession {
         let (id, limits, rate, counts, ending, drains, task) = Default::default();
         sessions.alive.set(sessions.alive.get() + 1);
         let destination = RefCell::new(Destination::Waiting(VecDeque::new(), 0));
-        Rc::new(DatagramSession { listener, sessions, ends, id, limits, rate, counts, ending, drains, destination, task })
+        Rc::new(DatagramSession {
+            listener,
+            sessions,
+            ends,
+            id,
+            limits,
+            rate,
+            counts,
+            ending,
+            drains,
+            destination,
+            task,
+        })
     }
 
     /// The client's address.

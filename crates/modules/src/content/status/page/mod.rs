@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use data_encoding::BASE64;
-use freerun_http::request::response::{Body, Response};
+use freerun_http::request::response::Response;
 
 use crate::filters::compress::accept;
 
@@ -39,13 +39,19 @@ pub fn preferred(accept: &[u8]) -> bool {
     html > 0 && html >= accept::quality(accept, "application/json")
 }
 
-/// The page.
-pub fn response() -> Box<Response> {
-    let mut response = Response::new(200, "text/html; charset=utf-8", Body::Bytes(PAGE.clone()));
+/// The type of the document.
+pub const CONTENT_TYPE: &str = "text/html; charset=utf-8";
+
+/// The document.
+pub fn text() -> Bytes {
+    PAGE.clone()
+}
+
+/// Adds the fields that keep a browser from doing anything with the page but showing it.
+pub fn protect(response: &mut Response) {
     response.add(Bytes::from_static(b"Content-Security-Policy"), POLICY.clone());
     response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
     response.add(Bytes::from_static(b"Referrer-Policy"), Bytes::from_static(b"no-referrer"));
-    response
 }
 
 #[cfg(test)]
