@@ -1,10 +1,15 @@
-//! The places of a request in the counts of limits: they become free before the client can see that its response has ended.
+//! Where a request is counted while it is there: its places in the counts of limits, which become free before the client can
+//! see that its response has ended, and the zone of its server (`status_zone`), from the choice of the server to the end of
+//! the request.
 
 use std::cell::Cell;
 
 use freerun_serve::limits::Places;
+use freerun_serve::status_zones::Ended;
 
 use super::Request;
+use super::location::Server;
+use super::processing::Processing;
 
 /// The places of a request that shares its connection with others; those of other requests are kept by the connection,
 /// which also learns that the client has ended its side.
@@ -26,6 +31,58 @@ impl Request {
     pub(crate) fn free_places(&self) {
         if let Some(counted) = self.find_shared::<Counted>() {
             drop(counted.0.take());
+        }
+    }
+}
+
+/// Where it is counted as being processed, while the request is packed for its log line.
+#[derive(Default)]
+struct Packed(Cell<Processing<Server>>);
+
+impl Request {
+    /// Counts the request in the zone of its server, which has been chosen.
+    #[inline]
+    pub(crate) fn count_begin(&mut self) {
+        if self.place.server.zone.is_some() {
+            self.processing = Processing::begin(&self.place.server);
+        }
+    }
+
+    /// Counts the end of the request in the zones of its server and its location. Subrequests are parts of it.
+    #[inline]
+    pub(crate) fn count_end(&mut self) {
+        if self.processing.is_counted() || self.place.location.zone.is_some() {
+            self.count_end_in_zones();
+        }
+    }
+
+    fn count_end_in_zones(&mut self) {
+        if self.is_subrequest() {
+            return;
+        }
+        let ended = Ended {
+            status: (self.sent.bytes > 0).then_some(self.sent.status),
+            received: u64::from(self.head.told_len()) + self.body.length(),
+            sent: self.sent.bytes,
+            took: self.arrival.started.elapsed(),
+        };
+        self.processing.end(&ended);
+        if let Some(zone) = &self.place.location.zone {
+            zone.pass(&ended);
+        }
+    }
+
+    /// Keeps what counts the request among its states, because the request is packed.
+    pub(crate) fn pack_processing(&mut self) {
+        if self.processing.is_counted() {
+            self.own.get::<Packed>().0.set(std::mem::take(&mut self.processing));
+        }
+    }
+
+    /// Takes it back.
+    pub(crate) fn unpack_processing(&mut self) {
+        if let Some(packed) = self.own.find::<Packed>() {
+            self.processing = packed.0.take();
         }
     }
 }

@@ -17,6 +17,7 @@ use freerun_serve::values::{Reference, Template};
 use super::Request;
 use super::core_settings::CoreSettings;
 use super::handler::{Filter, Handler};
+use super::processing::Zoned;
 use crate::route::locations::{Level, Locations};
 use crate::script::Step;
 
@@ -160,6 +161,12 @@ pub struct Server {
     pub http2: bool,
     /// The zone that its requests and handshakes are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
+}
+
+impl Zoned for Server {
+    fn zone(&self) -> Option<&ZoneFigures> {
+        self.zone.as_deref()
+    }
 }
 
 impl TlsServer for Server {

@@ -68,7 +68,7 @@ pub struct Request {
     /// The data that goes with the response.
     pub answered: Answered,
     /// The zone that it is counted in.
-    pub(crate) processing: Processing,
+    pub(crate) processing: Processing<Server>,
     /// The state that modules keep with this request alone.
     pub own: States,
     pub(crate) shared: OnceCell<Rc<States>>,
