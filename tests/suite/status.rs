@@ -218,7 +218,7 @@ fn a_browser_gets_a_page_and_others_json() {
     let site = site();
     let server = Setup::server(&site, LINES).freerun();
     let ask = |accept: &str, query: &str| {
-        server.send(&format!("GET /status{query} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"))
+        server.send(format!("GET /status{query} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"))
     };
     let page = ask("text/html,application/xhtml+xml,*/*;q=0.8", "");
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));

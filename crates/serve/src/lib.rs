@@ -11,9 +11,10 @@
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
-//!    same before it serves; [`datagrams`]: a socket for datagrams;
+//!    same before it serves;
 //!    [`status_zones`]: what is counted of requests and sessions by zones;
 //! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each;
+//!    [`datagrams`]: a socket for datagrams;
 //! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
 //! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
 //!

@@ -72,7 +72,7 @@ fn generation(spec: &ListenSpec) -> Arc<Generation> {
         files: FileSystem::new(pools.default().clone()).expect("files"),
         pools,
     };
-    Arc::new(Generation { number: 1, services, listeners: vec![Arc::new(spec.clone())] })
+    Arc::new(Generation { number: 1, services, listeners: vec![Arc::new(spec.clone())], loaded: Default::default() })
 }
 
 /// A client that is told to go connects anew at once. The kernel may give that connection to the socket of a loop that is

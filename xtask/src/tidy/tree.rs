@@ -1,6 +1,6 @@
-//! The text files of the repository, in memory.
+//! The files of the repository, the texts of them in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Error;
@@ -18,10 +18,13 @@ const MAX_FILE: u64 = 4 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
+    /// Files that are no text, such as pictures.
+    others: BTreeSet<String>,
 }
 
 impl Tree {
-    /// Reads a repository. Files that are not UTF-8, symbolic links and build results are left out.
+    /// Reads a repository. Symbolic links and build results are left out; of files that are not UTF-8 only the
+    /// names are known.
     pub(crate) fn read(root: &Path) -> Result<Self, Error> {
         let mut tree = Self::default();
         tree.walk(root, "")?;
@@ -31,7 +34,8 @@ impl Tree {
     /// A tree from texts, for the tests of the checks.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
-        Self { files: files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect() }
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        Self { files, ..Self::default() }
     }
 
     /// Every file, in the order of paths.
@@ -47,7 +51,7 @@ impl Tree {
     /// Whether a file or a folder of that path exists (a folder: if a text file is in it).
     pub(crate) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
-        if path.is_empty() || self.files.contains_key(path) {
+        if path.is_empty() || self.files.contains_key(path) || self.others.contains(path) {
             return true;
         }
         let folder = format!("{path}/");
@@ -85,8 +89,9 @@ impl Tree {
         let read = || if std::fs::metadata(file)?.len() > MAX_FILE { Ok(Vec::new()) } else { std::fs::read(file) };
         match read() {
             Ok(bytes) => {
-                if let Ok(text) = String::from_utf8(bytes) {
-                    self.files.insert(path, text);
+                match String::from_utf8(bytes) {
+                    Ok(text) => drop(self.files.insert(path, text)),
+                    Err(_) => drop(self.others.insert(path)),
                 }
                 Ok(())
             }
@@ -100,6 +105,16 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_picture_exists_though_it_is_no_text() {
+        let folder = std::env::temp_dir().join(format!("freerun-tidy-tree-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("docs")).unwrap();
+        std::fs::write(folder.join("docs/a.png"), b"\x89PNG\xff").unwrap();
+        let tree = Tree::read(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(tree.exists("docs/a.png") && tree.get("docs/a.png").is_none() && tree.len() == 0);
+    }
 
     #[test]
     fn folders_exist_when_a_file_is_in_them() {
