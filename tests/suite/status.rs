@@ -260,3 +260,19 @@ fn the_last_errors_are_kept_and_say_why_a_server_is_not_asked() {
     assert_eq!(errors.len(), 50);
     assert!(!errors.iter().any(|line| line.as_str().is_some_and(|line| line.contains("/dead/1"))), "{errors:?}");
 }
+
+#[test]
+fn limits_say_what_they_refuse() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let lines = format!("{LINES} location = /a {{ limit_req zone=each; }}");
+    let zone = "limit_req_zone $server_name zone=each:1m rate=1r/m;";
+    let server = Setup::server(&site, &lines).http(zone).freerun();
+    assert_eq!([(), ()].map(|()| server.get("/a").status), [200, 503]);
+    let zone = &json(&server)["limit_reqs"][0];
+    assert_eq!((&zone["name"], &zone["passed"], &zone["rejected"]), (&"each".into(), &1.into(), &1.into()), "{zone}");
+    let text = server.get("/status?format=prometheus").text();
+    assert!(text.contains("freerun_limit_total{kind=\"requests\",zone=\"each\",result=\"rejected\"} 1"), "{text}");
+}

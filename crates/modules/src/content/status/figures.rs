@@ -13,6 +13,7 @@ use super::acme::Certificate;
 use super::caches::CacheFigures;
 use super::histogram::Histogram;
 use super::http2::Http2;
+use super::limits::LimitZone;
 use super::resolvers::Resolver;
 use super::sessions::Sessions;
 use super::tls::Tls;
@@ -35,6 +36,8 @@ pub struct Figures {
     pub last_errors: Vec<String>,
     pub server_zones: Vec<Zone>,
     pub location_zones: Vec<Zone>,
+    pub limit_reqs: Vec<LimitZone>,
+    pub limit_conns: Vec<LimitZone>,
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
     pub caches: Vec<CacheFigures>,
@@ -126,6 +129,7 @@ impl Figures {
         let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
         mounts.sort_by(|one, other| (&one.mount, &one.device).cmp(&(&other.mount, &other.device)));
         let Zones { servers, locations, stream_servers } = super::zones::collect(&generation);
+        let limits = super::limits::collect(&generation);
         Figures {
             version: env!("CARGO_PKG_VERSION"),
             generation: generation.number,
@@ -144,6 +148,8 @@ impl Figures {
             last_errors: recent::lines(),
             server_zones: servers,
             location_zones: locations,
+            limit_reqs: limits.requests,
+            limit_conns: limits.connections,
             upstreams: super::upstreams::collect(&generation, "http", now),
             resolvers: super::resolvers::collect(&generation),
             caches: super::caches::collect(&generation),
@@ -151,6 +157,7 @@ impl Figures {
             http2: Http2::of(&shared.http2),
             stream: Sessions {
                 server_zones: stream_servers,
+                limit_conns: limits.sessions,
                 ..Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now))
             },
             acme: super::acme::collect(&generation),

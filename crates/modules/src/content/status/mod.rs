@@ -6,6 +6,7 @@ mod figures;
 mod histogram;
 mod http2;
 mod key;
+mod limits;
 mod page;
 mod prometheus;
 mod resolvers;

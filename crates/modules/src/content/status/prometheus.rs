@@ -5,7 +5,7 @@
 
 use super::figures::Figures;
 use super::samples::{Label, Text};
-use super::{acme, caches, http2, resolvers, sessions, tls, upstreams, zones};
+use super::{acme, caches, http2, limits, resolvers, sessions, tls, upstreams, zones};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,6 +19,9 @@ pub fn text(figures: &Figures) -> String {
     out.mounts(figures);
     out.logs(figures);
     zones::text(&figures.server_zones, &figures.location_zones, &figures.stream.server_zones, &mut out);
+    let sessions = &figures.stream.limit_conns[..];
+    let kinds = [("requests", &figures.limit_reqs[..]), ("connections", &figures.limit_conns), ("sessions", sessions)];
+    limits::text(kinds, &mut out);
     let groups: Vec<_> = figures.upstreams.iter().chain(&figures.stream.upstreams).collect();
     upstreams::text(&groups, &mut out);
     resolvers::text(&figures.resolvers, &mut out);

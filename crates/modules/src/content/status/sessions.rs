@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use freerun_serve::session_figures::{STATUSES, SessionFigures};
 use serde::Serialize;
 
+use super::limits::LimitZone;
 use super::samples::Text;
 use super::upstreams::Upstream;
 use super::zones::Zone;
@@ -19,6 +20,7 @@ pub struct Sessions {
     pub sent: u64,
     pub lost_datagrams: LostDatagrams,
     pub server_zones: Vec<Zone>,
+    pub limit_conns: Vec<LimitZone>,
     pub upstreams: Vec<Upstream>,
 }
 
@@ -43,6 +45,7 @@ impl Sessions {
                 to_clients: figures.lost_to_clients.get(),
             },
             server_zones: Vec::new(),
+            limit_conns: Vec::new(),
             upstreams,
         }
     }

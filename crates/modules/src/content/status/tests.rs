@@ -7,6 +7,7 @@ use super::tls::{Certificate, Side, Store, Tickets, Tls};
 use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
 use freerun_proto::h2::flood::Flood;
 use freerun_serve::http2_figures::Http2Figures;
+use freerun_serve::limit_figures::LimitFigures;
 use freerun_serve::session_figures::SessionFigures;
 use freerun_serve::status_zones::{Ended, ZoneFigures};
 use freerun_serve::tls::figures::TlsFigures;
@@ -23,6 +24,7 @@ use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Qu
 use super::caches::CacheFigures;
 use super::figures::{Connections, Figures, Log, LogThreads, Loop, Mount, Pool};
 use super::histogram::Histogram;
+use super::limits::LimitZone;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::zones::Zone;
@@ -89,6 +91,8 @@ fn figures() -> Figures {
         last_errors: vec![nasty.to_owned()],
         server_zones: vec![zone(nasty), zone("z")],
         location_zones: vec![zone(nasty)],
+        limit_reqs: vec![LimitZone::of(nasty, &LimitFigures::default()), LimitZone::of("z", &LimitFigures::default())],
+        limit_conns: vec![LimitZone::of(nasty, &LimitFigures::default())],
         upstreams: vec![upstream(nasty), alike(), Upstream { computed: true, ..upstream("computed") }],
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
