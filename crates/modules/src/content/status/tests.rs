@@ -278,7 +278,7 @@ fn json_says_what_the_documentation_says() {
     let text = serde_json::to_string(&figures()).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let names = |value: &serde_json::Value| -> HashSet<String> { value.as_object().unwrap().keys().cloned().collect() };
-    let documented = include_str!("mod.rs");
+    let documented = include_str!("fields.md");
     let server = &value["upstreams"][0]["servers"][0];
     let parts = [
         &value,
@@ -289,6 +289,7 @@ fn json_says_what_the_documentation_says() {
         &value["log_threads"],
         &value["server_zones"][0],
         &value["server_zones"][0]["tls"],
+        &value["limit_reqs"][0],
         &value["stream"],
         &value["upstreams"][0],
         &value["resolvers"][0],
