@@ -7,7 +7,7 @@ use crate::contexts::Contexts;
 use crate::diagnostics::Diagnostics;
 use crate::place::Sources;
 use crate::problem::{Level, Problem};
-use crate::tree::MAX_WARNINGS;
+use crate::tree::{MAX_WARNINGS, Node};
 
 /// The most problems that are collected before applying gives up.
 pub const MAX_PROBLEMS: usize = 100;
@@ -95,6 +95,12 @@ impl Cx {
     /// Whether an error has been noted.
     pub fn has_problems(&self) -> bool {
         !self.problems.is_empty()
+    }
+
+    /// Whether an error has been noted that is inside this block: what is missing in it may only be missing because of that.
+    pub fn has_problems_in(&self, block: &Node) -> bool {
+        let last = block.children().last().map_or(block.order, |last| last.order);
+        self.problems.iter().filter_map(|problem| problem.order).any(|order| (block.order..=last).contains(&order))
     }
 
     /// Ends the application: the result, unless a problem was noted or the text itself has an error.

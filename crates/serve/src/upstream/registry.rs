@@ -149,9 +149,10 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
     };
     // A block that is cut off has no end: the syntax error reports that.
     let is_whole = node.close != node.end;
-    // A server that is wrong was told of.
+    // A server that is wrong was told of, and so was anything else in the block that is not allowed there.
     let has_servers = node.children().iter().any(|directive| directive.name.text == "server");
-    if is_whole && plan.servers.is_empty() && !has_servers && !may_be_elsewhere {
+    let told = has_servers || cx.has_problems_in(node);
+    if is_whole && plan.servers.is_empty() && !told && !may_be_elsewhere {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
     }
     if is_whole && !plan.servers.is_empty() && plan.servers.iter().all(|server| server.settings.backup) {
