@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::{Datagrams, Options, Runs, SendQueue, Target, Unsent};
+use freerun_runtime::net::udp::{Datagrams, Runs, SendQueue, Target, Unsent};
 
 use crate::listen::{ListenKey, ListenSpec};
 use crate::loop_local::LoopLocal;
@@ -252,9 +252,9 @@ impl DatagramListener {
 /// The loop's end of the socket: the kernel is to name the address that was asked, if there may be several, and to give
 /// datagrams of one client together.
 fn socket(spec: &ListenSpec, fd: Arc<OwnedFd>) -> Rc<Datagrams> {
-    let options = Options { destination: spec.is_wildcard(), ecn: false, gro: true };
-    // Without these options answers leave from the address that the kernel chooses.
-    let _ = options.apply(&fd, spec.ip.is_some_and(|address| address.is_ipv6()));
+    // A socket that another program has bound may not have them. Without these options answers leave from the address that the
+    // kernel chooses.
+    let _ = spec.datagram_options().apply(&fd, spec.ip.is_some_and(|address| address.is_ipv6()));
     Rc::new(Datagrams::new(fd))
 }
 

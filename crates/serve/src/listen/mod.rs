@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use freerun_conf::{parse_size, parse_time};
+use freerun_runtime::net::udp::Options;
 use rustc_hash::FxHasher;
 
 use crate::address::Address;
@@ -173,6 +174,12 @@ impl ListenSpec {
     /// Whether it is the wildcard address of its family.
     pub fn is_wildcard(&self) -> bool {
         self.ip.is_some_and(|address| address.ip().is_unspecified())
+    }
+
+    /// What the kernel is to say of each datagram, for a socket that takes datagrams: where it was sent to, if the socket has all
+    /// addresses. The socket needs these before it is bound: of a datagram that has come earlier that is not known.
+    pub fn datagram_options(&self) -> Options {
+        Options { destination: self.is_wildcard(), ecn: false, gro: true }
     }
 
     /// Applies an option of the `listen` directive that concerns the socket itself, such as `backlog=number`. Returns

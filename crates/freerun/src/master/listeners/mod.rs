@@ -251,6 +251,10 @@ fn lacks_protocol(error: &io::Error) -> bool {
 fn open(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<Socket, Error> {
     let (socket, address) = socket(spec, shares, log)?;
     tune(&socket, spec, log);
+    if spec.protocol == Protocol::Datagram {
+        let is_ipv6 = spec.ip.is_some_and(|address| address.is_ipv6());
+        option(log, spec, "setsockopt(IP_PKTINFO)", spec.datagram_options().apply(&socket, is_ipv6));
+    }
     match (socket.bind(&address), spec.unix_path()) {
         (Ok(()), _) => {}
         (Err(error), Some(path)) if Code::from_io_error(&error) == Some(Code::ADDRINUSE) && is_stale(path) => {

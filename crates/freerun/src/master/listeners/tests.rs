@@ -154,6 +154,27 @@ fn tcp_and_udp_of_one_address_are_two_sockets() {
     assert!(TcpStream::connect(tcp.ip.unwrap()).is_err());
 }
 
+/// Datagrams may come before a loop has the socket.
+#[test]
+fn the_address_that_an_early_datagram_was_sent_to_is_known() {
+    use freerun_runtime::loops;
+    use freerun_runtime::net::udp::Datagrams;
+    use std::future::poll_fn;
+    use std::net::UdpSocket;
+    let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    let udp = ListenSpec { protocol: Protocol::Datagram, ..spec(SocketAddr::from(([0, 0, 0, 0], port))) };
+    let bound = Listeners::default().extend(std::slice::from_ref(&udp), 1, &ErrorLog::none()).unwrap();
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", ("127.0.0.9", port)).unwrap();
+    let socket = bound.0[&udp.key()].sockets[0].try_clone().unwrap();
+    loops::block_on(async {
+        let socket = Datagrams::new(Arc::new(socket.into()));
+        let to =
+            poll_fn(|context| socket.poll_receive(context, 1, |all| all.iter().next().and_then(|one| one.to))).await;
+        assert_eq!(to.unwrap(), Some("127.0.0.9".parse().unwrap()));
+    })
+    .unwrap();
+}
+
 #[test]
 fn each_loop_has_a_socket_for_datagrams_and_another_server_has_none() {
     use std::net::UdpSocket;
