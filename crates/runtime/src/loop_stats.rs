@@ -23,6 +23,11 @@ pub struct LoopStats {
     pub requests: Counter,
     /// Connections that another thread accepted from this loop's own socket because this loop was late.
     pub rescued: Counter,
+    /// Connections without a request that other loops took over from this one.
+    pub moved: Counter,
+    /// Datagrams, or runs of them, that another thread read from this loop's own socket for other loops, because this loop was
+    /// late.
+    pub rescued_datagrams: Counter,
     /// Wall-clock time of each poll of a task.
     pub polls: Histogram,
     /// Polls longer than [`STALL`](crate::loops::STALL).

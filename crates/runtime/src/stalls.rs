@@ -116,6 +116,16 @@ impl<'l> Row<'l> {
         }
     }
 
+    /// Polls what is no task. It is not counted; other threads see for how long it goes on
+    /// ([`LoopStats::in_poll_for`]).
+    pub(crate) fn uncounted<T>(&mut self, poll: impl FnOnce() -> T) -> T {
+        self.local.stats.begin_poll(self.last);
+        let answer = poll();
+        self.local.stats.end_poll();
+        self.look();
+        answer
+    }
+
     /// Times one poll of a task.
     pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
         let Row { local, last: start, .. } = *self;

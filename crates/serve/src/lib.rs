@@ -6,7 +6,8 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`states`], [`zones`]: leaf types;
+//! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`shedding`], [`states`], [`zones`]: leaf
+//!    types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
@@ -25,7 +26,8 @@
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
 //!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
 //!    have of the protocols below;
-//! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to.
+//! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to; in
+//!    builds with debug assertions `debug_block`, a directive that holds up a loop.
 //!
 //! [`relay`] knows no subject: it passes bytes both ways between a client and a server.
 
@@ -37,6 +39,8 @@ pub mod background;
 pub mod blueprint;
 pub mod captures;
 pub mod datagrams;
+#[cfg(debug_assertions)]
+pub mod debug_block;
 pub mod generation;
 pub mod health;
 pub mod hooks;
@@ -60,6 +64,7 @@ pub mod service;
 pub mod services;
 pub mod session_figures;
 pub mod shared;
+pub mod shedding;
 pub mod ssl_variables;
 mod stateless;
 pub mod states;

@@ -18,6 +18,8 @@ pub struct SessionFigures {
     pub received: Counter,
     /// Bytes to clients, of sessions that have ended.
     pub sent: Counter,
+    /// Datagrams that could not be handed to the loop that has their session, because too many were on their way there.
+    pub lost: Counter,
 }
 
 impl SessionFigures {

@@ -27,6 +27,9 @@ use crate::worker::retired::Retired;
 /// The services that handle connections on each loop.
 const SERVICES: &[MakeService] = &[HttpService::make, StreamService::make];
 
+/// How often it is looked whether a loop that is not needed any more has ended its connections.
+const LOOPS_STEP: Duration = Duration::from_secs(1);
+
 /// A configuration with the words that scripts look for, which know a process of nginx for each: its number is shown.
 struct Process(u64);
 
@@ -38,7 +41,6 @@ impl fmt::Display for Process {
 
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
-    loops: usize,
     pools: Pools,
     zones: Zones,
     started: Option<(Worker, Arc<FileSystem>)>,
@@ -47,29 +49,23 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that will have this many loops. They start with the first configuration.
-    pub fn new(loops: usize) -> Engine {
-        Engine {
-            loops,
-            pools: Pools::new(),
-            zones: Zones::default(),
-            started: None,
-            newest: None,
-            retired: Retired::new(),
-        }
+    /// An engine without loops. They start with the first configuration.
+    pub fn new() -> Engine {
+        Engine { pools: Pools::new(), zones: Zones::default(), started: None, newest: None, retired: Retired::new() }
     }
 
     /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` are the open
     /// [`Configuration::logs`]. Tunnels of the configuration before may go on for `patience`.
     pub fn install(
         &mut self,
+        loops: usize,
         (number, patience): (u64, Option<Duration>),
         configuration: Configuration,
         mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         logs: Vec<LogFile>,
         log: ErrorLog,
     ) -> Result<(), Error> {
-        let options = self.options(&configuration);
+        let options = options(loops, &configuration);
         let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
         for spec in &configuration.blueprint.listeners {
@@ -91,7 +87,10 @@ impl Engine {
             self.retired.keep(old, patience.map(|patience| Instant::now() + patience));
         }
         let worker = match &mut self.started {
-            Some((worker, _)) => worker,
+            Some((worker, _)) => {
+                worker.set_loops(&options).map_err(Error::call("pthread_create()"))?;
+                worker
+            }
             None => {
                 let started =
                     Worker::start(&options, generation.clone(), SERVICES).map_err(Error::call("pthread_create()"))?;
@@ -140,7 +139,10 @@ impl Engine {
             let told = format_args!("{} exited with code 0: nothing uses it any more", Process(old.number));
             log.write(Level::Notice, None, told);
         };
-        self.retired.sweep(tell)
+        let next = self.retired.sweep(tell);
+        // Loops that are too many end when their connections have ended.
+        let are_ending = self.started.as_ref().is_some_and(|(worker, _)| worker.sweep());
+        next.or(are_ending.then_some(LOOPS_STEP))
     }
 
     /// Whether every loop has run since this was asked before.
@@ -151,21 +153,6 @@ impl Engine {
     /// The zones of the configuration that serves.
     pub fn zones(&self) -> Zones {
         self.zones.clone()
-    }
-
-    fn options(&self, configuration: &Configuration) -> WorkerOptions {
-        let events = configuration.events();
-        let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
-            let available = affinity::available();
-            (0..self.loops).map(|index| affinity.cpus(index, &available)).collect()
-        });
-        WorkerOptions {
-            loops: self.loops,
-            connections: events.worker_connections.0 as usize,
-            accept_mutex: events.accept_mutex,
-            multi_accept: events.multi_accept,
-            cpus: cpus.unwrap_or_default(),
-        }
     }
 
     /// Has the loops queue the log lines that they have gathered; they do so soon, not before this returns.
@@ -204,5 +191,21 @@ impl Engine {
             modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
             stream_modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
         }
+    }
+}
+
+/// What the worker is to be, with so many loops.
+fn options(loops: usize, configuration: &Configuration) -> WorkerOptions {
+    let events = configuration.events();
+    let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
+        let available = affinity::available();
+        (0..loops).map(|index| affinity.cpus(index, &available)).collect()
+    });
+    WorkerOptions {
+        loops,
+        connections: events.worker_connections.0 as usize,
+        accept_mutex: events.accept_mutex,
+        multi_accept: events.multi_accept,
+        cpus: cpus.unwrap_or_default(),
     }
 }

@@ -105,9 +105,20 @@ impl LoopHandle {
     /// # Errors
     /// The thread or its epoll instance could not be made.
     pub fn start(index: usize, cpus: Option<rustix::thread::CpuSet>) -> io::Result<LoopHandle> {
+        LoopHandle::start_with(index, cpus, Arc::default())
+    }
+
+    /// Starts a loop thread that goes on with the figures of one that has ended.
+    ///
+    /// # Errors
+    /// The thread or its epoll instance could not be made.
+    pub fn start_with(
+        index: usize,
+        cpus: Option<rustix::thread::CpuSet>,
+        stats: Arc<LoopStats>,
+    ) -> io::Result<LoopHandle> {
         epoch();
         COUNT.fetch_max(index + 1, Relaxed);
-        let stats = Arc::new(LoopStats::default());
         let (jobs, inbox) = mpsc::unbounded_channel();
         let thread_stats = stats.clone();
         let (made, is_made) = oneshot::channel();

@@ -149,7 +149,7 @@ pub fn prepare<C: Check>(generation: &Arc<Generation>, shared: &Arc<Shared>) {
                 let key = Key::new(&named.key, peer);
                 if !running.contains(&key) {
                     let watch = Watch::new(peer.live().clone(), named.check.checking().rules);
-                    new.entry(key.loop_index(shared.loops.len())).or_default().push((key, watch));
+                    new.entry(key.loop_index(shared)).or_default().push((key, watch));
                 }
             }
         }
@@ -164,7 +164,7 @@ pub fn prepare<C: Check>(generation: &Arc<Generation>, shared: &Arc<Shared>) {
 
 /// Begins the checks of a generation, and ends those that it does not have. Called on the control thread.
 pub fn begin<C: Check>(_: &Arc<Generation>, shared: &Arc<Shared>) {
-    for index in 0..shared.loops.len() {
+    for index in 0..shared.loops.load().stats.len() {
         loop_listeners::tell(shared, index, |services| {
             services.loop_state.modules.get::<Watcher<C>>().begin(&services.loop_state);
         });

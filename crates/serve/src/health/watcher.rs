@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use super::{Check, Checks, Known, Named};
 use crate::loop_state::LoopState;
+use crate::shared::Shared;
 
 /// The interval at which groups are checked for changed servers.
 const LOOK: Duration = Duration::from_millis(500);
@@ -36,9 +37,10 @@ impl Key {
         Key { check: check.clone(), server: peer.id }
     }
 
-    /// The index of the loop that runs the check, among so many.
-    pub(super) fn loop_index(&self, loops: usize) -> usize {
-        (BuildHasherDefault::<DefaultHasher>::default().hash_one(self) % loops.max(1) as u64) as usize
+    /// The index of the loop that runs the check: one that has always been there, so that a check goes on when loops are added.
+    pub(super) fn loop_index(&self, shared: &Shared) -> usize {
+        let loops = shared.loops.load().fewest.max(1);
+        (BuildHasherDefault::<DefaultHasher>::default().hash_one(self) % loops as u64) as usize
     }
 }
 
@@ -106,7 +108,9 @@ impl<C: Check> Watcher<C> {
             let Some(group) = named.check.group() else { continue };
             for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
                 let key = Key::new(&named.key, peer);
-                if Some(key.loop_index(loops::count())) != loops::index() || self.running.borrow().contains_key(&key) {
+                if Some(key.loop_index(&loop_state.shared)) != loops::index()
+                    || self.running.borrow().contains_key(&key)
+                {
                     continue;
                 }
                 let running = match old.remove(&key) {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use freerun_proto::{ProxyHeader, proxy_protocol};
 use freerun_runtime::log::Level;
-use freerun_runtime::net::udp::{Received, Receiver};
+use freerun_runtime::net::udp::Received;
 use freerun_serve::Address;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
 use freerun_serve::datagrams::DatagramListener;
@@ -48,7 +48,7 @@ impl StreamService {
     fn sessions(&self, listener: &Rc<DatagramListener>) -> Rc<Sessions> {
         let mut addresses = self.datagrams.0.borrow_mut();
         let (_, sessions) = addresses.entry(Rc::as_ptr(listener)).or_insert_with(|| {
-            let sessions = Sessions::new(1);
+            let sessions = Sessions::new(1, listener.shared().cloned());
             self.configure(&sessions, listener, &self.generation());
             (listener.clone(), sessions)
         });
@@ -61,8 +61,8 @@ impl StreamService {
         let spec = listener.spec();
         let Some(listen) = generation.stream.listen(&spec) else { return };
         let all = listen.servers.default.settings.get::<CoreSettings>().udp_sessions as usize;
-        let loops = self.loop_state.shared.loops.len();
-        sessions.configure(all.div_ceil(spec.sockets(loops).max(1)).max(1), listen.servers.proxy_protocol);
+        let sockets = listener.shared().map_or(1, |shared| shared.directory.sockets());
+        sessions.configure(all.div_ceil(sockets.max(1)).max(1), listen.servers.proxy_protocol);
     }
 
     /// Has the sessions at all addresses follow another configuration.
@@ -74,10 +74,14 @@ impl StreamService {
     }
 
     /// Gives each datagram to its session, which begins with it if there is none.
-    pub(super) fn take_datagrams(&self, listener: &Rc<DatagramListener>, received: &Receiver) {
+    pub(super) fn take_datagrams<'r>(
+        &self,
+        listener: &Rc<DatagramListener>,
+        received: &mut dyn Iterator<Item = Received<'r>>,
+    ) {
         let sessions = self.sessions(listener);
         let mut forwarding = Forwarding::default();
-        for one in received.iter() {
+        for one in received {
             if sessions.has_headers() {
                 self.take_headed(listener, &sessions, one, &mut forwarding);
                 continue;

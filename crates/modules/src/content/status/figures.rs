@@ -46,6 +46,7 @@ pub struct Loop {
     pub index: usize,
     pub connections: Connections,
     pub requests: u64,
+    pub rescued_datagrams: u64,
     pub stalls: u64,
     pub stalls_without_processor: u64,
     pub longest_stall_of_its_own_us: u64,
@@ -59,6 +60,7 @@ pub struct Connections {
     pub idle: u64,
     pub accepted: u64,
     pub rescued: u64,
+    pub moved: u64,
 }
 
 /// The counters of a thread pool.
@@ -128,7 +130,7 @@ impl Figures {
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
-            loops: shared.loops.iter().enumerate().map(|(index, stats)| Loop::new(index, stats)).collect(),
+            loops: shared.loops.load().stats.iter().enumerate().map(|(index, stats)| Loop::new(index, stats)).collect(),
             pools,
             mounts,
             logs: generation.logs.iter().map(Log::from).collect(),
@@ -156,8 +158,10 @@ impl Loop {
                 idle: stats.idle.get(),
                 accepted: stats.accepted.get(),
                 rescued: stats.rescued.get(),
+                moved: stats.moved.get(),
             },
             requests: stats.requests.get(),
+            rescued_datagrams: stats.rescued_datagrams.get(),
             stalls: stats.stalls.get(),
             stalls_without_processor: stats.stalls_without_processor.get(),
             longest_stall_of_its_own_us: stats.longest_stall_of_its_own_us.load(Relaxed),

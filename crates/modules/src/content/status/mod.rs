@@ -18,9 +18,11 @@
 //!       "active": 3,             open now, the idle ones included
 //!       "idle": 2,               keep-alive connections without a request
 //!       "accepted": 40,          by this loop
-//!       "rescued": 0             accepted for other loops from this one's own socket, because it was late
+//!       "rescued": 0,            accepted for other loops in this one's place, because it was late
+//!       "moved": 0               went to other loops between two requests, because this one had more than its share
 //!     },
 //!     "requests": 1000,          begun
+//!     "rescued_datagrams": 0,    of new clients, read for other loops in this one's place, because it was late
 //!     "stalls": 0,               polls of tasks longer than 10 ms
 //!     "stalls_without_processor": 0,         of these, most of the time the loop's thread waited for a processor
 //!     "longest_stall_of_its_own_us": 0,      the longest of them, without the time spent waiting for a processor
@@ -193,6 +195,7 @@
 //!     "sessions": 10, "open": 2,           sessions since the start, and those that are there now
 //!     "ended": { "200": 7, "503": 1 },     sessions that have ended, by all statuses
 //!     "received": 1000, "sent": 2000,      bytes from and to clients, of sessions that have ended
+//!     "lost": 0,                           datagrams lost on their way from one loop to another: too many were on it
 //!     "upstreams": []                      groups of servers of stream, as those of http above; "header" is the time to the
 //!                                          first byte, "response" that to the end of a session
 //!   },

@@ -16,6 +16,7 @@ pub struct Sessions {
     pub ended: BTreeMap<u16, u64>,
     pub received: u64,
     pub sent: u64,
+    pub lost: u64,
     pub upstreams: Vec<Upstream>,
 }
 
@@ -28,6 +29,7 @@ impl Sessions {
             ended: STATUSES.into_iter().zip(figures.ended.iter().map(|counter| counter.get())).collect(),
             received: figures.received.get(),
             sent: figures.sent.get(),
+            lost: figures.lost.get(),
             upstreams,
         }
     }
@@ -46,4 +48,6 @@ pub(super) fn text(stream: &Sessions, out: &mut Text) {
     out.head(name, "counter", "Bytes from and to clients, of sessions that have ended.");
     out.sample(name, &[("direction", &"received")], stream.received);
     out.sample(name, &[("direction", &"sent")], stream.sent);
+    let help = "Datagrams lost on their way from one loop to another.";
+    out.single("freerun_stream_lost_total", "counter", help, stream.lost);
 }
