@@ -12,7 +12,7 @@ use self::bulk::Flow;
 use self::ends::{Backend, Does};
 use crate::bench::Bench;
 use crate::configs::load_stream;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::grid::{Grid, Sample, Work};
 use crate::process::{Placement, on_cores};
 use crate::report::{Goal, Report, Table};
