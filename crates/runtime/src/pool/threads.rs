@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::SegQueue;
+use freerun_sys::memory;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
@@ -24,6 +25,10 @@ const SORTED_BY_LOOP: usize = 1024;
 
 /// The lowest priority of a thread, see setpriority(2).
 const LOWEST_PRIORITY: i32 = 19;
+
+/// A thread without a task for this long gives back the memory that its tasks have freed. An allocator does so only while it is
+/// asked for more, and the tasks of a burst may have left megabytes.
+const REST_TIME: Duration = Duration::from_secs(2);
 
 const WORDS: usize = MAX_THREADS / 64;
 
@@ -434,6 +439,7 @@ impl Inner {
     fn sleep(&self, state: MutexGuard<'_, State>, slot: usize) -> bool {
         self.set_idle(slot);
         drop(state);
+        let mut rested = false;
         loop {
             // This pairs with the fence in `wake_one`.
             fence(SeqCst);
@@ -443,8 +449,14 @@ impl Inner {
                 }
                 return true;
             }
-            if self.take_token(slot, Some(self.idle_time)) {
+            let patience = if rested { self.idle_time } else { REST_TIME.min(self.idle_time) };
+            if self.take_token(slot, Some(patience)) {
                 return true;
+            }
+            if !rested {
+                rested = true;
+                memory::give_back_own();
+                continue;
             }
             let mut state = lock(&self.state);
             if !self.clear_idle(slot) {
