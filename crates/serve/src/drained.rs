@@ -57,4 +57,18 @@ mod tests {
         drained.clear();
         assert!(!drained.has(1));
     }
+
+    #[test]
+    fn several_at_a_time_leave_one() {
+        for _ in 0..100 {
+            let drained = DrainedLoops::default();
+            let drain = |index| drained.set(index, true, 2).is_ok();
+            let both = std::thread::scope(|scope| {
+                let [one, other] = [0, 1].map(|index| scope.spawn(move || drain(index)));
+                [one.join().unwrap(), other.join().unwrap()]
+            });
+            assert_eq!(both.iter().filter(|done| **done).count(), 1);
+            assert_eq!([drained.has(0), drained.has(1)], both);
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod error;
 mod freerun;
 mod keyvals;
 mod object;
+mod origin;
 mod read;
 mod servers;
 mod upstreams;
@@ -118,7 +119,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
         let path = below(request);
         if let Some(parts) = freerun::inside(&path) {
-            return freerun::answer(request, &parts).await;
+            return answer_own(request, &parts).await;
         }
         let answered = match request.asked.method {
             Method::Get | Method::Head => match begin_discarding(request) {
@@ -139,6 +140,30 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Err(Failed::Status(status)) => Outcome::Status(status),
         }
     })
+}
+
+/// Whether the location may be used to change something.
+fn may_write(request: &Request) -> bool {
+    request.settings().get::<ApiSettings>().api.is_some_and(|api| api.write)
+}
+
+/// Answers for these parts of the path in freerun's own API.
+async fn answer_own(request: &mut Request, parts: &[&str]) -> Outcome {
+    let (source, may_write) = (source(request), may_write(request));
+    let reply = match freerun::answer(request, source, parts, may_write).await {
+        Ok(reply) => reply,
+        Err(status) => return Outcome::Status(status),
+    };
+    if let Err(status) = begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    match (respond(reply.status, reply.text), reply.allow) {
+        (Outcome::Response(mut response), Some(allow)) => {
+            response.add(Bytes::from_static(b"Allow"), allow);
+            Outcome::Response(response)
+        }
+        (outcome, _) => outcome,
+    }
 }
 
 /// Why there is no answer.
@@ -214,11 +239,10 @@ async fn read(request: &Request) -> Result<Vec<u8>, Failed> {
 async fn change(request: &mut Request) -> Result<write::Answer, Failed> {
     let path = below(request);
     let inside = versioned(&path)?.ok_or(ApiError::MethodDisabled)?;
-    let may_write = request.settings().get::<ApiSettings>().api.is_some_and(|api| api.write);
-    if !may_write {
+    if !may_write(request) {
         return Err(ApiError::MethodDisabled.into());
     }
-    if write::is_of_other_origin(request) {
+    if origin::is_of_other_origin(request) {
         log_error!(request, Error, "api: a page of another server wants to change something");
         return Err(ApiError::OtherOrigin.into());
     }

@@ -11,15 +11,15 @@ use freerun_proxy::cached::lookup::unix_now;
 use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
 use serde_json::{Value, json};
 
+use super::asked::{Answer, Answered, Asked, Failed};
 use super::refusal::{Code, Refusal};
-use super::{Answer, Answered, Asked, Failed};
 use crate::content::described::Schemas;
 use crate::content::status::caches::{self, CacheFigures};
 use crate::content::status::key::{self, AskedKey};
 
 /// All caches.
 pub(super) fn all(asked: Asked<'_>) -> Answered<'_> {
-    Box::pin(async move { Answer::value(&caches::collect(&asked.source.generation)) })
+    Box::pin(asked.made(|source| caches::collect(&source.generation)))
 }
 
 /// A cache.

@@ -7,8 +7,8 @@ use freerun_http::log_error;
 use freerun_runtime::log::{Level, recent};
 use serde_json::{Value, json};
 
+use super::asked::{Answer, Answered, Asked};
 use super::refusal::{Code, Refusal};
-use super::{Answer, Answered, Asked};
 use crate::content::described::{Schemas, described};
 use crate::content::status::figures::{Log, LogThreads};
 

@@ -7,8 +7,8 @@ use freerun_runtime::timer;
 use freerun_serve::accept::drain;
 use serde_json::{Value, json};
 
+use super::asked::{Answer, Answered, Asked};
 use super::refusal::{Code, Refusal};
-use super::{Answer, Answered, Asked};
 use crate::content::described::Schemas;
 use crate::content::status::figures::Loop;
 

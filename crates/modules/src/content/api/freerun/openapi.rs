@@ -7,13 +7,12 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::refusal::{Code, Error};
-use super::table::{ENDPOINTS, Endpoint};
-use super::{NAME, VERSION};
+use super::table::{ENDPOINTS, Endpoint, NAME, VERSION};
 use crate::content::described::{Described, Schemas};
 
 /// What is so for all endpoints.
 const ABOUT: &str = "What freerun has beside nginx's API: event loops, thread pools, mounts, single keys of caches, levels \
-of the error log for single clients. The fields of answers are those of `status`, whose page in the reference explains them.\n\n\
+of the error log for single clients. The fields of answers are those of `status`, which [status_fields.md](status_fields.md) explains.\n\n\
 Who may use it is a matter of `allow`, `deny`, `auth_basic` and so on in the location. What changes something needs \
 `write=on`, and is refused if a browser sends it for a page of another server. What is refused changes nothing.";
 

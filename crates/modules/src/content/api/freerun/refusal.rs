@@ -31,6 +31,8 @@ pub enum Code {
     TooManyAddresses,
     /// The body, or a text in it, is too long.
     TooLong,
+    /// There is no room in the pool that makes the answer.
+    Overloaded,
 }
 
 impl Code {
@@ -47,6 +49,7 @@ impl Code {
             Code::MethodDisabled => 405,
             Code::LastLoop | Code::TooManyAddresses => 409,
             Code::TooLong => 413,
+            Code::Overloaded => 503,
         }
     }
 
@@ -65,6 +68,7 @@ impl Code {
             Code::LastLoop => "LastLoop",
             Code::TooManyAddresses => "TooManyAddresses",
             Code::TooLong => "TooLong",
+            Code::Overloaded => "Overloaded",
         }
     }
 
@@ -83,6 +87,7 @@ impl Code {
             Code::LastLoop => "no other loop takes connections",
             Code::TooManyAddresses => "too many addresses have a level",
             Code::TooLong => "the body, or a text in it, is too long",
+            Code::Overloaded => "there is no room in the pool that makes the answer",
         }
     }
 }

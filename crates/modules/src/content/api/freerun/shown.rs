@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::asked::{Answer, Answered, Asked};
+use super::openapi;
 use super::table::ENDPOINTS;
-use super::{Answer, Answered, Asked, openapi};
 use crate::content::status::figures::{Mount, Pool};
 
 /// The names of what is below.
@@ -22,14 +23,12 @@ pub(super) fn pools(asked: Asked<'_>) -> Answered<'_> {
 
 /// The mounts.
 pub(super) fn mounts(asked: Asked<'_>) -> Answered<'_> {
-    Box::pin(async move { Answer::value(&Mount::all(&asked.source.generation)) })
+    Box::pin(asked.made(|source| Mount::all(&source.generation)))
 }
 
 /// The description of the API, whose paths begin with what this request's path began with.
 pub(super) fn description(asked: Asked<'_>) -> Answered<'_> {
-    Box::pin(async move {
-        let path = String::from_utf8_lossy(&asked.request.asked.path).into_owned();
-        let base = path.rfind("/openapi.json").map_or("", |end| &path[..end]);
-        Answer::value(&openapi::document(base))
-    })
+    let path = String::from_utf8_lossy(&asked.request.asked.path);
+    let base = path.rfind("/openapi.json").map_or("", |end| &path[..end]).to_owned();
+    Box::pin(asked.made(move |_| openapi::document(&base)))
 }

@@ -3,12 +3,19 @@
 use freerun_proto::Method;
 use serde_json::{Value, json};
 
+use super::asked::{Answered, Asked};
 use super::refusal::{Code, Refusal};
-use super::{Answered, Asked, caches, log, loops, shown};
+use super::{caches, log, loops, shown};
 use crate::content::described::{Described, Schemas};
 use crate::content::status::caches::CacheFigures;
 use crate::content::status::figures::{Loop, Mount, Pool};
 use crate::content::status::key::Explained;
+
+/// The part of a path that leads to this API.
+pub const NAME: &str = "freerun";
+
+/// The only version.
+pub const VERSION: &str = "1";
 
 /// A method at a path. Everything that can be asked is in [`ENDPOINTS`].
 pub struct Endpoint {
@@ -71,6 +78,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         id: "listCaches",
         summary: "All caches with their figures, by name.",
         answer: Some(Vec::<CacheFigures>::schema),
+        refusals: &[Code::Overloaded],
         run: caches::all,
         ..GET
     },
@@ -182,6 +190,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         id: "listMounts",
         summary: "The mounts that files were served from, and how the kernel is asked about them.",
         answer: Some(Vec::<Mount>::schema),
+        refusals: &[Code::Overloaded],
         run: shown::mounts,
         ..GET
     },
@@ -190,6 +199,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         id: "describe",
         summary: "This description.",
         answer: Some(any_object),
+        refusals: &[Code::Overloaded],
         run: shown::description,
         ..GET
     },
