@@ -424,15 +424,21 @@ fn stream_has_its_own_objects() {
 }
 
 #[test]
-fn an_api_for_everybody_is_warned_of() {
+fn an_api_and_a_status_for_everybody_are_warned_of() {
     if !require::freerun() {
         return;
     }
     let told = |listen: &str, lines: &str| {
-        let text = format!("events {{ }} http {{ server {{ {listen} location /api {{ api write=on; {lines} }} }} }}");
+        let text = format!(
+            "events {{ }} http {{ server {{ {listen} location /api {{ api write=on; {lines} }}
+             location /status {{ status; {lines} }} }} }}"
+        );
         let checked = check(Kind::Freerun, &text).expect("it starts");
         assert_eq!(checked.code, Some(0), "{}", checked.stderr);
-        checked.stderr.matches("the API can be used by everybody").count()
+        let [api, status] = ["the API", "the status"]
+            .map(|what| checked.stderr.matches(&format!("{what} can be used by everybody")).count());
+        assert_eq!(api, status, "{}", checked.stderr);
+        api
     };
     assert_eq!(told("listen 8080;", ""), 1);
     assert_eq!(told("listen 8080;", "limit_except GET { deny all; }"), 1);

@@ -17,6 +17,7 @@ mod corpus;
 mod early_bodies;
 mod echoes;
 mod files;
+mod freerun_api;
 mod geoip2;
 mod guide;
 mod headers;

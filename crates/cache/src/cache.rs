@@ -344,6 +344,12 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, wait).await.is_ok()
     }
 
+    /// Up to `most` objects that are variants of a key (`Vary`), besides the one that is stored under the key itself. It looks
+    /// at the whole index, so no loop calls this. An object of another key may be among them, if 32 bits of both are equal.
+    pub fn variants(&self, of: Key, most: usize) -> Vec<Arc<Entry>> {
+        self.store.index.variants(of, most)
+    }
+
     /// The path of a key's file.
     pub fn path_of(&self, key: Key) -> PathBuf {
         self.store.path_of(key)

@@ -25,10 +25,17 @@ macro_rules! log_error {
 pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Arguments<'_>) {
     let request = request.borrow();
     let log = request.place.location.error_log(&request.generation);
-    if !log.enabled(level) {
+    let own = own_level(request);
+    if !log.admits(level, own) {
         return;
     }
-    log.write(level, Some(request.client.number), format_args!("{message}{}", Context(request)));
+    log.write_about(level, own, Some(request.client.number), format_args!("{message}{}", Context(request)));
+}
+
+/// The level of the error log that the client has for itself.
+#[inline]
+fn own_level(request: &Request) -> Option<Level> {
+    request.client.loop_state.shared.client_levels.of(request.peer())
 }
 
 /// Logs about a request that is out of reach because its response is being sent.
@@ -36,6 +43,7 @@ pub struct Detached {
     generation: Rc<LoopGeneration>,
     location: LoopLocal<Location>,
     connection: u64,
+    own: Option<Level>,
     context: String,
 }
 
@@ -46,6 +54,7 @@ impl Detached {
             generation: request.generation.clone(),
             location: request.place.location.clone(),
             connection: request.client.number,
+            own: own_level(request),
             context: Context(request).to_string(),
         }
     }
@@ -53,9 +62,7 @@ impl Detached {
     /// Logs a message.
     pub fn write(&self, level: Level, message: fmt::Arguments<'_>) {
         let log = self.location.error_log(&self.generation);
-        if log.enabled(level) {
-            log.write(level, Some(self.connection), format_args!("{message}{}", self.context));
-        }
+        log.write_about(level, self.own, Some(self.connection), format_args!("{message}{}", self.context));
     }
 }
 

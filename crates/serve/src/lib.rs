@@ -6,7 +6,7 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`background`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
+//! 1. [`address`], [`background`], [`drained`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
 //!    [`state_file`], [`states`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
@@ -43,6 +43,7 @@ pub mod blueprint;
 pub mod build;
 pub mod captures;
 pub mod datagrams;
+pub mod drained;
 pub mod generation;
 pub mod health;
 pub mod hosts;

@@ -32,6 +32,11 @@ impl<T> LoopLocal<T> {
         self.place() == other.place()
     }
 
+    /// The object, for another thread.
+    pub fn shared(&self) -> Arc<T> {
+        (*self.0).clone()
+    }
+
     /// The address of the object in memory.
     pub fn place(&self) -> usize {
         Arc::as_ptr(&self.0) as usize

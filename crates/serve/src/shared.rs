@@ -10,8 +10,10 @@ use freerun_runtime::loops::{LoopStats, Remote};
 use freerun_runtime::stats::Counter;
 
 use crate::background::Backgrounds;
+use crate::drained::DrainedLoops;
 use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
+use crate::logs::client_levels::ClientLevels;
 use crate::session_figures::SessionFigures;
 use crate::tls::figures::TlsFigures;
 
@@ -29,6 +31,10 @@ pub struct Shared {
     pub generation: ArcSwap<Generation>,
     /// The statistics of the loops, in order.
     pub loops: Vec<Arc<LoopStats>>,
+    /// The loops that take no new connections, until the next configuration.
+    pub drained: DrainedLoops,
+    /// The levels of the error logs for single clients, until the next configuration.
+    pub client_levels: ClientLevels,
     /// When the worker started.
     pub started: Instant,
     /// The number of generations installed since then.

@@ -89,6 +89,8 @@ impl Worker {
             multi_accept: options.multi_accept,
             generation: ArcSwap::new(generation),
             loops: handles.iter().map(|handle| handle.stats.clone()).collect(),
+            drained: Default::default(),
+            client_levels: Default::default(),
             started: Instant::now(),
             reloads: Counter::default(),
             remotes: handles.iter().map(LoopHandle::remote).collect(),
@@ -118,6 +120,9 @@ impl Worker {
     pub fn install(&mut self, generation: Arc<Generation>, listeners: Vec<(ListenSpec, Vec<OwnedFd>)>) {
         self.shared.generation.store(generation.clone());
         self.shared.reloads.add();
+        // A new configuration begins as it is written.
+        self.shared.drained.clear();
+        self.shared.client_levels.clear();
         let mut next = Vec::new();
         for (spec, fds) in listeners {
             let known = self.listeners.iter().position(|(old, ..)| **old == spec);

@@ -187,6 +187,14 @@ impl Index {
         self.map.pin().get(&key).cloned()
     }
 
+    /// Up to `most` objects that are variants of a key. The index knows a part of that key alone (32 bits), so one of another
+    /// key may be among them. It looks at all objects: no loop calls this.
+    pub(crate) fn variants(&self, of: Key, most: usize) -> Vec<Arc<Entry>> {
+        let (main, map) = (short(of), self.map.pin());
+        let meant = map.values().filter(|entry| entry.variant_of() == main && !self.is_marked(entry));
+        meant.take(most).cloned().collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use freerun_conf::Additions;
+use freerun_modules::content::api::openapi;
 use freerun_runtime::log::Errno;
 
 use crate::cli::Reference;
@@ -24,12 +25,16 @@ pub fn additions() -> Additions {
         pages: vec![
             page("variables.md", "Variables", variables::page()),
             page("status_fields.md", "The fields of `status`", status),
+            page("freerun-api.md", "freerun's own API", openapi::page()),
         ],
     }
 }
 
+/// All files: the pages, and the description of the API for programs.
 fn pages() -> Vec<(String, String)> {
-    freerun_conf::reference(configuration::registry(), &additions())
+    let mut pages = freerun_conf::reference(configuration::registry(), &additions());
+    pages.push(("freerun-api.json".to_owned(), openapi::file()));
+    pages
 }
 
 /// Writes the pages, and removes pages that no longer exist; or reports which pages are not current.

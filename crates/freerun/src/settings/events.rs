@@ -92,7 +92,7 @@ settings! {
             fidelity = NoEffect("the turn is handed on without waiting");
         /// Clients whose connections are logged at the level `debug`, whatever `error_log` says.
         debug_connection: Many<DebugClient>, in EVENTS,
-            fidelity = NoEffect("set the level of `error_log` to `debug` instead");
+            fidelity = NoEffect("set the level of `error_log` to `debug` instead, or have the `api` do so for single clients");
         /// How many kernel AIO operations of one worker may be under way.
         worker_aio_requests: u32 = "32", in EVENTS,
             fidelity = NoEffect("the number follows from the thread pools");

@@ -128,12 +128,15 @@ impl<C> Facts<C> {
         Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, served_by }) }
     }
 
+    /// The level of the error log that the client has for itself.
+    pub fn own_log_level(&self) -> Option<Level> {
+        self.loop_state.shared.client_levels.of(&self.origin.peer)
+    }
+
     /// Logs a message about the connection, where no request is available.
     pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
         let generation = self.loop_state.generation();
-        if generation.error_log.enabled(level) {
-            generation.error_log.write(level, Some(self.number), message);
-        }
+        generation.error_log.write_about(level, self.own_log_level(), Some(self.number), message);
     }
 
     /// The PROXY protocol header, if there was one.

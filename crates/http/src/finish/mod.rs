@@ -1,5 +1,6 @@
 //! After the response: zones count the request, then the log phase.
 
+use crate::log_error;
 use crate::request::Request;
 use crate::request::handler::{Phase, Run};
 
@@ -7,6 +8,8 @@ use crate::request::handler::{Phase, Run};
 pub fn finish(request: &mut Request) {
     request.answered.is_logged = true;
     request.count_end();
+    let (status, bytes) = (request.sent.status, request.sent.bytes);
+    log_error!(request, Debug, "answered with {status} in {bytes} bytes");
     // The handlers of the log phase are the last ones.
     if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;

@@ -194,6 +194,7 @@ fn choose(request: &mut Request) -> Step {
             return follow(request, Outcome::Status(500));
         }
     }
+    log_error!(request, Debug, "using configuration \"{}\"", request.place.location.name);
     keepalive::in_location(request);
     judge_length(request).unwrap_or(Step::Location)
 }

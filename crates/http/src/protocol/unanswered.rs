@@ -50,7 +50,8 @@ impl fmt::Display for Awaited {
 pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End) {
     let Some((generation, servers, _)) = http.servers(connection) else { return };
     let log = servers.entry.error_log(&generation);
-    if !log.enabled(Level::Info) {
+    let own = connection.own_log_level();
+    if !log.admits(Level::Info, own) {
         return;
     }
     let has_no_session = || connection.transport.tls().is_some_and(|tls| !tls.is_established());
@@ -58,7 +59,7 @@ pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End
         Awaited::First if servers.tls && has_no_session() => Awaited::Handshake,
         awaited => awaited,
     };
-    let write = |message: fmt::Arguments<'_>| log.write(Level::Info, Some(connection.number), message);
+    let write = |message: fmt::Arguments<'_>| log.write_about(Level::Info, own, Some(connection.number), message);
     let client = Peer(&connection.peer);
     let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
     let timed_out = match end {

@@ -1,9 +1,10 @@
-//! `cache_purge`: removes stored responses, at once.
+//! Removes stored responses, at once: for `cache_purge`, and for whoever may ask the API.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_cache::cache::Found;
+use freerun_cache::cache::{Cache, Found};
 use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
 use freerun_cache::purge::{Purge, PurgeRefused};
@@ -18,7 +19,7 @@ use crate::cached::key_text::for_head_alone;
 use crate::cached::lookup::unix_now;
 
 /// The most tags that one request may name; a request with more is refused.
-const MAX_TAGS: usize = 64;
+pub const MAX_TAGS: usize = 64;
 
 /// How long the answer waits until the purge is written to disk, so that it outlives the process. It is in force
 /// before.
@@ -30,16 +31,9 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
     if named.len() > MAX_TAGS {
         return Outcome::Status(400);
     }
-    let purged = if !named.is_empty() {
-        let tags: Vec<Purge> = named.into_iter().map(Purge::Tag).collect();
-        wanted.cache.purge_all(&tags).map(|_| true)
-    } else if let Some(prefix) = wanted.text.strip_suffix(b"*") {
-        wanted.cache.purge(&Purge::Prefix(wanted.text.slice_ref(prefix))).map(|_| true)
-    } else {
-        Ok(wanted.remove())
-    };
-    if matches!(purged, Ok(true)) && !wanted.cache.settled(WRITTEN_DOWN).await {
-        log_error!(request, Warn, "purge of \"{}\" is not written down yet", String::from_utf8_lossy(&wanted.text));
+    let purged = if named.is_empty() { wanted.purge() } else { purge_tags(&wanted.cache, named).map(|()| true) };
+    if matches!(purged, Ok(true)) {
+        write_down(request, &wanted.cache, &wanted.text).await;
     }
     match purged {
         Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
@@ -53,6 +47,22 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
     }
 }
 
+/// Purges all objects that have one of these tags.
+///
+/// # Errors
+/// A tag is too long; nothing is purged.
+pub fn purge_tags(cache: &Cache, tags: Vec<Bytes>) -> Result<(), PurgeRefused> {
+    let tags: Vec<Purge> = tags.into_iter().map(Purge::Tag).collect();
+    cache.purge_all(&tags).map(|_| ())
+}
+
+/// Waits, for a second at most, until a purge of `what` has reached the disk. It is in force before.
+pub async fn write_down(request: &Request, cache: &Cache, what: &[u8]) {
+    if !cache.settled(WRITTEN_DOWN).await {
+        log_error!(request, Warn, "purge of \"{}\" is not written down yet", String::from_utf8_lossy(what));
+    }
+}
+
 /// The tags that a request names, in the same fields as a response.
 fn tags_of(request: &Request) -> Vec<Bytes> {
     let copy = Bytes::copy_from_slice;
@@ -61,6 +71,24 @@ fn tags_of(request: &Request) -> Vec<Bytes> {
 }
 
 impl Wanted {
+    /// What is stored under a key, or would be.
+    pub fn of(cache: Arc<Cache>, text: Bytes) -> Wanted {
+        let key = Key::of(&text);
+        Wanted { cache, text, key }
+    }
+
+    /// Removes what is stored under the key, or, if its text ends with an asterisk, under all keys that begin with the text
+    /// before that. Returns whether there was something, or may have been.
+    ///
+    /// # Errors
+    /// The text before an asterisk is too long; nothing is removed.
+    pub fn purge(&self) -> Result<bool, PurgeRefused> {
+        match self.text.strip_suffix(b"*") {
+            Some(prefix) => self.cache.purge(&Purge::Prefix(self.text.slice_ref(prefix))).map(|_| true),
+            None => Ok(self.remove()),
+        }
+    }
+
     /// Removes the stored response of the key, with all its variants. Returns whether there was one, or may have been
     /// on a disk that is not completely indexed yet.
     pub fn remove(&self) -> bool {

@@ -106,6 +106,8 @@ impl UpstreamExchange {
                     none.insert(connected.map_err(failed)?)
                 }
             };
+            let kept = if connection.reused { "a kept" } else { "a new" };
+            log_error!(request, Debug, "the server is asked over {kept} connection");
             let exchange = &mut **self.exchange.insert(self.plan.family.exchange(
                 request,
                 &self.plan.target,

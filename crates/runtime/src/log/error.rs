@@ -82,21 +82,39 @@ impl ErrorLog {
         self.shared.widest.is_some_and(|widest| level <= widest) || (self.shared.console && level <= Level::Warn)
     }
 
+    /// Whether a line of this level is written about a client for whom `own`, or else each target's, is the least important
+    /// level that is.
+    #[inline]
+    pub fn admits(&self, level: Level, own: Option<Level>) -> bool {
+        match own {
+            None => self.enabled(level),
+            Some(own) => level <= own,
+        }
+    }
+
+    /// Writes a line like [`ErrorLog::write`] about a client for whom `own`, or else each target's, is the least important
+    /// level that is written.
+    pub fn write_about(&self, level: Level, own: Option<Level>, connection: Option<u64>, message: fmt::Arguments<'_>) {
+        if self.admits(level, own) {
+            self.write_line(level, own, connection, message);
+        }
+    }
+
     /// Writes one line `2026/11/21 07:05:00 [error] PID#TID: *CONNECTION message`; never waits (on a threaded
     /// writer). Control characters in the message come out as `\xHH`, so that a client cannot forge lines.
     pub fn write(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
         if self.enabled(level) {
-            self.write_line(level, connection, message);
+            self.write_line(level, None, connection, message);
         }
     }
 
     /// Writes a line like [`ErrorLog::write`], and keeps it among the [recent] ones even if no target admits it. For what
     /// `status` has to show.
     pub fn write_and_keep(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
-        self.write_line(level, connection, message);
+        self.write_line(level, None, connection, message);
     }
 
-    fn write_line(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
+    fn write_line(&self, level: Level, own: Option<Level>, connection: Option<u64>, message: fmt::Arguments<'_>) {
         let mut line = Line { text: String::with_capacity(160) };
         let time = clock::error_time(clock::now().secs);
         let pid = rustix::process::getpid().as_raw_nonzero();
@@ -117,7 +135,7 @@ impl ErrorLog {
         if level <= recent::LEAST {
             recent::keep(&bytes);
         }
-        for target in self.shared.list.iter().filter(|target| level <= target.level) {
+        for target in self.shared.list.iter().filter(|target| level <= own.unwrap_or(target.level)) {
             match &target.syslog {
                 None => target.file.write(bytes.clone()),
                 Some(header) => {

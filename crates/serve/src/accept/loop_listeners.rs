@@ -63,6 +63,7 @@ impl LoopListeners {
     /// Makes a generation the one that new requests begin with, and accepts from exactly these sockets.
     pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Bound>) {
         let (services, loop_state) = (&self.services, &self.services.loop_state);
+        self.look_whether_drained();
         let mut accepting = self.accepting.borrow_mut();
         // Before the configuration changes: connections that wait at a removed address are served by the old one.
         accepting.retain(|accepting| {
@@ -104,6 +105,13 @@ impl LoopListeners {
                 Ok(started) => accepting.push(started),
                 Err(error) => accept::log_failure(loop_state, &error),
             }
+        }
+    }
+
+    /// Looks whether this loop takes new connections, and has the tasks that accept them know.
+    pub(crate) fn look_whether_drained(&self) {
+        if self.services.loop_state.look_whether_drained() {
+            self.accepting.borrow().iter().for_each(|accepting| accepting.listener.between.look.notify_waiters());
         }
     }
 

@@ -1,5 +1,7 @@
 //! Accepting connections on one loop.
 
+pub mod drain;
+mod give;
 pub mod loop_listeners;
 mod receive;
 pub mod rescue;
@@ -65,7 +67,7 @@ pub struct Between {
     /// `accept_mutex`: the lock that is held by the loop that is notified of connections.
     turn: Mutex<()>,
     /// Notified when a connection waits and the loop that the kernel has notified has no room: the kernel notifies no
-    /// other loop.
+    /// other loop. And when a loop is to take no more connections, or to take them again.
     look: Notify,
     /// How many loops accept from the socket.
     loops: AtomicUsize,
@@ -191,6 +193,17 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
     // How often there is a connection after an event of epoll, and another one behind an accepted one.
     let (told, behind) = (SuccessPredictor::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
     loop {
+        if loop_state.is_drained() && is_shared {
+            registered.rest();
+            turn = None;
+            // For the other loops it is as if this one had no room.
+            let _full = Counted::new(&between.full);
+            tokio::select! {
+                () = &mut stopped => return,
+                () = &mut look => look.set(between.look.notified()),
+            }
+            continue;
+        }
         let waiting = async {
             if takes_turns && turn.is_none() {
                 turn = Some(Turn { _held: between.turn.lock().await, open: loop_state.admission.open() });
@@ -210,6 +223,23 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
                 continue;
             }
             else => return,
+        }
+        if loop_state.is_drained() {
+            // It may have become so while a connection came.
+            if is_shared {
+                continue;
+            }
+            // The kernel gives connections to this socket all the same.
+            registered.clear();
+            if let Some(rest) = give::away(services, listener) {
+                registered.rest();
+                tokio::select! {
+                    () = freerun_runtime::timer::sleep(rest) => {}
+                    () = &mut stopped => return,
+                }
+            }
+            loops::yield_now().await;
+            continue;
         }
         if loop_state.admission.is_full() {
             // No connection has to leave before another one waits.

@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::{accept, loop_listeners};
+use super::{accept, give};
 use crate::listen::ListenSpec;
-use crate::loop_local::LoopLocal;
 use crate::shared::Shared;
 
 /// A loop that has been in one poll for longer than this is late.
@@ -63,21 +62,10 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
     let Some(late) = shared.loops.get(shard.index).filter(|stats| stats.in_poll_for() >= LATE) else { return 0 };
     let mut taken = 0;
     while taken < BATCH {
-        let others = shared.loops.iter().enumerate().filter(|(index, stats)| {
-            *index != shard.index
-                && stats.in_poll_for() < LATE
-                && stats.active.get() + (taken as u64) < shared.connections as u64
-        });
-        let Some((helper, _)) = others.min_by_key(|(_, stats)| stats.active.get()) else { break };
+        let Some(helper) = give::helper(shared, shard.index, taken, |stats| stats.in_poll_for() < LATE) else { break };
         // There is no connection, or no descriptor left: the loop itself will handle that.
         let Ok(one) = accept(&shard.fd) else { break };
-        let spec = shard.spec.clone();
-        let told = loop_listeners::tell(shared, helper, move |services| {
-            if let Some(service) = services.of(&spec) {
-                services.accepted(service, one, &LoopLocal::new(spec), false);
-            }
-        });
-        if !told {
+        if !give::give(shared, helper, one, shard.spec.clone()) {
             break;
         }
         late.rescued.add();

@@ -1,5 +1,6 @@
 //! Destinations of logs: files, standard error, rings in memory, syslog servers.
 
+pub mod client_levels;
 mod error_log;
 mod setting;
 pub mod syslog;

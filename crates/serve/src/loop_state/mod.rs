@@ -33,6 +33,7 @@ pub struct LoopState {
     pub modules: ModuleStates,
     generation: RefCell<Arc<Generation>>,
     draining: Cell<bool>,
+    drained: Cell<bool>,
 }
 
 impl LoopState {
@@ -48,6 +49,7 @@ impl LoopState {
             shared,
             generation: RefCell::new(generation),
             draining: Cell::new(false),
+            drained: Cell::new(false),
         });
         let weak = Rc::downgrade(&state);
         loops::set_stall_report(Box::new(move |stall| {
@@ -83,6 +85,18 @@ impl LoopState {
     /// Makes a generation the one that new requests begin with.
     pub(crate) fn set_generation(&self, generation: Arc<Generation>) {
         *self.generation.borrow_mut() = generation;
+    }
+
+    /// Whether this loop takes no new connections, although others do ([`DrainedLoops`](crate::drained::DrainedLoops)).
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.drained.get()
+    }
+
+    /// Looks whether this loop takes new connections. Returns whether that has changed.
+    pub(crate) fn look_whether_drained(&self) -> bool {
+        let drained = self.shared.drained.has(self.index);
+        self.drained.replace(drained) != drained
     }
 
     /// Whether the worker is shutting down.

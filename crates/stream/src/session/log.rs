@@ -23,9 +23,7 @@ impl Session {
     pub(super) fn write_log(&self, level: Level, message: fmt::Arguments<'_>) {
         let server = self.server.borrow();
         let log = server.error_log(&self.generation);
-        if log.enabled(level) {
-            log.write(level, Some(self.number), format_args!("{message}{}", Context(self)));
-        }
+        log.write_about(level, self.own_level(), Some(self.number), format_args!("{message}{}", Context(self)));
     }
 
     /// What the lines about the session end with at this moment.
@@ -37,9 +35,12 @@ impl Session {
     pub fn log_bare(&self, level: Level, message: fmt::Arguments<'_>) {
         let server = self.server.borrow();
         let log = server.error_log(&self.generation);
-        if log.enabled(level) {
-            log.write(level, Some(self.number), message);
-        }
+        log.write_about(level, self.own_level(), Some(self.number), message);
+    }
+
+    /// The level of the error log that the client has for itself.
+    fn own_level(&self) -> Option<Level> {
+        self.loop_state.shared.client_levels.of(self.peer())
     }
 }
 

@@ -5,36 +5,37 @@
 //! `read.rs` finds the object at a path and `object.rs` leaves out fields that are not wanted. What objects consist of is in
 //! `counted.rs` and `upstreams.rs`. `write.rs` changes what can be changed: `keyvals.rs` and `servers.rs` say what bodies of
 //! requests mean.
+//!
+//! What nginx's API has no place for is in `freerun/`.
 
+mod body;
 mod counted;
 mod error;
+mod freerun;
 mod keyvals;
 mod object;
+mod origin;
 mod read;
 mod servers;
 mod upstreams;
 mod write;
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Place, Problem, SettingsSet, Shape, Value as Setting, group, settings};
-use freerun_http::body;
+use freerun_http::body::begin_discarding;
 use freerun_http::core_variables::request_id;
 use freerun_http::log_error;
 use freerun_http::module::Module;
-use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_http::request::location::Reachable;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::request::{Address, Request};
-use freerun_http::settings::ssl::SslSettings;
 use freerun_proto::{Method, uri};
-use freerun_serve::tls::values::VerifyClient;
 use serde_json::Value;
 
-use crate::access::is_restricted;
+use super::open;
+use body::BodyRefused;
 use error::ApiError;
+pub use freerun::openapi;
 use read::{Source, VERSIONS};
 
 /// How many objects an answer may have that is made on the loop. A longer one is made by the pool for such work.
@@ -55,6 +56,10 @@ settings! {
         /// `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect when it is answered, for
         /// requests that begin then; it is lost with a reload unless the group, or the zone, has a `state`. What a browser sends
         /// for a page of another server is refused with 403.
+        ///
+        /// Below `/freerun/1/` is what nginx's API has no place for: event loops, which can be drained, thread pools, mounts,
+        /// single keys of caches, which can be explained and purged, and levels of the error log for single clients.
+        /// [The page of that API](freerun-api.md) has its paths.
         ///
         /// The answers say much about the configuration, so restrict the access to them, and all the more with `write=on`;
         /// `limit_except GET` restricts the changes alone.
@@ -88,23 +93,10 @@ impl Setting for Api {
     }
 }
 
-/// The places of `api` that were warned of; lives in the configuration's context.
-#[derive(Default)]
-struct Warned(HashSet<Place>);
-
 /// Warns of an API that everybody can ask.
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let Some(api) = settings.get::<ApiSettings>().api else { return Ok(()) };
-    let is_open = cx.extensions.get::<Reachable>().is_some_and(|server| server.0)
-        && settings.get::<SslSettings>().ssl_verify_client == VerifyClient::Off
-        && !settings.get::<CoreSettings>().internal.0
-        && !is_restricted(settings);
-    if is_open && cx.extensions.get_or_default::<Warned>().0.insert(api.place) {
-        let problem = Problem::warning("the API can be used by everybody who reaches this server").at(api.place);
-        cx.warn(
-            problem
-                .hint("restrict it by \"allow\" and \"deny\", by \"auth_basic\", or by another address in \"listen\""),
-        );
+    if let Some(api) = settings.get::<ApiSettings>().api {
+        open::warn(settings, cx, api.place, "the API");
     }
     Ok(())
 }
@@ -125,8 +117,12 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
+        let path = below(request);
+        if let Some(parts) = freerun::inside(&path) {
+            return answer_own(request, &parts).await;
+        }
         let answered = match request.asked.method {
-            Method::Get | Method::Head => match body::begin_discarding(request) {
+            Method::Get | Method::Head => match begin_discarding(request) {
                 Ok(()) => read(request).await.map(|text| (200, text)),
                 Err(status) => Err(Failed::Status(status)),
             },
@@ -135,7 +131,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         match answered {
             Ok((status, text)) => respond(status, text),
             Err(Failed::Refused(error)) => {
-                if let Err(status) = body::begin_discarding(request) {
+                if let Err(status) = begin_discarding(request) {
                     return Outcome::Status(status);
                 }
                 let (status, _) = error.status_and_code();
@@ -144,6 +140,30 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Err(Failed::Status(status)) => Outcome::Status(status),
         }
     })
+}
+
+/// Whether the location may be used to change something.
+fn may_write(request: &Request) -> bool {
+    request.settings().get::<ApiSettings>().api.is_some_and(|api| api.write)
+}
+
+/// Answers for these parts of the path in freerun's own API.
+async fn answer_own(request: &mut Request, parts: &[&str]) -> Outcome {
+    let (source, may_write) = (source(request), may_write(request));
+    let reply = match freerun::answer(request, source, parts, may_write).await {
+        Ok(reply) => reply,
+        Err(status) => return Outcome::Status(status),
+    };
+    if let Err(status) = begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    match (respond(reply.status, reply.text), reply.allow) {
+        (Outcome::Response(mut response), Some(allow)) => {
+            response.add(Bytes::from_static(b"Allow"), allow);
+            Outcome::Response(response)
+        }
+        (outcome, _) => outcome,
+    }
 }
 
 /// Why there is no answer.
@@ -157,6 +177,17 @@ enum Failed {
 impl From<ApiError> for Failed {
     fn from(error: ApiError) -> Failed {
         Failed::Refused(error)
+    }
+}
+
+impl From<BodyRefused> for Failed {
+    fn from(refused: BodyRefused) -> Failed {
+        match refused {
+            BodyRefused::TooLong => Failed::Status(413),
+            BodyRefused::Unread => ApiError::BodyRead.into(),
+            BodyRefused::NoJson(why) => ApiError::Json(why).into(),
+            BodyRefused::Status(status) => Failed::Status(status),
+        }
     }
 }
 
@@ -208,11 +239,10 @@ async fn read(request: &Request) -> Result<Vec<u8>, Failed> {
 async fn change(request: &mut Request) -> Result<write::Answer, Failed> {
     let path = below(request);
     let inside = versioned(&path)?.ok_or(ApiError::MethodDisabled)?;
-    let may_write = request.settings().get::<ApiSettings>().api.is_some_and(|api| api.write);
-    if !may_write {
+    if !may_write(request) {
         return Err(ApiError::MethodDisabled.into());
     }
-    if write::is_of_other_origin(request) {
+    if origin::is_of_other_origin(request) {
         log_error!(request, Error, "api: a page of another server wants to change something");
         return Err(ApiError::OtherOrigin.into());
     }

@@ -1,16 +1,16 @@
-//! What the API changes (`write=on`), and who may want it.
+//! What the API changes (`write=on`).
 
-use freerun_http::body::{self, BodyError};
+use freerun_http::body::begin_discarding;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_proto::Method;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::pool::Tag;
-use freerun_runtime::timer::Timer;
 use freerun_serve::keyvals;
 use serde_json::Value;
 
 use super::Failed;
+use super::body;
 use super::error::ApiError;
 use super::keyvals as pairs;
 use super::read::Source;
@@ -20,26 +20,8 @@ use super::upstreams::{self, Protocol};
 /// The longest body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// How many bytes of a body are read at a time.
-const PIECE: usize = 64 << 10;
-
 /// The answer to a change: a status, and a body with it.
 pub type Answer = (u16, Option<Value>);
-
-/// Whether the request was made by a page of another server: a browser then says where the page is from (the field `Origin` of
-/// the Fetch standard), and may have sent the credentials of its user, who knows nothing of it. Other programs say nothing.
-pub fn is_of_other_origin(request: &Request) -> bool {
-    let values = |name: &'static [u8]| request.head.values_named(name);
-    if values(b"sec-fetch-site").any(|site| !matches!(site, b"same-origin" | b"none")) {
-        return true;
-    }
-    let host = values(b"host").next().unwrap_or_default();
-    let is_own = |origin: &[u8]| {
-        let behind = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
-        behind.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
-    };
-    values(b"origin").any(|origin| !is_own(origin))
-}
 
 /// Changes what is at a path behind the version.
 ///
@@ -118,7 +100,7 @@ fn not_changed(source: &Source, path: &[&str]) -> Result<Answer, Failed> {
 }
 
 fn discard(request: &mut Request) -> Result<(), Failed> {
-    body::begin_discarding(request).map_err(Failed::Status)
+    begin_discarding(request).map_err(Failed::Status)
 }
 
 /// Runs a change on a thread that may wait for the disk.
@@ -135,18 +117,5 @@ async fn in_pool<T: Send + 'static>(
 
 /// The body, which has to be JSON.
 async fn json(request: &mut Request) -> Result<Value, Failed> {
-    if request.body.declared_length().is_some_and(|length| length > MAX_BODY as u64) {
-        return Err(Failed::Status(413));
-    }
-    let (mut text, mut timer) = (Vec::new(), Timer::default());
-    loop {
-        match body::next_piece(request, &mut timer, PIECE).await {
-            Ok(Some(piece)) if text.len() + piece.len() > MAX_BODY => return Err(Failed::Status(413)),
-            Ok(Some(piece)) => text.extend_from_slice(&piece),
-            Ok(None) => break,
-            Err(BodyError::Status(status)) => return Err(Failed::Status(status)),
-            Err(BodyError::TimedOut | BodyError::Broken(_)) => return Err(ApiError::BodyRead.into()),
-        }
-    }
-    serde_json::from_slice(&text).map_err(|error| ApiError::Json(error.to_string()).into())
+    Ok(body::json(request, MAX_BODY).await?)
 }

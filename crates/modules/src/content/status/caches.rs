@@ -1,92 +1,97 @@
 //! The counters of caches, in both forms.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use freerun_cache::cache::Cache;
 use freerun_cache::usage::Answered;
 use freerun_serve::generation::Generation;
-use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::samples::Text;
+use crate::content::described::described;
 use freerun_proxy::cached::lookup::unix_now;
 use freerun_proxy::caches::zones::Caches;
 
 /// The states of a cache's disk.
 const DISKS: [&str; 3] = ["in", "stuck", "failing"];
 
-/// The counters of a cache.
-#[derive(Debug, Serialize)]
-pub struct CacheFigures {
-    pub name: String,
-    pub path: String,
-    pub state: &'static str,
-    pub load_ms: u64,
-    pub entries: usize,
-    pub max_entries: u64,
-    pub counted: usize,
-    pub bytes: u64,
-    pub reserved: u64,
-    pub max_size: Option<u64>,
-    pub refused: u64,
-    pub pending: usize,
-    pub purges: usize,
-    pub answers: Map<String, Value>,
-    pub hit_ratio: f64,
-    pub waiting: usize,
-    pub fills: FillsNow,
-    pub removed: Removed,
-    pub adopted: u64,
-    pub orphans: u64,
-    pub loaded: u64,
-    pub memory: MemoryTier,
-    pub disk: Disk,
+described! {
+    /// The counters of a cache.
+    pub struct CacheFigures {
+        pub name: String,
+        pub path: String,
+        pub state: &'static str,
+        pub load_ms: u64,
+        pub entries: usize,
+        pub max_entries: u64,
+        pub counted: usize,
+        pub bytes: u64,
+        pub reserved: u64,
+        pub max_size: Option<u64>,
+        pub refused: u64,
+        pub pending: usize,
+        pub purges: usize,
+        pub answers: BTreeMap<String, u64>,
+        pub hit_ratio: f64,
+        pub waiting: usize,
+        pub fills: FillsNow,
+        pub removed: Removed,
+        pub adopted: u64,
+        pub orphans: u64,
+        pub loaded: u64,
+        pub memory: MemoryTier,
+        pub disk: Disk,
+    }
+
+    /// The objects that are being fetched.
+    pub struct FillsNow {
+        pub now: u64,
+        pub begun: u64,
+        pub stored: u64,
+        pub unstored: u64,
+        pub broken: u64,
+        pub followed: u64,
+    }
+
+    /// The objects that were removed.
+    pub struct Removed {
+        pub evicted: u64,
+        pub inactive: u64,
+        pub purged: u64,
+        pub damaged: u64,
+        pub failed: u64,
+    }
+
+    /// The small objects in memory, and the files that are kept open.
+    pub struct MemoryTier {
+        pub objects: u64,
+        pub object_bytes: u64,
+        pub limit: u64,
+        pub memory_hits: u64,
+        pub files: u64,
+        pub file_hits: u64,
+    }
+
+    /// The state of the disk.
+    pub struct Disk {
+        pub health: &'static str,
+        pub error: Option<String>,
+        pub outages: u64,
+        pub errors: u64,
+        pub late: u64,
+        pub full: u64,
+        pub running: u64,
+        pub written: u64,
+        pub write_rate: u64,
+        pub read: u64,
+        pub read_rate: u64,
+    }
 }
 
-/// The objects that are being fetched.
-#[derive(Debug, Serialize)]
-pub struct FillsNow {
-    pub now: u64,
-    pub begun: u64,
-    pub stored: u64,
-    pub unstored: u64,
-    pub broken: u64,
-    pub followed: u64,
-}
-
-/// The objects that were removed.
-#[derive(Debug, Serialize)]
-pub struct Removed {
-    pub evicted: u64,
-    pub inactive: u64,
-    pub purged: u64,
-    pub damaged: u64,
-    pub failed: u64,
-}
-
-/// The small objects in memory, and the files that are kept open.
-#[derive(Debug, Serialize)]
-pub struct MemoryTier {
-    pub objects: u64,
-    pub object_bytes: u64,
-    pub limit: u64,
-    pub memory_hits: u64,
-    pub files: u64,
-    pub file_hits: u64,
-}
-
-/// The state of the disk.
-#[derive(Debug, Serialize)]
-pub struct Disk {
-    pub health: &'static str,
-    pub error: Option<String>,
-    pub outages: u64,
-    pub errors: u64,
-    pub late: u64,
-    pub full: u64,
-    pub running: u64,
-    pub written: u64,
-    pub write_rate: u64,
-    pub read: u64,
-    pub read_rate: u64,
+/// The cache of this name that a generation has.
+pub fn find(generation: &Generation, name: &[u8]) -> Option<Arc<Cache>> {
+    let caches = generation.parts.get::<Caches>()?;
+    caches.iter().find(|one| one.path.name.as_bytes() == name).map(|one| one.home.cache.clone())
 }
 
 /// Collects the counters of the caches of a generation.
@@ -122,7 +127,7 @@ impl CacheFigures {
             pending: figures.pending,
             purges: figures.purges,
             hit_ratio: if all == 0 { 0.0 } else { hits as f64 / all as f64 },
-            answers: answers.into_iter().map(|(how, count)| (how, count.into())).collect(),
+            answers: answers.into_iter().collect(),
             waiting: usage.waiting(),
             fills: FillsNow {
                 now: fills.now,

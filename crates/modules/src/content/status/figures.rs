@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent};
-use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
+use freerun_serve::generation::Generation;
 use freerun_serve::shared::Shared;
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use super::sessions::Sessions;
 use super::tls::Tls;
 use super::upstreams::Upstream;
 use super::zones::{Zone, Zones};
+use crate::content::described::described;
 
 /// All counters.
 #[derive(Debug, Serialize)]
@@ -47,75 +48,72 @@ pub struct Figures {
     pub acme: Vec<Certificate>,
 }
 
-/// The counters of a loop.
-#[derive(Debug, Serialize)]
-pub struct Loop {
-    pub index: usize,
-    pub connections: Connections,
-    pub requests: u64,
-    pub stalls: u64,
-    pub stalls_without_processor: u64,
-    pub longest_stall_of_its_own_us: u64,
-    pub polls: Histogram,
-}
+described! {
+    /// The counters of a loop.
+    pub struct Loop {
+        pub index: usize,
+        pub drain: bool,
+        pub connections: Connections,
+        pub requests: u64,
+        pub stalls: u64,
+        pub stalls_without_processor: u64,
+        pub longest_stall_of_its_own_us: u64,
+        pub polls: Histogram,
+    }
 
-/// The connections of a loop.
-#[derive(Debug, Serialize)]
-pub struct Connections {
-    pub active: u64,
-    pub idle: u64,
-    pub accepted: u64,
-    pub rescued: u64,
-}
+    /// The connections of a loop.
+    pub struct Connections {
+        pub active: u64,
+        pub idle: u64,
+        pub accepted: u64,
+        pub rescued: u64,
+    }
 
-/// The counters of a thread pool.
-#[derive(Debug, Serialize)]
-pub struct Pool {
-    pub name: String,
-    pub threads: usize,
-    pub limit: usize,
-    pub active: usize,
-    pub waiting: usize,
-    pub max_queue: usize,
-    pub refused: u64,
-    pub served: u64,
-    pub cancelled: u64,
-    pub panicked: u64,
-    pub wait: Histogram,
-    pub service: Histogram,
-}
+    /// The counters of a thread pool.
+    pub struct Pool {
+        pub name: String,
+        pub threads: usize,
+        pub limit: usize,
+        pub active: usize,
+        pub waiting: usize,
+        pub max_queue: usize,
+        pub refused: u64,
+        pub served: u64,
+        pub cancelled: u64,
+        pub panicked: u64,
+        pub wait: Histogram,
+        pub service: Histogram,
+    }
 
-/// The counters of a mount.
-#[derive(Debug, Serialize)]
-pub struct Mount {
-    pub mount: String,
-    pub device: String,
-    #[serde(rename = "type")]
-    pub fs_type: String,
-    pub rung: &'static str,
-    pub demoted: bool,
-    pub density: &'static str,
-    pub hits: u64,
-    pub misses: u64,
-    pub pooled: u64,
-    pub stalls: u64,
-    pub demotions: u64,
-}
+    /// The counters of a mount.
+    pub struct Mount {
+        pub mount: String,
+        pub device: String,
+        #[serde(rename = "type")]
+        pub fs_type: String,
+        pub rung: &'static str,
+        pub demoted: bool,
+        pub density: &'static str,
+        pub hits: u64,
+        pub misses: u64,
+        pub pooled: u64,
+        pub stalls: u64,
+        pub demotions: u64,
+    }
 
-/// The counters of a log file.
-#[derive(Debug, Serialize)]
-pub struct Log {
-    pub name: String,
-    pub lost_lines: u64,
-    pub waiting_bytes: usize,
-    pub held_up: bool,
-}
+    /// The counters of a log file.
+    pub struct Log {
+        pub name: String,
+        pub lost_lines: u64,
+        pub waiting_bytes: usize,
+        pub held_up: bool,
+    }
 
-/// The threads that write logs.
-#[derive(Debug, Serialize)]
-pub struct LogThreads {
-    pub now: usize,
-    pub limit: usize,
+    /// The threads that write logs.
+    pub struct LogThreads {
+        pub now: usize,
+        pub limit: usize,
+    }
 }
 
 impl Figures {
@@ -124,10 +122,6 @@ impl Figures {
         // The guard is held only during the read: it keeps no state alive and makes no task wait.
         let generation = shared.generation.load();
         let now = freerun_upstream::now();
-        let mut pools: Vec<Pool> = generation.pools.iter().map(|pool| Pool::from(pool.status())).collect();
-        pools.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
-        mounts.sort_by(|one, other| (&one.mount, &one.device).cmp(&(&other.mount, &other.device)));
         let Zones { servers, locations, stream_servers } = super::zones::collect(&generation);
         let limits = super::limits::collect(&generation);
         Figures {
@@ -137,14 +131,11 @@ impl Figures {
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
-            loops: shared.loops.iter().enumerate().map(|(index, stats)| Loop::new(index, stats)).collect(),
-            pools,
-            mounts,
+            loops: Loop::all(shared),
+            pools: Pool::all(&generation),
+            mounts: Mount::all(&generation),
             logs: generation.logs.iter().map(Log::from).collect(),
-            log_threads: LogThreads {
-                now: generation.logs.first().map_or(0, LogFile::threads),
-                limit: MAX_LOG_THREADS,
-            },
+            log_threads: LogThreads::of(&generation),
             last_errors: recent::lines(),
             server_zones: servers,
             location_zones: locations,
@@ -166,9 +157,17 @@ impl Figures {
 }
 
 impl Loop {
-    fn new(index: usize, stats: &LoopStats) -> Loop {
-        Loop {
+    /// The counters of all loops.
+    pub fn all(shared: &Shared) -> Vec<Loop> {
+        (0..shared.loops.len()).filter_map(|index| Loop::of(shared, index)).collect()
+    }
+
+    /// The counters of the loop with this number.
+    pub fn of(shared: &Shared, index: usize) -> Option<Loop> {
+        let stats = shared.loops.get(index)?;
+        Some(Loop {
             index,
+            drain: shared.drained.has(index),
             connections: Connections {
                 active: stats.active.get(),
                 idle: stats.idle.get(),
@@ -180,7 +179,32 @@ impl Loop {
             stalls_without_processor: stats.stalls_without_processor.get(),
             longest_stall_of_its_own_us: stats.longest_stall_of_its_own_us.load(Relaxed),
             polls: stats.polls.snapshot().into(),
-        }
+        })
+    }
+}
+
+impl Pool {
+    /// The counters of the pools of a configuration, by their names.
+    pub fn all(generation: &Generation) -> Vec<Pool> {
+        let mut pools: Vec<Pool> = generation.pools.iter().map(|pool| Pool::from(pool.status())).collect();
+        pools.sort_by(|one, other| one.name.cmp(&other.name));
+        pools
+    }
+}
+
+impl Mount {
+    /// The counters of the mounts that files were served from, by their names.
+    pub fn all(generation: &Generation) -> Vec<Mount> {
+        let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
+        mounts.sort_by(|one, other| (&one.mount, &one.device).cmp(&(&other.mount, &other.device)));
+        mounts
+    }
+}
+
+impl LogThreads {
+    /// The threads that write the logs of a configuration.
+    pub fn of(generation: &Generation) -> LogThreads {
+        LogThreads { now: generation.logs.first().map_or(0, LogFile::threads), limit: MAX_LOG_THREADS }
     }
 }
 

@@ -1,16 +1,18 @@
 //! Histograms of durations, as both forms show them.
 
 use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
-use serde::Serialize;
 
-/// A histogram of durations.
-#[derive(Debug, Serialize)]
-pub struct Histogram {
-    pub bounds_us: &'static [u64],
-    pub counts: [u64; BUCKETS],
-    pub count: u64,
-    pub sum_us: u64,
-    pub max_us: u64,
+use crate::content::described::described;
+
+described! {
+    /// A histogram of durations.
+    pub struct Histogram {
+        pub bounds_us: &'static [u64],
+        pub counts: [u64; BUCKETS],
+        pub count: u64,
+        pub sum_us: u64,
+        pub max_us: u64,
+    }
 }
 
 /// The upper bounds of all buckets but the last.

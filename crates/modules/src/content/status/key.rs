@@ -12,51 +12,70 @@ use freerun_cache::record::Head;
 use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::control::ResponseControl;
 use freerun_cache::rules::headers::values;
+use freerun_http::connection::gone::ClientGone;
+use freerun_http::content::aio;
+use freerun_http::log_error;
+use freerun_http::request::Request;
 use freerun_proto::date::parse_http_date;
+use freerun_proxy::cached::lookup::unix_now;
 use freerun_runtime::files::Via;
-use serde::Serialize;
+use freerun_runtime::pool::Tag;
 
-/// The whole answer about a key.
-#[derive(Debug, Serialize)]
-pub struct Explained {
-    pub cache: String,
-    pub key: Option<String>,
-    pub hash: String,
-    pub file: String,
-    pub place: &'static str,
-    pub why: String,
-    pub uses: u32,
-    pub fill: Option<&'static str>,
-    pub entry: Option<EntryFigures>,
-    pub response: Option<Response>,
-}
+use crate::content::described::described;
 
-/// The data in the index.
-#[derive(Debug, Serialize)]
-pub struct EntryFigures {
-    pub size: u64,
-    pub on_disk: u64,
-    pub accessed: u64,
-    pub verified: bool,
-    pub foreign: bool,
-    pub fresh: bool,
-    pub fresh_until: u64,
-    pub age: u64,
-    pub stale_while_revalidate: u32,
-    pub stale_if_error: u32,
-    pub must_revalidate: bool,
-}
+/// The most variants that are told.
+const MAX_VARIANTS: usize = 100;
 
-/// The data in the file.
-#[derive(Debug, Serialize)]
-pub struct Response {
-    pub status: u16,
-    pub created: u64,
-    pub length: u64,
-    pub fields: Vec<(String, String)>,
-    pub vary: Option<String>,
-    pub variant: Option<String>,
-    pub tags: Vec<String>,
+described! {
+    /// The whole answer about a key.
+    pub struct Explained {
+        pub cache: String,
+        pub key: Option<String>,
+        pub hash: String,
+        pub file: String,
+        pub place: &'static str,
+        pub why: String,
+        pub uses: u32,
+        pub fill: Option<&'static str>,
+        pub entry: Option<EntryFigures>,
+        pub response: Option<StoredResponse>,
+        pub variants: Vec<Variant>,
+    }
+
+    /// A response for other values of the fields that `Vary` names.
+    pub struct Variant {
+        pub hash: String,
+        pub size: u64,
+        pub accessed: u64,
+        pub fresh: bool,
+        pub fresh_until: u64,
+    }
+
+    /// The data in the index.
+    pub struct EntryFigures {
+        pub size: u64,
+        pub on_disk: u64,
+        pub accessed: u64,
+        pub verified: bool,
+        pub foreign: bool,
+        pub fresh: bool,
+        pub fresh_until: u64,
+        pub age: u64,
+        pub stale_while_revalidate: u32,
+        pub stale_if_error: u32,
+        pub must_revalidate: bool,
+    }
+
+    /// The data in the file.
+    pub struct StoredResponse {
+        pub status: u16,
+        pub created: u64,
+        pub length: u64,
+        pub fields: Vec<(String, String)>,
+        pub vary: Option<String>,
+        pub variant: Option<String>,
+        pub tags: Vec<String>,
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -86,9 +105,21 @@ impl EntryFigures {
     }
 }
 
-impl Response {
-    fn new(head: &Head) -> Response {
-        Response {
+impl Variant {
+    fn new(entry: &Entry, now: u64) -> Variant {
+        Variant {
+            hash: hex(entry.key()),
+            size: entry.size(),
+            accessed: entry.accessed(),
+            fresh: entry.is_fresh(now),
+            fresh_until: entry.lifetime().fresh_until,
+        }
+    }
+}
+
+impl StoredResponse {
+    fn new(head: &Head) -> StoredResponse {
+        StoredResponse {
             status: head.status,
             created: head.created,
             length: head.body,
@@ -100,8 +131,44 @@ impl Response {
     }
 }
 
+/// A key that is asked for.
+pub struct AskedKey {
+    key: Key,
+    /// Its text, if that was named.
+    text: Option<Vec<u8>>,
+}
+
+impl AskedKey {
+    /// The key that is named by its text, or by the hash that its file is named by. `None`: neither of them, or both.
+    pub fn new(text: Option<Vec<u8>>, hash: Option<Vec<u8>>) -> Option<AskedKey> {
+        match (text, hash) {
+            (Some(text), None) => Some(AskedKey { key: Key::of(&text), text: Some(text) }),
+            (None, Some(hash)) => Some(AskedKey { key: Key::from_hex(&hash)?, text: None }),
+            _ => None,
+        }
+    }
+}
+
+/// Looks a key up for a request, whose `aio` says how files are read. `None`: it names a pool that is not there, which is
+/// logged.
+pub async fn explain_to(request: &Request, cache: &Arc<Cache>, asked: &AskedKey) -> Option<Explained> {
+    let aio = aio::resolve(request)?;
+    let gone = ClientGone::of(&request.client);
+    let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+    let mut explained = explain(cache, asked.key, asked.text.as_deref(), via, unix_now()).await;
+    if explained.response.as_ref().is_some_and(|response| response.vary.is_some()) {
+        let (cache, key) = (cache.clone(), asked.key);
+        let walk = move || cache.variants(key, MAX_VARIANTS);
+        match request.generation.pools.default().run(Tag::client(request.client_key()), walk).await {
+            Ok(found) => explained.variants = found.iter().map(|entry| Variant::new(entry, unix_now())).collect(),
+            Err(error) => log_error!(request, Error, "variants are not looked for: {error}"),
+        }
+    }
+    Some(explained)
+}
+
 /// Looks a key up. `known`: the text of the key, if the request named it.
-pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_>, now: u64) -> Explained {
+async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_>, now: u64) -> Explained {
     let mut out = Explained {
         cache: cache.config().name.to_string(),
         key: known.map(text),
@@ -117,6 +184,7 @@ pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Vi
         }),
         entry: None,
         response: None,
+        variants: Vec::new(),
     };
     let Some(entry) = cache.peek(key) else {
         if out.fill.is_some() {
@@ -151,7 +219,7 @@ pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Vi
         },
     };
     let head = &object.head;
-    out.response = Some(Response::new(head));
+    out.response = Some(StoredResponse::new(head));
     out.key.get_or_insert_with(|| text(&head.key));
     out.why = if known.is_some_and(|known| *known != *head.key) {
         "another text with the same sum is stored".to_owned()

@@ -1,11 +1,11 @@
 #![doc = include_str!("fields.md")]
 
 mod acme;
-mod caches;
-mod figures;
+pub(super) mod caches;
+pub(super) mod figures;
 mod histogram;
 mod http2;
-mod key;
+pub(super) mod key;
 mod limits;
 mod page;
 mod prometheus;
@@ -19,27 +19,22 @@ mod upstreams;
 mod zones;
 
 use bytes::Bytes;
-use freerun_cache::key::Key;
-use freerun_conf::{SettingsSet, group, settings};
+use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
 use freerun_http::body;
-use freerun_http::connection::gone::ClientGone;
-use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
-use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, uri};
-use freerun_runtime::files::Via;
 use freerun_serve::generation::Generation;
 use freerun_serve::shared::Shared;
 use freerun_serve::status_zones::StatusZones;
 use freerun_serve::upstream::GroupsByProtocol;
 
+use super::open::{self, Written};
 use figures::Figures;
-use freerun_proxy::cached::lookup::unix_now;
-use freerun_proxy::caches::zones::Caches;
+use key::AskedKey;
 
 settings! {
     /// The state of the worker.
@@ -58,7 +53,7 @@ settings! {
         /// 256 servers are shown, in the order of the names, without histograms. Resolvers with the same `status_zone`
         /// are added up. A certificate is named by `file`, `subject`, `names`, `key` (the kind) and `issuer`; further ones
         /// that are equal in all of these have the label `nth`.
-        status: Switch, in LOCATION, local, fidelity = Own;
+        status: Option<Written>, in LOCATION, local, fidelity = Own;
     }
 }
 
@@ -74,11 +69,20 @@ pub static MODULE: Module = Module {
         Handler { phase: Phase::Content, wanted, run: Run::Later(explain) },
     ],
     content: &["status"],
+    settle: Some(settle),
     ..Module::EMPTY
 };
 
 fn wanted(settings: &SettingsSet) -> bool {
-    settings.get::<StatusSettings>().status.0
+    settings.get::<StatusSettings>().status.is_some()
+}
+
+/// Warns of a status that everybody can ask for.
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    if let Some(Written(place)) = settings.get::<StatusSettings>().status {
+        open::warn(settings, cx, place, "the status");
+    }
+    Ok(())
 }
 
 /// The format of the answer.
@@ -194,22 +198,15 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if let Err(status) = body::begin_discarding(request) {
             return Outcome::Status(status);
         }
-        let (name, text) = (argument(request, b"cache").unwrap_or_default(), argument(request, b"key"));
-        let hash = argument(request, b"hash").map(|hash| Key::from_hex(&hash));
-        let key = match (&text, hash) {
-            (Some(text), None) => Key::of(text),
-            (None, Some(Some(key))) => key,
-            _ => return Outcome::Status(400),
+        let name = argument(request, b"cache").unwrap_or_default();
+        let Some(asked) = AskedKey::new(argument(request, b"key"), argument(request, b"hash")) else {
+            return Outcome::Status(400);
         };
-        let caches = request.generation.parts.get::<Caches>();
-        let all = caches.as_deref().into_iter().flat_map(|caches| caches.iter());
-        let found = all.filter(|one| one.path.name.as_bytes() == name).map(|one| one.home.cache.clone()).next();
-        let Some(cache) = found else { return Outcome::Status(404) };
-        let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
-        let gone = ClientGone::of(&request.client);
-        let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
-        let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
-        outcome(request, Format::Json, serde_json::to_vec(&explained).map(Bytes::from))
+        let Some(cache) = caches::find(&request.generation, &name) else { return Outcome::Status(404) };
+        match key::explain_to(request, &cache, &asked).await {
+            Some(explained) => outcome(request, Format::Json, serde_json::to_vec(&explained).map(Bytes::from)),
+            None => Outcome::Status(500),
+        }
     })
 }
 

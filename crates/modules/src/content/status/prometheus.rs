@@ -62,6 +62,7 @@ impl Text {
             "Connections that another loop accepted from this loop's own socket.",
             |l| l.connections.rescued,
         );
+        of("freerun_loop_drained", "gauge", "1 while it takes no new connections.", |l| l.drain.into());
         of("freerun_requests_total", "counter", "Requests begun.", |l| l.requests);
         of("freerun_stalls_total", "counter", "Polls of tasks longer than 10 ms.", |l| l.stalls);
         of(

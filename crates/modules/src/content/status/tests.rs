@@ -41,6 +41,7 @@ fn histogram(durations_us: &[u64]) -> Histogram {
 fn one_loop(index: usize) -> Loop {
     Loop {
         index,
+        drain: false,
         connections: Connections { active: 3, idle: 2, accepted: u64::MAX, rescued: 1 },
         requests: 7,
         stalls: 0,

@@ -1,0 +1,43 @@
+//! Bodies of requests, which have to be JSON.
+
+use freerun_http::body::{self, BodyError};
+use freerun_http::request::Request;
+use freerun_runtime::timer::Timer;
+use serde_json::Value;
+
+/// How many bytes of a body are read at a time.
+const PIECE: usize = 64 << 10;
+
+/// Why a body is not used.
+pub enum BodyRefused {
+    /// It is too long.
+    TooLong,
+    /// It does not come, or not completely.
+    Unread,
+    /// It is no JSON; why.
+    NoJson(String),
+    /// The server answers with this status.
+    Status(u16),
+}
+
+/// Reads the body, of at most `most` bytes.
+///
+/// # Errors
+/// It cannot be used.
+pub async fn json(request: &mut Request, most: usize) -> Result<Value, BodyRefused> {
+    if request.body.declared_length().is_some_and(|length| length > most as u64) {
+        return Err(BodyRefused::TooLong);
+    }
+    let (mut text, mut timer) = (Vec::new(), Timer::default());
+    loop {
+        match body::next_piece(request, &mut timer, PIECE).await {
+            Ok(Some(piece)) if text.len() + piece.len() > most => return Err(BodyRefused::TooLong),
+            Ok(Some(piece)) => text.extend_from_slice(&piece),
+            Ok(None) => break,
+            Err(BodyError::Status(413)) => return Err(BodyRefused::TooLong),
+            Err(BodyError::Status(status)) => return Err(BodyRefused::Status(status)),
+            Err(BodyError::TimedOut | BodyError::Broken(_)) => return Err(BodyRefused::Unread),
+        }
+    }
+    serde_json::from_slice(&text).map_err(|error| BodyRefused::NoJson(error.to_string()))
+}

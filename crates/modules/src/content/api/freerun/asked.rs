@@ -1,0 +1,110 @@
+//! What handlers of freerun's own API are asked, and what they answer.
+
+use freerun_http::body;
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::request::response::LocalBoxFuture;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::refusal::{Code, Refusal};
+use crate::content::api::body::{BodyRefused, json as read_json};
+use crate::content::api::read::Source;
+
+/// The longest body in bytes.
+const MAX_BODY: usize = 64 << 10;
+
+/// What a handler is asked.
+pub(super) struct Asked<'r> {
+    pub(super) request: &'r mut Request,
+    pub(super) source: Source,
+    /// The parts of the path that stand for names: `{zone}`.
+    pub(super) names: Vec<String>,
+}
+
+/// The answer of a handler: a status, and the text of the JSON with it.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) text: Option<Vec<u8>>,
+}
+
+/// What a handler returns.
+pub(super) type Answered<'r> = LocalBoxFuture<'r, Result<Answer, Failed>>;
+
+/// Why there is no answer.
+pub(super) enum Failed {
+    /// The API says so.
+    Refused(Refusal),
+    /// The server answers with this status.
+    Status(u16),
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Failed {
+        Failed::Refused(refusal)
+    }
+}
+
+impl From<Code> for Failed {
+    fn from(code: Code) -> Failed {
+        Failed::Refused(code.into())
+    }
+}
+
+impl Answer {
+    /// A value.
+    pub(super) fn value(value: &impl Serialize) -> Result<Answer, Failed> {
+        // It has no keys but strings, so that this never fails.
+        let text = serde_json::to_vec(value).map_err(|_| Failed::Status(500))?;
+        Ok(Answer { status: 200, text: Some(text) })
+    }
+
+    /// No content: it is done.
+    pub(super) fn done() -> Result<Answer, Failed> {
+        Ok(Answer { status: 204, text: None })
+    }
+}
+
+impl Asked<'_> {
+    /// The first name in the path.
+    pub(super) fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// The value of an argument, percent-decoded.
+    pub(super) fn argument(&self, name: &str) -> Option<Vec<u8>> {
+        let value = freerun_proto::uri::argument(self.request.asked.args.as_deref()?, name.as_bytes())?;
+        Some(freerun_proto::uri::unescape(value).into_owned())
+    }
+
+    /// The body, which has to be JSON.
+    pub(super) async fn body(&mut self) -> Result<Value, Failed> {
+        read_json(self.request, MAX_BODY).await.map_err(|refused| match refused {
+            BodyRefused::TooLong => Code::TooLong.into(),
+            BodyRefused::Unread => Refusal::new(Code::BadBody, "reading the body failed").into(),
+            BodyRefused::NoJson(why) => Refusal::new(Code::BadBody, format!("the body is no JSON: {why}")).into(),
+            BodyRefused::Status(status) => Failed::Status(status),
+        })
+    }
+
+    /// The answer with a value that may be long: the pool for such work makes it.
+    pub(super) async fn made<T: Serialize>(
+        self,
+        make: impl FnOnce(&Source) -> T + Send + 'static,
+    ) -> Result<Answer, Failed> {
+        let Asked { request, source, .. } = self;
+        let made = request.generation.pools.cpu().run(request.client_key(), move || {
+            let value = make(&source);
+            Answer::value(&value)
+        });
+        made.await.unwrap_or_else(|error| {
+            log_error!(request, Error, "api: {error}");
+            Err(Code::Overloaded.into())
+        })
+    }
+
+    /// Says that there is no body to read.
+    pub(super) fn without_body(&mut self) -> Result<(), Failed> {
+        body::begin_discarding(self.request).map_err(Failed::Status)
+    }
+}

@@ -1,0 +1,169 @@
+//! Caches: their figures, what they know of a key, and purges.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_cache::cache::Cache;
+use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
+use freerun_http::log_error;
+use freerun_proxy::cached::find::Wanted;
+use freerun_proxy::cached::lookup::unix_now;
+use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
+use serde_json::{Value, json};
+
+use super::asked::{Answer, Answered, Asked, Failed};
+use super::refusal::{Code, Refusal};
+use crate::content::described::Schemas;
+use crate::content::status::caches::{self, CacheFigures};
+use crate::content::status::key::{self, AskedKey};
+
+/// All caches.
+pub(super) fn all(asked: Asked<'_>) -> Answered<'_> {
+    Box::pin(asked.made(|source| caches::collect(&source.generation)))
+}
+
+/// A cache.
+pub(super) fn one(asked: Asked<'_>) -> Answered<'_> {
+    Box::pin(async move {
+        let cache = found(&asked)?;
+        Answer::value(&CacheFigures::of(&cache, unix_now()))
+    })
+}
+
+/// The cache that the path names.
+fn found(asked: &Asked<'_>) -> Result<Arc<Cache>, Refusal> {
+    caches::find(&asked.source.generation, asked.name().as_bytes()).ok_or_else(|| Code::CacheNotFound.into())
+}
+
+/// Explains a key.
+pub(super) fn explain(asked: Asked<'_>) -> Answered<'_> {
+    Box::pin(async move {
+        let cache = found(&asked)?;
+        let key = AskedKey::new(asked.argument("key"), asked.argument("hash"));
+        let key = key.ok_or_else(|| Refusal::new(Code::BadArgument, "\"key\" or \"hash\" is needed"))?;
+        let explained = key::explain_to(asked.request, &cache, &key).await;
+        Answer::value(&explained.ok_or(Failed::Status(500))?)
+    })
+}
+
+/// Removes what is stored for a key.
+pub(super) fn remove(mut asked: Asked<'_>) -> Answered<'_> {
+    Box::pin(async move {
+        let cache = found(&asked)?;
+        let text = asked.argument("key").filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| Refusal::new(Code::BadArgument, "\"key\" is needed"))?;
+        asked.without_body()?;
+        let wanted = Wanted::of(cache, text.into());
+        if !wanted.remove() {
+            return Err(Code::KeyNotFound.into());
+        }
+        purged(&asked, &wanted.cache, &wanted.text).await;
+        Answer::done()
+    })
+}
+
+/// What is purged.
+#[derive(Debug, PartialEq, Eq)]
+enum Purge {
+    /// A key, or, with an asterisk at the end, all keys that begin so.
+    Key(Bytes),
+    /// All objects with one of these tags.
+    Tags(Vec<Bytes>),
+}
+
+/// The schema of a purge.
+pub fn purge_schema(_: &mut Schemas) -> Value {
+    let text = |docs: &str| json!({ "type": "string", "minLength": 1, "maxLength": MAX_TEXT, "description": docs });
+    json!({
+        "type": "object",
+        "properties": {
+            "key": text("A key, or with an asterisk at its end all keys that begin so, as in a request for `proxy_cache_purge`."),
+            "tags": {
+                "type": "array",
+                "description": "Tags of objects (`Surrogate-Key`, `Cache-Tag`).",
+                "items": text("A tag."),
+                "minItems": 1,
+                "maxItems": MAX_TAGS,
+            },
+        },
+        "oneOf": [{ "required": ["key"] }, { "required": ["tags"] }],
+        "additionalProperties": false,
+    })
+}
+
+/// Purges.
+pub(super) fn purge(mut asked: Asked<'_>) -> Answered<'_> {
+    Box::pin(async move {
+        let cache = found(&asked)?;
+        let too_long = |PurgeRefused::TooLong| Refusal::from(Code::TooLong);
+        match purge_of(&asked.body().await?)? {
+            Purge::Key(text) => {
+                let wanted = Wanted::of(cache, text);
+                if !wanted.purge().map_err(too_long)? {
+                    return Err(Code::KeyNotFound.into());
+                }
+                purged(&asked, &wanted.cache, &wanted.text).await;
+            }
+            Purge::Tags(tags) => {
+                let names = tags.join(&b" "[..]);
+                purge_tags(&cache, tags).map_err(too_long)?;
+                purged(&asked, &cache, &names).await;
+            }
+        }
+        Answer::done()
+    })
+}
+
+/// Logs a purge, and waits until it is on the disk.
+async fn purged(asked: &Asked<'_>, cache: &Cache, what: &[u8]) {
+    let name = &cache.config().name;
+    log_error!(asked.request, Notice, "api: \"{}\" is purged from cache \"{name}\"", String::from_utf8_lossy(what));
+    write_down(asked.request, cache, what).await;
+}
+
+/// What the body says.
+fn purge_of(body: &Value) -> Result<Purge, Refusal> {
+    let wrong = |text: &'static str| Refusal::new(Code::BadBody, text);
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(|text| Bytes::from(text.to_owned()));
+    let members = body.as_object().filter(|members| members.len() == 1);
+    let member = members.and_then(|members| members.iter().next());
+    match member.map(|(name, value)| (name.as_str(), value)) {
+        Some(("key", value)) => text(value).map(Purge::Key).ok_or_else(|| wrong("\"key\" is a text")),
+        Some(("tags", Value::Array(tags))) if !tags.is_empty() && tags.len() <= MAX_TAGS => {
+            let tags: Option<Vec<Bytes>> = tags.iter().map(text).collect();
+            tags.map(Purge::Tags).ok_or_else(|| wrong("\"tags\" are texts"))
+        }
+        Some(("tags", _)) => Err(wrong("\"tags\" is a list of 1 to 64 texts")),
+        _ => Err(wrong("{\"key\": TEXT} or {\"tags\": [TEXT, …]} is expected")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_or_tags_are_purged() {
+        assert_eq!(purge_of(&json!({"key": "/a*"})), Ok(Purge::Key("/a*".into())));
+        assert_eq!(purge_of(&json!({"tags": ["a", "b"]})), Ok(Purge::Tags(vec!["a".into(), "b".into()])));
+        assert!(purge_of(&json!({"tags": vec!["t"; MAX_TAGS]})).is_ok());
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for body in [
+            json!("/a"),
+            json!({}),
+            json!({"key": ""}),
+            json!({"key": ["/a"]}),
+            json!({"key": "/a", "tags": ["a"]}),
+            json!({"keys": "/a"}),
+            json!({"tags": []}),
+            json!({"tags": "a"}),
+            json!({"tags": ["a", ""]}),
+            json!({"tags": vec!["t"; MAX_TAGS + 1]}),
+        ] {
+            assert_eq!(purge_of(&body).map_err(|refusal| refusal.code), Err(Code::BadBody), "{body}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The endpoints of freerun's own API.
+
+use freerun_proto::Method;
+use serde_json::{Value, json};
+
+use super::asked::{Answered, Asked};
+use super::refusal::{Code, Refusal};
+use super::{caches, log, loops, shown};
+use crate::content::described::{Described, Schemas};
+use crate::content::status::caches::CacheFigures;
+use crate::content::status::figures::{Loop, Mount, Pool};
+use crate::content::status::key::Explained;
+
+/// The part of a path that leads to this API.
+pub const NAME: &str = "freerun";
+
+/// The only version.
+pub const VERSION: &str = "1";
+
+/// A method at a path. Everything that can be asked is in [`ENDPOINTS`].
+pub struct Endpoint {
+    /// The method; `HEAD` does what `GET` does.
+    pub method: Method,
+    /// The path behind the version; a part in braces stands for a name.
+    pub path: &'static str,
+    /// The name of the operation, for programs that are generated from the description.
+    pub id: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// What there is to say beside.
+    pub details: &'static str,
+    /// The arguments in the query: names, and what they mean.
+    pub arguments: &'static [(&'static str, &'static str)],
+    /// The body of the request.
+    pub body: Option<Schema>,
+    /// The body of the response; without it, the status is 204.
+    pub answer: Option<Schema>,
+    /// Why it may be refused, beside what is so for all.
+    pub refusals: &'static [Code],
+    /// The handler.
+    pub(super) run: Run,
+}
+
+/// Gives a schema.
+pub type Schema = fn(&mut Schemas) -> Value;
+
+/// Answers a request.
+pub(super) type Run = for<'r> fn(Asked<'r>) -> Answered<'r>;
+
+const GET: Endpoint = Endpoint {
+    method: Method::Get,
+    path: "",
+    id: "",
+    summary: "",
+    details: "",
+    arguments: &[],
+    body: None,
+    answer: None,
+    refusals: &[],
+    run: shown::index,
+};
+const PATCH: Endpoint = Endpoint { method: Method::Patch, ..GET };
+const POST: Endpoint = Endpoint { method: Method::Post, ..GET };
+const DELETE: Endpoint = Endpoint { method: Method::Delete, ..GET };
+
+/// All endpoints, in the order of their paths.
+pub static ENDPOINTS: &[Endpoint] = &[
+    Endpoint {
+        path: "/",
+        id: "listPaths",
+        summary: "The names of what is below.",
+        answer: Some(Vec::<String>::schema),
+        run: shown::index,
+        ..GET
+    },
+    Endpoint {
+        path: "/caches",
+        id: "listCaches",
+        summary: "All caches with their figures, by name.",
+        answer: Some(Vec::<CacheFigures>::schema),
+        refusals: &[Code::Overloaded],
+        run: caches::all,
+        ..GET
+    },
+    Endpoint {
+        path: "/caches/{zone}",
+        id: "getCache",
+        summary: "The figures of a cache.",
+        answer: Some(CacheFigures::schema),
+        refusals: &[Code::CacheNotFound],
+        run: caches::one,
+        ..GET
+    },
+    Endpoint {
+        path: "/caches/{zone}/keys",
+        id: "explainKey",
+        summary: "What is stored for a key, where, how fresh it is, and why.",
+        details: "One of the arguments is needed. A key for which nothing is stored is explained, too. Asking changes no \
+                  state. A variant (`Vary`) has a hash of its own.",
+        arguments: &[
+            ("key", "The text of the key, as `proxy_cache_key` makes it."),
+            ("hash", "The 32 digits by which the file of the key is named."),
+        ],
+        answer: Some(Explained::schema),
+        refusals: &[Code::BadArgument, Code::CacheNotFound],
+        run: caches::explain,
+        ..GET
+    },
+    Endpoint {
+        path: "/caches/{zone}/keys",
+        id: "removeKey",
+        summary: "Removes what is stored for a key, with all variants.",
+        details: "It is in force at once, for responses as well that are being fetched.",
+        arguments: &[("key", "The text of the key, in which an asterisk is a character like any other.")],
+        refusals: &[Code::BadArgument, Code::CacheNotFound, Code::KeyNotFound],
+        run: caches::remove,
+        ..DELETE
+    },
+    Endpoint {
+        path: "/caches/{zone}/purge",
+        id: "purge",
+        summary: "Purges a key, all keys that begin with a text, or all objects with a tag.",
+        details: "It is in force at once, however many objects it concerns; their files are removed later. It outlives the \
+                  process.",
+        body: Some(caches::purge_schema),
+        refusals: &[Code::BadBody, Code::CacheNotFound, Code::KeyNotFound, Code::TooLong],
+        run: caches::purge,
+        ..POST
+    },
+    Endpoint {
+        path: "/log",
+        id: "getLog",
+        summary: "The logs, the addresses with a level of their own, and the last errors.",
+        answer: Some(log::LogState::schema),
+        run: log::show,
+        ..GET
+    },
+    Endpoint {
+        path: "/log",
+        id: "changeLog",
+        summary: "Gives addresses of clients a level of the error log of their own, or takes it away.",
+        details: "Lines about requests, connections and sessions of such a client are written from this level on, \
+                  whatever `error_log` says, more of them or fewer. Addresses that are not named keep their level. At \
+                  most 64 addresses have one, until the next reload.",
+        body: Some(log::change_schema),
+        answer: Some(log::LogState::schema),
+        refusals: &[Code::BadBody, Code::TooManyAddresses, Code::TooLong],
+        run: log::change,
+        ..PATCH
+    },
+    Endpoint {
+        path: "/log",
+        id: "resetLog",
+        summary: "Takes the levels of all addresses away.",
+        answer: Some(log::LogState::schema),
+        run: log::reset,
+        ..DELETE
+    },
+    Endpoint {
+        path: "/loops",
+        id: "listLoops",
+        summary: "All event loops: their connections, their turns, their stalls.",
+        answer: Some(Vec::<Loop>::schema),
+        run: loops::all,
+        ..GET
+    },
+    Endpoint {
+        path: "/loops/{index}",
+        id: "getLoop",
+        summary: "An event loop.",
+        answer: Some(Loop::schema),
+        refusals: &[Code::LoopNotFound],
+        run: loops::one,
+        ..GET
+    },
+    Endpoint {
+        path: "/loops/{index}",
+        id: "changeLoop",
+        summary: "Drains an event loop, or ends that.",
+        details: "A loop that is drained takes no new connections, while others do. It keeps the connections that it has, \
+                  and its part of the sockets for datagrams. The next reload ends it.",
+        body: Some(loops::change_schema),
+        answer: Some(Loop::schema),
+        refusals: &[Code::BadBody, Code::LoopNotFound, Code::LastLoop, Code::TooLong],
+        run: loops::change,
+        ..PATCH
+    },
+    Endpoint {
+        path: "/mounts",
+        id: "listMounts",
+        summary: "The mounts that files were served from, and how the kernel is asked about them.",
+        answer: Some(Vec::<Mount>::schema),
+        refusals: &[Code::Overloaded],
+        run: shown::mounts,
+        ..GET
+    },
+    Endpoint {
+        path: "/openapi.json",
+        id: "describe",
+        summary: "This description.",
+        answer: Some(any_object),
+        refusals: &[Code::Overloaded],
+        run: shown::description,
+        ..GET
+    },
+    Endpoint {
+        path: "/pools",
+        id: "listPools",
+        summary: "The thread pools: threads, queue, times.",
+        answer: Some(Vec::<Pool>::schema),
+        run: shown::pools,
+        ..GET
+    },
+];
+
+fn any_object(_: &mut Schemas) -> Value {
+    json!({ "type": "object" })
+}
+
+impl Endpoint {
+    /// Whether it changes something.
+    pub fn writes(&self) -> bool {
+        self.method != Method::Get
+    }
+
+    /// The text of its method.
+    pub fn method_text(&self) -> &'static str {
+        self.method.as_str().unwrap_or_default()
+    }
+
+    /// The names that stand in the path.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.parts().filter_map(name)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter(|part| !part.is_empty())
+    }
+
+    /// The names in a path that is this one's; `None`: it is another path.
+    fn matches(&self, path: &[&str]) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        let mut path = path.iter();
+        for part in self.parts() {
+            let given = path.next()?;
+            match name(part) {
+                Some(_) => names.push((*given).to_owned()),
+                None if part == *given => {}
+                None => return None,
+            }
+        }
+        path.next().is_none().then_some(names)
+    }
+}
+
+/// The name that a part of a path stands for.
+fn name(part: &'static str) -> Option<&'static str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
+/// The endpoint for a method at a path behind the version, with the names in the path.
+///
+/// # Errors
+/// There is no such path, or the method cannot be used there, because it does nothing, or would change something and
+/// nobody may.
+pub fn find(path: &[&str], method: Method, may_write: bool) -> Result<(&'static Endpoint, Vec<String>), Refusal> {
+    let at_path = || ENDPOINTS.iter().filter_map(move |endpoint| Some((endpoint, endpoint.matches(path)?)));
+    let usable = || at_path().filter(move |(endpoint, _)| may_write || !endpoint.writes());
+    if let Some(found) = usable().find(|(endpoint, _)| endpoint.method == method) {
+        return Ok(found);
+    }
+    if at_path().next().is_none() {
+        return Err(Code::PathNotFound.into());
+    }
+    let mut allow = Vec::new();
+    for (endpoint, _) in usable() {
+        allow.push(endpoint.method_text());
+        if endpoint.method == Method::Get {
+            allow.push("HEAD");
+        }
+    }
+    Err(Refusal::method(allow.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn found(path: &[&str], method: Method, may_write: bool) -> Result<(&'static str, Vec<String>), Refusal> {
+        find(path, method, may_write).map(|(endpoint, names)| (endpoint.id, names))
+    }
+
+    #[test]
+    fn endpoints_are_found_by_path_and_method() {
+        assert_eq!(found(&[], Method::Get, false), Ok(("listPaths", vec![])));
+        assert_eq!(found(&["caches", "a"], Method::Get, false), Ok(("getCache", vec!["a".to_owned()])));
+        assert_eq!(found(&["loops", "1"], Method::Patch, true), Ok(("changeLoop", vec!["1".to_owned()])));
+        for path in [&["nothing"][..], &["caches", "a", "b"], &["caches", "a", "keys", "b"], &["{zone}"]] {
+            assert_eq!(found(path, Method::Get, true), Err(Code::PathNotFound.into()), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn methods_that_can_be_used_are_told() {
+        let refused = |path: &[&str], method, may_write| found(path, method, may_write).unwrap_err().allow.unwrap();
+        assert_eq!(refused(&["log"], Method::Put, true), "GET, HEAD, PATCH, DELETE");
+        assert_eq!(refused(&["log"], Method::Patch, false), "GET, HEAD");
+        assert_eq!(refused(&["caches", "a", "purge"], Method::Get, true), "POST");
+        assert_eq!(refused(&["caches", "a", "purge"], Method::Post, false), "");
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        let paths: Vec<&str> = ENDPOINTS.iter().map(|endpoint| endpoint.path).collect();
+        assert!(paths.is_sorted(), "{paths:?}");
+        let ids: BTreeSet<&str> = ENDPOINTS.iter().map(|endpoint| endpoint.id).collect();
+        assert_eq!(ids.len(), ENDPOINTS.len());
+        for endpoint in ENDPOINTS {
+            assert!(!endpoint.summary.is_empty() && endpoint.path.starts_with('/'), "{}", endpoint.id);
+            assert!(endpoint.writes() || endpoint.body.is_none(), "{}", endpoint.id);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Schemas of what is told as JSON, made from the types that are told: JSON Schema 2020-12, as OpenAPI 3.1 has it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// The schemas of objects, by the names of their types.
+pub type Schemas = BTreeMap<&'static str, Value>;
+
+/// A type that is told as JSON.
+pub trait Described {
+    /// The schema of its values. Those of objects stand in `named`, and are referred to.
+    fn schema(named: &mut Schemas) -> Value;
+}
+
+macro_rules! simple {
+    ($($schema:tt for $($type:ty)+;)+) => {
+        $($(impl Described for $type {
+            fn schema(_: &mut Schemas) -> Value {
+                json!($schema)
+            }
+        })+)+
+    };
+}
+
+simple! {
+    {"type": "boolean"} for bool;
+    {"type": "string"} for String &'static str;
+    {"type": "number"} for f64;
+    {"type": "integer", "minimum": 0} for u16 u32 u64 usize;
+}
+
+impl<T: Described> Described for Option<T> {
+    fn schema(named: &mut Schemas) -> Value {
+        json!({ "anyOf": [T::schema(named), { "type": "null" }] })
+    }
+}
+
+impl<T: Described> Described for Vec<T> {
+    fn schema(named: &mut Schemas) -> Value {
+        json!({ "type": "array", "items": T::schema(named) })
+    }
+}
+
+impl<T: Described + 'static> Described for &'static [T] {
+    fn schema(named: &mut Schemas) -> Value {
+        Vec::<T>::schema(named)
+    }
+}
+
+impl<T: Described, const N: usize> Described for [T; N] {
+    fn schema(named: &mut Schemas) -> Value {
+        Vec::<T>::schema(named)
+    }
+}
+
+impl<A: Described, B: Described> Described for (A, B) {
+    fn schema(named: &mut Schemas) -> Value {
+        let parts = [A::schema(named), B::schema(named)];
+        json!({ "type": "array", "prefixItems": parts, "minItems": 2, "maxItems": 2 })
+    }
+}
+
+impl<T: Described> Described for BTreeMap<String, T> {
+    fn schema(named: &mut Schemas) -> Value {
+        json!({ "type": "object", "additionalProperties": T::schema(named) })
+    }
+}
+
+/// The schema of an object with these fields (name, documentation, schema), all of which are always there.
+pub fn object<const N: usize>(docs: &str, fields: [(&'static str, &str, Value); N]) -> Value {
+    let required: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
+    let mut properties = Map::new();
+    for (name, docs, mut schema) in fields {
+        describe(&mut schema, docs);
+        properties.insert(name.to_owned(), schema);
+    }
+    let mut schema = json!({ "type": "object", "properties": properties, "required": required });
+    describe(&mut schema, docs);
+    schema
+}
+
+fn describe(schema: &mut Value, docs: &str) {
+    if !docs.trim().is_empty() {
+        schema["description"] = docs.trim().into();
+    }
+}
+
+/// A reference to the schema of an object in `named`.
+pub fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// Declares an object of an answer, with its schema: its documentation and that of its fields become descriptions.
+macro_rules! described {
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $renamed:literal) => { $renamed };
+    ($(
+        $(#[doc = $docs:literal])*
+        pub struct $name:ident {
+            $(
+                $(#[doc = $doc:literal])*
+                $(#[serde(rename = $renamed:literal)])?
+                pub $field:ident: $type:ty,
+            )*
+        }
+    )+) => {$(
+        $(#[doc = $docs])*
+        #[derive(Debug, serde::Serialize)]
+        pub struct $name {
+            $(
+                $(#[doc = $doc])*
+                $(#[serde(rename = $renamed)])?
+                pub $field: $type,
+            )*
+        }
+
+        impl $crate::content::described::Described for $name {
+            fn schema(named: &mut $crate::content::described::Schemas) -> serde_json::Value {
+                use $crate::content::described::{Described, object, reference};
+                if !named.contains_key(stringify!($name)) {
+                    let fields = [
+                        $((
+                            $crate::content::described::described!(@name $field $($renamed)?),
+                            concat!($($doc),*),
+                            <$type as Described>::schema(named),
+                        )),*
+                    ];
+                    named.insert(stringify!($name), object(concat!($($docs),*), fields));
+                }
+                reference(stringify!($name))
+            }
+        }
+    )+};
+}
+
+pub(crate) use described;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    described! {
+        /// A thing
+        /// of two lines.
+        pub struct Thing {
+            /// How many.
+            pub count: u64,
+            #[serde(rename = "type")]
+            pub kind: Option<String>,
+            pub inner: Vec<Inner>,
+        }
+
+        pub struct Inner {
+            pub pairs: BTreeMap<String, (u16, bool)>,
+        }
+    }
+
+    #[test]
+    fn a_schema_is_as_the_type_is_told() {
+        let mut named = Schemas::new();
+        assert_eq!(Thing::schema(&mut named), json!({"$ref": "#/components/schemas/Thing"}));
+        let number = json!({"type": "integer", "minimum": 0});
+        let pair = json!({
+            "type": "array", "prefixItems": [number, {"type": "boolean"}], "minItems": 2, "maxItems": 2
+        });
+        assert_eq!(
+            json!(named),
+            json!({
+                "Thing": {
+                    "type": "object",
+                    "description": "A thing of two lines.",
+                    "required": ["count", "type", "inner"],
+                    "properties": {
+                        "count": {"type": "integer", "minimum": 0, "description": "How many."},
+                        "type": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                        "inner": {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}},
+                    },
+                },
+                "Inner": {
+                    "type": "object",
+                    "required": ["pairs"],
+                    "properties": {"pairs": {"type": "object", "additionalProperties": pair}},
+                },
+            })
+        );
+        let thing = Thing { count: 1, kind: None, inner: vec![Inner { pairs: BTreeMap::new() }] };
+        assert_eq!(json!(thing), json!({"count": 1, "type": null, "inner": [{"pairs": {}}]}));
+    }
+}

@@ -1,0 +1,27 @@
+//! Loops that take no new connections, because an administrator wants it so, although others do.
+//!
+//! From a socket that all loops share, such a loop does not accept. From a socket of its own (`reuseport`), to which the
+//! kernel gives connections all the same, it accepts for the others. It keeps the connections that it has, and its part of the
+//! sockets for datagrams.
+
+use tokio::sync::oneshot;
+
+use super::loop_listeners;
+use crate::drained::LastLoop;
+use crate::shared::Shared;
+
+/// Has a loop take no new connections, or take them again. What is returned is ready when the loop has heard of it.
+///
+/// # Errors
+/// It is the last one that takes some; nothing has changed.
+pub fn set(shared: &Shared, index: usize, drained: bool) -> Result<oneshot::Receiver<()>, LastLoop> {
+    shared.drained.set(index, drained, shared.loops.len())?;
+    let (heard, hears) = oneshot::channel();
+    if let Some(remote) = shared.remotes.get(index) {
+        remote.tell(move || {
+            loop_listeners::of_this_loop(loop_listeners::LoopListeners::look_whether_drained);
+            let _ = heard.send(());
+        });
+    }
+    Ok(hears)
+}

@@ -1,0 +1,74 @@
+//! Which loops take no new connections, because an administrator wants it so.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+/// The loops that take no new connections, by their numbers. Any thread may change or read it, without waiting.
+#[derive(Debug, Default)]
+pub struct DrainedLoops(ArcSwap<BTreeSet<usize>>);
+
+/// Nothing has changed: no loop would be left that takes connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no other loop takes connections")]
+pub struct LastLoop;
+
+impl DrainedLoops {
+    /// Whether a loop takes no new connections.
+    pub fn has(&self, index: usize) -> bool {
+        self.0.load().contains(&index)
+    }
+
+    /// Has a loop, one of `loops`, take no new connections, or take them again.
+    ///
+    /// # Errors
+    /// It is the last one that takes some.
+    pub fn set(&self, index: usize, drained: bool, loops: usize) -> Result<(), LastLoop> {
+        let mut refused = false;
+        self.0.rcu(|all| {
+            let mut next = BTreeSet::clone(all);
+            let _ = if drained { next.insert(index) } else { next.remove(&index) };
+            refused = drained && next.len() >= loops;
+            if refused { all.clone() } else { Arc::new(next) }
+        });
+        if refused { Err(LastLoop) } else { Ok(()) }
+    }
+
+    /// Has all loops take connections again.
+    pub fn clear(&self) {
+        self.0.store(Arc::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_loop_is_always_left() {
+        let drained = DrainedLoops::default();
+        assert_eq!(drained.set(0, true, 1), Err(LastLoop));
+        assert_eq!((drained.set(0, true, 2), drained.set(0, true, 2)), (Ok(()), Ok(())));
+        assert_eq!(drained.set(1, true, 2), Err(LastLoop));
+        assert!(drained.has(0) && !drained.has(1));
+        assert_eq!((drained.set(0, false, 2), drained.set(1, true, 2)), (Ok(()), Ok(())));
+        assert!(!drained.has(0) && drained.has(1));
+        drained.clear();
+        assert!(!drained.has(1));
+    }
+
+    #[test]
+    fn several_at_a_time_leave_one() {
+        for _ in 0..100 {
+            let drained = DrainedLoops::default();
+            let drain = |index| drained.set(index, true, 2).is_ok();
+            let both = std::thread::scope(|scope| {
+                let [one, other] = [0, 1].map(|index| scope.spawn(move || drain(index)));
+                [one.join().unwrap(), other.join().unwrap()]
+            });
+            assert_eq!(both.iter().filter(|done| **done).count(), 1);
+            assert_eq!([drained.has(0), drained.has(1)], both);
+        }
+    }
+}
