@@ -45,6 +45,9 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     tell(&syntax_ok);
     if let Err(error) = surroundings(input, &configuration) {
         log.write(Level::Emerg, None, format_args!("{error}"));
+        if let Some(help) = error.help() {
+            eprintln!("help: {help}");
+        }
         return failed();
     }
     tell(&format!("configuration file {} test is successful", input.conf));
