@@ -45,9 +45,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     tell(&syntax_ok);
     if let Err(error) = surroundings(input, &configuration) {
         log.write(Level::Emerg, None, format_args!("{error}"));
-        if let Some(help) = error.help() {
-            eprintln!("help: {help}");
-        }
+        console::tell_help(&error);
         return failed();
     }
     tell(&format!("configuration file {} test is successful", input.conf));

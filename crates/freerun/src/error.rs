@@ -55,6 +55,9 @@ impl Error {
             (_, io::ErrorKind::PermissionDenied) => {
                 Some("root may do this; so may another user with other paths, and ports from 1024 on".to_owned())
             }
+            (Error::Call { .. }, io::ErrorKind::AddrInUse) => {
+                Some("another program listens there: \"ss -ltnp\" tells which".to_owned())
+            }
             (Error::Call { .. }, io::ErrorKind::AddrNotAvailable) => Some(
                 "no interface of this machine has the address: \"ip address\" shows those that there are".to_owned(),
             ),
@@ -78,6 +81,7 @@ mod tests {
         let help = |error: Error| error.help().unwrap_or_default();
         assert_eq!(help(Error::named("open", "/no/x.log")(of(2))), "make the folder \"/no\", which is not there");
         assert!(help(Error::call("bind() to 0.0.0.0:80")(of(13))).starts_with("root may do this"));
+        assert!(help(Error::call("bind() to 0.0.0.0:80")(of(98))).contains("ss -ltnp"));
         assert!(help(Error::call("bind() to 192.0.2.1:80")(of(99))).contains("ip address"));
         assert_eq!(help(Error::call("fork()")(of(11))), "");
         assert_eq!(help(Error::Gone), "");

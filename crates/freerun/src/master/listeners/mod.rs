@@ -90,7 +90,6 @@ impl Listeners {
             let Some(busy) = busy else { break };
             if attempt == TRIES {
                 log.write(Level::Emerg, None, format_args!("still could not bind()"));
-                log.write(Level::Notice, None, format_args!("another program listens there: \"ss -ltnp\" tells which"));
                 return Err(busy);
             }
             std::thread::sleep(PAUSE);
