@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::pages::{Pages, in_book};
+use super::pages::Pages;
 use crate::tidy::{self, Tree};
 
 /// The text of a page as it is in the book, and the files that it shows or links to.
@@ -45,9 +45,9 @@ pub(super) fn for_book(path: &str, text: &str, pages: &Pages, tree: &Tree) -> (S
 
 /// Where a link leads.
 enum Place {
-    /// An address of the web, or a place in the same page.
+    /// An address of the web, a place in the same page, or a page of the book.
     Same,
-    /// A page of the book, by this link.
+    /// The page of a folder, by this link.
     Page(String),
     /// A file that is no page, by its path from the root.
     File(String),
@@ -61,9 +61,9 @@ fn place(folder: &str, target: &str, pages: &Pages, tree: &Tree) -> Place {
         return Place::Same;
     }
     match tidy::resolve(folder, file) {
-        Some(path) if pages.has(&path) => Place::Page(in_book(file) + part),
+        Some(path) if pages.has(&path) => Place::Same,
         Some(path) if pages.has(&format!("{path}/README.md")) => {
-            Place::Page(format!("{}/index.md{part}", file.trim_end_matches('/')))
+            Place::Page(format!("{}/README.md{part}", file.trim_end_matches('/')))
         }
         Some(path) if tree.is_file(&path) && !path.ends_with(".md") => Place::File(path),
         _ => Place::Outside,
@@ -110,9 +110,12 @@ mod tests {
         assert_eq!(book(same).0, same);
         assert_eq!(
             book("[r](../../README.md#top), [f](../reference/)").0,
-            "[r](../../index.md#top), [f](../reference/index.md)"
+            "[r](../../README.md#top), [f](../reference/README.md)"
         );
-        assert_eq!(book("[the\nreference](../reference/README.md).\n").0, "[the\nreference](../reference/index.md).\n");
+        assert_eq!(
+            book("[the\nreference](../reference/README.md).\n").0,
+            "[the\nreference](../reference/README.md).\n"
+        );
     }
 
     #[test]

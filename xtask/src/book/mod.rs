@@ -65,7 +65,7 @@ fn fill(repository: &Path, source: &Path) -> Result<(), Error> {
     let inside = source.join("src");
     for path in pages.paths() {
         let (text, files) = links::for_book(path, tree.get(path).unwrap_or_default(), &pages, &tree);
-        write(&inside.join(pages::in_book(path)), text.as_bytes())?;
+        write(&inside.join(path), text.as_bytes())?;
         for file in files {
             let original = repository.join(&file);
             write(&inside.join(&file), &at(&original, fs::read(&original))?)?;

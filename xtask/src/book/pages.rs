@@ -58,7 +58,7 @@ impl Pages {
     pub(super) fn summary(&self) -> String {
         let link = |path: &str| {
             let title = self.titles.get(path).map_or(path, String::as_str);
-            format!("[{title}]({})", in_book(path))
+            format!("[{title}]({path})")
         };
         let mut text = format!("# Summary\n\n{}\n\n", link(FIRST));
         for (chapter, pages) in &self.chapters {
@@ -94,14 +94,6 @@ fn title(tree: &Tree, path: &str) -> String {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(path).trim().to_owned()
 }
 
-/// The path that a page has in the book: the page of a folder is its index.
-pub(super) fn in_book(path: &str) -> String {
-    match path.strip_suffix("README.md") {
-        Some(folder) => format!("{folder}index.md"),
-        None => path.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +110,7 @@ mod tests {
         ]);
         assert_eq!(
             Pages::of(&tree).summary(),
-            "# Summary\n\n[The server](index.md)\n\n- [Guide](docs/guide/SUMMARY.md)\n  - [Z `z`](docs/guide/z.md)\n  \
+            "# Summary\n\n[The server](README.md)\n\n- [Guide](docs/guide/SUMMARY.md)\n  - [Z `z`](docs/guide/z.md)\n  \
              - [A](docs/guide/a.md)\n  - [New](docs/guide/new.md)\n- [Running](docs/running.md)\n"
         );
     }
@@ -129,7 +121,7 @@ mod tests {
         let summary = Pages::of(&tree).summary();
         let mut pages = 0;
         for (path, _) in tree.iter().filter(|(path, _)| path.ends_with(".md") && path.starts_with("docs/")) {
-            assert!(summary.contains(&format!("]({})", in_book(path))), "{path} is not in the book");
+            assert!(summary.contains(&format!("]({path})")), "{path} is not in the book");
             pages += 1;
         }
         assert!(pages > 100, "{pages}");
