@@ -43,13 +43,10 @@ const HELP: &[(&str, &str)] = &[
     ),
     ("server { set $http_host x; }", "the server itself gives $http_host its value; choose another name"),
     ("server { location / { proxy_pass app; } }", "an address begins with \"http://\" or \"https://\""),
-    (
-        "client_max_body_size 10mb;",
-        "the syntax is: client_max_body_size size; A size is a number of bytes, or as 8k or 10m",
-    ),
+    ("client_max_body_size 10mb;", "the syntax is: client_max_body_size size; where a size is 512, 8k or 10m"),
     (
         "server { expires 1 day; }",
-        "the syntax is: expires [modified] time | epoch | max | off; A time is a number of seconds, or as 500ms, 5m, 12h or 1d",
+        "the syntax is: expires [modified] time | epoch | max | off; where a time is 500ms, 30, 30s, 5m, 12h or 1d",
     ),
     ("include none.conf;", "a relative path is looked up in \"@DIR@/\""),
     (

@@ -106,8 +106,8 @@ fn is_of_a_value(problem: &Problem) -> bool {
 fn units(shape: Shape) -> &'static str {
     let takes = |what: &str| shape.syntax.split(|mark: char| !mark.is_alphabetic()).any(|word| word == what);
     match (takes("size"), takes("time")) {
-        (true, false) => " A size is a number of bytes, or as 8k or 10m",
-        (false, true) => " A time is a number of seconds, or as 500ms, 5m, 12h or 1d",
+        (true, false) => " where a size is 512, 8k or 10m",
+        (false, true) => " where a time is 500ms, 30, 30s, 5m, 12h or 1d",
         _ => "",
     }
 }
