@@ -105,3 +105,29 @@ fn no_loop_stalls_on_a_slow_mount() {
     let longest = status["loops"][0]["polls"]["max_us"].as_u64().expect("a number");
     assert!(longest < 1_900_000, "a poll took {longest} us");
 }
+
+/// For how long nothing has ended on the slow disk, in microseconds, as `status` says.
+fn stuck(server: &Server) -> u64 {
+    let status = server.status();
+    let mounts = status["mounts"].as_array().expect("mounts");
+    let slow = mounts.iter().find(|mount| mount["mount"].as_str().is_some_and(|point| point.ends_with("/slow")));
+    slow.map_or(0, |mount| mount["stuck_us"].as_u64().expect("a number"))
+}
+
+#[test]
+fn the_disk_that_hangs_is_named() {
+    if !require::fuse() {
+        return;
+    }
+    for op in [Op::Lookup, Op::Getattr, Op::Open, Op::Read] {
+        let disk = Disk::new();
+        let server = Setup::server(&disk.site, "location = /status { status; }").freerun();
+        disk.fixture.control().hang(op, "");
+        let mut client = server.connect();
+        client.send("GET /slow/f1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        eventually("it is known that the disk hangs", || stuck(&server) > 0);
+        disk.fixture.control().clear();
+        assert_eq!(client.response().status, 200, "{op:?}");
+        eventually("it is known that the disk is well", || stuck(&server) == 0);
+    }
+}

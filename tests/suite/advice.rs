@@ -42,6 +42,22 @@ const HELP: &[(&str, &str)] = &[
         "the first one is in @DIR@/nginx.conf:3",
     ),
     ("server { set $http_host x; }", "the server itself gives $http_host its value; choose another name"),
+    ("server { location / { proxy_pass app; } }", "an address begins with \"http://\" or \"https://\""),
+    ("client_max_body_size 10mb;", "the syntax is: client_max_body_size size; where a size is 512, 8k or 10m"),
+    (
+        "server { expires 1 day; }",
+        "the syntax is: expires [modified] time | epoch | max | off; where a time is 500ms, 30, 30s, 5m, 12h or 1d",
+    ),
+    ("include none.conf;", "a relative path is looked up in \"@DIR@/\""),
+    (
+        "server { listen 127.0.0.1:@PORT@ ssl; }",
+        "name files in \"ssl_certificate\" and \"ssl_certificate_key\", or write \"ssl_certificate auto;\" for a certificate from a \
+         CA that speaks ACME",
+    ),
+    (
+        "server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate none.pem; ssl_certificate_key none.key; }",
+        "there is no such file; a relative path begins in the folder of the configuration",
+    ),
     (
         "server { listen 127.0.0.1:@PORT@ quic; }",
         "freerun does not have it yet; remove this \"listen\"; browsers use HTTP/2 where a \"listen … ssl\" has the same port",
@@ -123,6 +139,26 @@ fn every_problem_is_told_of_and_none_that_only_follows() {
 }
 
 #[test]
+fn of_a_block_of_lua_only_its_directive_is_told() {
+    if !require::freerun() {
+        return;
+    }
+    let checked = tested(
+        "events { }\nhttp {\nserver {\ncontent_by_lua_block {\nlocal t = {a = \"}\", b = '\\'}', [[ } ]], [=[ ]] } ]=]} -- }\n\
+         --[[ }\n} ]]\nif t[1] then ngx.say(\"hi\") end\n}\nnosuch on;\n}\n}\n",
+    );
+    let lines = [
+        "nginx: [emerg] unknown directive \"content_by_lua_block\" in @DIR@/nginx.conf:4",
+        "help: the directive is of lua-nginx-module (OpenResty), which freerun does not have",
+        "nginx: [emerg] unknown directive \"nosuch\" in @DIR@/nginx.conf:10",
+    ];
+    assert_eq!(told(&checked), lines, "{}", checked.stderr);
+    // One that has no end is read like any other block.
+    let checked = tested("events { }\nhttp {\ncontent_by_lua_block { ngx.say(\"}\")\n");
+    assert_eq!(checked.code, Some(1), "{}", checked.stderr);
+}
+
+#[test]
 fn a_group_with_a_similar_name_may_be_meant() {
     if !require::freerun() {
         return;
@@ -150,7 +186,11 @@ fn addresses_that_a_start_could_not_bind_fail_the_test() {
     let checked = tested("events { }\nhttp { server { listen 192.0.2.1:1; } }\n");
     assert_eq!(checked.code, Some(1));
     let problem = "nginx: [emerg] bind() to 192.0.2.1:1 failed (99: Cannot assign requested address)";
-    assert_eq!(told(&checked), [problem], "{}", checked.stderr);
+    let help = "help: no interface of this machine has the address: \"ip address\" shows those that there are";
+    assert_eq!(told(&checked), [problem, help], "{}", checked.stderr);
+    let checked = tested("error_log @DIR@/none/a.log;\nevents { }\n");
+    let help = "help: make the folder \"@DIR@/none\", which is not there";
+    assert_eq!(told(&checked).last(), Some(&help), "{}", checked.stderr);
     // The running server has its own.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address");

@@ -8,6 +8,9 @@
 //!
 //! Other blocks are only read. As root, or where a user may have namespaces, each page has a network of its own, so that it can use
 //! the ports that a reader would use.
+//!
+//! With `FREERUN_GUIDE_ROOT` the pages are followed in the system that is installed in that folder, which has the binary as
+//! `/usr/local/bin/freerun` and the temporary folder of this process below it: see `tests/tools/first-hour`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -121,16 +124,27 @@ fn script(steps: &[Step]) -> String {
     script
 }
 
-/// Follows a page of the guide.
+/// The system that pages are followed in, if it is not that of this process.
+fn guest() -> Option<PathBuf> {
+    std::env::var_os("FREERUN_GUIDE_ROOT").map(PathBuf::from)
+}
+
+/// Whether the system that pages are followed in has a program.
+fn has(program: &str) -> bool {
+    let Some(root) = guest() else { return require::program(program).is_some() };
+    let folders = ["usr/bin", "usr/sbin"];
+    let there = folders.iter().any(|folder| root.join(folder).join(program).is_file());
+    assert!(there, "no {program} in {}", root.display());
+    there
+}
+
+/// Follows a page of the guide, which needs further programs.
 #[track_caller]
-fn follow(page: &str) {
-    if !require::freerun() {
+fn follow(page: &str, further: &[&str]) {
+    if !require::freerun()
+        || !["unshare", "ip", "curl", "openssl", "python3"].iter().chain(further).all(|name| has(name))
+    {
         return;
-    }
-    for program in ["unshare", "ip", "curl", "openssl", "python3"] {
-        if require::program(program).is_none() {
-            return;
-        }
     }
     let text = std::fs::read_to_string(guide().join(page)).expect("a page of the guide");
     let steps = steps(&text);
@@ -139,20 +153,45 @@ fn follow(page: &str) {
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("permissions");
     let programs = folder.path().join("bin");
     std::fs::create_dir(&programs).expect("a folder");
-    let server = Kind::under_test().program().expect("a binary");
+    let server = match guest() {
+        Some(_) => PathBuf::from("/usr/local/bin/freerun"),
+        None => Kind::under_test().program().expect("a binary"),
+    };
     std::os::unix::fs::symlink(server, programs.join("freerun")).expect("a link");
     let work = folder.path().join("work");
     std::fs::create_dir(&work).expect("a folder");
     std::fs::write(folder.path().join("script"), script(&steps)).expect("the script");
     let mut command = Command::new("timeout");
     // The session ends what a page has left running.
-    command.args([SECONDS, "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command.args([SECONDS, "unshare", "--net", "--pid", "--fork", "--kill-child"]);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["sh", "-c", "ip link set lo up && exec bash ../script"]).current_dir(&work).stdin(Stdio::null());
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{}:{path}", programs.display())).env("HOME", folder.path()).env("LC_ALL", "C.UTF-8");
+    let (home, root) = match guest() {
+        Some(root) => {
+            let inside = folder.path().strip_prefix(&root).expect("a temporary folder in the system");
+            (Path::new("/").join(inside), Some(root))
+        }
+        None => (folder.path().to_owned(), None),
+    };
+    let path = match root {
+        Some(_) => "/usr/local/bin:/usr/sbin:/usr/bin".to_owned(),
+        None => std::env::var("PATH").unwrap_or_default(),
+    };
+    let variables = [
+        format!("PATH={}:{path}", home.join("bin").display()),
+        format!("HOME={}", home.display()),
+        "LC_ALL=C.UTF-8".to_owned(),
+    ];
+    match root {
+        Some(root) => {
+            command.arg(format!("--mount-proc={}", root.join("proc").display())).args(["env", "-i"]).args(variables);
+            command.arg("chroot").arg(root);
+        }
+        None => drop(command.args(["--mount-proc", "env"]).args(variables)),
+    }
+    let start = "ip link set lo up && cd \"$HOME/work\" && exec bash ../script";
+    command.args(["sh", "-c", start]).stdin(Stdio::null());
     let output = command.output().expect("the command timeout");
     let said = String::from_utf8_lossy(&output.stdout);
     let mark = format!("{MARK}\n");
@@ -171,10 +210,10 @@ fn follow(page: &str) {
 }
 
 macro_rules! pages {
-    ($($name:ident $page:literal,)*) => {
+    ($($name:ident $page:literal $($further:literal)*,)*) => {
         $(#[test]
         fn $name() {
-            follow($page);
+            follow($page, &[$($further),*]);
         })*
 
         #[test]
@@ -191,12 +230,15 @@ macro_rules! pages {
 
 pages! {
     the_first_minutes "first-minutes.md",
-    coming_from_nginx "from-nginx.md",
+    mistakes "mistakes.md",
+    coming_from_nginx "from-nginx.md" "nginx",
+    moving_a_site "moving-a-site.md" "nginx" "php-fpm8.2",
     slow_disks "slow-disks.md",
     a_caching_node "caching-node.md",
     tls "tls.md",
     load_balancing "load-balancing.md",
     operating "operating.md",
+    when_something_breaks "when-something-breaks.md" "bindfs",
 }
 
 #[test]

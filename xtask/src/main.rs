@@ -1,8 +1,9 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `release`, `fuzz`, `instructions` and `peer`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `release`, `book`, `fuzz`, `instructions` and `peer`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
 
+mod book;
 mod command;
 mod fuzz;
 mod instructions;
@@ -15,12 +16,13 @@ use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|release|fuzz|instructions|peer
+usage: cargo xtask tidy|release|book|fuzz|instructions|peer
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
     --layers  show the imports that lead upward inside a crate, and the circles
     --record  lower the numbers of them in xtask/tidy.toml to what is there, then check
   release   build freerun with what a load on it has shown (profile-guided): see README.md
+  book      build the guide, the reference and the design notes as a static site, with mdBook, and check its links
   fuzz [SECONDS]
             run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
   instructions [--check] [--record] [--nginx] [--case NAME]
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
             Err(error) => failed(&error),
         },
         ["release"] => release_command(),
+        ["book"] => book_command(),
         ["fuzz"] => fuzz_command("60"),
         ["fuzz", seconds] => fuzz_command(seconds),
         ["instructions", options @ ..] => instructions_command(options),
@@ -79,6 +82,20 @@ fn release_command() -> ExitCode {
         }
         Err(error) => {
             eprintln!("release: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the book and prints where it begins.
+fn book_command() -> ExitCode {
+    match book::book(&repository()) {
+        Ok(first) => {
+            println!("{}", first.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("book: {error}");
             ExitCode::FAILURE
         }
     }

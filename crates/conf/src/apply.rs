@@ -4,7 +4,7 @@ use std::any::Any;
 
 use crate::contexts::Contexts;
 use crate::cx::Cx;
-use crate::directive::Block;
+use crate::directive::{Block, Shape};
 use crate::near;
 use crate::parse::missing_end;
 use crate::problem::Problem;
@@ -90,9 +90,33 @@ fn advised(mut problem: Problem, registry: &Registry, context: Contexts, node: &
     if problem.hint.is_none()
         && let Some(shape) = registry.lookup(&node.name.text, context).map(|directive| directive.shape)
     {
-        problem.hint = near::parameter(&problem.message, shape.syntax);
+        problem.hint = near::parameter(&problem.message, shape.syntax)
+            .or_else(|| is_of_a_value(&problem).then(|| syntax(&node.name.text, shape) + units(shape)));
     }
     problem
+}
+
+/// Whether a problem says that a word is not what the directive takes, and not what would be.
+fn is_of_a_value(problem: &Problem) -> bool {
+    let message = &problem.message;
+    problem.first.is_none() && message.contains("invalid ") && !message.contains("it must be")
+}
+
+/// How the sizes and times that a directive takes are written.
+fn units(shape: Shape) -> &'static str {
+    let takes = |what: &str| shape.syntax.split(|mark: char| !mark.is_alphabetic()).any(|word| word == what);
+    match (takes("size"), takes("time")) {
+        (true, false) => " where a size is 512, 8k or 10m",
+        (false, true) => " where a time is 500ms, 30, 30s, 5m, 12h or 1d",
+        _ => "",
+    }
+}
+
+/// The help for arguments that are not as they should be.
+fn syntax(name: &str, shape: Shape) -> String {
+    let tail = if shape.is_block() { " { … }" } else { ";" };
+    let space = if shape.syntax.is_empty() { "" } else { " " };
+    format!("the syntax is: {name}{space}{}{tail}", shape.syntax)
 }
 
 /// The line at whose end a `;` may be missing: the line after it begins with the name of a directive, which has become an
@@ -156,9 +180,7 @@ fn place(registry: &Registry, context: Contexts, node: &Node) -> Result<Owner, P
             Some(extra) => problem.at(extra.place),
             None => problem,
         };
-        let tail = if shape.is_block() { " { … }" } else { ";" };
-        let space = if shape.syntax.is_empty() { "" } else { " " };
-        return Err(problem.hint(format!("the syntax is: {name}{space}{}{tail}", shape.syntax)));
+        return Err(problem.hint(syntax(name, shape)));
     }
     Ok(owner)
 }

@@ -7,7 +7,7 @@
 //!
 //! nginx refuses a comment of more than 4096 bytes on one line as a parameter that is too long; here it is a comment.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter, memmem};
 
 use crate::place::Place;
 use crate::problem::Problem;
@@ -87,6 +87,38 @@ impl<'a> Lexer<'a> {
     pub(crate) fn begins_line(&self, place: Place) -> bool {
         let before = self.line_start..self.line_start + place.column.saturating_sub(1) as usize;
         place.line == self.line && self.text.get(before).is_some_and(|text| text.iter().all(u8::is_ascii_whitespace))
+    }
+
+    /// Passes over a block of Lua, behind its `{`, and returns the place of its `}`: braces in strings and comments of Lua do
+    /// not count. A block without an end is left unread.
+    pub(crate) fn lua_block(&mut self) -> Option<Place> {
+        let (at, line, line_start) = (self.at, self.line, self.line_start);
+        let mut depth = 0_usize;
+        while let Some(&byte) = self.text.get(self.at) {
+            let rest = &self.text[self.at..];
+            match byte {
+                b'{' => depth += 1,
+                b'}' if depth == 0 => {
+                    let place = self.place(self.at, 1);
+                    self.at += 1;
+                    return Some(place);
+                }
+                b'}' => depth -= 1,
+                b'\n' => self.newline(self.at),
+                b'"' | b'\'' | b'[' | b'-' => {
+                    let length = lua_literal(rest);
+                    for offset in memchr_iter(b'\n', &rest[..length]) {
+                        self.newline(self.at + offset);
+                    }
+                    self.at += length;
+                    continue;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+        (self.at, self.line, self.line_start) = (at, line, line_start);
+        None
     }
 
     fn end_in_word(&mut self, start: Place) -> Token {
@@ -255,4 +287,41 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
         bytes.push(replaced.unwrap_or(byte));
     }
     bytes
+}
+
+/// The length of the string or comment of Lua that a text begins with; 1 if it begins with neither.
+fn lua_literal(text: &[u8]) -> usize {
+    match text {
+        [b'-', b'-', rest @ ..] => {
+            let line = || memchr(b'\n', rest).unwrap_or(rest.len());
+            2 + lua_long_bracket(rest).unwrap_or_else(line)
+        }
+        [b'[', ..] => lua_long_bracket(text).unwrap_or(1),
+        [quote @ (b'"' | b'\''), ..] => {
+            let mut at = 1;
+            while let Some(&byte) = text.get(at) {
+                match byte {
+                    b'\\' => at += 1,
+                    // A string that is not closed ends with its line.
+                    b'\n' => return at,
+                    byte if byte == *quote => return at + 1,
+                    _ => {}
+                }
+                at += 1;
+            }
+            text.len()
+        }
+        _ => 1,
+    }
+}
+
+/// The length of a string in long brackets (`[[…]]`, `[=[…]=]`), with which a text begins.
+fn lua_long_bracket(text: &[u8]) -> Option<usize> {
+    let level = text.get(1..)?.iter().take_while(|byte| **byte == b'=').count();
+    if text[0] != b'[' || text.get(1 + level) != Some(&b'[') {
+        return None;
+    }
+    let end = [b"]".as_slice(), &vec![b'='; level], b"]"].concat();
+    let body = 2 + level;
+    Some(memmem::find(&text[body..], &end).map_or(text.len(), |found| body + found + end.len()))
 }

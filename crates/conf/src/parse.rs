@@ -169,7 +169,14 @@ impl Parser<'_> {
                 self.include(&node, open, out)?;
                 continue;
             }
-            if open {
+            if open
+                && node.name.text.ends_with("_by_lua_block")
+                && let Some(place) = lexer.lua_block()
+            {
+                node.block = Some(Vec::new());
+                node.close = place;
+                out.push(node);
+            } else if open {
                 if self.open.len() >= MAX_BLOCKS as usize {
                     return Err(Problem::new(format!("more than {MAX_BLOCKS} blocks inside each other")).at_node(&node));
                 }
@@ -206,6 +213,7 @@ impl Parser<'_> {
             return Err(Problem::new(message).at_node(node).at(word.place));
         }
         let path = absolute(self.prefix, &word.text);
+        let relative = (path != word.text).then(|| format!("a relative path is looked up in \"{}\"", self.prefix));
         let paths = if path.contains(['*', '?', '[']) {
             let mut paths = self.loader.glob(&path).map_err(|error| {
                 Problem::new(format!("glob() \"{path}\" failed ({})", reason(&error))).at_node(node).at(word.place)
@@ -216,7 +224,10 @@ impl Parser<'_> {
             vec![path]
         };
         self.includes += 1;
-        let result = paths.iter().try_for_each(|path| self.file(path, Some(node), out));
+        let result = paths.iter().try_for_each(|path| match self.file(path, Some(node), out) {
+            Err(problem) if problem.place == Some(word.place) => Err(problem.hint_if(relative.clone())),
+            result => result,
+        });
         self.includes -= 1;
         result
     }

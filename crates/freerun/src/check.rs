@@ -45,6 +45,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     tell(&syntax_ok);
     if let Err(error) = surroundings(input, &configuration) {
         log.write(Level::Emerg, None, format_args!("{error}"));
+        console::tell_help(&error);
         return failed();
     }
     tell(&format!("configuration file {} test is successful", input.conf));

@@ -48,6 +48,13 @@ pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
     log_failure(&log.without_console(), failure);
 }
 
+/// Tells a person at a terminal what may help with an error that the log has, if anything does.
+pub fn tell_help(error: &Error) {
+    if let Some(help) = error.help() {
+        eprintln!("help: {help}");
+    }
+}
+
 /// The first problem of a failure and what helps, on one line without level.
 pub fn summary(failure: &Failure) -> String {
     let Some(problem) = failure.problems.first() else { return String::new() };

@@ -44,6 +44,27 @@ impl Error {
         move |error| Error::Named { call, name: name.to_owned(), error: error.into() }
     }
 
+    /// What may help.
+    pub fn help(&self) -> Option<String> {
+        let (Error::Named { error, .. } | Error::Call { error, .. }) = self else { return None };
+        match (self, error.kind()) {
+            (Error::Named { call: "open", name, .. }, io::ErrorKind::NotFound) => {
+                let folder = std::path::Path::new(name).parent()?.display();
+                Some(format!("make the folder \"{folder}\", which is not there"))
+            }
+            (_, io::ErrorKind::PermissionDenied) => {
+                Some("root may do this; so may another user with other paths, and ports from 1024 on".to_owned())
+            }
+            (Error::Call { .. }, io::ErrorKind::AddrInUse) => {
+                Some("another program listens there: \"ss -ltnp\" tells which".to_owned())
+            }
+            (Error::Call { .. }, io::ErrorKind::AddrNotAvailable) => Some(
+                "no interface of this machine has the address: \"ip address\" shows those that there are".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
     /// Makes an error of a failed call without a path, for `map_err`.
     pub fn call<E: Into<io::Error>>(call: &str) -> impl FnOnce(E) -> Error + use<'_, E> {
         move |error| Error::Call { call: call.to_owned(), error: error.into() }
@@ -53,6 +74,18 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_help_depends_on_the_system_s_error() {
+        let of = |code| io::Error::from_raw_os_error(code);
+        let help = |error: Error| error.help().unwrap_or_default();
+        assert_eq!(help(Error::named("open", "/no/x.log")(of(2))), "make the folder \"/no\", which is not there");
+        assert!(help(Error::call("bind() to 0.0.0.0:80")(of(13))).starts_with("root may do this"));
+        assert!(help(Error::call("bind() to 0.0.0.0:80")(of(98))).contains("ss -ltnp"));
+        assert!(help(Error::call("bind() to 192.0.2.1:80")(of(99))).contains("ip address"));
+        assert_eq!(help(Error::call("fork()")(of(11))), "");
+        assert_eq!(help(Error::Gone), "");
+    }
 
     #[test]
     fn system_errors_read_as_nginx_writes_them() {

@@ -90,9 +90,13 @@ impl<'a> Manifest<'a> {
     }
 }
 
-/// The manifests of the workspace's members: all below the root, but for `fuzz/`, which is a workspace of its own.
+/// Folders that are workspaces of their own, so that only those who need them compile what they depend on.
+const OWN_WORKSPACES: [&str; 2] = ["fuzz/", "xtask/book/"];
+
+/// The manifests of the workspace's members: all below the root that are not those of other workspaces.
 pub(crate) fn members<'a>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Vec<Manifest<'a>> {
-    let member = |path: &str| path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/");
+    let member =
+        |path: &str| path.ends_with("/Cargo.toml") && !OWN_WORKSPACES.iter().any(|folder| path.starts_with(folder));
     let manifests = tree.iter().filter(|(path, _)| member(path));
     manifests.filter_map(|(path, text)| Manifest::parse(path, text, problems)).collect()
 }
@@ -159,8 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_is_a_workspace_of_its_own() {
-        assert!(found("fuzz/Cargo.toml", "[package]\nname = \"fuzz\"\n").is_empty());
+    fn other_workspaces_are_left_alone() {
+        for path in ["fuzz/Cargo.toml", "xtask/book/Cargo.toml"] {
+            assert!(found(path, "[package]\nname = \"other\"\n").is_empty());
+        }
     }
 
     #[test]

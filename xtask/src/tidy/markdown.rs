@@ -11,8 +11,8 @@ const MAX_ROW: usize = 400;
 /// Pages that a program writes.
 const GENERATED: &[&str] = &["bench/RESULTS.md", "docs/reference/"];
 
-/// Folders whose README lists every page.
-const LISTED: &[&str] = &["docs/design/"];
+/// Folders, and the page of each that lists all the others.
+const LISTED: &[(&str, &str)] = &[("docs/design/", "README.md"), ("docs/guide/", "SUMMARY.md")];
 
 /// Reports long lines, and pages that the list of their folder lacks.
 pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
@@ -33,8 +33,8 @@ pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
             }
         }
     }
-    for folder in LISTED {
-        let list = format!("{folder}README.md");
+    for (folder, list) in LISTED {
+        let list = format!("{folder}{list}");
         let Some(text) = tree.get(&list) else { continue };
         for (path, _) in tree.iter().filter(|(path, _)| path.ends_with(".md") && **path != list) {
             if let Some(page) = path.strip_prefix(folder)
@@ -90,5 +90,7 @@ mod tests {
             found(&[list, ("docs/design/0001-a.md", ""), ("docs/design/0002-b.md", "")]),
             ["docs/design/README.md:1: 0002-b.md is not in the list"]
         );
+        let guide = [("docs/guide/SUMMARY.md", "- [a](a.md)"), ("docs/guide/b.md", "")];
+        assert_eq!(found(&guide), ["docs/guide/SUMMARY.md:1: b.md is not in the list"]);
     }
 }

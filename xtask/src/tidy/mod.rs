@@ -23,6 +23,7 @@ mod words;
 use std::fmt;
 use std::path::Path;
 
+pub(crate) use links::{all as links, resolve};
 pub(crate) use tree::Tree;
 
 /// Why the checks could not run at all (as against: ran and found something).

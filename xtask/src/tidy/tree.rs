@@ -48,6 +48,11 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
+    /// Whether a file of that path exists, text or not.
+    pub(crate) fn is_file(&self, path: &str) -> bool {
+        self.files.contains_key(path) || self.others.contains(path)
+    }
+
     /// Whether a file or a folder of that path exists (a folder: if a text file is in it).
     pub(crate) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');

@@ -25,7 +25,8 @@ fn the_caret_points_at_the_word_and_the_message_names_the_end() {
         rendered("http {\n\tsend_timeout\n\t\"a b\"\n;\n}\n"),
         "nginx: [emerg] \"send_timeout\" directive invalid value in /etc/nginx/nginx.conf:4\n\
          \x203 |     \"a b\"\n\
-         \x20  |     ^^^^^\n"
+         \x20  |     ^^^^^\n\
+         help: the syntax is: send_timeout time; where a time is 500ms, 30, 30s, 5m, 12h or 1d\n"
     );
 }
 

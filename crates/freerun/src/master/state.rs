@@ -112,13 +112,22 @@ impl Draft {
             log.write(Level::Emerg, None, format_args!("{error}"));
             error.to_string()
         };
+        let help = |error: &Error| {
+            if log.has_console() {
+                console::tell_help(error);
+            }
+        };
         let mut configuration = self.configuration;
         let pairs = std::mem::take(&mut configuration.pairs).into();
         let main = configuration.main();
         console::tell_warnings(log, &configuration.warnings, &configuration.sources);
         let none = Logs::new();
         let logs = logs::open_all(&configuration.logs, before.map_or(&none, |before| &before.logs));
-        let logs = logs.map_err(|error| told(&error))?;
+        let logs = logs.map_err(|error| {
+            let told = told(&error);
+            help(&error);
+            told
+        })?;
         let identity = configuration.identity().map_err(|error| told(&error))?;
         temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref()).map_err(|error| told(&error))?;
         let files = configuration.logs.iter().map(|name| own_file(writer, name, &logs)).collect::<Result<Vec<_>, _>>();
@@ -128,7 +137,10 @@ impl Draft {
         let old = adopted.or_else(|| before.map(|before| before.listeners.clone())).unwrap_or_default();
         // Errors of sockets are logged where they happen, as each address may have its own.
         let bind_log = if log.has_console() { own_log.with_console() } else { own_log.clone() };
-        let listeners = old.extend(&specs, loops as usize, &bind_log).map_err(|error| error.to_string())?;
+        let listeners = old.extend(&specs, loops as usize, &bind_log).map_err(|error| {
+            help(&error);
+            error.to_string()
+        })?;
         let bundle = Bundle {
             number,
             input: input.clone(),

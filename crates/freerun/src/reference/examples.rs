@@ -79,6 +79,8 @@ mod tests {
     use freerun_conf::{Loader, Node};
     use freerun_serve::tls::files::{KnownFile, SecretFiles};
     use freerun_serve::zones::Zones;
+    use freerun_testkit::TempDir;
+    use freerun_testkit::mmdb::{Value, database};
 
     use super::*;
     use crate::bundle::Input;
@@ -98,6 +100,12 @@ mod tests {
             Ok(Vec::new())
         }
     }
+
+    /// The database that examples of `geoip2` name.
+    const COUNTRIES: &str = "/usr/share/GeoIP/GeoLite2-Country.mmdb";
+
+    /// Directives that no example can show: they are refused.
+    const REFUSED: &[&str] = &["zstd_dict_file"];
 
     /// A whole configuration with the text in its block.
     fn whole(context: Contexts, text: &str) -> String {
@@ -135,6 +143,9 @@ mod tests {
             file("/etc/ssl/example.com.key", key),
             file("/etc/ssl/clients.pem", certificate),
             file("/etc/ssl/ca.pem", certificate),
+            file("/etc/ssl/crl.pem", include_bytes!("../../../tls/tests/fixtures/ec.crl")),
+            file("/etc/ssl/example.com.ocsp", include_bytes!("../../../tls/tests/fixtures/ec.ocsp")),
+            file("/etc/ssl/passwords", b"secret\n"),
             file("/etc/ssl/ticket.key", &[7; 80]),
             file(
                 "/etc/nginx/jwks.json",
@@ -166,8 +177,12 @@ mod tests {
         }
         let all = all().0;
         let mut wrong = String::new();
+        let folder = TempDir::new("examples");
+        let countries = folder.path().join("countries.mmdb");
+        let record = Value::Map(vec![("country", Value::Map(vec![("iso_code", Value::Text("JP"))]))]);
+        std::fs::write(&countries, database(&[("127.0.0.0/8", record)], 1)).unwrap();
         for example in &all {
-            let text = whole(example.context, &example.text);
+            let text = whole(example.context, &example.text).replace(COUNTRIES, &countries.display().to_string());
             if let Some(problem) = problem(&text) {
                 wrong += &format!("{}: {problem}\n", example.names.join(" "));
             }
@@ -178,6 +193,18 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{wrong}");
+    }
+
+    #[test]
+    fn every_directive_has_an_example() {
+        let all = all();
+        let grouped = registry().groups().iter().flat_map(|group| group.directives());
+        let without: Vec<&str> = grouped
+            .chain(registry().structure())
+            .filter(|row| !REFUSED.contains(&row.name) && all.of(row).next().is_none())
+            .map(|row| row.name)
+            .collect();
+        assert!(without.is_empty(), "{without:?}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Value for LoadModule {
         }
         loaded.0.push(name.clone());
         if BUILT_IN.contains(&name.as_str()) {
-            let message = format!("module \"{name}\" is not loaded: what it does is built in");
+            let message = format!("module \"{name}\" is part of freerun and is not loaded");
             cx.warn(Problem::warning(message).at_node(node));
         } else if INERT.contains(&name.as_str()) {
             let message =

@@ -143,7 +143,10 @@ impl Value for ProxyPass {
             passes_on(true, cx);
             return Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() });
         }
-        let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
+        let Some(url) = Url::parse(&word.text) else {
+            let help = "an address begins with \"http://\" or \"https://\"";
+            return Err(Problem::new("invalid URL prefix").at(word.place).hint(help));
+        };
         let secure = url.secure;
         let group = upstream::refer(url.authority, Some(default_port(secure)), directive, word, cx).map_err(
             |mut problem| {

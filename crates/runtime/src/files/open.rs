@@ -161,6 +161,8 @@ impl FileSystem {
     }
 
     fn open_waiting(&self, path: &CStr) -> Result<Arc<OpenFile>, FileError> {
+        let on = self.mount_of(path);
+        let _lookup = on.as_ref().map(|mount| mount.begin_lookup());
         let fd = retried(|| self.kernel.open(path)).map_err(|error| FileError::new(OPEN, error))?;
         let meta = self.kernel.stat(fd.as_fd()).map_err(|error| FileError::new(FSTAT, error))?;
         let mount = self.mounts.learn(meta.dev, &fd);
@@ -169,6 +171,8 @@ impl FileSystem {
     }
 
     fn stat_waiting(&self, path: &CStr) -> Result<Meta, FileError> {
+        let on = self.mount_of(path);
+        let _lookup = on.as_ref().map(|mount| mount.begin_lookup());
         let failed = |error| FileError::new(STAT, error);
         let fd = retried(|| self.kernel.name(path)).map_err(failed)?;
         let meta = self.kernel.stat(fd.as_fd()).map_err(failed)?;
@@ -176,9 +180,14 @@ impl FileSystem {
         Ok(meta)
     }
 
-    /// The tag of a path: its mount is that of the path as far as the path alone shows it.
+    /// The mount of a path, as far as the path alone shows it.
+    fn mount_of(&self, path: &CStr) -> Option<Arc<Mount>> {
+        self.mounts.table().of_path(path.to_bytes()).cloned()
+    }
+
+    /// The tag of a path.
     pub fn tag_of(&self, path: &CStr, client: u64) -> Tag {
-        let mount = self.mounts.table().of_path(path.to_bytes()).map_or(0, |mount| mount.dev());
+        let mount = self.mount_of(path).map_or(0, |mount| mount.dev());
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
         Tag { mount, client, file: hasher.finish() }

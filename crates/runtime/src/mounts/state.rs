@@ -128,6 +128,8 @@ pub struct Mount {
     stalls: Counter,
     demotions: Counter,
     pub(super) work: super::work::Work,
+    /// What looks up and opens files, by the mount of their path as far as that shows it.
+    pub(super) lookups: super::work::Work,
 }
 
 impl Mount {
@@ -159,6 +161,7 @@ impl Mount {
             stalls: Counter::default(),
             demotions: Counter::default(),
             work: super::work::Work::default(),
+            lookups: super::work::Work::default(),
         }
     }
 
@@ -301,7 +304,9 @@ impl Mount {
     }
 
     pub(crate) fn is_used(&self) -> bool {
-        self.hits.get() + self.misses.get() + self.pooled.get() + self.stalls.get() > 0
+        let used = self.hits.get() + self.misses.get() + self.pooled.get() + self.stalls.get() > 0;
+        // One whose first operation hangs is of interest, too.
+        used || self.lookups.is_running()
     }
 
     /// The figures of the mount.
@@ -318,6 +323,7 @@ impl Mount {
             pooled: self.pooled.get(),
             stalls: self.stalls.get(),
             demotions: self.demotions.get(),
+            stuck: self.stuck_for().max(self.lookups_stuck_for()),
         }
     }
 }
@@ -347,4 +353,6 @@ pub struct MountStatus {
     pub stalls: u64,
     /// How often the mount was demoted.
     pub demotions: u64,
+    /// For how long pools have been at work on the mount without any of their operations ending; zero without any.
+    pub stuck: Duration,
 }

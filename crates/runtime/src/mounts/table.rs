@@ -1,6 +1,7 @@
 //! The text of `/proc/self/mountinfo` as a table.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use super::{Class, Mount};
@@ -94,8 +95,24 @@ impl Table {
         self.by_dev.get(&dev)
     }
 
-    /// The mount with the longest mount point above an absolute path. Symbolic links on the way are not followed.
+    /// The mount with the longest mount point above a path; a relative one (the prefix of `-p` may be) begins in the folder
+    /// of the process, and has none if it leads upward. Symbolic links on the way are not followed.
     pub fn of_path(&self, path: &[u8]) -> Option<&Arc<Mount>> {
+        if path.starts_with(b"/") {
+            return self.of_absolute(path);
+        }
+        let mut relative = path;
+        while let Some(rest) = relative.strip_prefix(b"./") {
+            relative = rest;
+        }
+        if relative.split(|&byte| byte == b'/').any(|part| part == b"..") {
+            return None;
+        }
+        let folder = std::env::current_dir().ok()?;
+        self.of_absolute(&[folder.as_os_str().as_bytes(), b"/", relative].concat())
+    }
+
+    fn of_absolute(&self, path: &[u8]) -> Option<&Arc<Mount>> {
         let above = |point: &[u8]| {
             path.strip_prefix(point)
                 .is_some_and(|rest| point.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"))

@@ -48,7 +48,18 @@ fn the_longest_mount_point_above_a_path_counts() {
     ] {
         assert_eq!(fs_type(path).as_deref(), Some(expected), "{path}");
     }
-    assert_eq!(fs_type("relative"), None);
+}
+
+#[test]
+fn a_relative_path_begins_in_the_folder_of_the_process() {
+    let here = std::env::current_dir().unwrap();
+    let lines = format!("1 0 8:1 / / rw - ext4 a rw\n2 1 0:60 / {}/slow rw - nfs b rw\n", here.display());
+    let table = Table::parse(lines.as_bytes());
+    let fs_type = |path: &str| table.of_path(path.as_bytes()).map(|mount| mount.fs_type().to_owned());
+    for (path, expected) in [("./slow/a", "nfs"), ("slow", "nfs"), ("././slow/a", "nfs"), ("slower", "ext4")] {
+        assert_eq!(fs_type(path).as_deref(), Some(expected), "{path}");
+    }
+    assert_eq!(fs_type("slow/../../a"), None);
 }
 
 #[test]

@@ -45,8 +45,12 @@ impl Work {
         AtWork(self)
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Acquire) > 0
+    }
+
     fn stuck_for(&self, now: u64) -> Duration {
-        if self.running.load(Acquire) == 0 {
+        if !self.is_running() {
             return Duration::ZERO;
         }
         Duration::from_millis(now.saturating_sub(self.moved.load(Acquire)))
@@ -57,6 +61,19 @@ impl Mount {
     /// Notes that a pool's thread begins to read or to send a file of this mount.
     pub(crate) fn begin(&self) -> AtWork<'_> {
         self.work.begin()
+    }
+
+    /// Notes that a pool's thread begins to look up a path that seems to be on this mount.
+    ///
+    /// The path may lead elsewhere by a symbolic link, so these operations do not count for [`Mount::stuck_for`], by which
+    /// a cache is taken out of use.
+    pub(crate) fn begin_lookup(&self) -> AtWork<'_> {
+        self.lookups.begin()
+    }
+
+    /// For how long pools have been looking up paths without any of these operations ending; zero while there are none.
+    pub(super) fn lookups_stuck_for(&self) -> Duration {
+        self.lookups.stuck_for(clock())
     }
 
     /// For how long pools have been reading or sending files of this mount without any of these operations, or a part

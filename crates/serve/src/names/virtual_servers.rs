@@ -150,7 +150,9 @@ fn check_certificates<V: TlsServer, P>(
     let Some(missing) = missing else { return Ok(()) };
     let place = planned[missing].written.place;
     let problem = Problem::new("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
-    cx.report(problem.reported_at(place).at(place))
+    let remedy = "name files in \"ssl_certificate\" and \"ssl_certificate_key\", or write \"ssl_certificate auto;\" for a \
+                  certificate from a CA that speaks ACME";
+    cx.report(problem.reported_at(place).at(place).hint(remedy))
 }
 
 /// The servers of an address.

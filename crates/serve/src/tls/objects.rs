@@ -97,9 +97,9 @@ pub(super) fn pair(
         Some(made) => made,
         None => {
             let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
-            let made = made.map_err(|Unusable { whose, line }| {
+            let made = made.map_err(|Unusable { whose, line, help }| {
                 let spot = if whose == Whose::Key { key.spot } else { certificate.spot };
-                spot.blamed(Problem::new(line))
+                spot.blamed(Problem::new(line).hint_if(help.map(str::to_owned)))
             })?;
             if let Some(contents) = known {
                 cx.extensions.get_or_default::<Inheritance>().put(&contents, &made);
@@ -128,6 +128,8 @@ pub(super) struct Unusable {
     pub(super) whose: Whose,
     /// nginx's line.
     pub(super) line: String,
+    /// What may help.
+    pub(super) help: Option<&'static str>,
 }
 
 /// A certificate with its key, from these paths or `data:` values, which `read` gives the contents of.
@@ -142,11 +144,21 @@ pub(super) fn make<P: AsRef<[u8]>>(
             LoadError::Key(_) | LoadError::Mismatch(_) => Whose::Key,
             _ => Whose::Certificate,
         };
-        Unusable { whose, line: error.words(certificate, key) }
+        let mismatch = matches!(error, LoadError::Mismatch(_));
+        let help =
+            mismatch.then_some("the key is not that of the certificate, or the file has the certificate of a CA first");
+        Unusable { whose, line: error.words(certificate, key), help }
     };
     let open = |whose, what: &str, path: &str, error: io::Error| {
         let said = unopened(path, &error);
-        Unusable { whose, line: format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})") }
+        let help = match error.kind() {
+            io::ErrorKind::NotFound => {
+                Some("there is no such file; a relative path begins in the folder of the configuration")
+            }
+            io::ErrorKind::PermissionDenied => Some("the user who starts the server has to be able to read the file"),
+            _ => None,
+        };
+        Unusable { whose, line: format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})"), help }
     };
     let pem = read(certificate).map_err(|error| open(Whose::Certificate, "certificate", certificate, error))?;
     let chain = Chain::from_pem(pem.bytes()).map_err(failed)?;

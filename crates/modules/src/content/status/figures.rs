@@ -99,6 +99,7 @@ described! {
         pub pooled: u64,
         pub stalls: u64,
         pub demotions: u64,
+        pub stuck_us: u64,
     }
 
     /// The counters of a log file.
@@ -241,6 +242,7 @@ impl From<MountStatus> for Mount {
             pooled: status.pooled,
             stalls: status.stalls,
             demotions: status.demotions,
+            stuck_us: u64::try_from(status.stuck.as_micros()).unwrap_or(u64::MAX),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! are the powers of two of microseconds of the internal histograms, in seconds.
 
 use super::figures::Figures;
-use super::samples::{Label, Text};
+use super::samples::{Label, Seconds, Text};
 use super::{acme, caches, http2, limits, resolvers, sessions, tls, upstreams, zones};
 
 /// The media type of the text.
@@ -127,6 +127,11 @@ impl Text {
         of("freerun_mount_pooled_total", "counter", "Operations done by a pool.", |m| m.pooled);
         of("freerun_mount_stalls_total", "counter", "Inline operations that took over 20 ms.", |m| m.stalls);
         of("freerun_mount_demotions_total", "counter", "How often it was demoted.", |m| m.demotions);
+        let name = "freerun_mount_stuck_seconds";
+        self.head(name, "gauge", "For how long pools have been at work on it without any operation ending.");
+        for one in all {
+            self.sample(name, &[("mount", &one.mount), ("device", &one.device)], Seconds(one.stuck_us));
+        }
     }
 
     fn logs(&mut self, figures: &Figures) {

@@ -86,6 +86,7 @@ fn figures() -> Figures {
             pooled: 3,
             stalls: 4,
             demotions: 5,
+            stuck_us: 2_500_000,
         }],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },

@@ -387,6 +387,8 @@ const byKey = (list, key) => new Map((list || []).map((one) => [key(one), one]))
         figure("Probes", (row) => row.rate, rate(short)), figure("Done by a pool", (row) => row.pooling, rate(short)),
         figure("Stalls", (row) => row.stalls, count, { grade: (row) => row.stalls > 0 ? "warn" : "" }),
         figure("Demotions", (row) => row.demotions, count),
+        figure("Nothing ends for", (row) => row.stuck_us, us, { grade: (row) => row.stuck_us > 1e6 ? "bad" : "",
+            note: "How long pools have been at work on it without any operation ending: the disk hangs" }),
     ]);
     section("pools", "Thread pools and mounts", pools.element, make("h3", {}, "Mounts"), mounts.element);
     parts.push((now, before, time) => {
