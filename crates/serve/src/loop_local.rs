@@ -22,6 +22,11 @@ impl<T> LoopLocal<T> {
         LoopLocal(Rc::new(shared))
     }
 
+    /// The object, for another loop.
+    pub fn shared(&self) -> Arc<T> {
+        Arc::clone(&self.0)
+    }
+
     /// Whether it refers to this object.
     pub fn is(&self, other: &Arc<T>) -> bool {
         Arc::ptr_eq(&self.0, other)

@@ -6,7 +6,7 @@ use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
-use freerun_serve::shared::Shared;
+use freerun_serve::shared::{Loops, Shared};
 use serde::Serialize;
 
 use super::acme::Certificate;
@@ -51,8 +51,10 @@ pub struct Figures {
 #[derive(Debug, Serialize)]
 pub struct Loop {
     pub index: usize,
+    pub state: &'static str,
     pub connections: Connections,
     pub requests: u64,
+    pub rescued_datagrams: u64,
     pub stalls: u64,
     pub stalls_without_processor: u64,
     pub longest_stall_of_its_own_us: u64,
@@ -66,6 +68,7 @@ pub struct Connections {
     pub idle: u64,
     pub accepted: u64,
     pub rescued: u64,
+    pub moved: u64,
 }
 
 /// The counters of a thread pool.
@@ -137,7 +140,7 @@ impl Figures {
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
-            loops: shared.loops.iter().enumerate().map(|(index, stats)| Loop::new(index, stats)).collect(),
+            loops: self::loops(&shared.loops.load()),
             pools,
             mounts,
             logs: generation.logs.iter().map(Log::from).collect(),
@@ -165,17 +168,30 @@ impl Figures {
     }
 }
 
+/// The loops, those that have ended included: their counts would be missing in sums.
+fn loops(loops: &Loops) -> Vec<Loop> {
+    let state = |index: usize| match () {
+        () if loops.serving.contains(&index) => "serving",
+        () if loops.running.contains(&index) => "ending",
+        () => "ended",
+    };
+    loops.stats.iter().enumerate().map(|(index, stats)| Loop::new(index, state(index), stats)).collect()
+}
+
 impl Loop {
-    fn new(index: usize, stats: &LoopStats) -> Loop {
+    fn new(index: usize, state: &'static str, stats: &LoopStats) -> Loop {
         Loop {
             index,
+            state,
             connections: Connections {
                 active: stats.active.get(),
                 idle: stats.idle.get(),
                 accepted: stats.accepted.get(),
                 rescued: stats.rescued.get(),
+                moved: stats.moved.get(),
             },
             requests: stats.requests.get(),
+            rescued_datagrams: stats.rescued_datagrams.get(),
             stalls: stats.stalls.get(),
             stalls_without_processor: stats.stalls_without_processor.get(),
             longest_stall_of_its_own_us: stats.longest_stall_of_its_own_us.load(Relaxed),
