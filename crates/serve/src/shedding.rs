@@ -12,20 +12,30 @@ const ALL: u32 = u32::MAX;
 pub struct Shedding(AtomicU64);
 
 impl Shedding {
-    /// Orders that all connections go to the loop with this index.
+    /// Orders that all connections go to the loop with this index, from now on.
     pub fn order(&self, to: usize) {
-        self.order_some(to, ALL);
+        self.0.store(order(to, ALL), Relaxed);
     }
 
-    /// Orders that the next `count` connections that have answered a request go to the loop with this index.
+    /// Orders that the next `count` connections that have answered a request go to the loop with this index, unless all are
+    /// to go.
     pub fn order_some(&self, to: usize, count: u32) {
-        let to = u32::try_from(to).unwrap_or(ALL).saturating_add(1);
-        self.0.store(u64::from(count) << 32 | u64::from(to), Relaxed);
+        self.unless_all(order(to, count));
     }
 
-    /// Withdraws what was ordered.
+    /// Withdraws what was ordered, unless all connections are to go.
     pub fn rest(&self) {
+        self.unless_all(0);
+    }
+
+    /// Withdraws what was ordered in any case.
+    pub fn end(&self) {
         self.0.store(0, Relaxed);
+    }
+
+    fn unless_all(&self, order: u64) {
+        // It fails when all are to go: whoever orders some may not know yet that the loop is to end.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |known| ((known >> 32) as u32 != ALL).then_some(order));
     }
 
     /// The loop that the next connection goes to, if one is to go.
@@ -50,6 +60,12 @@ impl Shedding {
     }
 }
 
+/// The order that so many connections go to this loop.
+fn order(to: usize, count: u32) -> u64 {
+    let to = u32::try_from(to).unwrap_or(ALL).saturating_add(1);
+    u64::from(count) << 32 | u64::from(to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +85,12 @@ mod tests {
             shedding.spend();
             assert_eq!(shedding.to(), Some(7));
         }
+        shedding.order_some(1, 2);
+        shedding.rest();
+        assert_eq!(shedding.to(), Some(7), "all go");
+        shedding.end();
+        assert_eq!(shedding.to(), None);
+        shedding.order_some(1, 2);
         shedding.rest();
         assert_eq!(shedding.to(), None);
     }

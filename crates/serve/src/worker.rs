@@ -290,7 +290,7 @@ impl Worker {
         self.listeners.clear();
         self.watch();
         // Connections go nowhere any more.
-        self.shared.loops.load().shedding.iter().for_each(|shedding| shedding.rest());
+        self.shared.loops.load().shedding.iter().for_each(|shedding| shedding.end());
         for handle in &*self.handles.borrow() {
             // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
