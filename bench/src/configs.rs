@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::spec::{Http2, Kind, Spec};
 use crate::user::User;
 
@@ -15,6 +15,18 @@ pub struct Addresses {
     pub plain: SocketAddr,
     /// With each of the certificates of [`Spec::secure`].
     pub secure: Vec<SocketAddr>,
+}
+
+/// Where Debian has nginx's module for stream.
+const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+
+/// The line by which a program loads its module for stream: empty where that is built in.
+pub fn load_stream(kind: Kind) -> Result<String> {
+    match kind {
+        Kind::Nginx if Path::new(STREAM_MODULE).exists() => Ok(format!("load_module {STREAM_MODULE};\n")),
+        Kind::Nginx => Err(Error::Setup("nginx has no stream: apt-get install libnginx-mod-stream".into())),
+        _ => Ok(String::new()),
+    }
 }
 
 /// Writes the configuration of `spec` into `folder`; answers the program's arguments.

@@ -21,6 +21,7 @@ mod grpc;
 mod h2load;
 mod http2;
 mod interrupt;
+mod late_loop;
 mod limits;
 mod log;
 mod machine;
@@ -135,6 +136,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "http2-memory" => http2::idle::run(bench),
         "compress" => compress::run(bench),
         "sharding" => sharding::run(bench),
+        "late-loop" => late_loop::run(bench),
         "reload" => reload::run(bench),
         "log" => log::run(bench),
         "limits" => limits::run(bench),

@@ -7,10 +7,11 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 30] = [
+pub const BENCHMARKS: [&str; 31] = [
     "warm",
     "connections",
     "sharding",
+    "late-loop",
     "tls",
     "tls-handshakes",
     "tls-names",

@@ -1,10 +1,13 @@
-//! The three ways of sharing a listening address among workers, as in "Socket Sharding in NGINX Release 1.9.1".
+//! The three ways of sharing a listening address among workers, as in "Socket Sharding in NGINX Release 1.9.1", for http and for
+//! stream.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::bench::Bench;
-use crate::configs::OK_PATH;
+use crate::configs::{OK_PATH, load_stream};
 use crate::error::{Error, Result};
 use crate::grid::{Sample, disturbance, measure};
 use crate::process::{self, Placement};
@@ -39,8 +42,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let mut report = Report {
         name: "sharding",
         method: format!(
-            "`return 200 \"OK\"`, 100 connections from wrk with as many threads as cores, nothing pinned, servers and clients on the \
-             same {} cores; {rounds} rounds of {seconds} s, servers in turn, nginx and freerun one after the other for each way of sharing. \
+            "`return 200 \"OK\"`, directly and through `proxy_pass` of stream to one worker of nginx, 100 connections from wrk with as \
+             many threads as cores, nothing pinned, servers and clients on the same {} cores; {rounds} rounds of {seconds} s, servers in turn, nginx and freerun one after the other for each way of sharing. \
              Goals are of the medians of the rounds' ratios: from round to round the machine differs by more than the servers do. \
              The default of nginx since 1.11.3 is `accept_mutex off`; in the article of 2015 it was `on`. Mean and deviation of the latency \
              are wrk's. The share is each worker process' (freerun: loop thread's) part of the CPU time.",
@@ -48,19 +51,60 @@ pub fn run(bench: &Bench) -> Result<Report> {
         ),
         ..Report::default()
     };
+    // Sessions of stream lead to a server that answers as the http servers do.
+    let root = bench.scratch.folder("data")?;
+    let origin = Server::start(bench, &Spec::new(Kind::Nginx, "origin", &root), &Placement::default())?;
     for workers in numbers {
-        one_number(bench, workers, rounds, seconds, &mut report)?;
+        for what in [What::Http, What::Stream(origin.address)] {
+            one_number(bench, what, workers, (rounds, seconds), &mut report)?;
+        }
     }
     Ok(report)
 }
 
-fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report: &mut Report) -> Result<()> {
+/// What the addresses are for.
+#[derive(Clone, Copy)]
+enum What {
+    /// Answers of the server itself.
+    Http,
+    /// Sessions that are passed on to this server.
+    Stream(SocketAddr),
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Http => "http",
+            What::Stream(_) => "stream",
+        }
+    }
+
+    /// The server that shares its address in this way.
+    fn spec(self, kind: Kind, way: (&str, Option<bool>, bool), workers: usize, root: &Path) -> Result<Spec> {
+        let (name, accept_mutex, reuseport) = way;
+        let spec = Spec { accept_mutex, reuseport, ..Spec::new(kind, name, root).workers(workers) };
+        let What::Stream(origin) = self else { return Ok(spec) };
+        let module = load_stream(kind)?;
+        let mutex = accept_mutex.map_or("", |on| if on { "accept_mutex on;" } else { "accept_mutex off;" });
+        let reuseport = if reuseport { " reuseport" } else { "" };
+        let whole = format!(
+            "{module}worker_processes {workers};\nevents {{ worker_connections 4096; {mutex} }}\n\
+             stream {{\nserver {{ listen @ADDRESS@{reuseport}; proxy_pass {origin}; }}\n}}\n"
+        );
+        Ok(Spec { whole: Some(whole), ..spec })
+    }
+}
+
+fn one_number(
+    bench: &Bench,
+    what: What,
+    workers: usize,
+    (rounds, seconds): (usize, f64),
+    report: &mut Report,
+) -> Result<()> {
     let root = bench.scratch.folder("data")?;
-    let both = |(way, accept_mutex, reuseport)| {
-        let spec = |kind| Spec { accept_mutex, reuseport, ..Spec::new(kind, way, &root).workers(workers) };
-        [Kind::Nginx, Kind::Freerun].map(spec)
-    };
-    let specs: Vec<Spec> = WAYS.into_iter().flat_map(both).collect();
+    let both = |way| [Kind::Nginx, Kind::Freerun].map(|kind| what.spec(kind, way, workers, &root));
+    let specs: Vec<Spec> = WAYS.into_iter().flat_map(both).collect::<Result<_>>()?;
     let (servers, mut notes) = start_all(bench, &specs, &Placement::default())?;
     let mut results: Results = BTreeMap::new();
     for _ in 0..rounds {
@@ -78,7 +122,7 @@ fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report
                 let shared = match measure(bench, server, &load) {
                     Err(Error::Interrupted) => return Err(Error::Interrupted),
                     Err(error) => {
-                        notes.push(format!("{}, {name}, {workers} workers: {error}", server.spec.name));
+                        notes.push(format!("{} {}, {name}, {workers} workers: {error}", what.name(), server.spec.name));
                         None
                     }
                     Ok(sample) => Some(Shared { sample, parts: parts(&before, &shares(server), workers) }),
@@ -86,7 +130,8 @@ fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report
                 if let Some(Shared { sample, parts }) = &shared {
                     let (rate, mean) = (sample.outcome.rate(), sample.outcome.mean_ms);
                     bench.say(&format!(
-                        "{:24} {workers} {name:28} {rate:9.0}/s mean {mean:.3} ms, {parts:.0?} %",
+                        "{} {:24} {workers} {name:28} {rate:9.0}/s mean {mean:.3} ms, {parts:.0?} %",
+                        what.name(),
                         server.spec.name
                     ));
                 }
@@ -95,9 +140,12 @@ fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report
         }
     }
     for (name, _) in LOADS {
-        report.tables.push(table(&servers, &results, name, workers));
-        let ratio = ratio(&results, name, "freerun reuseport", "nginx reuseport");
-        report.goals.push(Goal::at_least(format!("{name}, {workers} workers: reuseport at least nginx's"), ratio, 1.0));
+        report.tables.push(table(&servers, &results, name, &format!("{}, {name}, {workers} workers", what.name())));
+        for (way, ..) in WAYS {
+            let ratio = ratio(&results, name, &format!("freerun {way}"), &format!("nginx {way}"));
+            let goal = format!("{}, {name}, {workers} workers: {way} at least nginx's", what.name());
+            report.goals.push(Goal::at_least(goal, ratio, 1.0));
+        }
     }
     for server in &servers {
         if let Some(status) = status::of(server).filter(|status| !status.accepted.is_empty()) {
@@ -119,7 +167,7 @@ fn ratio(results: &Results, load: &'static str, server: &str, other: &str) -> Op
     pairs.filter_map(|(one, other)| Some(rate(one)? / rate(other)?)).collect::<Series>().median()
 }
 
-fn table(servers: &[Server], results: &Results, load: &'static str, workers: usize) -> Table {
+fn table(servers: &[Server], results: &Results, load: &'static str, title: &str) -> Table {
     let head = [
         "server",
         "requests/s",
@@ -129,7 +177,7 @@ fn table(servers: &[Server], results: &Results, load: &'static str, workers: usi
         "CPU µs/request",
         "share of each worker %",
     ];
-    let mut table = Table::new(format!("{load}, {workers} workers"), &head);
+    let mut table = Table::new(title, &head);
     for server in servers {
         let Some(list) = results.get(&(load, server.spec.name.clone())) else { continue };
         let series = |figure: &dyn Fn(&Sample) -> f64| {

@@ -177,28 +177,6 @@ fn reloads_under_load_fail_nothing() {
 }
 
 #[test]
-fn another_number_of_loops_is_told_and_disturbs_nobody() {
-    if !require::freerun() {
-        return;
-    }
-    let site = site();
-    let lines = "location /v { return 200 one; } location /status { status; }";
-    let server = Setup::server(&site, lines).main("worker_processes 2;").freerun();
-    let mut client = server.connect();
-    assert_eq!(client.get("/v").text(), "one");
-    for (from, to, old, answer) in [(2, 3, "one", "two"), (3, 1, "two", "one")] {
-        server.edit(&format!("worker_processes {from};"), &format!("worker_processes {to};"));
-        server.edit(&format!("return 200 {old}"), &format!("return 200 {answer}"));
-        server.reload();
-        server.logs(&format!("worker_processes {to} takes effect at the next start; 2 until then"));
-        // The log may tell of it before both loops have it.
-        eventually("the new answer from both loops", || (0..20).all(|_| server.get("/v").text() == answer));
-        eventually("the new answer on a connection that stays", || client.get("/v").text() == answer);
-        assert_eq!(server.status()["loops"].as_array().map(Vec::len), Some(2));
-    }
-}
-
-#[test]
 fn logs_and_pid_follow_the_configuration() {
     if !require::freerun() {
         return;

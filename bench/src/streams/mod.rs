@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use self::load::{Load, Use, connect, exchange};
 use crate::bench::Bench;
+use crate::configs::load_stream;
 use crate::connections::{Growth, settled};
 use crate::error::{Doing, Error, Result};
 use crate::grid::Grid;
@@ -48,21 +49,17 @@ const HAPROXY: &str = "global\n    nbthread 1\n    maxconn 9900\n@USER@defaults\
      timeout client 600s\n    timeout server 600s\nfrontend clients\n    bind @ADDRESS@\n    default_backend back\nbackend back\n    \
      server back @BACK@\n";
 
-/// Where Debian has nginx's module for stream.
-const MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
-
 /// The proxies.
 fn specs(bench: &Bench, back: SocketAddr) -> Result<Vec<Spec>> {
     let root = bench.scratch.folder("data")?;
     let spec = |kind: Kind| {
         let text = match kind {
             Kind::Haproxy => HAPROXY.to_owned(),
-            Kind::Nginx => PROXY.replace("@MODULE@", &format!("load_module {MODULE};\n")),
-            _ => PROXY.replace("@MODULE@", ""),
+            kind => PROXY.replace("@MODULE@", &load_stream(kind)?),
         };
-        Spec { whole: Some(text.replace("@BACK@", &back.to_string())), ..Spec::new(kind, "", &root) }
+        Ok(Spec { whole: Some(text.replace("@BACK@", &back.to_string())), ..Spec::new(kind, "", &root) })
     };
-    Ok([Kind::Nginx, Kind::Freerun, Kind::Haproxy].map(spec).to_vec())
+    [Kind::Nginx, Kind::Freerun, Kind::Haproxy].into_iter().map(spec).collect()
 }
 
 /// Runs the benchmark.

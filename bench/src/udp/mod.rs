@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 use self::bulk::Flow;
 use self::ends::{Backend, Does};
 use crate::bench::Bench;
-use crate::error::{Error, Result};
+use crate::configs::load_stream;
+use crate::error::Result;
 use crate::grid::{Grid, Sample, Work};
 use crate::process::{Placement, on_cores};
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::wrk::Outcome;
-
-/// nginx's module, which Debian has in a package of its own (`libnginx-mod-stream`).
-const MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 /// The clients of an exchange, how many of them wait for an answer at a time, and the sizes of question and answer.
 const CLIENTS: usize = 1_000;
@@ -37,11 +35,7 @@ const DOWN: (&str, &str, f64) = ("bulk to a client", "proxy_timeout 60s;\n", 3.0
 
 /// A proxy of datagrams. The address listens for connections, too, so that it can be seen that the proxy has started.
 fn spec(kind: Kind, (lines, more): (&str, &str), backend: SocketAddr, bench: &Bench) -> Result<Spec> {
-    let module = match kind {
-        Kind::Nginx if std::path::Path::new(MODULE).exists() => format!("load_module {MODULE};\n"),
-        Kind::Nginx => return Err(Error::Setup("nginx has no stream: apt-get install libnginx-mod-stream".into())),
-        _ => String::new(),
-    };
+    let module = load_stream(kind)?;
     let whole = format!(
         "{module}worker_processes 1;\nworker_rlimit_nofile 60000;\nevents {{ worker_connections 50000; }}\nstream {{\n{more}\
          server {{\nlisten @ADDRESS@;\nreturn OK;\n}}\n\

@@ -46,6 +46,9 @@ impl Examples {
 
 /// The contexts of `stream`.
 const STREAM: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER).union(Contexts::STREAM_UPSTREAM);
+/// What the names of groups begin with that only builds with debug assertions have, for tests of the server. They are no part
+/// of the reference.
+const DEBUG: &str = "debug/";
 
 /// The reference as Markdown files, name and text, in a fixed order: `README.md` with the lists of supported and
 /// unsupported directives, one file for each settings group, `blocks.md` for the structural directives, and the additions.
@@ -56,7 +59,7 @@ pub fn reference(registry: &Registry, additions: &Additions) -> Vec<(String, Str
         let docs = "The directives that give a configuration its structure.";
         pages.push(Page { file: "blocks.md".to_owned(), title: "blocks".to_owned(), docs, rows: registry.structure() });
     }
-    for group in registry.groups() {
+    for group in registry.groups().iter().filter(|group| !group.name().starts_with(DEBUG)) {
         let title = title(group.name());
         let file = format!("{}.md", title.replace('/', "-"));
         pages.push(Page { file, title, docs: group.docs(), rows: group.directives() });

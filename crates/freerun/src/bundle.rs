@@ -48,7 +48,7 @@ pub struct Bundle {
     pub logs: Vec<String>,
     /// The user and groups of the worker. Only its first bundle counts: afterwards it has no permission to change them.
     pub identity: Option<Identity>,
-    /// The number of event loops. Only the first bundle counts.
+    /// The number of event loops.
     pub loops: u32,
     /// How many workers of this master have died. Only the first bundle counts.
     pub respawned: u32,

@@ -26,7 +26,7 @@ struct Known(RefCell<Weak<HttpLoop>>);
 impl HttpLoop {
     /// Makes the state of http on this loop.
     pub fn begin(loop_state: &Rc<LoopState>) -> Rc<HttpLoop> {
-        let generation = LoopGeneration::new(loop_state.generation(), loop_state.shared.loops.len());
+        let generation = LoopGeneration::new(loop_state.generation(), loop_state.shared.loops.load().number());
         let http = Rc::new(HttpLoop {
             loop_state: loop_state.clone(),
             idle: Idle::new(loop_state.stats.clone()),
@@ -48,7 +48,8 @@ impl HttpLoop {
 
     /// Makes the loop's current generation the one that new requests begin with.
     pub fn renew(self: &Rc<Self>) {
-        let generation = LoopGeneration::new(self.loop_state.generation(), self.loop_state.shared.loops.len());
+        let generation =
+            LoopGeneration::new(self.loop_state.generation(), self.loop_state.shared.loops.load().number());
         let old = self.generation.replace(generation);
         old.forget_hot();
         let http = self.clone();

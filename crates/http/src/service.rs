@@ -6,9 +6,10 @@ use std::task::{Context, Poll};
 
 use freerun_runtime::loops;
 use freerun_runtime::tasks::Tasks;
+use freerun_serve::accept::loop_listeners;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Closing, Service};
+use freerun_serve::service::{Accepted, Closing, Moving, Service};
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::{h1, h2};
@@ -124,6 +125,31 @@ impl Service for HttpService {
 
     fn close_oldest(&self) -> Closing {
         self.http.idle.close_oldest()
+    }
+
+    fn give_idle(self: Rc<Self>, most: usize) -> Vec<Moving> {
+        let may_move = |task: &Task| matches!(task, Task::Connection(serve) if serve.may_move());
+        let taken = self.tasks.take_some(most, may_move);
+        let moving = taken.into_iter().filter_map(|task| match task {
+            Task::Connection(serve) => serve.into_moving(),
+            Task::Request(_) => None,
+        });
+        moving.collect()
+    }
+
+    fn adopt(self: Rc<Self>, moving: Moving) {
+        let loop_state = &self.http.loop_state;
+        if loop_state.is_draining() {
+            // This loop has begun to give its own away meanwhile. Otherwise the worker ends, and the connection does too.
+            if let Some(to) = loop_state.shedding.to() {
+                loop_listeners::move_to(loop_state, to, moving);
+            }
+            return loop_state.admission.end();
+        }
+        let Moving { number, keep, least, .. } = moving;
+        let connection = Rc::new(Connection::moved_here(moving, self.http.loop_state.clone()));
+        let _ = self.http.servers(&connection);
+        self.tasks.start(number, Task::Connection(h1::Serve::adopted(&self.h1, connection, keep, least)));
     }
 
     fn give_back(&self) {

@@ -31,6 +31,8 @@ pub static MODULES: &[&Module] = &[
     &access::jwt::MODULE,
     &access::subrequest::MODULE,
     &access::require::MODULE,
+    #[cfg(debug_assertions)]
+    &preaccess::debug_block::MODULE,
     &preaccess::limit_req::MODULE,
     &preaccess::limit_conn::MODULE,
     &precontent::internal_redirect::MODULE,

@@ -1,6 +1,9 @@
 //! The figures of one loop.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::Thread;
 use std::time::Duration;
 
 use crate::clock::epoch;
@@ -23,6 +26,11 @@ pub struct LoopStats {
     pub requests: Counter,
     /// Connections that another thread accepted from this loop's own socket because this loop was late.
     pub rescued: Counter,
+    /// Connections without a request that other loops took over from this one.
+    pub moved: Counter,
+    /// Datagrams, or runs of them, that another thread read from this loop's own socket for other loops, because this loop was
+    /// late.
+    pub rescued_datagrams: Counter,
     /// Wall-clock time of each poll of a task.
     pub polls: Histogram,
     /// Polls longer than [`STALL`](crate::loops::STALL).
@@ -33,6 +41,10 @@ pub struct LoopStats {
     pub longest_stall_of_its_own_us: AtomicU64,
     /// When the current poll began, in nanoseconds since [`epoch`] plus one; 0 between polls.
     poll_started: AtomicU64,
+    /// Whether `watcher` is to be woken when the loop runs again.
+    is_awaited: AtomicBool,
+    /// The thread that watches the loop.
+    watcher: OnceLock<Thread>,
 }
 
 impl LoopStats {
@@ -41,6 +53,33 @@ impl LoopStats {
         match self.poll_started.load(Relaxed) {
             0 => Duration::ZERO,
             started => epoch().elapsed().saturating_sub(Duration::from_nanos(started - 1)),
+        }
+    }
+
+    /// Has this thread unparked when the loop has slept and runs again. One thread may do so, for all of the loop's life.
+    pub fn await_run(&self) {
+        self.watcher.get_or_init(std::thread::current);
+        self.is_awaited.store(true, SeqCst);
+    }
+
+    /// Whether the loop has not run since [`LoopStats::await_run`].
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited.load(SeqCst)
+    }
+
+    /// Notes that the loop has slept, and runs again.
+    #[inline]
+    pub(crate) fn runs_again(&self) {
+        if self.is_awaited.load(Relaxed) {
+            self.wake_watcher();
+        }
+    }
+
+    #[cold]
+    fn wake_watcher(&self) {
+        self.is_awaited.store(false, SeqCst);
+        if let Some(watcher) = self.watcher.get() {
+            watcher.unpark();
         }
     }
 

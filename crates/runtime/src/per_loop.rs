@@ -15,13 +15,15 @@ pub const MAX_PARTS: usize = 256;
 pub struct PerLoop<T> {
     /// The parts of the loops, by their numbers.
     own: OnceLock<Box<[OnceLock<Box<T>>]>>,
+    /// Those of loops that were started later, when there are any.
+    later: OnceLock<Box<[OnceLock<Box<T>>]>>,
     /// The part of threads that are no loops.
     others: OnceLock<Box<T>>,
 }
 
 impl<T> Default for PerLoop<T> {
     fn default() -> PerLoop<T> {
-        PerLoop { own: OnceLock::new(), others: OnceLock::new() }
+        PerLoop { own: OnceLock::new(), later: OnceLock::new(), others: OnceLock::new() }
     }
 }
 
@@ -72,14 +74,28 @@ impl<T: Default> PerLoop<T> {
         let own = self.own.get_or_init(|| (0..loops::count().min(MAX_PARTS)).map(|_| OnceLock::new()).collect());
         match loops::index().and_then(|index| own.get(index)) {
             Some(part) => Mine { part: part.get_or_init(Box::default), alone: true },
-            None => Mine { part: self.others.get_or_init(Box::default), alone: false },
+            None => self.mine_elsewhere(own.len()),
         }
+    }
+
+    /// The counters of a loop that was started after the first `own` ones, or of a thread that is no loop.
+    #[cold]
+    fn mine_elsewhere(&self, own: usize) -> Mine<'_, T> {
+        if let Some(place) = loops::index().and_then(|index| index.checked_sub(own)) {
+            // Twice as many as there are now: there may be more soon.
+            let number = || (2 * loops::count()).min(MAX_PARTS).saturating_sub(own);
+            let later = self.later.get_or_init(|| (0..number()).map(|_| OnceLock::new()).collect());
+            if let Some(part) = later.get(place) {
+                return Mine { part: part.get_or_init(Box::default), alone: true };
+            }
+        }
+        Mine { part: self.others.get_or_init(Box::default), alone: false }
     }
 
     /// The counters of all threads that have counted something.
     pub fn parts(&self) -> impl Iterator<Item = &T> {
-        let own = self.own.get().into_iter().flatten();
-        own.chain([&self.others]).filter_map(OnceLock::get).map(|part| &**part)
+        let loops = self.own.get().into_iter().chain(self.later.get()).flatten();
+        loops.chain([&self.others]).filter_map(OnceLock::get).map(|part| &**part)
     }
 
     /// The sum of one of the counters.
@@ -132,5 +148,27 @@ mod tests {
         let times = all.times(|part| &part.times);
         assert_eq!((all.sum(|part| &part.count), times.count(), times.sum_us), (64, 32, 96));
         loops.into_iter().for_each(LoopHandle::stop);
+    }
+
+    #[test]
+    fn loops_that_come_later_count_for_themselves_as_long_as_there_is_a_place() {
+        // As if it had been used with one loop only.
+        let all: Arc<PerLoop<Part>> = Arc::default();
+        assert!(all.own.set([OnceLock::new()].into()).is_ok());
+        let loops: Vec<LoopHandle> = (0..3).map(|index| LoopHandle::start(index, None).unwrap()).collect();
+        let last = LoopHandle::start(MAX_PARTS, None).unwrap();
+        let (done, ended) = channel();
+        for (each, alone) in loops.iter().map(|each| (each, true)).chain([(&last, false)]) {
+            let (all, done) = (all.clone(), done.clone());
+            each.tell(move || {
+                let mine = all.mine();
+                mine.add(&mine.part().count, 1);
+                done.send(mine.alone == alone).unwrap();
+            });
+        }
+        drop(done);
+        assert!(ended.iter().take(4).all(|as_expected| as_expected));
+        assert_eq!((all.sum(|part| &part.count), all.parts().count()), (4, 4));
+        loops.into_iter().chain([last]).for_each(LoopHandle::stop);
     }
 }

@@ -83,6 +83,13 @@ pub fn set_stall_report(report: StallReport) {
     }
 }
 
+impl Local {
+    /// The statistics of the loop.
+    pub(crate) fn stats(&self) -> &LoopStats {
+        &self.stats
+    }
+}
+
 /// Polls one after the other with nothing in between: the end of one is the start of the next, so that each costs one
 /// reading of the clock.
 pub(crate) struct Row<'l> {
@@ -114,6 +121,16 @@ impl<'l> Row<'l> {
             // The thread may have lost its processor meanwhile: that is no part of a poll.
             self.look();
         }
+    }
+
+    /// Polls what is no task. It is not counted; other threads see for how long it goes on
+    /// ([`LoopStats::in_poll_for`]).
+    pub(crate) fn uncounted<T>(&mut self, poll: impl FnOnce() -> T) -> T {
+        self.local.stats.begin_poll(self.last);
+        let answer = poll();
+        self.local.stats.end_poll();
+        self.look();
+        answer
     }
 
     /// Times one poll of a task.

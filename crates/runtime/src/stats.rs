@@ -112,6 +112,13 @@ pub struct HistogramSnapshot {
     pub max_us: u64,
 }
 
+impl Histogram {
+    /// The sum of all durations, in microseconds: it begins again at 0 beyond the largest number.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us.load(Relaxed)
+    }
+}
+
 impl HistogramSnapshot {
     /// Adds the content of another histogram.
     pub fn add(&mut self, other: &HistogramSnapshot) {

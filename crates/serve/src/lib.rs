@@ -7,7 +7,7 @@
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
 //! 1. [`address`], [`background`], [`drained`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
-//!    [`state_file`], [`states`], [`zones`]: leaf types;
+//!    [`shedding`], [`state_file`], [`states`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
 //! 3. [`listen`]: the specification and the key of a listening socket;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
@@ -29,7 +29,8 @@
 //!    passed to; [`names`]: the virtual server that they ask for; [`proxy_header`] and [`ssl_variables`]: what they
 //!    have of the protocols below;
 //! 6. [`access_log`]: formats of the log lines of a subject; [`health`]: checks of the servers that they are passed to;
-//!    [`module`]: what modules bring to a service;
+//!    [`module`]: what modules bring to a service; in builds with debug assertions `debug_block`, a directive that
+//!    holds up a loop;
 //! 7. [`build`]: how the block of a service is read.
 //!
 //! [`relay`] knows no subject: it passes bytes both ways between a client and a server.
@@ -43,6 +44,8 @@ pub mod blueprint;
 pub mod build;
 pub mod captures;
 pub mod datagrams;
+#[cfg(debug_assertions)]
+pub mod debug_block;
 pub mod drained;
 pub mod generation;
 pub mod health;
@@ -69,6 +72,7 @@ pub mod service;
 pub mod services;
 pub mod session_figures;
 pub mod shared;
+pub mod shedding;
 pub mod ssl_variables;
 pub mod state_file;
 mod stateless;

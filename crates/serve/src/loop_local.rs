@@ -22,6 +22,11 @@ impl<T> LoopLocal<T> {
         LoopLocal(Rc::new(shared))
     }
 
+    /// The object, for another loop.
+    pub fn shared(&self) -> Arc<T> {
+        Arc::clone(&self.0)
+    }
+
     /// Whether it refers to this object.
     pub fn is(&self, other: &Arc<T>) -> bool {
         Arc::ptr_eq(&self.0, other)
@@ -30,11 +35,6 @@ impl<T> LoopLocal<T> {
     /// Whether both refer to the same object.
     pub fn is_same(&self, other: &LoopLocal<T>) -> bool {
         self.place() == other.place()
-    }
-
-    /// The object, for another thread.
-    pub fn shared(&self) -> Arc<T> {
-        (*self.0).clone()
     }
 
     /// The address of the object in memory.

@@ -1,10 +1,12 @@
 //! A service takes the connections of listening sockets on a loop, such as `http` or another protocol.
 
 use std::any::Any;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use freerun_runtime::net::udp::Receiver;
+use freerun_runtime::net::udp::Received;
 use freerun_transport::Transport;
 
 use crate::address::Address;
@@ -34,6 +36,28 @@ pub struct Accepted {
     pub passes: u8,
 }
 
+/// A connection without a request, on its way from one loop to another.
+pub struct Moving {
+    /// The serial number in the worker, `$connection`.
+    pub number: u64,
+    /// The socket: nothing that came from it waits anywhere, and nothing that is to be sent.
+    pub fd: Arc<OwnedFd>,
+    /// The address that the connection came from.
+    pub peer: Address,
+    /// The specification of the listening socket.
+    pub listen: Arc<ListenSpec>,
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// How many requests it has had.
+    pub requests: u64,
+    /// Whether small segments are sent at once (`tcp_nodelay`).
+    pub nodelay: bool,
+    /// How long it is kept without a request.
+    pub keep: Duration,
+    /// How long it may not be asked to close (`keepalive_min_timeout`).
+    pub least: Duration,
+}
+
 /// The result of asking an idle connection to close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
@@ -60,9 +84,13 @@ pub trait Service {
         false
     }
 
-    /// Takes datagrams that have come to a listening socket. They are in memory that the loop lends, so the service copies
-    /// those that have to stay; and other tasks have their turn only when it returns.
-    fn datagrams(self: Rc<Self>, _listener: &Rc<DatagramListener>, _received: &Receiver) {
+    /// Takes datagrams that have come to a listening socket. They are in memory that is lent, so the service copies those that
+    /// have to stay; and other tasks have their turn only when it returns.
+    fn datagrams<'r>(
+        self: Rc<Self>,
+        _listener: &Rc<DatagramListener>,
+        _received: &mut dyn Iterator<Item = Received<'r>>,
+    ) {
         debug_assert!(false, "{} listens for datagrams, which it does not take", self.name());
     }
 
@@ -90,6 +118,16 @@ pub trait Service {
 
     /// Asks the connection that has been idle longest, of those that may be closed now, to close.
     fn close_oldest(&self) -> Closing;
+
+    /// Gives away up to `most` connections without a request, those that have been idle longest first.
+    fn give_idle(self: Rc<Self>, _most: usize) -> Vec<Moving> {
+        Vec::new()
+    }
+
+    /// Takes a connection over from another loop. It is counted already.
+    fn adopt(self: Rc<Self>, _moving: Moving) {
+        debug_assert!(false, "{} gives no connections away", self.name());
+    }
 
     /// Frees memory and descriptors that are kept only for speed, because they have run short.
     fn give_back(&self);

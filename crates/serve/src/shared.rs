@@ -15,7 +15,44 @@ use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
 use crate::logs::client_levels::ClientLevels;
 use crate::session_figures::SessionFigures;
+use crate::shedding::Shedding;
 use crate::tls::figures::TlsFigures;
+
+/// The loops of a worker.
+#[derive(Clone, Default)]
+pub struct Loops {
+    /// The statistics of the loops by their indices. Those of a loop that has ended stay, for another one with its index.
+    pub stats: Vec<Arc<LoopStats>>,
+    /// The indices of the loops that take connections, in their order. Others end when theirs have ended.
+    pub serving: Vec<usize>,
+    /// The indices of the loops that run: these, and those that end.
+    pub running: Vec<usize>,
+    /// The smallest number of loops that there was. The loops with smaller indices have always been there: work that had
+    /// better stay where it is, as health checks, is theirs.
+    pub fewest: usize,
+    /// What the loops are to give away, by their indices.
+    pub shedding: Vec<Arc<Shedding>>,
+    /// The ways to the loops, by their indices.
+    pub(crate) remotes: Vec<Remote>,
+}
+
+impl Loops {
+    /// The statistics of the loops that take connections, with their indices.
+    pub fn taking(&self) -> impl Iterator<Item = (usize, &Arc<LoopStats>)> {
+        self.serving.iter().filter_map(|index| Some((*index, self.stats.get(*index)?)))
+    }
+
+    /// The statistics of the loops that run, with their indices.
+    pub fn running(&self) -> impl Iterator<Item = (usize, &Arc<LoopStats>)> {
+        let runs = |(index, _): &(usize, _)| self.running.contains(index);
+        self.stats.iter().enumerate().filter(runs)
+    }
+
+    /// The number of loops that take connections.
+    pub fn number(&self) -> usize {
+        self.serving.len()
+    }
+}
 
 /// The state that all loops share.
 pub struct Shared {
@@ -29,8 +66,8 @@ pub struct Shared {
     pub multi_accept: bool,
     /// The generation that new requests begin with.
     pub generation: ArcSwap<Generation>,
-    /// The statistics of the loops, in order.
-    pub loops: Vec<Arc<LoopStats>>,
+    /// The loops; replaced when some are added or removed.
+    pub loops: ArcSwap<Loops>,
     /// The loops that take no new connections, until the next configuration.
     pub drained: DrainedLoops,
     /// The levels of the error logs for single clients, until the next configuration.
@@ -49,7 +86,6 @@ pub struct Shared {
     pub sessions: SessionFigures,
     /// The work that no client waits for.
     pub background: Arc<Backgrounds>,
-    pub(crate) remotes: Vec<Remote>,
     pub(crate) last_connection: AtomicU64,
 }
 

@@ -1,21 +1,23 @@
 //! The worker: its loops, and the state that they share.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use freerun_runtime::loops::{self, LoopHandle};
+use freerun_runtime::loops::{self, LoopHandle, LoopStats};
 use freerun_runtime::spare_memory;
 use freerun_runtime::stats::Counter;
 
-use crate::accept::loop_listeners::{self, LoopListeners};
-use crate::accept::rescue::{self, Shard, Shards};
+use crate::accept::loop_listeners::{self, LoopListeners, Wanted};
+use crate::accept::rescue::{self, AllWatched, TakenBy, Watched};
 use crate::accept::{Between, Bound};
 use crate::background::Background;
+use crate::datagrams::SharedPart;
 use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
 use crate::listen::{ListenSpec, Protocol};
@@ -23,8 +25,11 @@ use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;
 use crate::session_figures::SessionFigures;
-use crate::shared::Shared;
+use crate::shared::{Loops, Shared};
 use crate::tls::figures::TlsFigures;
+
+/// How long a loop stays at least that takes no connections any more: another thread may just have sent it one.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// The settings of a worker at the main and `events` levels.
 #[derive(Debug, Clone)]
@@ -46,10 +51,14 @@ pub struct WorkerOptions {
 /// The loops, as the process that owns them sees them.
 pub struct Worker {
     shared: Arc<Shared>,
-    handles: Vec<LoopHandle>,
+    services: &'static [MakeService],
+    /// The loops that run, those that take no connections any more included.
+    handles: RefCell<Vec<LoopHandle>>,
+    /// When loops were told the last time to take no connections any more.
+    fewer_since: Instant,
     listeners: Vec<Bound>,
-    /// The sockets of `reuseport`, which are watched from the first time that there are any.
-    shards: Option<Arc<Shards>>,
+    /// The sockets that are watched, from the first time that there are any on.
+    watched: Option<Arc<AllWatched>>,
     /// How many loops have not yet run since it was last asked whether they live.
     asked: Arc<AtomicUsize>,
 }
@@ -65,19 +74,6 @@ impl Worker {
         generation: Arc<Generation>,
         services: &'static [MakeService],
     ) -> io::Result<Worker> {
-        let mut handles = Vec::new();
-        for index in 0..options.loops.max(1) {
-            let cpus = (!options.cpus.is_empty()).then(|| {
-                let mut set = rustix::thread::CpuSet::new();
-                for cpu in &options.cpus[index % options.cpus.len()] {
-                    if *cpu < rustix::thread::CpuSet::MAX_CPU {
-                        set.set(*cpu);
-                    }
-                }
-                set
-            });
-            handles.push(LoopHandle::start(index, cpus)?);
-        }
         let shared = Arc::new(Shared {
             client_tls: TlsFigures::default(),
             http2: Http2Figures::default(),
@@ -88,26 +84,98 @@ impl Worker {
             accept_mutex: options.accept_mutex,
             multi_accept: options.multi_accept,
             generation: ArcSwap::new(generation),
-            loops: handles.iter().map(|handle| handle.stats.clone()).collect(),
+            loops: ArcSwap::default(),
             drained: Default::default(),
             client_levels: Default::default(),
             started: Instant::now(),
             reloads: Counter::default(),
-            remotes: handles.iter().map(LoopHandle::remote).collect(),
             last_connection: AtomicU64::new(0),
             background: Default::default(),
         });
-        for handle in &handles {
-            let shared = shared.clone();
-            let stats = handle.stats.clone();
-            let index = handle.index;
+        let (handles, asked) = Default::default();
+        let mut worker = Worker {
+            shared,
+            services,
+            handles,
+            fewer_since: Instant::now(),
+            listeners: Vec::new(),
+            watched: None,
+            asked,
+        };
+        worker.set_loops(options)?;
+        Ok(worker)
+    }
+
+    /// Has as many loops as these options say. New ones take connections from the next [`Worker::install`] on; those that are
+    /// too many take none from then on, and end when theirs have ended ([`Worker::sweep`]).
+    ///
+    /// # Errors
+    /// A thread or an epoll instance could not be made. Nothing has changed then.
+    pub fn set_loops(&mut self, options: &WorkerOptions) -> io::Result<()> {
+        let mut loops = Loops::clone(&self.shared.loops.load());
+        let wanted = options.loops.max(1);
+        let mut new = Vec::new();
+        if loops.serving.len() > wanted {
+            loops.serving.truncate(wanted);
+            self.fewer_since = Instant::now();
+        }
+        while loops.serving.len() < wanted {
+            let handles = self.handles.get_mut();
+            let runs = |index: &usize| handles.iter().chain(&new).any(|handle| handle.index == *index);
+            let index = (0..).find(|index| !runs(index)).unwrap_or_default();
+            match start_loop(index, loops.serving.len(), options, loops.stats.get(index).cloned()) {
+                Ok(handle) => new.push(handle),
+                Err(error) => {
+                    new.into_iter().for_each(LoopHandle::stop);
+                    return Err(error);
+                }
+            }
+            let (stats, remote) = new.last().map(|handle| (handle.stats.clone(), handle.remote())).unzip();
+            put(&mut loops.stats, index, stats);
+            put(&mut loops.remotes, index, remote);
+            put(&mut loops.shedding, index, Some(Arc::default()));
+            loops.serving.push(index);
+            loops.running.push(index);
+        }
+        loops.fewest = if self.handles.get_mut().is_empty() { wanted } else { loops.fewest.min(wanted) };
+        debug_assert!((0..loops.fewest).all(|index| loops.serving.contains(&index)), "{:?}", loops.serving);
+        self.shared.loops.store(Arc::new(loops));
+        for handle in new {
+            let (index, stats) = (handle.index, handle.stats.clone());
+            let (shared, services) = (self.shared.clone(), self.services);
             handle.tell(move || {
                 loops::spawn(0, "giving back memory", spare_memory::give_back_at_rest(stats.clone()));
-                let loop_state = LoopState::new(index, stats, shared);
+                let shedding = shared.loops.load().shedding.get(index).cloned().unwrap_or_default();
+                let loop_state = LoopState::new(index, stats, shedding, shared);
                 LoopListeners::begin(LoopServices::new(&loop_state, services));
             });
+            self.handles.get_mut().push(handle);
         }
-        Ok(Worker { shared, handles, listeners: Vec::new(), shards: None, asked: Arc::default() })
+        Ok(())
+    }
+
+    /// Ends the loops that take no connections any more and have none left. Returns whether there are others that still have
+    /// some.
+    pub fn sweep(&self) -> bool {
+        let loops = self.shared.loops.load_full();
+        // What goes on without a client may be on any loop.
+        let rests = self.shared.background.count() == 0 && self.fewer_since.elapsed() >= ON_ITS_WAY;
+        let is_over =
+            |handle: &mut LoopHandle| !loops.serving.contains(&handle.index) && rests && handle.stats.active.get() == 0;
+        let over: Vec<_> = self.handles.borrow_mut().extract_if(.., is_over).collect();
+        if !over.is_empty() {
+            let mut fewer = Loops::clone(&loops);
+            fewer.running.retain(|index| over.iter().all(|handle| handle.index != *index));
+            self.shared.loops.store(Arc::new(fewer));
+        }
+        for handle in over {
+            handle.tell(|| {
+                loop_listeners::of_this_loop(LoopListeners::hand_over);
+                freerun_upstream::pool::leave();
+            });
+            handle.stop();
+        }
+        self.handles.borrow().iter().any(|handle| !loops.serving.contains(&handle.index))
     }
 
     /// The state that the loops share, for the status handler.
@@ -127,43 +195,92 @@ impl Worker {
         for (spec, fds) in listeners {
             let known = self.listeners.iter().position(|(old, ..)| **old == spec);
             next.push(match known {
-                // The new descriptors refer to the same sockets, and are closed.
-                Some(index) => self.listeners.swap_remove(index),
-                None => (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), Arc::new(Between::default())),
+                // The new descriptors refer to the same sockets, and are closed, but for those of further loops.
+                Some(index) => {
+                    let (spec, mut known, between) = self.listeners.swap_remove(index);
+                    known.extend(fds.into_iter().skip(known.len()).map(Arc::new));
+                    if let Some(directory) = between.directory() {
+                        directory.extend(known.len());
+                    }
+                    (spec, known, between)
+                }
+                None => {
+                    let between = Arc::new(self.between(&spec, fds.len()));
+                    (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), between)
+                }
             });
         }
         self.listeners = next;
-        self.watch_shards();
-        let wanted: Vec<_> = self.listeners.clone();
-        for handle in &self.handles {
-            let wanted = wanted.clone();
+        self.watch();
+        let loops = self.shared.loops.load_full();
+        for handle in &*self.handles.borrow() {
+            let place = loops.serving.iter().position(|index| *index == handle.index);
+            let wanted = place.map(|place| self.wanted(place, &loops)).unwrap_or_default();
             let generation = generation.clone();
             handle.tell(move || {
-                loop_listeners::of_this_loop(|listeners| listeners.install(generation, wanted));
+                loop_listeners::of_this_loop(|listeners| {
+                    listeners.install(generation, wanted);
+                    if place.is_none() {
+                        listeners.retire();
+                    }
+                });
             });
         }
     }
 
-    /// Gives the rescue the sockets that belong to one loop alone, and starts it the first time that there are any.
-    fn watch_shards(&mut self) {
-        let loops = self.handles.len();
-        let mut own = Vec::new();
-        for (spec, fds, _) in self
-            .listeners
-            .iter()
-            .filter(|(spec, fds, _)| spec.protocol == Protocol::Stream && spec.reuseport && fds.len() > 1)
-        {
-            let each = (0..loops).map(|index| Shard { index, spec: spec.clone(), fd: fds[index % fds.len()].clone() });
-            own.extend(each);
+    /// The sockets that the loop at this place takes connections and datagrams from.
+    fn wanted(&self, place: usize, loops: &Loops) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        for (spec, fds, between) in &self.listeners {
+            for number in spec.sockets_of(place, loops.number(), fds.len()) {
+                let only_loop = only_loop(spec, number, fds.len(), loops);
+                let (spec, fd, between) = (spec.clone(), fds[number].clone(), between.clone());
+                wanted.push(Wanted { spec, number, fd, between, only_loop });
+            }
         }
-        match &self.shards {
-            Some(shards) => shards.store(Arc::new(own)),
-            None if own.is_empty() => {}
+        wanted
+    }
+
+    /// The state that the loops share about an address with so many sockets. If only the options of a socket for datagrams
+    /// have changed, it is still known who has which sessions there.
+    fn between(&self, spec: &ListenSpec, sockets: usize) -> Between {
+        if spec.protocol != Protocol::Datagram {
+            return Between::default();
+        }
+        let same = self.listeners.iter().find(|(old, ..)| old.is_same_socket(spec));
+        let directory = same.and_then(|(.., between)| between.directory().cloned()).unwrap_or_default();
+        directory.extend(sockets);
+        Between::of(directory)
+    }
+
+    /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any. A single loop
+    /// has nobody who could help.
+    fn watch(&mut self) {
+        let loops = self.shared.loops.load_full();
+        let mut watched = Vec::new();
+        for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
+            let socket = |number: usize, taken_by| Watched { spec: spec.clone(), fd: fds[number].clone(), taken_by };
+            match between.directory() {
+                // The ports of a range have one loop each, and no other one has a socket to answer by.
+                Some(directory) if fds.len() > 1 => watched.extend((0..fds.len()).filter_map(|number| {
+                    let at = SharedPart { directory: directory.clone(), part: directory.part(number)? };
+                    Some(socket(number, TakenBy::Part(at)))
+                })),
+                Some(_) => {}
+                None => watched.extend((0..fds.len()).map(|number| {
+                    let only = only_loop(spec, number, fds.len(), &loops);
+                    socket(number, only.map_or_else(|| TakenBy::All(between.clone()), TakenBy::Loop))
+                })),
+            }
+        }
+        match &self.watched {
+            Some(known) => known.store(Arc::new(watched)),
+            None if watched.is_empty() => {}
             None => {
-                let shards = Arc::new(Shards::from_pointee(own));
+                let watched = Arc::new(AllWatched::from_pointee(watched));
                 // Without the thread a late loop's connections wait for it, as they do in nginx.
-                if rescue::start(&self.shared, &shards).is_ok() {
-                    self.shards = Some(shards);
+                if rescue::start(&self.shared, &watched).is_ok() {
+                    self.watched = Some(watched);
                 }
             }
         }
@@ -176,8 +293,10 @@ impl Worker {
         let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
         let sockets: Arc<[_]> = accepting.flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
         self.listeners.clear();
-        self.watch_shards();
-        for handle in &self.handles {
+        self.watch();
+        // Connections go nowhere any more.
+        self.shared.loops.load().shedding.iter().for_each(|shedding| shedding.end());
+        for handle in &*self.handles.borrow() {
             // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
             let sockets = sockets.clone();
@@ -189,14 +308,14 @@ impl Worker {
 
     /// Ends the tunnels of requests that began with this generation, soon.
     pub fn end_tunnels(&self, generation: u64) {
-        for handle in &self.handles {
+        for handle in &*self.handles.borrow() {
             handle.tell(move || loop_listeners::of_this_loop(|listeners| listeners.end_tunnels(generation)));
         }
     }
 
     /// The number of open connections.
     pub fn active(&self) -> u64 {
-        self.handles.iter().map(|handle| handle.stats.active.get()).sum()
+        self.handles.borrow().iter().map(|handle| handle.stats.active.get()).sum()
     }
 
     /// The number of pieces of work that go on although no client waits for them. A finished piece may have left a
@@ -208,7 +327,7 @@ impl Worker {
     /// Makes the loops hand over the data that they have gathered, such as buffered lines of logs that are about to be
     /// reopened.
     pub fn hand_over(&self) {
-        for handle in &self.handles {
+        for handle in &*self.handles.borrow() {
             handle.tell(|| loop_listeners::of_this_loop(LoopListeners::hand_over));
         }
     }
@@ -219,7 +338,7 @@ impl Worker {
         if self.asked.load(Acquire) > 0 {
             return false;
         }
-        for handle in &self.handles {
+        for handle in &*self.handles.borrow() {
             self.asked.fetch_add(1, Relaxed);
             let asked = self.asked.clone();
             handle.tell(move || {
@@ -229,11 +348,51 @@ impl Worker {
         true
     }
 
-    /// Ends the loops; running requests are cut off.
+    /// Ends all loops; running requests are cut off.
     pub fn stop(self) {
         self.hand_over();
-        for handle in self.handles {
+        for handle in self.handles.take() {
             handle.stop();
         }
+    }
+}
+
+/// The loop that alone takes what comes to this socket of an address with so many; `None`: several loops accept from it.
+fn only_loop(spec: &ListenSpec, number: usize, sockets: usize, loops: &Loops) -> Option<usize> {
+    if !spec.is_sharded() || sockets < 2 {
+        return None;
+    }
+    let places = 0..loops.number();
+    let mut those = places.filter(|place| spec.sockets_of(*place, loops.number(), sockets).any(|own| own == number));
+    let first = those.next()?;
+    if those.next().is_some() { None } else { loops.serving.get(first).copied() }
+}
+
+/// Starts a loop that is to be at this place among those that take connections. It goes on with the figures of the one before
+/// with its index.
+fn start_loop(
+    index: usize,
+    place: usize,
+    options: &WorkerOptions,
+    stats: Option<Arc<LoopStats>>,
+) -> io::Result<LoopHandle> {
+    let cpus = (!options.cpus.is_empty()).then(|| {
+        let mut set = rustix::thread::CpuSet::new();
+        for cpu in &options.cpus[place % options.cpus.len()] {
+            if *cpu < rustix::thread::CpuSet::MAX_CPU {
+                set.set(*cpu);
+            }
+        }
+        set
+    });
+    LoopHandle::start_with(index, cpus, stats.unwrap_or_default())
+}
+
+/// Puts a value at this place of a list, or behind its end.
+fn put<T>(list: &mut Vec<T>, place: usize, value: Option<T>) {
+    let Some(value) = value else { return };
+    match list.get_mut(place) {
+        Some(known) => *known = value,
+        None => list.push(value),
     }
 }

@@ -141,7 +141,7 @@ pub fn run(start: Start) -> Result<(), ()> {
     let signals = Signals::new(&signals).map_err(Error::call("sigaction()")).map_err(told)?;
     let writer = Writer::direct();
     let adopted = Some(std::mem::take(&mut inherited.listeners));
-    let opening = Opening { number: 1, input: &input, before: None, adopted, loops: None, writer: &writer, log: &log };
+    let opening = Opening { number: 1, input: &input, before: None, adopted, writer: &writer, log: &log };
     let opened = draft.open(opening);
     let own_log = opened.as_ref().map_or(&log, |opened| &opened.log);
     inherited.told.iter().for_each(|(level, line)| own_log.write(*level, None, format_args!("{line}")));

@@ -39,20 +39,12 @@ impl Master {
         let tell = |failure: &_| console::log_failure(&log, failure);
         let earlier = (self.current.bundle.recorded.secrets.clone(), self.current.inherited.clone());
         let draft = state::read(&self.input, self.embedded.as_ref(), earlier, self.secrets.clone(), tell)?;
-        let wanted = draft.configuration.main().worker_processes.count() as u32;
-        let loops = self.current.bundle.loops;
-        if wanted != loops {
-            let what = format!("worker_processes {wanted} takes effect at the next start; {loops} until then");
-            log.write(Level::Warn, None, format_args!("{what}"));
-            self.asking.note(what);
-        }
         let number = self.number + 1;
         let opening = Opening {
             number,
             input: &self.input,
             before: Some(&self.current),
             adopted: None,
-            loops: Some(loops),
             writer: &self.writer,
             log: &log,
         };

@@ -93,8 +93,6 @@ pub struct Opening<'a> {
     pub before: Option<&'a State>,
     /// Sockets that exist though there is no configuration in use.
     pub adopted: Option<Listeners>,
-    /// The number of event loops, if it is already fixed.
-    pub loops: Option<u32>,
     /// The master's writer.
     pub writer: &'a Writer,
     /// The log for errors, and the console, if the log has one.
@@ -107,7 +105,7 @@ impl Draft {
     /// # Errors
     /// The last thing that was reported.
     pub fn open(self, opening: Opening<'_>) -> Result<State, String> {
-        let Opening { number, input, before, adopted, loops, writer, log } = opening;
+        let Opening { number, input, before, adopted, writer, log } = opening;
         let told = |error: &dyn std::fmt::Display| {
             log.write(Level::Emerg, None, format_args!("{error}"));
             error.to_string()
@@ -132,7 +130,7 @@ impl Draft {
         temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref()).map_err(|error| told(&error))?;
         let files = configuration.logs.iter().map(|name| own_file(writer, name, &logs)).collect::<Result<Vec<_>, _>>();
         let own_log = configuration.error_log(&files.map_err(|error| told(&error))?);
-        let loops = loops.unwrap_or_else(|| main.worker_processes.count() as u32);
+        let loops = main.worker_processes.count() as u32;
         let specs: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| (**spec).clone()).collect();
         let old = adopted.or_else(|| before.map(|before| before.listeners.clone())).unwrap_or_default();
         // Errors of sockets are logged where they happen, as each address may have its own.

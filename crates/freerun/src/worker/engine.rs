@@ -27,6 +27,9 @@ use crate::worker::retired::Retired;
 /// The services that handle connections on each loop.
 const SERVICES: &[MakeService] = &[HttpService::make, StreamService::make];
 
+/// How often it is looked whether a loop that is not needed any more has ended its connections.
+const LOOPS_STEP: Duration = Duration::from_secs(1);
+
 /// A configuration with the words that scripts look for, which know a process of nginx for each: its number is shown.
 struct Process(u64);
 
@@ -38,7 +41,6 @@ impl fmt::Display for Process {
 
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
-    loops: usize,
     respawned: u32,
     pools: Pools,
     zones: Zones,
@@ -48,10 +50,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that will have this many loops, after so many workers have died. They start with the first configuration.
-    pub fn new(loops: usize, respawned: u32) -> Engine {
+    /// An engine without loops, after so many workers have died. The loops start with the first configuration.
+    pub fn new(respawned: u32) -> Engine {
         Engine {
-            loops,
             respawned,
             pools: Pools::new(),
             zones: Zones::default(),
@@ -65,13 +66,14 @@ impl Engine {
     /// [`Configuration::logs`]. Tunnels of the configuration before may go on for `patience`.
     pub fn install(
         &mut self,
+        loops: usize,
         (number, patience): (u64, Option<Duration>),
         configuration: Configuration,
         mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         logs: Vec<LogFile>,
         log: ErrorLog,
     ) -> Result<(), Error> {
-        let options = self.options(&configuration);
+        let options = options(loops, self.respawned, &configuration);
         let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
         for spec in &configuration.blueprint.listeners {
@@ -83,6 +85,10 @@ impl Engine {
             Some((_, files)) => files.clone(),
             None => FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?,
         };
+        // The last step that may fail.
+        if let Some((worker, _)) = &mut self.started {
+            worker.set_loops(&options).map_err(Error::call("pthread_create()"))?;
+        }
         if let Some(old) = &self.newest {
             log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", Process(old.number)));
         }
@@ -140,7 +146,10 @@ impl Engine {
             let told = format_args!("{} exited with code 0: nothing uses it any more", Process(old.number));
             log.write(Level::Notice, None, told);
         };
-        self.retired.sweep(tell)
+        let next = self.retired.sweep(tell);
+        // Loops that are too many end when their connections have ended.
+        let are_ending = self.started.as_ref().is_some_and(|(worker, _)| worker.sweep());
+        next.or(are_ending.then_some(LOOPS_STEP))
     }
 
     /// Whether every loop has run since this was asked before.
@@ -151,22 +160,6 @@ impl Engine {
     /// The zones of the configuration that serves.
     pub fn zones(&self) -> Zones {
         self.zones.clone()
-    }
-
-    fn options(&self, configuration: &Configuration) -> WorkerOptions {
-        let events = configuration.events();
-        let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
-            let available = affinity::available();
-            (0..self.loops).map(|index| affinity.cpus(index, &available)).collect()
-        });
-        WorkerOptions {
-            loops: self.loops,
-            respawned: self.respawned,
-            connections: events.worker_connections.0 as usize,
-            accept_mutex: events.accept_mutex,
-            multi_accept: events.multi_accept,
-            cpus: cpus.unwrap_or_default(),
-        }
     }
 
     /// Has the loops queue the log lines that they have gathered; they do so soon, not before this returns.
@@ -203,5 +196,22 @@ impl Engine {
         if let Some(generation) = &self.newest {
             hooks().filter_map(|hooks| hooks.end).for_each(|end| end(generation));
         }
+    }
+}
+
+/// What the worker is to be, with so many loops, after so many workers have died.
+fn options(loops: usize, respawned: u32, configuration: &Configuration) -> WorkerOptions {
+    let events = configuration.events();
+    let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
+        let available = affinity::available();
+        (0..loops).map(|index| affinity.cpus(index, &available)).collect()
+    });
+    WorkerOptions {
+        loops,
+        respawned,
+        connections: events.worker_connections.0 as usize,
+        accept_mutex: events.accept_mutex,
+        multi_accept: events.multi_accept,
+        cpus: cpus.unwrap_or_default(),
     }
 }

@@ -157,7 +157,7 @@ impl Worker {
             } else {
                 privileges::change_folder(&configuration)?;
             }
-            self.running = Some(Running::start(bundle)?);
+            self.running = Some(Running::start(bundle.respawned)?);
         }
         let Some(running) = &mut self.running else { return Err(Error::Gone) };
         running.install(bundle, configuration, sockets, fds)?;
@@ -249,10 +249,10 @@ impl Worker {
 }
 
 impl Running {
-    fn start(bundle: &Bundle) -> Result<Running, Error> {
+    fn start(respawned: u32) -> Result<Running, Error> {
         panics::install();
         let writer = Writer::start().map_err(Error::call("clone()"))?;
-        let engine = Engine::new(bundle.loops as usize, bundle.respawned);
+        let engine = Engine::new(respawned);
         Ok(Running {
             writer,
             engine,
@@ -282,7 +282,7 @@ impl Running {
         let shutdown_timeout = configuration.main().worker_shutdown_timeout;
         let inherited = configuration.inherited.clone();
         let number = (bundle.number, self.shutdown_timeout);
-        self.engine.install(number, configuration, sockets, files, log.clone())?;
+        self.engine.install(bundle.loops as usize, number, configuration, sockets, files, log.clone())?;
         self.writer.report_to(log.clone());
         panics::report_to(log.clone());
         self.log = log;

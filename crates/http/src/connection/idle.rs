@@ -150,12 +150,15 @@ impl<C: 'static> Idle<C> {
         });
     }
 
-    /// Takes a connection out.
-    pub fn leave(&self, key: Key) {
+    /// Takes a connection out. Returns how long it was to be kept from the beginning on, and how long it may not yet be asked
+    /// to close.
+    pub fn leave(&self, key: Key) -> Option<(Duration, Duration)> {
         let left = self.connections.borrow_mut().leave(key);
-        if let Some((kind, _)) = left {
-            self.gauge(kind.waiting).sub_alone();
-        }
+        let (kind, entry) = left?;
+        self.gauge(kind.waiting).sub_alone();
+        // Most have no such time, and the clock is not asked.
+        let least = if entry.stays_until == 0 { 0 } else { entry.stays_until.saturating_sub(loops::nanos()) };
+        Some((Duration::from_nanos(kind.keep), Duration::from_nanos(least)))
     }
 
     /// Asks connections to close when they expire, each once; ends when no connection is left to be asked.

@@ -13,16 +13,18 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_runtime::net::Socket;
 use freerun_serve::Address;
 use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
+use freerun_serve::service::Moving;
 use freerun_serve::states::States;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_transport::Transport;
@@ -190,6 +192,46 @@ impl<C> Connection<C> {
             close_when_idle: Cell::new(false),
             ends_softly: Cell::new(false),
             nodelay: Cell::new(false),
+        }
+    }
+
+    /// A connection without a request that another loop has had.
+    pub fn moved_here(moving: Moving, loop_state: Rc<LoopState>) -> Connection<C> {
+        let Moving { number, fd, peer, listen, accepted, requests, nodelay, .. } = moving;
+        let transport = Transport::from(Socket::of_shared(fd));
+        let mut connection = Connection::new(number, transport, peer, LoopLocal::new(listen), loop_state);
+        connection.facts.origin.accepted = accepted;
+        connection.requests.set(requests);
+        connection.nodelay.set(nodelay);
+        connection.was_polled.set(true);
+        connection
+    }
+
+    /// Whether another loop may have the connection while it has no request: nothing is kept with it but what
+    /// [`Connection::moved_here`] takes over.
+    pub fn may_move(&self) -> bool {
+        self.transport.tls().is_none() && self.extra.get().is_none() && !self.is_closing() && self.requests.get() > 0
+    }
+
+    /// The loop that the connection goes to when its request is answered, if it is to go.
+    #[inline]
+    pub fn goes_to(&self) -> Option<usize> {
+        self.loop_state.shedding.to().filter(|_| self.may_move())
+    }
+
+    /// The connection for another loop, when this one has let go of it. It is kept for `keep` without a request, and may not be
+    /// asked to close for `least`.
+    pub fn moving(&self, keep: Duration, least: Duration) -> Moving {
+        Moving {
+            number: self.number,
+            fd: self.transport.shared_fd(),
+            peer: self.peer.clone(),
+            listen: self.listen.shared(),
+            accepted: self.accepted,
+            requests: self.requests.get(),
+            nodelay: self.nodelay.get(),
+            keep,
+            least,
         }
     }
 

@@ -41,7 +41,7 @@ pub fn before_response(connection: &Connection, request: &mut Request) {
     if connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| request.arrival.started >= end) {
         persistence.close(CloseReason::Age);
     }
-    if connection.loop_state.is_draining() {
+    if connection.loop_state.is_draining() && connection.goes_to().is_none() {
         persistence.close(CloseReason::Draining);
     }
     if connection.is_closing() {

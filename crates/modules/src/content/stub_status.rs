@@ -72,7 +72,7 @@ struct Figures {
 impl Figures {
     fn of(request: &Request) -> Figures {
         let mut sums = Figures::default();
-        for stats in &request.client.loop_state.shared.loops {
+        for stats in &request.client.loop_state.shared.loops.load().stats {
             sums.active += stats.active.get();
             sums.accepted += stats.accepted.get();
             sums.requests += stats.requests.get();

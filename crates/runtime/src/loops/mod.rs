@@ -105,9 +105,20 @@ impl LoopHandle {
     /// # Errors
     /// The thread or its epoll instance could not be made.
     pub fn start(index: usize, cpus: Option<rustix::thread::CpuSet>) -> io::Result<LoopHandle> {
+        LoopHandle::start_with(index, cpus, Arc::default())
+    }
+
+    /// Starts a loop thread that goes on with the figures of one that has ended.
+    ///
+    /// # Errors
+    /// The thread or its epoll instance could not be made.
+    pub fn start_with(
+        index: usize,
+        cpus: Option<rustix::thread::CpuSet>,
+        stats: Arc<LoopStats>,
+    ) -> io::Result<LoopHandle> {
         epoch();
         COUNT.fetch_max(index + 1, Relaxed);
-        let stats = Arc::new(LoopStats::default());
         let (jobs, inbox) = mpsc::unbounded_channel();
         let thread_stats = stats.clone();
         let (made, is_made) = oneshot::channel();
@@ -209,6 +220,23 @@ mod tests {
         assert_eq!(stats.stalls.get(), 1 + reports.try_iter().count() as u64);
         assert_eq!(stats.polls.snapshot().count(), 2);
         assert_eq!(stats.in_poll_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_that_awaits_a_run_of_a_loop_that_sleeps_is_woken() {
+        let handle = LoopHandle::start(0, None).unwrap();
+        for _ in 0..100 {
+            handle.stats.await_run();
+            assert!(handle.tell(|| ()));
+            let begun = Instant::now();
+            // The loop may not have slept yet when it got the job: then it runs again for the next one.
+            while handle.stats.is_awaited() && begun.elapsed() < Duration::from_secs(20) {
+                std::thread::park_timeout(Duration::from_millis(1));
+                handle.tell(|| ());
+            }
+            assert!(!handle.stats.is_awaited());
+        }
+        handle.stop();
     }
 
     #[test]

@@ -60,10 +60,10 @@ impl Running {
             tasks::take_from_others(&self.mailbox);
             if woken.is_woken() {
                 fill_budget();
-                if let Poll::Ready(answer) = root.as_mut().poll(&mut Context::from_waker(&waker)) {
+                let polled = row.uncounted(|| root.as_mut().poll(&mut Context::from_waker(&waker)));
+                if let Poll::Ready(answer) = polled {
                     return answer;
                 }
-                row.look();
             }
             row.begin();
             tasks::turn(&mut row);
@@ -77,6 +77,9 @@ impl Running {
             told.clear();
             self.ask(&mut told, if waits { deadline::next() } else { Some(0) });
             self.mailbox.wake_up();
+            if waits {
+                self.local.stats().runs_again();
+            }
             row.look();
             asked = row.last();
             era::begin();

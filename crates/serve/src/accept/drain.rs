@@ -15,9 +15,10 @@ use crate::shared::Shared;
 /// # Errors
 /// It is the last one that takes some; nothing has changed.
 pub fn set(shared: &Shared, index: usize, drained: bool) -> Result<oneshot::Receiver<()>, LastLoop> {
-    shared.drained.set(index, drained, shared.loops.len())?;
+    let loops = shared.loops.load();
+    shared.drained.set(index, drained, loops.number())?;
     let (heard, hears) = oneshot::channel();
-    if let Some(remote) = shared.remotes.get(index) {
+    if let Some(remote) = loops.remotes.get(index) {
         remote.tell(move || {
             loop_listeners::of_this_loop(loop_listeners::LoopListeners::look_whether_drained);
             let _ = heard.send(());

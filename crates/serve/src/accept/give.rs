@@ -18,7 +18,8 @@ use crate::shared::Shared;
 /// The loop with the fewest connections, of those that take new ones, that `may` help, and that have room besides `taken`
 /// connections which they may have been given already; never the loop `not`.
 pub(super) fn helper(shared: &Shared, not: usize, taken: usize, may: impl Fn(&LoopStats) -> bool) -> Option<usize> {
-    let others = shared.loops.iter().enumerate().filter(|(index, stats)| {
+    let loops = shared.loops.load();
+    let others = loops.taking().filter(|(index, stats)| {
         *index != not
             && !shared.drained.has(*index)
             && may(stats)

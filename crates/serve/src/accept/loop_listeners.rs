@@ -8,18 +8,25 @@ use std::time::Duration;
 
 use freerun_runtime::{loops, timer};
 
-use crate::accept::receive::Receiving;
-use crate::accept::{self, Accepting, Bound, Listener};
+use crate::accept::receive::{Receiving, Socket};
+use crate::accept::{self, Accepting, Between, Listener};
 use crate::background::Background;
+use crate::datagrams::SharedPart;
+use crate::datagrams::directory::Part;
 use crate::generation::Generation;
 use crate::listen::{ListenSpec, Protocol};
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
+use crate::loop_state::LoopState;
+use crate::service::Moving;
 use crate::shared::Shared;
 
 /// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
 const CLOSING_STEP: Duration = Duration::from_millis(1);
 const CLOSING: usize = 1000;
+
+/// How many connections go to other loops before other tasks get their turn.
+const MOVED_AT_ONCE: usize = 64;
 
 thread_local! {
     static LOOP_LISTENERS: RefCell<Option<Rc<LoopListeners>>> = const { RefCell::new(None) };
@@ -34,13 +41,70 @@ pub(crate) fn of_this_loop(job: impl FnOnce(&LoopListeners)) {
 
 /// Sends a job to the services of a loop; `false` if that loop does not exist, or has ended.
 pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&LoopServices) + Send + 'static) -> bool {
-    let remote = shared.remotes.get(index);
-    remote.is_some_and(|remote| remote.tell(move || of_this_loop(|listeners| job(&listeners.services))))
+    tell_listeners(shared, index, |listeners| job(&listeners.services))
+}
+
+/// Sends a job to the listeners of a loop; `false` if that loop does not exist, or has ended.
+pub(super) fn tell_listeners(shared: &Shared, index: usize, job: impl FnOnce(&LoopListeners) + Send + 'static) -> bool {
+    let loops = shared.loops.load();
+    loops.remotes.get(index).is_some_and(|remote| remote.tell(move || of_this_loop(job)))
+}
+
+/// Gives a connection without a request from this loop to another one.
+pub fn move_to(loop_state: &LoopState, to: usize, moving: Moving) {
+    let told = tell(&loop_state.shared, to, move |services| {
+        if let Some(service) = services.of(&moving.listen) {
+            services.loop_state.admission.adopt();
+            service.adopt(moving);
+        }
+    });
+    // A loop that has just ended: the connection is closed, as one may be at any time that has no request.
+    if told {
+        loop_state.stats.moved.add_alone();
+    }
 }
 
 /// The services of this thread's loop, if the thread has one.
 pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
     LOOP_LISTENERS.with_borrow(|listeners| listeners.as_ref().map(|listeners| listeners.services.clone()))
+}
+
+/// Gives up to so many connections without a request to other loops. Returns how many there were.
+pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Shared) -> Option<usize>) -> usize {
+    let loop_state = &services.loop_state;
+    let mut given = 0;
+    for service in services.all() {
+        for moving in service.give_idle(most - given) {
+            given += 1;
+            // Without another loop it is closed.
+            if let Some(to) = to(&loop_state.shared) {
+                move_to(loop_state, to, moving);
+            }
+        }
+    }
+    given
+}
+
+/// A socket that a loop is to take connections or datagrams from.
+pub(crate) struct Wanted {
+    /// The specification of the socket.
+    pub(crate) spec: Arc<ListenSpec>,
+    /// The number of the socket among those of its address.
+    pub(crate) number: usize,
+    /// The socket.
+    pub(crate) fd: Arc<OwnedFd>,
+    /// The state that the loops share about the address.
+    pub(crate) between: Arc<Between>,
+    /// Set if this loop alone takes what comes there.
+    pub(crate) only_loop: Option<usize>,
+}
+
+impl Wanted {
+    /// Whether the loop accepts from this socket already, and in this way.
+    fn is_accepted_by(&self, accepting: &Accepting) -> bool {
+        let Listener { spec, fd, only_loop, .. } = &accepting.listener;
+        spec.is(&self.spec) && Arc::ptr_eq(fd, &self.fd) && *only_loop == self.only_loop
+    }
 }
 
 /// The listening sockets that one loop accepts from.
@@ -60,14 +124,14 @@ impl LoopListeners {
         })));
     }
 
-    /// Makes a generation the one that new requests begin with, and accepts from exactly these sockets.
-    pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Bound>) {
+    /// Makes a generation the one that new requests begin with, and takes connections and datagrams from exactly these sockets.
+    pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Wanted>) {
         let (services, loop_state) = (&self.services, &self.services.loop_state);
         self.look_whether_drained();
         let mut accepting = self.accepting.borrow_mut();
         // Before the configuration changes: connections that wait at a removed address are served by the old one.
         accepting.retain(|accepting| {
-            let keep = wanted.iter().any(|(wanted, ..)| accepting.listener.spec.is(wanted));
+            let keep = wanted.iter().any(|wanted| wanted.is_accepted_by(accepting));
             if !keep {
                 accepting.end(services);
             }
@@ -76,30 +140,33 @@ impl LoopListeners {
         // Sockets are replaced and not closed if only their options have changed: sessions go on.
         let mut receiving = self.receiving.borrow_mut();
         receiving.retain(|receiving| {
-            let keep = wanted.iter().any(|(wanted, ..)| receiving.listener.is_at(wanted));
-            if !keep {
+            let mut same = wanted.iter().filter(|wanted| receiving.listener.is_at(&wanted.spec)).peekable();
+            if same.peek().is_none() {
                 receiving.end();
+                return false;
+            }
+            let keep = same.any(|wanted| wanted.number == receiving.number);
+            if !keep {
+                receiving.leave();
             }
             keep
         });
         loop_state.set_generation(generation);
         services.all().for_each(|service| service.renew());
         loop_state.modules.hand_over();
-        for (spec, fds, between) in wanted {
-            if spec.protocol == Protocol::Datagram {
-                self.receive(&mut receiving, spec, &fds);
+        for wanted in wanted {
+            if wanted.spec.protocol == Protocol::Datagram {
+                self.receive(&mut receiving, wanted);
                 continue;
             }
-            if accepting.iter().any(|known| known.listener.spec.is(&spec)) || fds.is_empty() {
+            if accepting.iter().any(|known| wanted.is_accepted_by(known)) {
                 continue;
             }
+            let Wanted { spec, fd, between, only_loop, .. } = wanted;
             let Some(service) = services.of(&spec) else {
                 debug_assert!(false, "{} names a service that the worker does not have", spec.name);
                 continue;
             };
-            let shard = spec.reuseport && fds.len() > 1;
-            let fd = fds[if shard { loop_state.index % fds.len() } else { 0 }].clone();
-            let only_loop = shard.then_some(loop_state.index);
             let listener = Listener { spec: LoopLocal::new(spec), fd, between, only_loop, service };
             match Accepting::start(services, listener) {
                 Ok(started) => accepting.push(started),
@@ -115,14 +182,23 @@ impl LoopListeners {
         }
     }
 
-    /// Receives datagrams from this loop's part of the sockets of an address.
-    fn receive(&self, receiving: &mut Vec<Rc<Receiving>>, spec: Arc<ListenSpec>, fds: &[Arc<OwnedFd>]) {
-        let loop_state = &self.services.loop_state;
-        let own = spec.socket_of(loop_state.index, loop_state.shared.loops.len(), fds.len());
-        let Some(fd) = own.and_then(|own| fds.get(own)) else { return };
-        if let Some(known) = receiving.iter().find(|receiving| receiving.listener.is_at(&spec)) {
+    /// The state that the loops share.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.services.loop_state.shared
+    }
+
+    /// This loop's part in receiving from the socket of this part, if it has one.
+    pub(super) fn receiving_from(&self, part: &Arc<Part>) -> Option<Rc<Receiving>> {
+        self.receiving.borrow().iter().find(|receiving| receiving.is_of(part)).cloned()
+    }
+
+    /// Receives datagrams from a socket.
+    fn receive(&self, receiving: &mut Vec<Rc<Receiving>>, wanted: Wanted) {
+        let Wanted { spec, number, fd, between, .. } = wanted;
+        let same = |known: &&Rc<Receiving>| known.number == number && known.listener.is_at(&spec);
+        if let Some(known) = receiving.iter().find(same) {
             if !known.listener.spec().is(&spec) {
-                known.replace(LoopLocal::new(spec), fd.clone());
+                known.replace(LoopLocal::new(spec), fd);
             }
             return;
         }
@@ -130,7 +206,35 @@ impl LoopListeners {
             debug_assert!(false, "{} names a service that the worker does not have", spec.name);
             return;
         };
-        receiving.push(Receiving::start(loop_state, LoopLocal::new(spec), fd.clone(), service));
+        let directory = between.directory().cloned();
+        let shared = directory.and_then(|directory| Some(SharedPart { part: directory.part(number)?, directory }));
+        let socket = Socket { spec: LoopLocal::new(spec), number, fd, shared };
+        receiving.push(Receiving::start(&self.services.loop_state, socket, service));
+    }
+
+    /// Takes no connections any more: other loops do. Those without a request go to them, and others end with their requests.
+    pub(crate) fn retire(&self) {
+        let services = self.services.clone();
+        loops::spawn(0, "giving away idle connections", async move {
+            let loop_state = &services.loop_state;
+            loop {
+                let given = give_idle(&services, MOVED_AT_ONCE, |shared| {
+                    let loops = shared.loops.load();
+                    loops.taking().min_by_key(|(_, stats)| stats.active.get()).map(|(index, _)| index)
+                });
+                if given == 0 {
+                    break;
+                }
+                loops::yield_now().await;
+            }
+            // Those that have a request go when they have its answer; what cannot go is closed then.
+            let loops = loop_state.shared.loops.load_full();
+            if let Some((fewest, _)) = loops.taking().min_by_key(|(_, stats)| stats.active.get()) {
+                loop_state.shedding.order(fewest);
+            }
+            loop_state.set_draining();
+            services.all().for_each(|service| service.drain());
+        });
     }
 
     /// Stops accepting, and drains the services as soon as all sockets of the worker are closed, those that only other loops

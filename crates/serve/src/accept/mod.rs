@@ -1,10 +1,12 @@
 //! Accepting connections on one loop.
 
+mod balance;
 pub mod drain;
 mod give;
 pub mod loop_listeners;
 mod receive;
 pub mod rescue;
+mod rescue_datagrams;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,6 +24,7 @@ use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::address::Address;
+use crate::datagrams::directory::Directory;
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
@@ -31,6 +34,9 @@ use crate::service::Service;
 
 /// How long accepting pauses after the process ran out of descriptors: nginx's `accept_mutex_delay`.
 pub const REST: Duration = Duration::from_millis(500);
+
+/// A loop that has been in one step for longer than this is late: others see to what waits for it.
+const LATE: Duration = Duration::from_millis(5);
 
 /// How many connections one loop accepts in a row with `multi_accept on`, before other tasks get their turn.
 const BATCH: usize = 64;
@@ -62,10 +68,12 @@ const MISSED: u8 = 4;
 pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 
 /// The state that the loops which accept from a socket share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Between {
     /// `accept_mutex`: the lock that is held by the loop that is notified of connections.
     turn: Mutex<()>,
+    /// One more than the index of that loop; 0: there is none.
+    holder: AtomicUsize,
     /// Notified when a connection waits and the loop that the kernel has notified has no room: the kernel notifies no
     /// other loop. And when a loop is to take no more connections, or to take them again.
     look: Notify,
@@ -73,12 +81,39 @@ pub struct Between {
     loops: AtomicUsize,
     /// How many of these loops have no room.
     full: AtomicUsize,
+    /// Which loop has the sessions of which clients, for datagrams.
+    directory: Option<Arc<Directory>>,
 }
 
 impl Between {
+    /// The state of an address for datagrams.
+    pub(crate) fn of(directory: Arc<Directory>) -> Between {
+        Between { directory: Some(directory), ..Between::default() }
+    }
+
+    /// Which loop has the sessions of which clients, for datagrams.
+    pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
+        self.directory.as_ref()
+    }
+
     /// Whether a loop that is not counted in `full` may take a connection.
     fn some_have_room(&self) -> bool {
         self.full.load(Relaxed) < self.loops.load(Relaxed)
+    }
+
+    /// The loop that has the turn to accept.
+    fn holder(&self) -> Option<usize> {
+        self.holder.load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes which loop has the turn to accept.
+    fn hold(&self, index: usize) {
+        self.holder.store(index + 1, Relaxed);
+    }
+
+    /// Has the loops look whether connections wait, those that the kernel has notified of none.
+    fn have_looked_at(&self) {
+        self.look.notify_waiters();
     }
 }
 
@@ -114,9 +149,26 @@ pub struct Listener {
 
 /// A loop's turn to accept.
 struct Turn<'m> {
+    between: &'m Between,
     _held: MutexGuard<'m, ()>,
     /// How many connections the loop had when its turn began.
     open: usize,
+}
+
+impl<'m> Turn<'m> {
+    /// Waits for the loop's turn.
+    async fn of(loop_state: &LoopState, between: &'m Between) -> Turn<'m> {
+        let held = between.turn.lock().await;
+        between.hold(loop_state.index);
+        Turn { between, _held: held, open: loop_state.admission.open() }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // The lock is released after this: the next loop's number is not overwritten.
+        self.between.holder.store(0, Relaxed);
+    }
 }
 
 /// A loop's part in accepting from a socket.
@@ -206,7 +258,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
         }
         let waiting = async {
             if takes_turns && turn.is_none() {
-                turn = Some(Turn { _held: between.turn.lock().await, open: loop_state.admission.open() });
+                turn = Some(Turn::of(loop_state, between).await);
             }
             go_on(loop_state, registered).await;
             registered.readable().await
@@ -257,7 +309,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
                     break;
                 }
                 if others && !takes_turns {
-                    between.look.notify_waiters();
+                    between.have_looked_at();
                     look.set(between.look.notified());
                 }
                 tokio::select! {

@@ -6,21 +6,44 @@ use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::BATCH;
+use freerun_runtime::net::udp::{BATCH, Datagrams, Received};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
-use super::REST;
-use crate::datagrams::DatagramListener;
+use super::{REST, loop_listeners};
+use crate::datagrams::copied::Copied;
+use crate::datagrams::directory::{Part, Reading};
+use crate::datagrams::{DatagramListener, SharedPart};
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_state::LoopState;
 use crate::service::Service;
+use crate::shared::Shared;
+
+/// How long a loop goes on sending the answers that come to its sessions, when another one reads their socket.
+const ANSWERS: Duration = Duration::from_secs(5);
+
+/// A socket to receive from.
+pub(super) struct Socket {
+    /// The specification of the socket.
+    pub(super) spec: LoopLocal<ListenSpec>,
+    /// The number of the socket among those of its address.
+    pub(super) number: usize,
+    /// The socket.
+    pub(super) fd: Arc<OwnedFd>,
+    /// What other loops know of its clients, if there are others.
+    pub(super) shared: Option<SharedPart>,
+}
 
 /// A loop's part in receiving from an address.
 pub(super) struct Receiving {
+    /// The number of the socket among those of its address.
+    pub(super) number: usize,
     /// The socket.
     pub(super) listener: Rc<DatagramListener>,
     service: Rc<dyn Service>,
@@ -31,15 +54,14 @@ pub(super) struct Receiving {
 
 impl Receiving {
     /// Starts receiving on this loop.
-    pub(super) fn start(
-        loop_state: &Rc<LoopState>,
-        spec: LoopLocal<ListenSpec>,
-        fd: Arc<OwnedFd>,
-        service: Rc<dyn Service>,
-    ) -> Rc<Receiving> {
-        let listener = DatagramListener::new(spec, fd);
+    pub(super) fn start(loop_state: &Rc<LoopState>, socket: Socket, service: Rc<dyn Service>) -> Rc<Receiving> {
+        let Socket { spec, number, fd, shared } = socket;
+        if let Some(SharedPart { part, .. }) = &shared {
+            part.set_reader(loop_state.index);
+        }
+        let listener = DatagramListener::new(spec, fd, shared);
         listener.tell(loop_state);
-        let receiving = Rc::new(Receiving { listener, service, stop: Notify::new(), replaced: Notify::new() });
+        let receiving = Rc::new(Receiving { number, listener, service, stop: Notify::new(), replaced: Notify::new() });
         loops::spawn(0, "receiving datagrams", receive(loop_state.clone(), receiving.clone()));
         let listener = receiving.listener.clone();
         loops::spawn(0, "sending datagrams", async move {
@@ -60,17 +82,143 @@ impl Receiving {
         self.service.clone().drain_datagrams(&self.listener);
     }
 
+    /// Ends receiving, because another loop reads the socket from now on: sessions end as soon as they have their answers, and
+    /// after a while in any case.
+    pub(super) fn leave(self: &Rc<Self>) {
+        self.drain();
+        let receiving = self.clone();
+        loops::spawn(0, "leaving a socket", async move {
+            freerun_runtime::timer::sleep(ANSWERS).await;
+            receiving.service.clone().end_datagrams(&receiving.listener);
+            receiving.listener.end();
+        });
+    }
+
     /// Ends receiving, and the sessions of the service at this address.
     pub(super) fn end(&self) {
         self.stop.notify_one();
         self.service.clone().end_datagrams(&self.listener);
         self.listener.end();
     }
+
+    /// Whether it reads the socket of this part.
+    pub(super) fn is_of(&self, part: &Arc<Part>) -> bool {
+        self.listener.shared().is_some_and(|shared| Arc::ptr_eq(&shared.part, part))
+    }
+
+    fn serve<'r>(&self, mut received: impl Iterator<Item = Received<'r>>) {
+        self.service.clone().datagrams(&self.listener, &mut received);
+    }
+
+    /// Serves what was read from the socket, but for the datagrams of strays, which go to the loops that have their sessions.
+    fn take<'r>(&self, loop_state: &LoopState, received: impl Iterator<Item = Received<'r>>) {
+        let Some(SharedPart { directory, part }) =
+            self.listener.shared().filter(|shared| shared.directory.has_strays())
+        else {
+            return self.serve(received);
+        };
+        let mut own = SmallVec::<[Received<'r>; BATCH]>::new();
+        let mut others: Vec<(usize, Vec<Copied>)> = Vec::new();
+        for one in received {
+            match directory.stray(&one).filter(|number| *number != part.number) {
+                None => own.push(one),
+                Some(number) => match others.iter_mut().find(|(known, _)| *known == number) {
+                    Some((_, batch)) => batch.push(Copied::of(&one)),
+                    None => others.push((number, vec![Copied::of(&one)])),
+                },
+            }
+        }
+        self.serve(own.into_iter());
+        for (number, batch) in others {
+            if let Some(part) = directory.part(number) {
+                hand_over(&loop_state.shared, &part, batch);
+            }
+        }
+    }
+
+    /// Serves datagrams that another thread has read for this loop. Clients without a session afterwards are strays no more.
+    fn take_handed(&self, batch: &[Copied]) {
+        self.serve(batch.iter().map(Copied::received));
+        let Some(SharedPart { directory, part }) = self.listener.shared() else { return };
+        for received in batch.iter().map(Copied::received) {
+            if let Some(from) = received.from.filter(|_| !part.may_know(&received)) {
+                directory.remove_stray((from, received.to), part.number);
+            }
+        }
+    }
+
+    /// Reads the socket as soon as there is something to read, and serves that.
+    fn poll_read(&self, loop_state: &LoopState, socket: &Datagrams, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(SharedPart { part, .. }) = self.listener.shared().filter(|shared| !shared.directory.is_one()) else {
+            return socket.poll_receive(context, BATCH, |received| self.serve(received.iter()));
+        };
+        ready!(socket.poll_readable(context))?;
+        // Whoever reads in this loop's place tells when it has finished.
+        let Some(mut reading) = part.try_read() else { return Poll::Pending };
+        let kept = reading.take_kept();
+        if !kept.is_empty() {
+            self.take_kept(loop_state, part, reading, &kept);
+            return Poll::Ready(Ok(()));
+        }
+        socket.poll_receive(context, BATCH, |received| {
+            let _reserved = part.reserve(received.iter());
+            // Sessions may take long to begin: others may read on meanwhile.
+            drop(reading);
+            self.take(loop_state, received.iter());
+        })
+    }
+
+    /// Serves what others have read and left for this loop.
+    fn take_left(&self, loop_state: &LoopState) {
+        let Some(SharedPart { part, .. }) = self.listener.shared() else { return };
+        let Some(mut reading) = part.try_read() else { return };
+        let kept = reading.take_kept();
+        if !kept.is_empty() {
+            self.take_kept(loop_state, part, reading, &kept);
+        }
+    }
+
+    /// Serves what others have read and left for this loop; `reading` is the right by which it was taken.
+    fn take_kept(&self, loop_state: &LoopState, part: &Part, reading: Reading<'_>, kept: &[Copied]) {
+        let _reserved = part.reserve(kept.iter().map(Copied::received));
+        drop(reading);
+        self.take(loop_state, kept.iter().map(Copied::received));
+    }
+
+    /// Waits until others have left something for this loop, or have finished reading in its place.
+    async fn left(&self) {
+        match self.listener.shared() {
+            Some(shared) => shared.part.left.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Hands datagrams over to the loop that reads the socket of this part, and has the sessions that they belong to or is to begin
+/// them. Too many of them are lost, as in a network that has no room.
+pub(super) fn hand_over(shared: &Shared, part: &Arc<Part>, batch: Vec<Copied>) {
+    let count = batch.len();
+    if !part.send(count) {
+        return shared.sessions.lost_from_clients.add_n(count as u64);
+    }
+    let to = part.clone();
+    let told = loop_listeners::tell_listeners(shared, part.reader(), move |listeners| {
+        to.arrived(batch.len());
+        match listeners.receiving_from(&to) {
+            Some(receiving) => receiving.take_handed(&batch),
+            // The address is not listened on any more.
+            None => listeners.shared().sessions.lost_from_clients.add_n(batch.len() as u64),
+        }
+    });
+    if !told {
+        part.arrived(count);
+        shared.sessions.lost_from_clients.add_n(count as u64);
+    }
 }
 
 /// Receives datagrams until told to stop.
 async fn receive(loop_state: Rc<LoopState>, receiving: Rc<Receiving>) {
-    let Receiving { listener, service, stop, replaced } = &*receiving;
+    let Receiving { listener, stop, replaced, .. } = &*receiving;
     let mut stopped = pin!(stop.notified());
     loop {
         let socket = listener.socket();
@@ -78,9 +226,11 @@ async fn receive(loop_state: Rc<LoopState>, receiving: Rc<Receiving>) {
             biased;
             () = &mut stopped => return,
             () = replaced.notified() => continue,
-            received = poll_fn(|context| {
-                socket.poll_receive(context, BATCH, |received| service.clone().datagrams(listener, received))
-            }) => received,
+            () = receiving.left() => {
+                receiving.take_left(&loop_state);
+                Ok(())
+            }
+            received = poll_fn(|context| receiving.poll_read(&loop_state, &socket, context)) => received,
         };
         if let Err(error) = received {
             failed(&loop_state, &error);

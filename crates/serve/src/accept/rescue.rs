@@ -1,75 +1,217 @@
-//! Rescue of connections from the own socket (`reuseport`) of a loop that is late.
+//! Rescue of connections, and datagrams, that a loop which is late keeps waiting.
 //!
-//! With one socket for each loop, the kernel assigns a connection to a loop before it knows whether that loop has time:
-//! during one slow step, connections wait that another loop could serve. All sockets are in this process, so a thread
-//! that finds a loop in the same poll for longer than [`LATE`] accepts from that loop's sockets and hands the
-//! connections to the others.
+//! The kernel gives a connection to a loop before it knows whether that loop has time. With a socket for each loop
+//! (`reuseport`) it chooses the socket by a hash; of loops that share a socket it notifies one, and with `accept_mutex` only
+//! the loop that has the turn is ever notified. During one slow step of that loop, connections wait that another loop could
+//! serve. All sockets are in this process, so a thread that finds a loop in the same step for longer than a few milliseconds sees to
+//! them: it has the other loops look at a socket that they share, and accepts for them from a socket that they do not look
+//! at. Datagrams are read in the loop's place (`rescue_datagrams.rs`). No loop waits for this thread, nor this thread for a loop.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{accept, give};
+use super::balance::Balance;
+use super::rescue_datagrams::Reader;
+use super::{Between, LATE, accept, give};
+use crate::datagrams::SharedPart;
 use crate::listen::ListenSpec;
 use crate::shared::Shared;
 
-/// A loop that has been in one poll for longer than this is late.
-pub const LATE: Duration = Duration::from_millis(5);
-
-/// How often the loops are checked.
+/// How often the loops are looked at while one of them runs.
 const PERIOD: Duration = Duration::from_millis(5);
+
+/// How often they are looked at while none of them runs: a loop that becomes late is then noticed after this time.
+const IDLE_PERIOD: Duration = Duration::from_millis(20);
+
+/// After so many looks in a row by which no loop ran, the thread sleeps until one does. A busy loop is seen at some of them.
+const QUIET: usize = 5;
+
+/// How long it sleeps at most. A loop that begins to run in the very moment may not see that it is to wake the thread.
+const REST: Duration = Duration::from_secs(10);
 
 /// The most connections taken from one socket at a time.
 const BATCH: usize = 64;
 
-/// A socket that only one loop accepts from.
-pub struct Shard {
-    /// The index of the loop.
-    pub index: usize,
+/// A listening socket.
+pub struct Watched {
     /// The specification of the socket.
     pub spec: Arc<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
+    /// Who takes what comes there.
+    pub taken_by: TakenBy,
+}
+
+/// Who takes what comes to a socket.
+pub enum TakenBy {
+    /// This loop alone accepts connections.
+    Loop(usize),
+    /// All loops accept connections; what they share about it.
+    All(Arc<Between>),
+    /// The loop of this part receives datagrams.
+    Part(SharedPart),
 }
 
 /// The sockets that are watched; replaced with each configuration.
-pub type Shards = ArcSwap<Vec<Shard>>;
+pub type AllWatched = ArcSwap<Vec<Watched>>;
+
+/// What is to be done about a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The loop that is late has it for itself: what comes there is taken in its place.
+    Take(usize),
+    /// The other loops have it too: they are told to look at it.
+    Tell,
+}
+
+impl Watched {
+    /// What would have to be done if something waits, since some loops are late; `others`: not all of them.
+    fn way(&self, takes_turns: bool, is_late: impl Fn(usize) -> bool, others: bool) -> Option<Way> {
+        let only = match &self.taken_by {
+            TakenBy::Loop(index) => *index,
+            TakenBy::Part(at) => at.part.reader(),
+            // Whoever has no turn waits for one, and is not late for it.
+            TakenBy::All(between) if takes_turns => between.holder()?,
+            TakenBy::All(_) => return others.then_some(Way::Tell),
+        };
+        is_late(only).then_some(Way::Take(only))
+    }
+}
 
 /// Starts the watching thread. It ends when the worker is gone.
 ///
 /// # Errors
 /// The thread could not be made.
-pub fn start(shared: &Arc<Shared>, shards: &Arc<Shards>) -> std::io::Result<()> {
-    let (shared, shards) = (Arc::downgrade(shared), Arc::downgrade(shards));
-    std::thread::Builder::new().name("rescue".to_owned()).spawn(move || watch(&shared, &shards))?;
+pub fn start(shared: &Arc<Shared>, watched: &Arc<AllWatched>) -> std::io::Result<()> {
+    let (shared, watched) = (Arc::downgrade(shared), Arc::downgrade(watched));
+    std::thread::Builder::new().name("rescue".to_owned()).spawn(move || watch(&shared, &watched))?;
     Ok(())
 }
 
-fn watch(shared: &Weak<Shared>, shards: &Weak<Shards>) {
+fn watch(shared: &Weak<Shared>, watched: &Weak<AllWatched>) {
+    let (mut period, mut quiet) = (PERIOD, 0);
+    let (mut reader, mut balance) = (Reader::default(), Balance::new());
     loop {
-        std::thread::park_timeout(PERIOD);
-        let (Some(shared), Some(shards)) = (shared.upgrade(), shards.upgrade()) else { return };
-        for shard in shards.load().iter() {
-            rescue(&shared, shard);
+        std::thread::park_timeout(period);
+        let (Some(shared), Some(watched)) = (shared.upgrade(), watched.upgrade()) else { return };
+        let loops = shared.loops.load_full();
+        if quiet >= QUIET && !loops.running().all(|(_, stats)| stats.is_awaited()) {
+            quiet = 0;
+        }
+        let run = || loops.running().any(|(_, stats)| !stats.in_poll_for().is_zero());
+        let mut runs = run();
+        quiet = if runs { 0 } else { quiet + 1 };
+        if quiet >= QUIET {
+            loops.running().for_each(|(_, stats)| stats.await_run());
+            // One may have begun to run just before that.
+            runs = run();
+        }
+        period = match runs {
+            true => PERIOD,
+            false if quiet < QUIET => IDLE_PERIOD,
+            false => REST,
+        };
+        if runs {
+            rescue(&shared, &watched.load(), &mut reader);
+        }
+        // Without sockets the worker ends, and so do its connections.
+        if !watched.load().is_empty() {
+            balance.look(&shared);
         }
     }
 }
 
-/// Takes over the connections that wait at a late loop's socket. Returns how many there were.
-pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
-    let Some(late) = shared.loops.get(shard.index).filter(|stats| stats.in_poll_for() >= LATE) else { return 0 };
+/// Sees to what waits for loops that are late.
+fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
+    let loops = shared.loops.load();
+    let all = loops.stats.iter().enumerate();
+    let late: Vec<usize> = all.filter(|(_, stats)| stats.in_poll_for() >= LATE).map(|(index, _)| index).collect();
+    if late.is_empty() {
+        return;
+    }
+    let is_late = |index: usize| late.contains(&index);
+    let others = loops.taking().any(|(index, _)| !is_late(index));
+    let concerned: Vec<(&Watched, Way)> =
+        watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, is_late, others)?))).collect();
+    let mut fds: Vec<PollFd<'_>> =
+        concerned.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.fd.as_fd(), PollFlags::IN)).collect();
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if fds.is_empty() || poll(&mut fds, Some(&at_once)).is_err() {
+        return;
+    }
+    let waiting: Vec<bool> = fds.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect();
+    for ((socket, way), _) in concerned.into_iter().zip(waiting).filter(|(_, waits)| *waits) {
+        match (&socket.taken_by, way) {
+            (TakenBy::All(between), Way::Tell) => between.have_looked_at(),
+            (_, Way::Tell) => debug_assert!(false, "{} is not shared", socket.spec.name),
+            (TakenBy::Part(at), Way::Take(late)) => {
+                let taken = reader.rescue(shared, at, &socket.fd);
+                if let Some(late) = loops.stats.get(late) {
+                    late.rescued_datagrams.add_n(taken as u64);
+                }
+            }
+            (_, Way::Take(late)) => accept_for(shared, socket, late),
+        }
+    }
+}
+
+/// Accepts the connections that wait at a late loop's socket, for other loops.
+fn accept_for(shared: &Shared, socket: &Watched, late: usize) {
+    let loops = shared.loops.load();
     let mut taken = 0;
     while taken < BATCH {
-        let Some(helper) = give::helper(shared, shard.index, taken, |stats| stats.in_poll_for() < LATE) else { break };
+        let Some(helper) = give::helper(shared, late, taken, |stats| stats.in_poll_for() < LATE) else { break };
         // There is no connection, or no descriptor left: the loop itself will handle that.
-        let Ok(one) = accept(&shard.fd) else { break };
-        if !give::give(shared, helper, one, shard.spec.clone()) {
+        let Ok(one) = accept(&socket.fd) else { break };
+        if !give::give(shared, helper, one, socket.spec.clone()) {
             break;
         }
-        late.rescued.add();
+        if let Some(late) = loops.stats.get(late) {
+            late.rescued.add();
+        }
         taken += 1;
     }
-    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagrams::directory::Directory;
+
+    fn watched(taken_by: TakenBy) -> Watched {
+        let address = "127.0.0.1:0";
+        let spec = Arc::new(ListenSpec::new("http", address.parse().ok(), address.to_owned()));
+        let fd = Arc::new(std::net::TcpListener::bind(address).unwrap().into());
+        Watched { spec, fd, taken_by }
+    }
+
+    #[test]
+    fn what_is_done_depends_on_who_is_notified() {
+        let late = |those: &'static [usize]| move |index: usize| those.contains(&index);
+        let own = watched(TakenBy::Loop(1));
+        assert_eq!(own.way(false, late(&[1]), true), Some(Way::Take(1)));
+        assert_eq!(own.way(true, late(&[1]), true), Some(Way::Take(1)));
+        assert_eq!(own.way(false, late(&[0, 2]), true), None);
+        let between = Arc::new(Between::default());
+        let shared = watched(TakenBy::All(between.clone()));
+        assert_eq!(shared.way(false, late(&[2]), true), Some(Way::Tell));
+        assert_eq!(shared.way(false, late(&[0, 1, 2]), false), None, "nobody is there who could look");
+        // With turns, only the one that has it counts.
+        assert_eq!(shared.way(true, late(&[0]), true), None);
+        between.hold(0);
+        assert_eq!(shared.way(true, late(&[0]), true), Some(Way::Take(0)));
+        assert_eq!(shared.way(true, late(&[1]), true), None);
+        // The socket of datagrams is that of the loop that reads it.
+        let directory = Arc::new(Directory::default());
+        directory.extend(2);
+        let part = directory.part(1).unwrap();
+        part.set_reader(2);
+        let datagrams = watched(TakenBy::Part(SharedPart { directory, part }));
+        assert_eq!(datagrams.way(true, late(&[2]), true), Some(Way::Take(2)));
+        assert_eq!(datagrams.way(true, late(&[1]), true), None);
+    }
 }

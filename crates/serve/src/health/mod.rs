@@ -70,8 +70,8 @@ struct Named<C> {
 /// The checks of a generation.
 struct Checks<C>(Vec<Arc<Named<C>>>);
 
-/// The mandatory checks that run: a mandatory check that is new holds its servers back from the first request on. Each
-/// loop enters those that it runs.
+/// The checks that run: a mandatory check that is new holds its servers back from the first request on, and no loop begins
+/// one that another loop has. Each loop enters those that it begins, and removes those that it ends.
 struct Known<C>(ArcSwap<HashSet<Key>>, PhantomData<fn() -> C>);
 
 impl<C> Default for Known<C> {
@@ -81,6 +81,10 @@ impl<C> Default for Known<C> {
 }
 
 impl<C> Known<C> {
+    fn has(&self, key: &Key) -> bool {
+        self.0.load().contains(key)
+    }
+
     fn change(&self, ended: &[Key], begun: &[Key]) {
         self.0.rcu(|running| {
             let mut next = HashSet::clone(running);
@@ -149,7 +153,7 @@ pub fn prepare<C: Check>(generation: &Arc<Generation>, shared: &Arc<Shared>) {
                 let key = Key::new(&named.key, peer);
                 if !running.contains(&key) {
                     let watch = Watch::new(peer.live().clone(), named.check.checking().rules);
-                    new.entry(key.loop_index(shared.loops.len())).or_default().push((key, watch));
+                    new.entry(key.loop_index(shared)).or_default().push((key, watch));
                 }
             }
         }
@@ -164,7 +168,7 @@ pub fn prepare<C: Check>(generation: &Arc<Generation>, shared: &Arc<Shared>) {
 
 /// Begins the checks of a generation, and ends those that it does not have. Called on the control thread.
 pub fn begin<C: Check>(_: &Arc<Generation>, shared: &Arc<Shared>) {
-    for index in 0..shared.loops.len() {
+    for index in 0..shared.loops.load().stats.len() {
         loop_listeners::tell(shared, index, |services| {
             services.loop_state.modules.get::<Watcher<C>>().begin(&services.loop_state);
         });

@@ -78,7 +78,7 @@ pub struct ListenSpec {
     pub so_keepalive: Option<Keepalive>,
     /// `IPV6_V6ONLY`.
     pub ipv6only: bool,
-    /// Whether each loop has a socket of its own, because `reuseport` is set; see [`ListenSpec::sockets`].
+    /// Whether each loop has a socket of its own, because `reuseport` is set; see [`ListenSpec::is_sharded`].
     pub reuseport: bool,
     /// Whether the directive names a range of ports, of which this is one.
     pub in_range: bool,
@@ -123,27 +123,35 @@ impl ListenSpec {
     }
 
     /// How many sockets a worker with so many loops has for the address: one, from which all loops accept connections, or
-    /// one for each loop with `reuseport`.
-    ///
-    /// Datagrams are different: those of one client are to come to the loop that has its session, and only sockets of
-    /// their own see to that, by the kernel's hash of both addresses. So there is one for each loop in any case, unless
-    /// there are many ports anyway: those of a range have one socket each, and belong to one loop each, in turn.
+    /// one for each loop ([`ListenSpec::is_sharded`]).
     pub fn sockets(&self, loops: usize) -> usize {
-        let each = self.reuseport || self.protocol == Protocol::Datagram && !self.in_range;
-        if each { loops.max(1) } else { 1 }
+        if self.is_sharded() { loops.max(1) } else { 1 }
     }
 
-    /// Which of so many sockets a loop receives datagrams from, of so many loops; `None`: another loop has the one that
-    /// there is.
-    pub fn socket_of(&self, index: usize, loops: usize, sockets: usize) -> Option<usize> {
-        match sockets {
-            0 => None,
-            1 => {
+    /// Whether there is a socket for each loop: with `reuseport`, and for datagrams.
+    ///
+    /// Datagrams of one client are to come to the loop that has its session, and only sockets of their own see to that, by the
+    /// kernel's hash of both addresses. So there is one for each loop in any case, unless there are many ports anyway: those of
+    /// a range have one socket each, and belong to one loop each, in turn.
+    pub fn is_sharded(&self) -> bool {
+        self.reuseport || self.protocol == Protocol::Datagram && !self.in_range
+    }
+
+    /// Which of so many sockets the loop at this place takes connections or datagrams from, of so many loops. Connections of a
+    /// single socket are taken by all loops, its datagrams by one. Where there were more loops before, each loop may have
+    /// several sockets.
+    pub fn sockets_of(&self, place: usize, loops: usize, sockets: usize) -> impl Iterator<Item = usize> + use<> {
+        let loops = loops.max(1);
+        let first = match (sockets, self.protocol) {
+            (0, _) => None,
+            (1, Protocol::Datagram) => {
                 let port = self.ip.map_or(0, |address| usize::from(address.port()));
-                (port % loops.max(1) == index).then_some(0)
+                (port % loops == place).then_some(0)
             }
-            sockets => (index < sockets).then_some(index),
-        }
+            (_, Protocol::Datagram) => (place < sockets).then_some(place),
+            (_, Protocol::Stream) => Some(place % sockets),
+        };
+        first.into_iter().flat_map(move |first| (first..sockets).step_by(loops))
     }
 
     /// The key that identifies the socket.
@@ -390,19 +398,27 @@ mod tests {
     fn each_loop_has_a_socket_for_datagrams_or_each_port_of_a_range_has_a_loop() {
         let four = specs("stream", "127.0.0.1:10-13", None, &mut Hosts::default()).unwrap();
         let udp = |spec: &ListenSpec| ListenSpec { protocol: Protocol::Datagram, ..spec.clone() };
+        let of = |spec: &ListenSpec, loops: usize, sockets: usize| -> Vec<Vec<usize>> {
+            (0..loops).map(|place| spec.sockets_of(place, loops, sockets).collect()).collect()
+        };
         for (number, spec) in four.iter().enumerate() {
             assert_eq!((spec.sockets(4), udp(spec).sockets(4)), (1, 1));
-            let having: Vec<_> = (0..4).filter(|index| udp(spec).socket_of(*index, 4, 1).is_some()).collect();
+            assert_eq!(of(spec, 3, 1), [[0], [0], [0]]);
+            let having: Vec<_> = (0..4).filter(|place| of(&udp(spec), 4, 1)[*place] == [0]).collect();
             assert_eq!(having, [(10 + number) % 4]);
         }
         let one = udp(&ListenSpec { in_range: false, ..four[0].clone() });
         assert_eq!(one.sockets(4), 4);
-        assert_eq!(
-            (0..5).map(|index| one.socket_of(index, 5, 4)).collect::<Vec<_>>(),
-            [Some(0), Some(1), Some(2), Some(3), None]
-        );
+        assert_eq!(of(&one, 5, 4), [vec![0], vec![1], vec![2], vec![3], vec![]]);
         let range = ListenSpec { reuseport: true, ..udp(&four[0]) };
         assert_eq!((range.sockets(4), range.sockets(0)), (4, 1));
-        assert_eq!(one.socket_of(0, 1, 0), None);
+        assert_eq!(of(&one, 1, 0), [[0; 0]]);
+        // Of more loops there were more sockets, which all stay in use.
+        let shared = ListenSpec { reuseport: true, ..four[0].clone() };
+        for spec in [&one, &shared] {
+            assert_eq!(of(spec, 2, 5), [vec![0, 2, 4], vec![1, 3]]);
+            assert_eq!(of(spec, 1, 3), [[0, 1, 2]]);
+        }
+        assert_eq!(of(&shared, 3, 2), [[0], [1], [0]]);
     }
 }

@@ -46,6 +46,12 @@ impl Admission {
         self.stats.active.add_alone();
     }
 
+    /// Counts a connection that another loop has accepted.
+    pub fn adopt(&self) {
+        self.open.set(self.open.get() + 1);
+        self.stats.active.add_alone();
+    }
+
     /// Counts a connection that has ended.
     pub fn end(&self) {
         let was_full = self.is_full();

@@ -16,6 +16,7 @@ use self::clock::Clock;
 use self::module_states::ModuleStates;
 use crate::generation::Generation;
 use crate::shared::Shared;
+use crate::shedding::Shedding;
 
 /// The state of one loop.
 pub struct LoopState {
@@ -23,6 +24,8 @@ pub struct LoopState {
     pub index: usize,
     /// The statistics of the loop.
     pub stats: Arc<LoopStats>,
+    /// What the loop is to give to other loops.
+    pub shedding: Arc<Shedding>,
     /// The state that all loops share.
     pub shared: Arc<Shared>,
     /// The limit of connections.
@@ -38,7 +41,12 @@ pub struct LoopState {
 
 impl LoopState {
     /// Makes the state of this thread's loop.
-    pub(crate) fn new(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
+    pub(crate) fn new(
+        index: usize,
+        stats: Arc<LoopStats>,
+        shedding: Arc<Shedding>,
+        shared: Arc<Shared>,
+    ) -> Rc<LoopState> {
         let generation = shared.generation.load_full();
         let state = Rc::new(LoopState {
             index,
@@ -46,6 +54,7 @@ impl LoopState {
             clock: Clock::default(),
             modules: ModuleStates::default(),
             stats,
+            shedding,
             shared,
             generation: RefCell::new(generation),
             draining: Cell::new(false),

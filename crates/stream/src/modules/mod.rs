@@ -2,6 +2,8 @@
 
 pub mod access;
 pub mod access_log;
+#[cfg(debug_assertions)]
+pub mod debug_block;
 pub mod geo;
 pub mod geoip2;
 pub mod keyval;
@@ -20,6 +22,8 @@ use crate::module::Module;
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
     &realip::MODULE,
+    #[cfg(debug_assertions)]
+    &debug_block::MODULE,
     &limit_conn::MODULE,
     &access::MODULE,
     &set::MODULE,

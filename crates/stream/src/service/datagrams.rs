@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use freerun_proto::{ProxyHeader, proxy_protocol};
 use freerun_runtime::log::Level;
-use freerun_runtime::net::udp::{Received, Receiver};
+use freerun_runtime::net::udp::Received;
 use freerun_serve::Address;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
 use freerun_serve::datagrams::DatagramListener;
@@ -85,7 +85,7 @@ impl StreamService {
     fn at_socket(&self, listener: &Rc<DatagramListener>) -> Rc<AtSocket> {
         let mut sockets = self.datagrams.0.borrow_mut();
         let socket = sockets.entry(Rc::as_ptr(listener)).or_insert_with(|| {
-            let sessions = Sessions::new(1);
+            let sessions = Sessions::new(1, listener.shared().cloned());
             let socket = Rc::new(AtSocket { listener: listener.clone(), sessions, specific: RefCell::default() });
             self.configure(&socket, &self.generation());
             socket
@@ -98,7 +98,8 @@ impl StreamService {
     fn configure(&self, socket: &AtSocket, generation: &LoopGeneration) {
         let spec = socket.listener.spec();
         let Some(listen) = generation.stream.listen(&spec) else { return };
-        let parts = spec.sockets(self.loop_state.shared.loops.len()).max(1);
+        let shared = socket.listener.shared();
+        let parts = shared.map_or(1, |shared| shared.directory.sockets()).max(1);
         let configure = |sessions: &Sessions, servers: &Servers| {
             let all = servers.default.settings.get::<CoreSettings>().udp_sessions as usize;
             sessions.configure(all.div_ceil(parts).max(1), servers.proxy_protocol);
@@ -107,7 +108,7 @@ impl StreamService {
         let mut specific = socket.specific.borrow_mut();
         specific.retain(|address, sessions| listen.specific.contains_key(address) || sessions.count() > 0);
         for address in listen.specific.keys() {
-            specific.entry(*address).or_insert_with(|| Sessions::new(1));
+            specific.entry(*address).or_insert_with(|| Sessions::new(1, shared.cloned()));
         }
         for (address, sessions) in specific.iter() {
             configure(sessions, listen.specific.get(address).unwrap_or(&listen.servers));
@@ -123,10 +124,14 @@ impl StreamService {
     }
 
     /// Gives each datagram to its session, which begins with it if there is none.
-    pub(super) fn take_datagrams(&self, listener: &Rc<DatagramListener>, received: &Receiver) {
+    pub(super) fn take_datagrams<'r>(
+        &self,
+        listener: &Rc<DatagramListener>,
+        received: &mut dyn Iterator<Item = Received<'r>>,
+    ) {
         let socket = self.at_socket(listener);
         let mut forwarding = Forwarding::default();
-        for one in received.iter() {
+        for one in received {
             let sessions = socket.sessions(one.to);
             if sessions.has_headers() {
                 self.take_headed(&socket, &sessions, one, &mut forwarding);

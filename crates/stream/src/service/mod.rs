@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::Receiver;
+use freerun_runtime::net::udp::Received;
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::datagrams::DatagramListener;
 use freerun_serve::listen::ListenSpec;
@@ -79,7 +79,11 @@ impl Service for StreamService {
         self.begin(Beginning { number, client, peer, listen, received, tls, passes, proxied: None }, now);
     }
 
-    fn datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>, received: &Receiver) {
+    fn datagrams<'r>(
+        self: Rc<Self>,
+        listener: &Rc<DatagramListener>,
+        received: &mut dyn Iterator<Item = Received<'r>>,
+    ) {
         self.take_datagrams(listener, received);
     }
 

@@ -221,6 +221,17 @@ impl Lists {
         }
     }
 
+    /// Closes all connections of a list; false if another loop has locked it.
+    pub(super) fn clear(&self, index: usize) -> bool {
+        let Some(mut list) = self.try_lock(index) else { return false };
+        let (idle, shared) = (std::mem::take(&mut list.idle), std::mem::take(&mut list.shared));
+        list.swept = false;
+        drop(list);
+        idle.iter().for_each(|entry| self.left(index, entry.count.as_ref()));
+        shared.iter().for_each(|entry| self.left(index, entry.count.as_ref()));
+        true
+    }
+
     /// Takes out the dead and expired connections of a list, and says whether the list has to be looked at again.
     pub(super) fn sweep(&self, index: usize, now: u64) -> (Vec<Held>, bool) {
         let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };

@@ -31,6 +31,7 @@ use keepalive::{nanos, within};
 use lists::{Entry, Found, Held, Idle, Lists};
 use slot::Carrier;
 pub use slot::{Exclusive, Multiplexed, Shared, Slot};
+pub use sweep::leave;
 use sweep::{CLOSED_AT_ONCE, close_oldest, have_swept};
 
 /// The connections of one peer that have room.

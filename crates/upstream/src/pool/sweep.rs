@@ -66,6 +66,20 @@ pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
     }
 }
 
+/// Closes the connections in this loop's lists, because the loop ends: nobody would look at them any more. Requests of other
+/// loops that have slots of them keep these.
+pub fn leave() {
+    let me = loops::index().unwrap_or(0);
+    // The sweep task ends when it finds nothing to sweep.
+    for lists in SWEPT.take().into_values().flatten().filter_map(|lists| lists.upgrade()) {
+        let index = lists.of(me);
+        // Another loop has a list for a few instructions only, and this one has nothing else to do.
+        while !lists.clear(index) {
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// Sweeps this loop's lists until there is no connection in them.
 async fn sweep() {
     loop {

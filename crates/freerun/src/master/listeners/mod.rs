@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 struct Bound {
     spec: ListenSpec,
-    /// One socket, or with `reuseport` one for each loop.
+    /// One socket, or one for each loop ([`ListenSpec::is_sharded`]), and those of loops that there were before.
     sockets: Vec<Arc<Socket>>,
     origin: Origin,
 }
@@ -128,9 +128,13 @@ impl Listeners {
             }
             None => (Vec::new(), Origin::Own),
         };
-        sockets.truncate(wanted);
+        // With fewer loops than before, each reads from several sockets. If one were closed, the connections that wait there would
+        // be reset.
+        if !spec.is_sharded() {
+            sockets.truncate(wanted);
+        }
         for socket in &sockets {
-            if wanted > 1 {
+            if wanted > 1 || sockets.len() > 1 {
                 // All sockets of the address need the option, the first one too, for the next to be bound.
                 option(log, spec, "SO_REUSEPORT", socket.set_reuse_port(true));
             }

@@ -195,10 +195,11 @@ settings! {
         user: Option<UserSetting>, in MAIN;
         /// How many event loops the worker has.
         ///
-        /// In nginx these are processes; here they are threads of one worker process. A reload with another number
-        /// takes effect when the worker is started again.
+        /// In nginx these are processes; here they are threads of one worker process. A reload may change the number: connections
+        /// of loops that are too many go to the others between two requests, and such a loop ends with its last request or
+        /// session. The limits of the process stay those of its start.
         worker_processes: Loops = "1", in MAIN,
-            fidelity = Differs("threads of one process; a change takes effect at the next start");
+            fidelity = Differs("threads of one process");
         /// The processors each event loop is bound to, as masks of zeros and ones, or `auto`.
         worker_cpu_affinity: Option<Affinity>, in MAIN;
         /// The scheduling priority of the worker; a lower number is a higher priority.

@@ -21,8 +21,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use freerun_runtime::log::Level;
+use freerun_serve::accept::loop_listeners;
 use freerun_serve::predictor::Sampled;
-use freerun_serve::service::words_of_panic;
+use freerun_serve::service::{Moving, words_of_panic};
 
 use crate::connection::idle::{self, Waiting};
 use crate::http_loop::HttpLoop;
@@ -100,6 +101,24 @@ impl Serve {
     pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>) -> Serve {
         let state = State::Active(driver.take_runner(&connection));
         Serve { connection, state }
+    }
+
+    /// Serves a connection without a request that another loop has had.
+    pub fn adopted(driver: &Rc<Driver>, connection: Rc<Connection>, keep: Duration, least: Duration) -> Serve {
+        let key = driver.http.idle.enter(&connection, Waiting::Next, keep, least);
+        Serve { connection, state: State::Idle(key, driver.clone()) }
+    }
+
+    /// Whether another loop may have the connection now. It is held here and among the idle ones, and nowhere else.
+    pub fn may_move(&self) -> bool {
+        matches!(self.state, State::Idle(..)) && self.connection.may_move() && Rc::strong_count(&self.connection) == 2
+    }
+
+    /// Lets go of a connection that [may move](Serve::may_move).
+    pub fn into_moving(mut self) -> Option<Moving> {
+        let State::Idle(key, driver) = std::mem::replace(&mut self.state, State::Over) else { return None };
+        let (keep, least) = driver.http.idle.leave(key)?;
+        Some(self.connection.moving(keep, least))
     }
 
     /// Whether another protocol than HTTP is served, for a request that began with this generation.
@@ -203,6 +222,14 @@ impl Future for Serve {
             let connection = &self.connection;
             match keep {
                 Some((mut keep, driver)) if !connection.is_closing() => {
+                    if let Some(to) = connection.goes_to()
+                        && Rc::strong_count(connection) == 1
+                    {
+                        connection.loop_state.shedding.spend();
+                        let moving = connection.moving(keep.most, keep.least);
+                        loop_listeners::move_to(&connection.loop_state, to, moving);
+                        return Poll::Ready(());
+                    }
                     let is_fresh = connection.requests.get() == 0;
                     if connection.loop_state.is_draining() && !is_fresh {
                         keep.most = keep.most.min(keep.least);

@@ -82,19 +82,20 @@ impl Source {
             }
             ["nginx"] => Ok(Object::one(self.nginx())),
             ["processes"] => Ok(Object::one(json!({ "respawned": self.shared.respawned }))),
-            ["connections"] => Ok(Object::one(Sums::of(&self.shared.loops).connections())),
+            ["connections"] => Ok(Object::one(Sums::of(&self.shared.loops.load().stats).connections())),
             ["ssl"] => Ok(Object::one(counted::all_tls(&self.shared))),
             // There is no memory that is given out in slabs.
             ["slabs"] => Ok(Object::named([])),
             ["slabs", _] => Err(ApiError::SlabNotFound),
             ["workers"] => {
-                let all = self.shared.loops.iter().enumerate();
-                let value = all.map(|(index, stats)| counted::worker(index, stats)).collect();
+                let loops = self.shared.loops.load();
+                let value = loops.running().map(|(index, stats)| counted::worker(index, stats)).collect();
                 Ok(Object { value, fields: FieldsOf::Inside })
             }
             ["workers", id] => {
                 let index: usize = id.parse().map_err(|_| ApiError::WorkerNotFound)?;
-                let stats = self.shared.loops.get(index).ok_or(ApiError::WorkerNotFound)?;
+                let loops = self.shared.loops.load();
+                let (_, stats) = loops.running().find(|(known, _)| *known == index).ok_or(ApiError::WorkerNotFound)?;
                 Ok(Object::one(counted::worker(index, stats)))
             }
             ["resolvers"] => Ok(Object::named(counted::resolvers(&self.part::<ZonedResolvers>()))),
@@ -130,7 +131,7 @@ impl Source {
         let limits = self.part::<LimitZones>();
         match path {
             [] => Ok(Object::whole(HTTP.into_iter().collect())),
-            ["requests"] => Ok(Object::one(Sums::of(&self.shared.loops).requests())),
+            ["requests"] => Ok(Object::one(Sums::of(&self.shared.loops.load().stats).requests())),
             ["server_zones", name @ ..] => {
                 zones_at(&zones.servers, name, counted::server_zone, ApiError::ServerZoneNotFound)
             }

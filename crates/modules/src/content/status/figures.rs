@@ -6,7 +6,7 @@ use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent};
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
 use freerun_serve::generation::Generation;
-use freerun_serve::shared::Shared;
+use freerun_serve::shared::{Loops, Shared};
 use serde::Serialize;
 
 use super::acme::Certificate;
@@ -20,6 +20,9 @@ use super::tls::Tls;
 use super::upstreams::Upstream;
 use super::zones::{Zone, Zones};
 use crate::content::described::described;
+
+/// The state of a loop that takes connections.
+pub const SERVING: &str = "serving";
 
 /// All counters.
 #[derive(Debug, Serialize)]
@@ -52,9 +55,11 @@ described! {
     /// The counters of a loop.
     pub struct Loop {
         pub index: usize,
+        pub state: &'static str,
         pub drain: bool,
         pub connections: Connections,
         pub requests: u64,
+        pub rescued_datagrams: u64,
         pub stalls: u64,
         pub stalls_without_processor: u64,
         pub longest_stall_of_its_own_us: u64,
@@ -67,6 +72,7 @@ described! {
         pub idle: u64,
         pub accepted: u64,
         pub rescued: u64,
+        pub moved: u64,
     }
 
     /// The counters of a thread pool.
@@ -157,25 +163,39 @@ impl Figures {
     }
 }
 
+/// Whether a loop takes connections, ends with its last one, or has ended.
+fn state(loops: &Loops, index: usize) -> &'static str {
+    match () {
+        () if loops.serving.contains(&index) => SERVING,
+        () if loops.running.contains(&index) => "ending",
+        () => "ended",
+    }
+}
+
 impl Loop {
-    /// The counters of all loops.
+    /// The counters of all loops, those that have ended included: their counts would be missing in sums.
     pub fn all(shared: &Shared) -> Vec<Loop> {
-        (0..shared.loops.len()).filter_map(|index| Loop::of(shared, index)).collect()
+        let loops = shared.loops.load();
+        (0..loops.stats.len()).filter_map(|index| Loop::of(shared, index)).collect()
     }
 
     /// The counters of the loop with this number.
     pub fn of(shared: &Shared, index: usize) -> Option<Loop> {
-        let stats = shared.loops.get(index)?;
+        let loops = shared.loops.load();
+        let stats = loops.stats.get(index)?;
         Some(Loop {
             index,
+            state: state(&loops, index),
             drain: shared.drained.has(index),
             connections: Connections {
                 active: stats.active.get(),
                 idle: stats.idle.get(),
                 accepted: stats.accepted.get(),
                 rescued: stats.rescued.get(),
+                moved: stats.moved.get(),
             },
             requests: stats.requests.get(),
+            rescued_datagrams: stats.rescued_datagrams.get(),
             stalls: stats.stalls.get(),
             stalls_without_processor: stats.stalls_without_processor.get(),
             longest_stall_of_its_own_us: stats.longest_stall_of_its_own_us.load(Relaxed),

@@ -59,10 +59,22 @@ impl Text {
         of(
             "freerun_connections_rescued_total",
             "counter",
-            "Connections that another loop accepted from this loop's own socket.",
+            "Connections that were accepted for other loops in this one's place, because it was late.",
             |l| l.connections.rescued,
         );
         of("freerun_loop_drained", "gauge", "1 while it takes no new connections.", |l| l.drain.into());
+        of(
+            "freerun_connections_moved_total",
+            "counter",
+            "Connections that went to other loops between two requests, because this one had more than its share.",
+            |l| l.connections.moved,
+        );
+        of(
+            "freerun_rescued_datagrams_total",
+            "counter",
+            "Datagrams that were read for other loops in this one's place, because it was late.",
+            |l| l.rescued_datagrams,
+        );
         of("freerun_requests_total", "counter", "Requests begun.", |l| l.requests);
         of("freerun_stalls_total", "counter", "Polls of tasks longer than 10 ms.", |l| l.stalls);
         of(

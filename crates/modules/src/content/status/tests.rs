@@ -41,9 +41,11 @@ fn histogram(durations_us: &[u64]) -> Histogram {
 fn one_loop(index: usize) -> Loop {
     Loop {
         index,
+        state: "serving",
         drain: false,
-        connections: Connections { active: 3, idle: 2, accepted: u64::MAX, rescued: 1 },
+        connections: Connections { active: 3, idle: 2, accepted: u64::MAX, rescued: 1, moved: 0 },
         requests: 7,
+        rescued_datagrams: 0,
         stalls: 0,
         stalls_without_processor: 0,
         longest_stall_of_its_own_us: 0,

@@ -10,7 +10,7 @@ pub const BATCH: usize = 32;
 
 /// The room for each: the kernel puts 64 KiB together at most. The kernel gives memory only to the pages of the buffers
 /// that have been used: a loop that serves short datagrams has 128 KiB, and none has more than 2 MiB.
-pub(super) const ROOM: usize = 65_536;
+pub const LONGEST_RUN: usize = 65_536;
 
 thread_local! {
     static RECEIVER: RefCell<Option<Box<Receiver>>> = const { RefCell::new(None) };
@@ -19,7 +19,7 @@ thread_local! {
 
 /// Lends the buffers for receiving. Whoever asks for them while they are lent gets new ones, which do not stay.
 pub(super) fn with_receiver<T>(use_it: impl FnOnce(&mut Receiver) -> T) -> T {
-    let mut receiver = RECEIVER.take().unwrap_or_else(|| Box::new(Receiver::new(BATCH, ROOM)));
+    let mut receiver = RECEIVER.take().unwrap_or_else(|| Box::new(Receiver::new(BATCH, LONGEST_RUN)));
     let answer = use_it(&mut receiver);
     RECEIVER.set(Some(receiver));
     answer

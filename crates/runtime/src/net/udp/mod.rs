@@ -18,8 +18,8 @@ mod runs;
 mod socket;
 pub mod steering;
 
-pub use freerun_sys::datagrams::{Ecn, Options, Received, Receiver};
-pub use lent::BATCH;
+pub use freerun_sys::datagrams::{Ecn, Known, Options, Received, Receiver};
+pub use lent::{BATCH, LONGEST_RUN};
 pub use queue::SendQueue;
 pub use runs::{Runs, Target};
 pub use socket::{Datagrams, Unsent};

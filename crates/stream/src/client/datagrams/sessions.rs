@@ -10,7 +10,7 @@ use std::time::Duration;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::Received;
-use freerun_serve::datagrams::DatagramListener;
+use freerun_serve::datagrams::{DatagramListener, SharedPart};
 
 use super::table::{Ends, Id, SessionTable};
 use super::{DatagramSession, Ending};
@@ -37,10 +37,15 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Room for so many sessions.
-    pub fn new(limit: usize) -> Rc<Sessions> {
+    /// Room for so many sessions. What other loops know of the socket's clients follows them.
+    pub fn new(limit: usize, shared: Option<SharedPart>) -> Rc<Sessions> {
+        let tell = move |ends: &Ends, begins: bool| {
+            if let Some(shared) = &shared {
+                shared.note(ends.client, ends.local, begins);
+            }
+        };
         Rc::new(Sessions {
-            table: RefCell::new(SessionTable::new(limit)),
+            table: RefCell::new(SessionTable::new(limit, tell)),
             is_swept: Cell::new(false),
             sweeper: RefCell::default(),
             next_look: Cell::new(u64::MAX),

@@ -65,13 +65,17 @@ pub(crate) struct SessionTable<S> {
     orders: Vec<Order>,
     limit: usize,
     len: usize,
+    /// Called when datagrams between two ends begin to come to a session, and when they do so no more.
+    tell: Box<dyn Fn(&Ends, bool)>,
 }
 
 impl<S> SessionTable<S> {
-    /// A table for at most `limit` sessions.
-    pub(crate) fn new(limit: usize) -> SessionTable<S> {
+    /// A table for at most `limit` sessions. `tell` is called when datagrams between two ends begin to come to a session
+    /// (true), and when they do so no more.
+    pub(crate) fn new(limit: usize, tell: impl Fn(&Ends, bool) + 'static) -> SessionTable<S> {
         let (places, free, by_ends, orders, len) = Default::default();
-        SessionTable { places, free, by_ends, orders, limit: limit.clamp(1, NONE as usize), len }
+        let limit = limit.clamp(1, NONE as usize);
+        SessionTable { places, free, by_ends, orders, limit, len, tell: Box::new(tell) }
     }
 
     /// The number of sessions.
@@ -100,8 +104,9 @@ impl<S> SessionTable<S> {
     /// Adds a session that is used now and kept for `timeout` after its last use. Another one with the same ends gets no
     /// more datagrams. The caller makes room first ([`SessionTable::take_oldest`]).
     pub(crate) fn insert(&mut self, ends: Ends, timeout: u64, now: u64, session: S) -> Id {
-        if let Some(former) = self.by_ends.get(&ends).copied() {
-            self.places[former as usize].is_bound = false;
+        match self.by_ends.get(&ends).copied() {
+            Some(former) => self.places[former as usize].is_bound = false,
+            None => (self.tell)(&ends, true),
         }
         let order = self.order(timeout);
         let generation = 0;
@@ -157,6 +162,7 @@ impl<S> SessionTable<S> {
         let place = &mut self.places[index as usize];
         if std::mem::take(&mut place.is_bound) {
             self.by_ends.remove(&place.ends);
+            (self.tell)(&place.ends, false);
         }
     }
 
@@ -273,6 +279,7 @@ impl<S> SessionTable<S> {
         let place = &mut self.places[index as usize];
         if std::mem::take(&mut place.is_bound) {
             self.by_ends.remove(&place.ends);
+            (self.tell)(&place.ends, false);
         }
         place.generation = place.generation.wrapping_add(1);
         let session = place.session.take();
@@ -285,6 +292,9 @@ impl<S> SessionTable<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
 
     fn ends(port: u16) -> Ends {
@@ -297,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_session_that_was_idle_longest_gives_way() {
-        let mut table = SessionTable::new(3);
+        let mut table = SessionTable::new(3, |_, _| {});
         let ids: Vec<_> = (0..3).map(|number| table.insert(ends(number), 1000, number.into(), number.into())).collect();
         assert!(table.is_full());
         table.touch(ids[0], 10);
@@ -314,7 +324,7 @@ mod tests {
 
     #[test]
     fn times_that_differ_are_kept_in_order_each() {
-        let mut table = SessionTable::<u32>::new(100);
+        let mut table = SessionTable::<u32>::new(100, |_, _| {});
         table.insert(ends(1), 1000, 0, 1);
         let short = table.insert(ends(2), 10, 1, 2);
         table.insert(ends(3), 10, 2, 3);
@@ -345,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_session_that_gets_no_more_datagrams_stays_until_it_ends() {
-        let mut table = SessionTable::new(10);
+        let mut table = SessionTable::new(10, |_, _| {});
         let first = table.insert(ends(1), 10, 0, 1);
         table.unbind(first);
         table.unbind(first);
@@ -368,7 +378,10 @@ mod tests {
     #[test]
     fn a_table_and_a_list_of_the_same_sessions_agree_after_many_steps() {
         const LIMIT: usize = 20;
-        let mut table = SessionTable::new(LIMIT);
+        let bound = Rc::new(Cell::new(0_usize));
+        let counts = bound.clone();
+        let tell = move |_: &Ends, begins| counts.set(if begins { counts.get() + 1 } else { counts.get() - 1 });
+        let mut table = SessionTable::new(LIMIT, tell);
         // The sessions in the order of their last use: number, port, name.
         let mut list: Vec<(u32, u16, Id, bool)> = Vec::new();
         let mut state = 12345_u32;
@@ -408,6 +421,7 @@ mod tests {
             }
             assert_eq!(table.len(), list.len());
             assert!(table.len() <= LIMIT && table.places.len() <= LIMIT);
+            assert_eq!(bound.get(), list.iter().filter(|(.., is_bound)| *is_bound).count(), "what was told");
         }
     }
 }

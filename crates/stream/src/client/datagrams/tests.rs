@@ -37,8 +37,8 @@ impl Bed {
         let address = socket.local_addr().unwrap();
         let spec = ListenSpec::new("stream", Some(address), address.to_string());
         let spec = ListenSpec { protocol: Protocol::Datagram, ..spec };
-        let listener = DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(socket.into()));
-        Bed { listener, sessions: Sessions::new(limit), server: self::socket(), begun: Vec::new() }
+        let listener = DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(socket.into()), None);
+        Bed { listener, sessions: Sessions::new(limit, None), server: self::socket(), begun: Vec::new() }
     }
 
     fn client(&self) -> UdpSocket {

@@ -371,3 +371,16 @@ fn what_a_loop_leaves_behind_is_used_by_the_next_one_with_its_number() {
     assert_eq!(answers.recv_timeout(LONG).unwrap().unwrap(), b"hello");
     bench.close();
 }
+
+#[test]
+fn a_loop_that_ends_for_good_closes_its_connections() {
+    let mut bench = Bench::new(2);
+    let (mut of_first, mut of_second) = (bench.put(0), bench.put(1));
+    on(&bench.loops[1], sweep::leave);
+    bench.loops.pop().unwrap().stop();
+    assert_eq!(of_second.read(&mut [0; 1]).unwrap(), 0, "closed");
+    assert_eq!((bench.pool.len(), bench.count.total()), (1, 1));
+    let kept = bench.take(0, Scope::SHARED, false).unwrap();
+    assert_eq!(name(&kept, &mut [&mut of_first]), 0);
+    bench.close();
+}

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::asked::{Answer, Answered, Asked};
 use super::refusal::{Code, Refusal};
 use crate::content::described::Schemas;
-use crate::content::status::figures::Loop;
+use crate::content::status::figures::{Loop, SERVING};
 
 /// How long it is waited until a loop has heard of a change. One that is late hears of it before it accepts again.
 const HEARD: Duration = Duration::from_secs(1);
@@ -44,7 +44,11 @@ pub fn change_schema(_: &mut Schemas) -> Value {
 /// Changes a loop.
 pub(super) fn change(mut asked: Asked<'_>) -> Answered<'_> {
     Box::pin(async move {
-        let index = found(&asked)?.index;
+        let Loop { index, state, .. } = found(&asked)?;
+        // Only these can be chosen; others take no connections anyway.
+        if state != SERVING {
+            return Err(Code::LoopNotFound.into());
+        }
         let drain = drain_of(&asked.body().await?)?;
         let hears = drain::set(&asked.source.shared, index, drain).map_err(|_| Code::LastLoop)?;
         let what = if drain { "no new connections" } else { "new connections" };

@@ -305,7 +305,9 @@ const parts = [];
         figure("Idle", (row) => row.connections.idle, count),
         figure("Accepted", (row) => row.accepting, rate(short)),
         figure("Rescued", (row) => row.connections.rescued, count,
-            { note: "Connections accepted for other loops that were late" }),
+            { note: "Connections that others accepted, because the loop was late" }),
+        figure("Moved", (row) => row.connections.moved, count,
+            { note: "Connections that went to other loops between two requests" }),
         figure("Stalls", (row) => row.stalls, count, { grade: (row) => row.stalls > 0 ? "warn" : "" }),
         figure("Longest of its own", (row) => row.longest_stall_of_its_own_us, us),
         figure("Half of turns below", (row) => quantile(row.recent, .5), us),
@@ -328,14 +330,16 @@ const parts = [];
         now.loops.forEach((one, i) => {
             if (!drawn[i]) {
                 const svg = document.createElementNS(SVG, "svg"), text = make("div", { class: "name" });
-                histograms.append(make("div", { class: "card" }, make("div", { class: "name" }, "Loop " + i), svg, text));
-                drawn[i] = { svg, text };
+                const card = make("div", { class: "card" }, make("div", { class: "name" }, "Loop " + i), svg, text);
+                histograms.append(card);
+                drawn[i] = { card, svg, text };
             }
+            drawn[i].card.hidden = one.state === "ended";
             bars(drawn[i].svg, one.polls);
             const { bounds_us: bounds } = one.polls;
             put(drawn[i].text, `${us(bounds[0])} … ${us(bounds[bounds.length - 1])}, longest ${us(one.polls.max_us)}`);
         });
-        table.show(rows);
+        table.show(rows.filter((row) => row.state !== "ended"));
     });
 }
 {

@@ -2,9 +2,12 @@
 //! ([`Service::datagrams`](crate::service::Service::datagrams)), and what its sessions send is gathered until the end of
 //! the loop's turn.
 
+pub mod copied;
+pub mod directory;
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{Datagrams, Runs, SendQueue, Target, Unsent};
 
+use self::directory::{Directory, Part};
 use crate::listen::{ListenKey, ListenSpec};
 use crate::loop_local::LoopLocal;
 use crate::loop_state::LoopState;
@@ -46,17 +50,52 @@ pub struct DatagramListener {
     untold: Cell<(u64, usize)>,
     /// Whether nothing is sent any more.
     ended: Cell<bool>,
+    /// What other loops know of the clients here, if there are others.
+    shared: Option<SharedPart>,
+}
+
+/// What other loops know of the clients at a loop's socket.
+#[derive(Clone)]
+pub struct SharedPart {
+    /// All that is known of the address.
+    pub directory: Arc<Directory>,
+    /// What is known of the socket.
+    pub part: Arc<Part>,
+}
+
+impl SharedPart {
+    /// Notes that a client has a session here, or had one.
+    pub fn note(&self, client: SocketAddr, local: Option<IpAddr>, begins: bool) {
+        if begins {
+            self.part.begin((client, local));
+        } else if self.part.end((client, local)) {
+            self.directory.remove_stray((client, local), self.part.number);
+        }
+    }
 }
 
 impl DatagramListener {
-    /// Takes over a loop's socket for this address.
-    pub fn new(spec: LoopLocal<ListenSpec>, fd: Arc<OwnedFd>) -> Rc<DatagramListener> {
+    /// Takes over a loop's socket for this address; `shared` is what other loops know of it, if there are others.
+    pub fn new(spec: LoopLocal<ListenSpec>, fd: Arc<OwnedFd>, shared: Option<SharedPart>) -> Rc<DatagramListener> {
         let socket = RefCell::new(socket(&spec, fd));
         let (queue, sender, full, waiting, lost, ended) = Default::default();
         let (loop_state, untold) = Default::default();
         let key = spec.key();
         let spec = RefCell::new(spec);
-        Rc::new(DatagramListener { key, spec, socket, queue, sender, full, waiting, lost, loop_state, untold, ended })
+        Rc::new(DatagramListener {
+            key,
+            spec,
+            socket,
+            queue,
+            sender,
+            full,
+            waiting,
+            lost,
+            loop_state,
+            untold,
+            ended,
+            shared,
+        })
     }
 
     /// Has what cannot be sent logged and counted by this loop.
@@ -72,6 +111,11 @@ impl DatagramListener {
     /// Whether it is the socket of this address, whatever its options.
     pub fn is_at(&self, spec: &ListenSpec) -> bool {
         self.key == spec.key()
+    }
+
+    /// What other loops know of the clients here, if there are others.
+    pub fn shared(&self) -> Option<&SharedPart> {
+        self.shared.as_ref()
     }
 
     /// The socket.
@@ -260,7 +304,7 @@ fn socket(spec: &ListenSpec, fd: Arc<OwnedFd>) -> Rc<Datagrams> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, UdpSocket};
+    use std::net::UdpSocket;
 
     use freerun_runtime::loops;
 
@@ -273,7 +317,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let spec = ListenSpec::new("stream", Some(address), address.to_string());
         let spec = ListenSpec { protocol: Protocol::Datagram, ..spec };
-        (DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(socket.into())), address)
+        (DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(socket.into()), None), address)
     }
 
     fn client() -> (UdpSocket, Target) {
@@ -329,7 +373,7 @@ mod tests {
             theirs.set_nonblocking(true).unwrap();
             let spec = ListenSpec::new("stream", Some("127.0.0.1:9".parse().unwrap()), "127.0.0.1:9".to_owned());
             let spec = ListenSpec { protocol: Protocol::Datagram, ..spec };
-            let listener = DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(ours.into()));
+            let listener = DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(ours.into()), None);
             let sending = listener.clone();
             loops::spawn(0, "sending datagrams", async move {
                 std::future::poll_fn(|context| sending.poll_send(context)).await;

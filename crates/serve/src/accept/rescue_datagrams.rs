@@ -1,0 +1,75 @@
+//! Reading the socket of a loop that is late: its sessions' datagrams are kept for it, those of new clients go to other loops.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use freerun_runtime::net::udp::{BATCH, Known, LONGEST_RUN, Receiver};
+
+use super::LATE;
+use super::receive::hand_over;
+use crate::datagrams::SharedPart;
+use crate::datagrams::copied::Copied;
+use crate::datagrams::directory::Part;
+use crate::shared::Shared;
+
+/// The most calls that read from one socket at a time.
+const CALLS: usize = 8;
+
+/// What reads datagrams in the place of loops. Its buffers are made when they are needed first, and stay.
+#[derive(Default)]
+pub(super) struct Reader(Option<Receiver>);
+
+impl Reader {
+    /// Reads what waits at a late loop's socket. Returns how many datagrams, or runs of them, other loops got.
+    pub(super) fn rescue(&mut self, shared: &Shared, at: &SharedPart, socket: &Arc<OwnedFd>) -> usize {
+        let receiver = self.0.get_or_insert_with(|| Receiver::new(BATCH, LONGEST_RUN));
+        let SharedPart { directory, part } = at;
+        let mut taken = 0;
+        for _ in 0..CALLS {
+            // The loop may be reading right now: it is not late there.
+            let Some(mut reading) = part.try_read().filter(|reading| reading.has_room()) else { break };
+            let Some(helper) = helper(shared, at) else { break };
+            let Ok(count) = receiver.receive(socket, BATCH, Known::All) else { break };
+            let mut batches: Vec<(Arc<Part>, Vec<Copied>)> = Vec::new();
+            for one in receiver.iter() {
+                let known = directory.stray(&one);
+                let new = || !part.may_know(&one) && directory.add_stray(&one, helper.number);
+                let to = match known {
+                    Some(number) => directory.part(number),
+                    None => new().then(|| helper.clone()),
+                };
+                match to.filter(|to| to.number != part.number) {
+                    None => reading.keep(&one),
+                    Some(to) => match batches.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &to)) {
+                        Some((_, batch)) => batch.push(Copied::of(&one)),
+                        None => batches.push((to, vec![Copied::of(&one)])),
+                    },
+                }
+            }
+            drop(reading);
+            part.left.notify_one();
+            for (to, batch) in batches {
+                taken += batch.len();
+                hand_over(shared, &to, batch);
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+        taken
+    }
+}
+
+/// Another part of the address, whose loop has fewest connections of those that are not late and have room.
+fn helper(shared: &Shared, at: &SharedPart) -> Option<Arc<Part>> {
+    let loops = shared.loops.load();
+    let open = |part: &Arc<Part>| {
+        let stats = loops.stats.get(part.reader())?;
+        let open = stats.active.get();
+        let has_room = open + (BATCH as u64) < shared.connections as u64 && part.has_room_for(BATCH);
+        (stats.in_poll_for() < LATE && has_room).then_some(open)
+    };
+    let parts = at.directory.parts();
+    let others = parts.iter().filter(|part| part.number != at.part.number);
+    others.filter_map(|part| Some((open(part)?, part))).min_by_key(|(open, _)| *open).map(|(_, part)| part.clone())
+}

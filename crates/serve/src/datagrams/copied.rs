@@ -1,0 +1,41 @@
+//! Datagrams that go from one loop to another.
+
+use std::net::{IpAddr, SocketAddr};
+
+use freerun_runtime::net::udp::{Ecn, Received};
+
+/// What was received, in memory of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Copied {
+    bytes: Box<[u8]>,
+    from: Option<SocketAddr>,
+    to: Option<IpAddr>,
+    ecn: Ecn,
+    segment: Option<usize>,
+    is_truncated: bool,
+}
+
+impl Copied {
+    /// A copy.
+    pub fn of(received: &Received<'_>) -> Copied {
+        let Received { bytes, from, to, ecn, segment, is_truncated } = *received;
+        Copied { bytes: bytes.into(), from, to, ecn, segment, is_truncated }
+    }
+
+    /// What was received.
+    pub fn received(&self) -> Received<'_> {
+        let Copied { bytes, from, to, ecn, segment, is_truncated } = self;
+        let (from, to, ecn, segment, is_truncated) = (*from, *to, *ecn, *segment, *is_truncated);
+        Received { bytes, from, to, ecn, segment, is_truncated }
+    }
+
+    /// The number of its bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}

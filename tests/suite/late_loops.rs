@@ -1,0 +1,133 @@
+//! A loop that is held up: what would wait for it is served by the others.
+
+use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, require};
+
+/// Connections, or clients of UDP, that come while a loop is held up.
+const CLIENTS: usize = 100;
+
+/// A loop is held up until the test lets go; a client that waits for it runs into its timeout before.
+const HELD: &str = "debug_block_loop 60s @DIR@/go;";
+
+/// The ways to share an address: lines of `events`, options of `listen`.
+const WAYS: [(&str, &str); 4] = [("", ""), ("accept_mutex on;", ""), ("multi_accept on;", ""), ("", "reuseport")];
+
+/// Whether the server under test can be made to be late.
+fn can_be_held_up() -> bool {
+    require::freerun() && cfg!(debug_assertions)
+}
+
+/// Sends what holds up a loop, and waits until it does.
+fn hold_up(server: &Server, mut client: Client, bytes: &str) -> Client {
+    client.send(bytes);
+    server.logs("this loop is held up");
+    client
+}
+
+/// Lets the loop go on.
+fn let_go(server: &Server) {
+    std::fs::write(server.path("go"), "").expect("the server's folder");
+}
+
+#[test]
+fn no_connection_waits_for_a_loop_that_is_late() {
+    if !can_be_held_up() {
+        return;
+    }
+    for (events, options) in WAYS {
+        let http = format!(
+            "server {{ listen 127.0.0.1:@PORT@ {options};
+                location / {{ return 200 served; }}
+                location /held {{ {HELD} empty_gif; }} }}"
+        );
+        let server = Setup::new().root(&Site::new()).main("worker_processes 3;").events(events).http(&http).run();
+        let mut held = hold_up(&server, server.connect(), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+        for number in 0..CLIENTS {
+            assert_eq!(server.get("/").text(), "served", "{events} {options} {number}");
+        }
+        let_go(&server);
+        assert_eq!(held.response().status, 200);
+    }
+}
+
+#[test]
+fn no_session_waits_for_a_loop_that_is_late() {
+    if !can_be_held_up() {
+        return;
+    }
+    for (events, options) in WAYS {
+        let stream = format!(
+            "server {{ listen 127.0.0.1:@PORT2@ {options}; return served; }}
+            server {{ listen 127.0.0.1:@PORT3@ {options}; {HELD} return held; }}"
+        );
+        let http = "server { listen 127.0.0.1:@PORT@; return 204; }";
+        let setup = Setup::new().main("worker_processes 3;").events(events).http(http).stream(&stream);
+        let server = setup.run();
+        let mut held = hold_up(&server, Client::connect(server.address_number(3)), "");
+        for number in 0..CLIENTS {
+            let (text, ending) = Client::connect(server.address_number(2)).rest();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            assert_eq!((&*text, ending), ("served", Ending::Closed), "{events} {options} {number}");
+        }
+        let_go(&server);
+        assert_eq!(held.rest(), (b"held".to_vec(), Ending::Closed));
+    }
+}
+
+/// The port in front of what the server behind has got: that of the session there.
+fn session(answer: &str) -> u16 {
+    answer.split(':').next().and_then(|port| port.parse().ok()).expect("a port")
+}
+
+#[test]
+fn no_new_client_of_udp_waits_for_a_loop_that_is_late_and_sessions_stay_where_they_are() {
+    if !can_be_held_up() {
+        return;
+    }
+    let echo = Datagrams::echo();
+    for listen in ["127.0.0.1:@PORT2@ udp", "@PORT2@ udp reuseport"] {
+        let http = format!(
+            "server {{ listen 127.0.0.1:@PORT@;
+                location / {{ return 200 served; }}
+                location /status {{ status; }}
+                location /held {{ {HELD} empty_gif; }} }}"
+        );
+        let stream = format!("server {{ listen {listen}; proxy_pass {echo}; }}");
+        let server = Setup::new().main("worker_processes 3;").http(&http).stream(&stream).run();
+        let front = server.address_number(2);
+        let ask = |client: &Datagrams| session(&client.ask("x", front));
+        let known: Vec<(Datagrams, u16)> = (0..CLIENTS)
+            .map(|_| {
+                let client = Datagrams::new();
+                let session = ask(&client);
+                (client, session)
+            })
+            .collect();
+        let mut held = hold_up(&server, server.connect(), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+        // Those whose sessions are on that loop wait for it.
+        known.iter().for_each(|(client, _)| (0..3).for_each(|number| client.send(format!("{number}"), front)));
+        let new: Vec<(Datagrams, u16)> = (0..CLIENTS)
+            .map(|_| {
+                let client = Datagrams::new();
+                let session = ask(&client);
+                assert_eq!(ask(&client), session);
+                (client, session)
+            })
+            .collect();
+        let status = server.status();
+        let rescued = status["loops"].as_array().expect("loops").iter().map(|one| &one["rescued_datagrams"]);
+        let rescued: u64 = rescued.filter_map(|number| number.as_u64()).sum();
+        assert!(rescued > 0 && rescued < 2 * CLIENTS as u64, "{rescued}");
+        let_go(&server);
+        assert_eq!(held.response().status, 200);
+        for (client, session) in &known {
+            for number in 0..3 {
+                let answer = String::from_utf8(client.receive().0).expect("text");
+                assert_eq!(answer, format!("{session}:{number}"), "in order, and from the session that there was");
+            }
+        }
+        for (client, session) in known.iter().chain(&new) {
+            assert_eq!(ask(client), *session);
+        }
+        assert_eq!(server.status()["stream"]["lost_datagrams"]["from_clients"], 0);
+    }
+}
