@@ -166,7 +166,9 @@ mod tests {
             }
             let mut names = BTreeSet::new();
             let tree = freerun_conf::parse(MAIN, None, "/stub/", &mut Text(text));
-            Node::each(&tree.nodes, &mut |node| drop(names.insert(node.name.text.clone())));
+            Node::each(&tree.nodes, &mut |node| {
+                names.insert(node.name.text.clone());
+            });
             for name in example.names.iter().filter(|name| !names.contains(*name)) {
                 wrong += &format!("the example for {:?} has no {name}\n", example.names);
             }

@@ -300,7 +300,7 @@ mod tests {
             (json!({"fail_timeout": "1x"}), "UpstreamBadFailTimeout"),
             (json!({"fail_timeout": u64::MAX}), "UpstreamBadFailTimeout"),
             (json!({"slow_start": true}), "UpstreamBadSlowStart"),
-            (json!({"slow_start": 1u64 << 40}), "UpstreamBadSlowStart"),
+            (json!({"slow_start": 1u64 << 63}), "UpstreamBadSlowStart"),
             (json!({"route": long}), "UpstreamBadRoute"),
             (json!({"route": "a b"}), "UpstreamBadRoute"),
             (json!({"service": ""}), "UpstreamBadService"),
