@@ -2,8 +2,8 @@
 
 use crate::target::Target;
 use crate::{
-    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http2, sessions, tls,
-    upstreams,
+    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http2, keyvals, sessions,
+    tls, upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -259,6 +259,10 @@ pub static HANDED_OVER: Target = Target {
     seeds: handed_over::seeds,
     words: &[b"sessn. 1", b"tickets1", b"\0\0\0\0", b"\xff\xff\xff\xff"],
 };
+
+/// Runs [`keyvals::state`].
+pub static KEYVALS: Target =
+    Target { name: "keyvals", body: keyvals::state, seeds: keyvals::seeds, words: keyvals::WORDS };
 
 /// Runs [`sessions::session`].
 pub static SESSION: Target = Target {
@@ -556,7 +560,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 24] = [
+pub static ALL: [&Target; 25] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
@@ -575,6 +579,7 @@ pub static ALL: [&Target; 24] = [
     &CLIENT_HELLO,
     &CIPHER_STRING,
     &HANDED_OVER,
+    &KEYVALS,
     &SESSION,
     &CERTIFICATES,
     &ACME_STATE,

@@ -104,6 +104,23 @@ fn a_cache_that_is_unknown_is_shown_where_it_is_named() {
 }
 
 #[test]
+fn a_state_file_of_two_is_warned_of() {
+    if !require::freerun() {
+        return;
+    }
+    let checked = tested(
+        "events { }\nhttp {\nupstream a { zone a 64k; state @DIR@/s; }\nupstream b { zone b 64k; state @DIR@/s; }\n\
+         keyval_zone zone=c:64k state=@DIR@/p;\nkeyval_zone zone=d:64k state=@DIR@/p;\n}\n",
+    );
+    let warned = |file: &str, of: &str, line: u32| {
+        let what = format!("state file \"{file}\" is that of the {of}, too");
+        format!("nginx: [warn] {what}: a change of one replaces the other's state in @DIR@/nginx.conf:{line}")
+    };
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(told(&checked), [warned("@DIR@/s", "http upstream \"a\"", 4), warned("@DIR@/p", "zone \"c\"", 6)]);
+}
+
+#[test]
 fn a_second_default_server_is_the_only_problem() {
     if !require::freerun() {
         return;

@@ -1,10 +1,11 @@
 //! `api`: nginx's API, version 9, and what it changes.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 
 use freerun_testkit::{
-    Answering, Kind, Response, Server, Setup, Site, TempDir, Upstream, check, eventually, ok, require,
+    Answering, Dns, Kind, Reply, Response, Server, Setup, Site, TempDir, Upstream, check, eventually, ok, require,
 };
 use serde_json::{Value, json};
 
@@ -297,6 +298,76 @@ fn a_state_file_keeps_the_servers() {
     let (status, _) = change(&server, "POST", servers, Some(json!({"server": one.address()})));
     assert_eq!((status, get(&server, servers).as_array().map(Vec::len)), (201, Some(2)));
     server.logs("cannot be written");
+}
+
+#[test]
+fn a_state_file_may_have_backup_servers_alone() {
+    if !require::freerun() {
+        return;
+    }
+    let one = named("one");
+    let folder = for_workers("state-of-a-backup");
+    let file = folder.path().join("g.state");
+    fs::write(&file, format!("server {} backup;\n", one.address())).expect("the file");
+    let http = format!("upstream g {{ zone g 64k; state {}; }}", file.display());
+    let server = setup(&http, "location = /g { proxy_pass http://g; }").freerun();
+    assert_eq!(server.get("/g").text(), "one");
+}
+
+#[test]
+fn a_worker_that_is_started_again_has_the_servers_of_the_state_file() {
+    if !require::freerun() {
+        return;
+    }
+    let one = named("one");
+    let folder = for_workers("state-after-a-death");
+    let file = folder.path().join("g.state");
+    let http = format!("upstream g {{ zone g 64k; state {}; }}", file.display());
+    let server = setup(&http, "location = /g { proxy_pass http://g; }").freerun();
+    let servers = "/http/upstreams/g/servers";
+    assert_eq!(change(&server, "POST", servers, Some(json!({"server": one.address()}))).0, 201);
+    let kill = || {
+        let worker = server.worker();
+        server.signal_pid(worker, rustix::process::Signal::KILL);
+        eventually("there is another worker", || server.workers().first().is_some_and(|other| *other != worker));
+    };
+    kill();
+    assert_eq!(server.get("/g").text(), "one");
+    // One that is wrong by now does not keep a worker from serving.
+    fs::write(&file, "server 127.0.0.1:1; server").expect("the file");
+    kill();
+    assert_eq!(server.get("/g").text(), "one");
+    server.logs("state files cannot be used");
+}
+
+#[test]
+fn a_server_that_gets_another_name_is_looked_up_by_that() {
+    if !require::freerun() {
+        return;
+    }
+    let (one, two) = (named("one"), named("two"));
+    let at = |name: &str, upstream: &Answering| upstream.address().replace("127.0.0.1", name);
+    let dns = Dns::start();
+    for name in ["a.test", "b.test"] {
+        dns.set(name, Reply::address(Ipv4Addr::LOCALHOST, 3600));
+    }
+    let (resolver, first) = (dns.address(), one.address());
+    let http = format!("upstream g {{ zone g 64k; resolver {resolver} ipv6=off; server {first}; }}");
+    let server = setup(&http, "location = /g { proxy_pass http://g; }").freerun();
+    let id = get(&server, "/http/upstreams/g/servers")[0]["id"].clone();
+    let rename = |text: &str| {
+        let path = format!("/http/upstreams/g/servers/{id}");
+        let (status, body) = change(&server, "PATCH", &path, Some(json!({"server": text})));
+        assert_eq!((status, &body["server"]), (200, &json!(text)), "{body}");
+    };
+    rename(&at("a.test", &two));
+    eventually("an address has become a name", || server.get("/g").text() == "two");
+    rename(&at("b.test", &one));
+    eventually("a name has become another one", || server.get("/g").text() == "one");
+    // The name stays, and with it what is known of it.
+    let asked = dns.asked("b.test");
+    rename(&at("b.test", &two));
+    assert_eq!((server.get("/g").text(), dns.asked("b.test")), ("two".to_owned(), asked));
 }
 
 #[test]

@@ -25,12 +25,6 @@
 //!     Directive::structural("server", Contexts::HTTP, Shape::exactly(0, "").with_block(Contexts::SERVER), "A server."),
 //! ];
 //!
-//! struct Memory(&'static str);
-//! impl Loader for Memory {
-//!     fn load(&mut self, _path: &str) -> std::io::Result<Vec<u8>> { Ok(self.0.into()) }
-//!     fn glob(&mut self, _pattern: &str) -> std::io::Result<Vec<String>> { Ok(Vec::new()) }
-//! }
-//!
 //! fn build(registry: &Registry, tree: &Tree, cx: &mut Cx) -> Result<Vec<SettingsSet>, Problem> {
 //!     let defaults = registry.defaults(cx)?;
 //!     let (main, blocks) = apply_block(registry, Contexts::MAIN, &tree.nodes, &defaults, cx)?;
@@ -45,7 +39,7 @@
 //! }
 //!
 //! let registry = Registry::new(&[group::<FileSettings>()], STRUCTURE).unwrap();
-//! let tree = parse("/etc/nginx.conf", None, "/etc", &mut Memory("http { sendfile on; server { index a b; } server {} }"));
+//! let tree = parse("/etc/nginx.conf", None, "/etc", &mut OneText("http { sendfile on; server { index a b; } server {} }"));
 //! let mut cx = Cx::new(tree.sources.clone());
 //! let built = build(&registry, &tree, &mut cx);
 //! let servers = match cx.conclude(built, tree.error) {
@@ -99,7 +93,7 @@ pub use reference::{Additions, Example, Examples, explain, reference};
 pub use registry::Registry;
 pub use settings::{Erased, Group, Settings, SettingsSet, Slot, group, parse_default};
 pub use tree::{
-    Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, MAX_WORD, Node, Tree, Word,
+    Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, MAX_WORD, Node, OneText, Tree, Word,
 };
 pub use units::{Buffers, Offset, Seconds, Size, parse_number, parse_offset, parse_seconds, parse_size, parse_time};
 pub use value::{Many, RawBlock, Setting, Value, raw_entries};

@@ -64,6 +64,14 @@ impl Node {
     pub fn children(&self) -> &[Node] {
         self.block.as_deref().unwrap_or_default()
     }
+
+    /// Shows each of these directives, and each inside of their blocks, in the order of the text.
+    pub fn each<'n>(nodes: &'n [Node], see: &mut impl FnMut(&'n Node)) {
+        for node in nodes {
+            see(node);
+            Node::each(node.children(), see);
+        }
+    }
 }
 
 /// Reads files for the parser; the crate itself does no I/O.
@@ -78,6 +86,20 @@ pub trait Loader {
     /// problem is the configuration's error.
     fn goes_on_without(&mut self, _problem: &Problem) -> bool {
         false
+    }
+}
+
+/// The same text under every path, and no path for any pattern: for a configuration that is one text and on no disk.
+#[derive(Clone, Copy, Debug)]
+pub struct OneText<'t>(pub &'t str);
+
+impl Loader for OneText<'_> {
+    fn load(&mut self, _: &str) -> io::Result<Vec<u8>> {
+        Ok(self.0.into())
+    }
+
+    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
     }
 }
 

@@ -55,14 +55,13 @@ fn wrap(context: &str, file: &Path, before: &str) -> String {
 
 /// Collects the names in a file that only nginx has directives for.
 fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
-    for node in nodes {
+    Node::each(nodes, &mut |node| {
         let name = node.name.as_str();
         let is_nginx_s = known::modules().any(|(_, mut names)| names.any(|known| known == name));
         if is_nginx_s && !registry().knows(name) {
             into.insert(name.to_owned());
         }
-        missing(node.children(), into);
-    }
+    });
 }
 
 /// The most definitions of its surroundings that a file may lack.

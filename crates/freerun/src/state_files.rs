@@ -4,7 +4,12 @@ use std::io;
 
 use freerun_conf::{Cx, Loader, Node, Place, Problem, Setting, parse, reason};
 use freerun_proxy::upstream::Servers;
+use freerun_serve::state_file;
 use freerun_stream::upstream::Servers as StreamServers;
+
+/// The paths of the state files that the configuration names, whether there are such files or not.
+#[derive(Debug, Default)]
+pub struct StatePaths(pub Vec<String>);
 
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
 /// counts as an empty one.
@@ -15,11 +20,16 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
     let is_of_stream = |node: &Node| node.name.text == "stream";
     let services = nodes.iter_mut().filter(|node| node.name.text == "http" || is_of_stream(node));
     let inside = services.flat_map(|node| {
-        let check: Check = if is_of_stream(node) { check::<StreamServers> } else { check::<Servers> };
-        node.block.iter_mut().flatten().map(move |inside| (inside, check))
+        let (service, check): (&str, Check) = match is_of_stream(node) {
+            true => ("stream", check::<StreamServers>),
+            false => ("http", check::<Servers>),
+        };
+        node.block.iter_mut().flatten().map(move |inside| (inside, service, check))
     });
-    let upstreams = inside.filter(|(node, _)| node.name.text == "upstream");
-    for (upstream, check) in upstreams.filter_map(|(node, check)| Some((node.block.as_mut()?, check))) {
+    for (node, service, check) in inside.filter(|(node, ..)| node.name.text == "upstream") {
+        let name = node.args.first().map_or("", |name| &*name.text);
+        let owner = format!("the {service} upstream \"{name}\"");
+        let Some(upstream) = node.block.as_mut() else { continue };
         let state = upstream.iter().find(|node| node.name.text == "state" && node.args.len() == 1).cloned();
         let Some(state) = state else { continue };
         if let Some(server) = upstream.iter().find(|node| node.name.text == "server") {
@@ -30,6 +40,8 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
             path if path.starts_with('/') => path.to_owned(),
             path => format!("{prefix}{path}"),
         };
+        state_file::claim(&path, &owner, &state, cx);
+        cx.extensions.get_or_default::<StatePaths>().0.push(path.clone());
         match servers(&path, &state, check, loader, cx) {
             Ok(servers) => upstream.extend(servers),
             Err(problem) => cx.report(problem)?,

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use crate::multiplexed_tests::ToyService;
-use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, apply_block, parse};
+use freerun_conf::{Contexts, Cx, OneText, Problem, Registry, apply_block, parse};
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
 use freerun_http::request::Address;
 use freerun_http::service::HttpService;
@@ -26,18 +26,6 @@ use freerun_serve::worker::{Worker, WorkerOptions};
 use crate::MODULES;
 use crate::log::access::DefaultAccessLog;
 
-struct Text(String);
-
-impl Loader for Text {
-    fn load(&mut self, _: &str) -> io::Result<Vec<u8>> {
-        Ok(self.0.clone().into_bytes())
-    }
-
-    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
-
 /// The reason why a configuration is refused.
 #[derive(Debug)]
 pub struct Refused {
@@ -49,7 +37,7 @@ pub struct Refused {
 
 /// Reads a configuration with this text in its `http` block.
 pub fn read(http: &str) -> Result<Blueprint, Refused> {
-    let tree = parse("test.conf", None, "/", &mut Text(format!("http {{ {http} }}")));
+    let tree = parse("test.conf", None, "/", &mut OneText(&format!("http {{ {http} }}")));
     let mut cx = Cx::new(tree.sources.clone());
     cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: false, ..Paths::default() });
     cx.extensions.insert(DefaultAccessLog("default.log".to_owned()));

@@ -44,25 +44,13 @@ impl ResolverSettings {
 
 #[cfg(test)]
 mod tests {
-    use freerun_conf::{Contexts, Cx, Registry, Sources, apply_block, group, parse};
+    use freerun_conf::{Contexts, Cx, OneText, Registry, Sources, apply_block, group, parse};
 
     use super::*;
 
-    struct Text<'t>(&'t str);
-
-    impl freerun_conf::Loader for Text<'_> {
-        fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-            Ok(self.0.as_bytes().to_vec())
-        }
-
-        fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-            Ok(Vec::new())
-        }
-    }
-
     fn read(text: &str) -> Result<ResolverSettings, String> {
         let registry = Registry::new(&[group::<ResolverSettings>()], &[]).unwrap();
-        let tree = parse("x.conf", None, "", &mut Text(text));
+        let tree = parse("x.conf", None, "", &mut OneText(text));
         let mut cx = Cx::new(Sources::default());
         let built = (|| {
             let defaults = registry.defaults(&mut cx)?;

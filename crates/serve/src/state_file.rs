@@ -1,11 +1,30 @@
 //! Small files with a state that is changed while the server runs: each is replaced as a whole.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
+use freerun_conf::{Cx, Node, Problem};
+
 /// What the name of a file ends with while it is written.
 const UNFINISHED: &str = ".new";
+
+/// Whose state is in the files that the configuration names, by their paths; lives in its context.
+#[derive(Default)]
+struct Owners(HashMap<String, String>);
+
+/// Notes that the file with this path keeps the state of `owner`, and warns if it keeps that of another one already:
+/// each replaces it as a whole.
+pub fn claim(path: &str, owner: &str, directive: &Node, cx: &mut Cx) {
+    let owners = &mut cx.extensions.get_or_default::<Owners>().0;
+    let first = owners.entry(path.to_owned()).or_insert_with(|| owner.to_owned());
+    if first != owner {
+        let message =
+            format!("state file \"{path}\" is that of {first}, too: a change of one replaces the other's state");
+        cx.warn(Problem::warning(message).at_node(directive));
+    }
+}
 
 /// A file with a state.
 #[derive(Debug)]

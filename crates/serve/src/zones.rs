@@ -339,22 +339,12 @@ impl Named {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    use freerun_conf::{Cx, Level, Sources};
+    use freerun_conf::{Cx, Level, OneText, Sources};
 
     use super::*;
 
     fn node(text: &str) -> Node {
-        struct One<'t>(&'t str);
-        impl freerun_conf::Loader for One<'_> {
-            fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-                Ok(self.0.as_bytes().to_vec())
-            }
-
-            fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-                Ok(Vec::new())
-            }
-        }
-        freerun_conf::parse("x", None, "", &mut One(text)).nodes.remove(0)
+        freerun_conf::parse("x", None, "", &mut OneText(text)).nodes.remove(0)
     }
 
     fn named(text: &str) -> Result<Named, String> {

@@ -155,6 +155,7 @@ fn restore(numbers: &[u64; NUMBERS], held: u32, saved: i64) -> Live {
     if checks != NOTHING {
         live.carried.store((crate::clock::now() + CHECKS_COUNT) << 2 | checks, Relaxed);
     }
+    live.note_state(crate::clock::now());
     live
 }
 
@@ -195,6 +196,7 @@ mod tests {
         let averages = [&new.connect_average, &new.header_average, &new.last_byte_average];
         assert_eq!((new.fails.load(Relaxed), averages.map(|average| average.load(Relaxed))), (3, [33, 77, 99]));
         assert_eq!((new.window.load(Relaxed), new.until.load(Relaxed)), (1, 15_000));
+        assert!(new.down_since().is_some(), "it is unavailable");
         assert_eq!((new.measured.load(Relaxed), new.ejected.load(Relaxed)), (4000, 0));
         let fresh = carried.get(&unix, 2).unwrap();
         assert_eq!((fresh.until.load(Relaxed), fresh.checking.load(Relaxed)), (0, 2));

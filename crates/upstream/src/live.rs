@@ -156,6 +156,7 @@ impl Live {
     pub fn unhold(&self) {
         let held = self.held.swap(0, Relaxed);
         self.checking.fetch_sub(held, Relaxed);
+        self.note_state(crate::clock::now());
     }
 }
 

@@ -13,9 +13,13 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use freerun_sys::socket::peer;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// How many processes wait for the same reload at most. Others wait for the next one, or until their patience ends.
 const MAX_ASKING: usize = 64;
+
+/// How many connections are looked at for a reload: any user of the machine can make some, again and again.
+const MAX_LOOKED_AT: usize = 4096;
 
 /// The longest answer in bytes. One as long is taken by a socket that nobody reads.
 const MAX_ANSWER: usize = 16 * 1024;
@@ -50,10 +54,10 @@ impl Outcome {
     }
 }
 
-/// The address at which the master with this id is asked.
-fn address(master: u32) -> io::Result<SocketAddr> {
+/// The abstract name of the socket at which the master with this id is asked.
+fn name(master: u32) -> io::Result<String> {
     let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
-    SocketAddr::from_abstract_name(format!("freerun/reload/{namespace}/{master}"))
+    Ok(format!("freerun/reload/{namespace}/{master}"))
 }
 
 /// The master's side.
@@ -68,7 +72,9 @@ pub struct Asking {
 impl Asking {
     /// Lets others ask this process.
     pub fn listen() -> Asking {
-        let listener = address(std::process::id()).and_then(|address| UnixListener::bind_addr(&address));
+        let listener = name(std::process::id())
+            .and_then(SocketAddr::from_abstract_name)
+            .and_then(|address| UnixListener::bind_addr(&address));
         let listener = listener.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         Asking { listener: listener.ok(), ..Asking::default() }
     }
@@ -77,9 +83,11 @@ impl Asking {
     pub fn begin(&mut self) {
         self.notes.clear();
         let Some(listener) = &self.listener else { return };
-        while self.waiting.len() < MAX_ASKING
-            && let Ok((stream, _)) = listener.accept()
-        {
+        for _ in 0..MAX_LOOKED_AT {
+            if self.waiting.len() >= MAX_ASKING {
+                break;
+            }
+            let Ok((stream, _)) = listener.accept() else { break };
             // Who may not signal this process need not know what it reads.
             let own = rustix::process::geteuid().as_raw();
             let may = peer(&stream).is_ok_and(|peer| peer.uid == 0 || peer.uid == own);
@@ -115,7 +123,13 @@ pub struct Question(UnixStream);
 impl Question {
     /// Asks the master with this id for the result of its next reload. `None`: it cannot be asked; nginx has no such socket.
     pub fn ask(master: u32) -> Option<Question> {
-        let stream = UnixStream::connect_addr(&address(master).ok()?).ok()?;
+        let address = SocketAddrUnix::new_abstract_name(name(master).ok()?.as_bytes()).ok()?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        // There is no waiting for room among those who ask: any user can fill the queue, and the order has to be given.
+        rustix::net::connect(&socket, &address).ok()?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false).ok()?;
         // Any process may take a name that is free.
         let is_master = peer(&stream).is_ok_and(|peer| u32::try_from(peer.pid) == Ok(master));
         is_master.then_some(Question(stream))
@@ -152,6 +166,17 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn nobody_can_keep_others_from_ordering_a_reload() {
+        // The number of no process.
+        let master = std::process::id() | 1 << 31;
+        let address = SocketAddr::from_abstract_name(name(master).unwrap()).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _only = UnixStream::connect_addr(&address).unwrap();
+        assert!(Question::ask(master).is_none(), "the queue is full, and it is not waited for");
+    }
 
     // One test, as a process has one such socket.
     #[test]

@@ -335,13 +335,12 @@ impl<'s> Tables<'s> {
                 lacking.entry(name).or_insert(module);
             }
         }
-        let mut defined = BTreeSet::new();
-        definitions(nodes, &mut defined);
+        let defined = definitions(nodes);
         self.uses_of(nodes, &lacking, &defined);
     }
 
     fn uses_of(&mut self, nodes: &[Node], lacking: &BTreeMap<&str, &'static str>, defined: &BTreeSet<String>) {
-        for node in nodes {
+        Node::each(nodes, &mut |node| {
             for word in std::iter::once(&node.name).chain(&node.args) {
                 for name in variables_in(&word.text) {
                     if let Some((name, module)) = lacking.get_key_value(name.as_str())
@@ -352,8 +351,7 @@ impl<'s> Tables<'s> {
                     }
                 }
             }
-            self.uses_of(node.children(), lacking, defined);
-        }
+        });
     }
 
     /// Whether a problem is that a variable is unknown which is in the list of those that are missing.
@@ -363,18 +361,20 @@ impl<'s> Tables<'s> {
     }
 }
 
-/// Directives that give the variable which is their last argument, or their first one, a value.
-const DEFINING: &[&str] = &["set", "map", "num_map", "geo", "split_clients", "auth_request_set", "js_set", "perl_set"];
+/// Directives that give a variable among their arguments a value.
+const DEFINING: &[&str] =
+    &["set", "map", "num_map", "geo", "split_clients", "keyval", "auth_request_set", "js_set", "perl_set"];
 
-/// Collects the variables that directives define.
-fn definitions(nodes: &[Node], into: &mut BTreeSet<String>) {
-    for node in nodes {
+/// The variables that directives define.
+fn definitions(nodes: &[Node]) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    Node::each(nodes, &mut |node| {
         if DEFINING.contains(&node.name.text.as_str()) {
             let names = node.args.iter().filter_map(|word| word.text.strip_prefix('$'));
-            into.extend(names.map(str::to_ascii_lowercase));
+            all.extend(names.map(str::to_ascii_lowercase));
         }
-        definitions(node.children(), into);
-    }
+    });
+    all
 }
 
 /// The names of the variables in a text, in lower case.

@@ -126,13 +126,6 @@ mod tests {
         }
     }
 
-    fn used(nodes: &[Node], names: &mut BTreeSet<String>) {
-        for node in nodes {
-            names.insert(node.name.text.clone());
-            used(node.children(), names);
-        }
-    }
-
     /// The files of TLS that examples name.
     fn secrets() -> SecretFiles {
         let certificate = include_bytes!("../../../tls/tests/fixtures/ec.crt");
@@ -187,7 +180,10 @@ mod tests {
                 wrong += &format!("{}: {problem}\n", example.names.join(" "));
             }
             let mut names = BTreeSet::new();
-            used(&freerun_conf::parse(MAIN, None, "/stub/", &mut Text(text)).nodes, &mut names);
+            let tree = freerun_conf::parse(MAIN, None, "/stub/", &mut Text(text));
+            Node::each(&tree.nodes, &mut |node| {
+                names.insert(node.name.text.clone());
+            });
             for name in example.names.iter().filter(|name| !names.contains(*name)) {
                 wrong += &format!("the example for {:?} has no {name}\n", example.names);
             }

@@ -1,26 +1,13 @@
 //! A server's names and locations, read from the text of a configuration.
 
-use std::io;
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Loader, Registry, apply_block, parse};
+use freerun_conf::{Contexts, Cx, OneText, Registry, apply_block, parse};
 
 use crate::build::{Builder, STRUCTURE, core_groups};
 use crate::request::generation::{HttpConfiguration, Servers};
 use freerun_serve::blueprint::Blueprint;
 use freerun_serve::parts::Paths;
-
-struct Text<'t>(&'t str);
-
-impl Loader for Text<'_> {
-    fn load(&mut self, _: &str) -> io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
 
 /// The part of http.
 pub fn configuration(built: &Blueprint) -> Arc<HttpConfiguration> {
@@ -29,7 +16,7 @@ pub fn configuration(built: &Blueprint) -> Arc<HttpConfiguration> {
 
 /// Reads the contents of an `http` block; `Err` is the first problem's line.
 pub fn read(http: &str) -> Result<(Blueprint, Vec<String>), String> {
-    let tree = parse("test.conf", None, "/", &mut Text(&format!("http {{ {http} }}")));
+    let tree = parse("test.conf", None, "/", &mut OneText(&format!("http {{ {http} }}")));
     let mut cx = Cx::new(tree.sources.clone());
     cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: true, ..Paths::default() });
     let registry = Registry::new(&core_groups(), STRUCTURE).unwrap();

@@ -44,9 +44,9 @@ settings! {
         zone: SharedZones, in UPSTREAM;
         /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
         ///
-        /// It is read with the configuration; a missing file means no servers. When `api` changes the servers of the group, it is
-        /// replaced, by the user whom the worker runs as, who has to be allowed to make files in its folder. Without it a reload
-        /// brings the servers of the configuration back.
+        /// It is read with the configuration, and for a worker that takes the place of one that has died; a missing file means
+        /// no servers. When `api` changes the servers of the group, it is replaced, by the user whom the worker runs as, who has
+        /// to be allowed to make files in its folder. Without it a reload brings the servers of the configuration back.
         state: Option<String>, in UPSTREAM;
         /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. The default is as with
         /// `keepalive 32 local`.

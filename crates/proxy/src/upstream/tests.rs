@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freerun_conf::{Contexts, Cx, Registry, apply_block};
+use freerun_conf::{Contexts, Cx, OneText, Registry, apply_block};
 use freerun_http::build::{Builder, core_groups, structure};
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::blueprint::Blueprint;
@@ -13,24 +13,12 @@ use super::*;
 
 const MODULES: &[&Module] = &[&MODULE];
 
-struct Text<'t>(&'t str);
-
-impl freerun_conf::Loader for Text<'_> {
-    fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
-
 fn read_after(text: &str, zones: Zones) -> Result<Blueprint, String> {
     let mut groups = core_groups();
     groups.extend(MODULE.groups);
     let registry = Registry::new(&groups, &structure(MODULES)).unwrap();
     let text = format!("http {{ {text} }}");
-    let tree = freerun_conf::parse("x.conf", None, "", &mut Text(&text));
+    let tree = freerun_conf::parse("x.conf", None, "", &mut OneText(&text));
     let mut cx = Cx::new(tree.sources.clone());
     cx.extensions.insert(ZoneTable::seeded(zones));
     let builder = Builder { registry: &registry, modules: MODULES };

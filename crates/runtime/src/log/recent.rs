@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -17,18 +18,43 @@ pub(super) const LEAST: Level = Level::Warn;
 /// configuration.
 static LINES: Mutex<VecDeque<Bytes>> = Mutex::new(VecDeque::new());
 
-/// Keeps a line. A loop never waits here: while another thread keeps or reads lines, the line is only in the logs.
+/// How many lines were not kept.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps a line. A loop never waits here: while another thread keeps or reads lines, the line is only in the logs, and
+/// counted.
 pub(super) fn keep(line: &Bytes) {
-    let Ok(mut lines) = LINES.try_lock() else { return };
+    let Ok(mut lines) = LINES.try_lock() else {
+        MISSED.fetch_add(1, Relaxed);
+        return;
+    };
     if lines.len() == MAX_RECENT {
         lines.pop_front();
     }
     lines.push_back(line.clone());
 }
 
-/// The last lines of level `warn` and above, the oldest first, without the newline at their ends. Empty while another thread
-/// keeps one.
+/// The last lines of level `warn` and above, the oldest first, without the newline at their ends, and how many more are
+/// only in the logs if there are such lines. No others while another thread keeps one.
 pub fn lines() -> Vec<String> {
-    let Ok(lines) = LINES.try_lock() else { return Vec::new() };
-    lines.iter().map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned()).collect()
+    // The lock is held for the references alone, so that few lines come meanwhile.
+    let lines: Vec<Bytes> = LINES.try_lock().map(|lines| lines.iter().cloned().collect()).unwrap_or_default();
+    shown(&lines, MISSED.load(Relaxed))
+}
+
+fn shown(lines: &[Bytes], missed: u64) -> Vec<String> {
+    let kept = lines.iter().map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
+    kept.chain((missed > 0).then(|| format!("(further lines that are only in the logs: {missed})"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_not_kept_are_counted() {
+        let lines = [Bytes::from_static(b"one\n"), Bytes::from_static(b"two\n")];
+        assert_eq!(shown(&lines, 0), ["one", "two"]);
+        assert_eq!(shown(&lines, 3), ["one", "two", "(further lines that are only in the logs: 3)"]);
+    }
 }

@@ -9,7 +9,7 @@ use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape, parse_seconds};
 use super::{AllKeyvals, Defined, Keyvals, Kind};
 use crate::lookups::variable_name;
 use crate::parts::Paths;
-use crate::state_file::StateFile;
+use crate::state_file::{self, StateFile};
 use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template, VariableTable};
@@ -48,6 +48,9 @@ impl Setting for KeyvalZones {
         let zone = zone.ok_or_else(|| Named::missing(directive))?;
         let is_http = cx.context == Contexts::HTTP;
         let state = state.map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
+        if let Some(path) = &state {
+            state_file::claim(path, &format!("the zone \"{}\"", zone.name), directive, cx);
+        }
         let table = cx.extensions.get_or_default::<ZoneTable>();
         let state = state.map(|path| table.keep(&format!("state of pairs {path}"), || StateFile::new(path)));
         let ((type_name, kind), size) = (kind, zone.size);

@@ -53,8 +53,11 @@ impl Default for Codes {
 }
 
 impl Codes {
-    /// The counter of a status; `None`: all places are taken.
+    /// The counter of a status; `None`: all places are taken. The status 0 would be counted as that of a free place.
     fn of(&self, status: u16) -> Option<&Counter> {
+        if status == 0 {
+            return None;
+        }
         self.names.iter().zip(&self.counts).find_map(|(name, count)| {
             let known = match name.load(Relaxed) {
                 0 => name.compare_exchange(0, status, Relaxed, Relaxed).err().unwrap_or(status),
@@ -217,6 +220,7 @@ mod tests {
     fn a_status_without_a_class_has_a_code() {
         let zone = ZoneFigures::default();
         zone.pass(&ended(Some(600)));
+        zone.pass(&ended(Some(0)));
         zone.pass(&ended(Some(7)));
         let shown = zone.snapshot();
         assert_eq!(shown.classes, [0; CLASSES]);

@@ -79,26 +79,14 @@ impl Value for StatusZone {
 
 #[cfg(test)]
 mod tests {
-    use freerun_conf::{Registry, SettingsSet, Sources, apply_block, group, parse};
+    use freerun_conf::{OneText, Registry, SettingsSet, Sources, apply_block, group, parse};
 
     use super::*;
-
-    struct Text<'t>(&'t str);
-
-    impl freerun_conf::Loader for Text<'_> {
-        fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-            Ok(self.0.as_bytes().to_vec())
-        }
-
-        fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-            Ok(Vec::new())
-        }
-    }
 
     /// The settings of a level with this text inside another one, and the zones that were made so far.
     fn level(text: &str, context: Contexts, outer: Option<&SettingsSet>, cx: &mut Cx) -> Result<SettingsSet, String> {
         let registry = Registry::new(&[group::<StatusZoneSettings>()], &[]).unwrap();
-        let tree = parse("x.conf", None, "", &mut Text(text));
+        let tree = parse("x.conf", None, "", &mut OneText(text));
         let defaults = registry.defaults(cx).unwrap();
         let built = apply_block(&registry, context, &tree.nodes, outer.unwrap_or(&defaults), cx).map(|built| built.0);
         cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())

@@ -1,6 +1,6 @@
 //! A group of upstream servers, with all data that a subject which is passed to it needs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -87,10 +87,37 @@ impl Entry {
         Entry { number: next_id(), server, known }
     }
 
-    /// The entry with another server in its place.
+    /// The entry with another server in its place. What is known of a name goes on if the name stays.
     #[must_use]
     pub fn with_server(&self, server: Server) -> Entry {
-        Entry { number: self.number, ..Entry::new(server) }
+        let asked = |server: &Server| match &server.place {
+            Place::Name(name) => Some((name.host.clone(), server.service.clone(), server.resolve)),
+            Place::Address(_) => None,
+        };
+        match asked(&server) == asked(&self.server) {
+            true => Entry { server, ..self.clone() },
+            false => Entry { number: self.number, ..Entry::new(server) },
+        }
+    }
+
+    /// The addresses of its name with the entry's number, if it is written as a name.
+    fn name(&self) -> Option<EntryName> {
+        Some(EntryName { number: self.number, known: self.known.clone()? })
+    }
+}
+
+/// The name that an entry is written as, for the task that looks it up: an entry that gets another name has another
+/// one.
+#[derive(Debug, Clone)]
+pub(super) struct EntryName {
+    number: u32,
+    /// The addresses.
+    pub(super) known: Arc<Known>,
+}
+
+impl PartialEq for EntryName {
+    fn eq(&self, other: &EntryName) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.known, &other.known)
     }
 }
 
@@ -199,17 +226,16 @@ impl<P: Protocol> Upstream<P> {
         all.into_iter().map(move |entry| (entry.server, entry.known.as_ref().is_none_or(is_known)))
     }
 
-    /// The servers that are written as names, with the numbers of their entries.
-    pub(super) fn named(&self) -> Vec<(u32, Server, Arc<Known>)> {
-        let named = |entry: &Entry| Some((entry.number, entry.server.clone(), entry.known.clone()?));
-        self.entries.load().iter().filter_map(named).collect()
+    /// The servers that are written as names, with these names.
+    pub(super) fn named(&self) -> Vec<(EntryName, Server)> {
+        self.entries.load().iter().filter_map(|entry| Some((entry.name()?, entry.server.clone()))).collect()
     }
 
-    /// The server whose entry has this number, if there is one and it is written as a name.
-    pub(super) fn server(&self, number: u32) -> Option<(Server, Arc<Known>)> {
+    /// The server whose entry has this name, if there still is one.
+    pub(super) fn server(&self, name: &EntryName) -> Option<Server> {
         let entries = self.entries.load();
-        let entry = entries.iter().find(|entry| entry.number == number)?;
-        Some((entry.server.clone(), entry.known.clone()?))
+        let entry = entries.iter().find(|entry| entry.number == name.number)?;
+        (entry.name().as_ref() == Some(name)).then(|| entry.server.clone())
     }
 
     /// The resolver for names, and how long an answer may take.
@@ -218,18 +244,18 @@ impl<P: Protocol> Upstream<P> {
     }
 
     /// Changes the entries by `change`, which has no effect if it returns `false`, and then the servers. `change` is called
-    /// again if others have changed the entries meanwhile. Returns the numbers of new entries that are written as names,
-    /// whose addresses have to be looked up.
-    pub(super) fn change(&self, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) -> Option<Vec<u32>> {
+    /// again if others have changed the entries meanwhile. Returns the new names, whose addresses have to be looked up.
+    pub(super) fn change(&self, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) -> Option<Vec<EntryName>> {
         loop {
             let before = self.entries.load_full();
             let mut next = (*before).clone();
             if !change(&mut next) {
                 return None;
             }
-            let is_new = |entry: &&Entry| before.iter().all(|known| known.number != entry.number);
-            let new = next.iter().filter(|entry| entry.known.is_some()).filter(is_new).map(|entry| entry.number);
-            let new = new.collect();
+            let known: HashMap<u32, &Entry> = before.iter().map(|entry| (entry.number, entry)).collect();
+            let old = |name: &EntryName| known.get(&name.number).and_then(|entry| entry.name());
+            let is_new = |name: &EntryName| old(name).as_ref() != Some(name);
+            let new = next.iter().filter_map(Entry::name).filter(is_new).collect();
             let found = self.entries.compare_and_swap(&before, Arc::new(next));
             if Arc::ptr_eq(&found, &before) {
                 self.refresh(false);

@@ -12,7 +12,7 @@ use freerun_upstream::place::{Name, Place as Where};
 use freerun_upstream::resolve::{ResolveError, system, thread, told};
 
 use super::Protocol;
-use super::group::Upstream;
+use super::group::{EntryName, Upstream};
 use super::known::{Hosts, Known, KnownAddress};
 use super::registry::Upstreams;
 use super::server::Server;
@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// noticed.
 const PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
 
-/// The longest sleep in one piece, so that the task of a name that is not needed any more ends soon.
+/// The longest sleep in one piece, so that the task of a name that the group does not have any more ends soon.
 const STEP: Duration = Duration::from_secs(10);
 
 /// How many addresses all services of one name may have together: each is a server of its own.
@@ -49,10 +49,10 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     let (sender, tried) = std::sync::mpsc::channel();
     let mut awaited = 0;
     for upstream in upstreams.all() {
-        for (number, _, known) in upstream.named() {
-            let first = known.targets().is_none().then(|| sender.clone());
+        for (name, _) in upstream.named() {
+            let first = name.known.targets().is_none().then(|| sender.clone());
             let is_awaited = first.is_some();
-            if !look_up_one(upstream, number, log, first) {
+            if !look_up_one(upstream, name, log, first) {
                 return;
             }
             awaited += usize::from(is_awaited);
@@ -69,13 +69,13 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
 /// Has a server's name looked up, and again whenever the answer expires. Returns whether that is possible.
 pub(super) fn look_up_one<P: Protocol>(
     upstream: &Arc<Upstream<P>>,
-    number: u32,
+    name: EntryName,
     log: &ErrorLog,
     first: Option<Sender<()>>,
 ) -> bool {
     let (upstream, told) = (Arc::downgrade(upstream), log.clone());
     let watched = thread::run(move || {
-        tokio::task::spawn_local(watch(upstream, number, told, first));
+        tokio::task::spawn_local(watch(upstream, name, told, first));
     });
     if let Err(error) = &watched {
         log.write(Level::Alert, None, format_args!("names of servers cannot be looked up: {error}"));
@@ -107,8 +107,8 @@ impl SystemName {
 
 /// The names of a protocol's servers that are looked up in the system.
 pub fn system_names<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
-    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, server, _)| !server.resolve);
-    let names = servers.filter_map(|(_, server, _)| {
+    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, server)| !server.resolve);
+    let names = servers.filter_map(|(_, server)| {
         let Where::Name(name) = &server.place else { return None };
         let groups = upstreams.all().filter(|group| group.declared).map(|group| &**group.name());
         let near = freerun_conf::near(&name.host, groups).map(Box::from);
@@ -166,15 +166,22 @@ enum Failed {
     Resolver(String, ResolveError),
 }
 
-/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group has the server.
-async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, number: u32, log: ErrorLog, mut first: Option<Sender<()>>) {
+/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group has the server by
+/// it.
+async fn watch<P: Protocol>(
+    upstream: Weak<Upstream<P>>,
+    entry: EntryName,
+    log: ErrorLog,
+    mut first: Option<Sender<()>>,
+) {
+    let known = &entry.known;
     let mut pause = FIRST_PAUSE;
     let mut failing = false;
     loop {
         let Some(group) = upstream.upgrade() else { return };
-        let Some((server, known)) = group.server(number) else { return };
+        let Some(server) = group.server(&entry) else { return };
         let Where::Name(name) = &server.place else { return };
-        let next = match look_up(&group, &server, name, &known).await {
+        let next = match look_up(&group, &server, name, known).await {
             Ok(Looked { targets, hosts, expires }) => {
                 if std::mem::take(&mut failing) {
                     log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));
@@ -214,7 +221,7 @@ async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, number: u32, log: Error
         let Some(until) = next else { return };
         while Instant::now() < until {
             tokio::time::sleep(until.saturating_duration_since(Instant::now()).min(STEP)).await;
-            if upstream.strong_count() == 0 {
+            if upstream.upgrade().is_none_or(|group| group.server(&entry).is_none()) {
                 return;
             }
         }

@@ -155,7 +155,9 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
     if is_whole && plan.servers.is_empty() && !told && !may_be_elsewhere {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
     }
-    if is_whole && !plan.servers.is_empty() && plan.servers.iter().all(|server| server.settings.backup) {
+    // A file may have lost the others one by one: that is a group whose only servers are the backup.
+    let is_left = may_be_elsewhere || plan.servers.iter().any(|server| !server.settings.backup);
+    if is_whole && !plan.servers.is_empty() && !is_left {
         let problem = whole(format!("no servers in upstream \"{}\"", name.text));
         return Err(problem.hint("at least one of them must not be \"backup\""));
     }

@@ -76,8 +76,8 @@ impl<P: Protocol> AnyGroup for Upstream<P> {
     }
 
     fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) {
-        for number in Upstream::change(&self, change).into_iter().flatten() {
-            look_up_one(&self, number, log, None);
+        for name in Upstream::change(&self, change).into_iter().flatten() {
+            look_up_one(&self, name, log, None);
         }
     }
 }
@@ -87,8 +87,8 @@ pub trait AnyGroups: Send + Sync {
     /// The groups of the configuration, in no fixed order.
     fn all(&self) -> Vec<Arc<dyn AnyGroup>>;
 
-    /// The number of these groups.
-    fn count(&self) -> usize;
+    /// The number of these groups and of their servers, by which the length of an answer is estimated.
+    fn size(&self) -> usize;
 
     /// The group that a block of this name declares.
     fn declared(&self, name: &str) -> Option<Arc<dyn AnyGroup>>;
@@ -102,8 +102,9 @@ impl<P: Protocol> AnyGroups for Upstreams<P> {
         Upstreams::all(self).map(|group| group.clone() as Arc<dyn AnyGroup>).collect()
     }
 
-    fn count(&self) -> usize {
-        Upstreams::all(self).count()
+    fn size(&self) -> usize {
+        let all = Upstreams::all(self);
+        all.map(|upstream| 1 + upstream.group.peers().peers().count().max(upstream.entries().len())).sum()
     }
 
     fn declared(&self, name: &str) -> Option<Arc<dyn AnyGroup>> {
@@ -130,8 +131,8 @@ impl GroupsByProtocol {
         self.0.iter().find(|(name, _)| *name == protocol).map(|(_, groups)| &**groups)
     }
 
-    /// The number of groups of all protocols.
-    pub fn count(&self) -> usize {
-        self.0.iter().map(|(_, groups)| groups.count()).sum()
+    /// The number of groups of all protocols and of their servers.
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|(_, groups)| groups.size()).sum()
     }
 }

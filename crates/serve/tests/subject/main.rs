@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use freerun_conf::{
-    Contexts, Cx, Directive, Loader, Many, Registry, SettingsSet, Shape, Sources, apply_block, group, parse, settings,
+    Contexts, Cx, Directive, Many, OneText, Registry, SettingsSet, Shape, Sources, apply_block, group, parse, settings,
 };
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, Level};
@@ -142,18 +142,6 @@ const UPSTREAM: Directive = Directive::structural(
     "A group of servers.",
 );
 
-struct Text<'t>(&'t str);
-
-impl Loader for Text<'_> {
-    fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
-
 /// A configuration, and the data that visitors need of it.
 struct Doors {
     settings: SettingsSet,
@@ -166,7 +154,7 @@ impl Doors {
     fn after(zones: Zones, text: &str) -> Result<Doors, String> {
         let groups = [group::<DoorSettings>(), group::<upstream::HouseSettings>()];
         let registry = Registry::new(&groups, &[UPSTREAM]).expect("directives");
-        let tree = parse("doors.conf", None, "", &mut Text(text));
+        let tree = parse("doors.conf", None, "", &mut OneText(text));
         let mut cx = Cx::new(Sources::default());
         let table = cx.extensions.get_or_default::<VariableTable<Visitor>>();
         table.add(Common::<Visitor>::VARIABLES);

@@ -25,7 +25,7 @@ impl ListenProtocols for StreamProtocols {
         1,
         "address:port | port | unix:path [default_server] [ssl] [udp] [proxy_protocol] [backlog=number] [rcvbuf=size] \
          [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
-         [so_keepalive=on|off|[idle]:[interval]:[count]]",
+         [multipath] [so_keepalive=on|off|[idle]:[interval]:[count]]",
     );
     const HAS_DATAGRAMS: bool = true;
 

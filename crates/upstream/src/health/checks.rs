@@ -137,6 +137,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.withdraw();
+        self.live.note_state(crate::clock::now());
     }
 }
 
@@ -196,6 +197,10 @@ mod tests {
         assert_eq!(checking(&live), 1);
         one.observe(true, 0);
         assert_eq!(checking(&live), 0);
+        let live = Live::held(1);
+        live.note_state(1);
+        live.unhold();
+        assert_eq!(live.down_since(), None);
     }
 
     #[test]
@@ -206,7 +211,8 @@ mod tests {
         assert!(one.observe(false, 0));
         assert!(!other.observe(true, 0));
         assert_eq!(live.unhealthy.load(Relaxed), 1);
+        assert!(live.down_since().is_some());
         drop(one);
-        assert_eq!(live.unhealthy.load(Relaxed), 0);
+        assert_eq!((live.unhealthy.load(Relaxed), live.down_since()), (0, None));
     }
 }

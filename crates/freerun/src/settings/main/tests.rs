@@ -1,21 +1,9 @@
-use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, SettingsSet, apply_block, group, parse};
+use freerun_conf::{Contexts, Cx, OneText, Problem, Registry, SettingsSet, apply_block, group, parse};
 
 use super::*;
 use crate::settings::affinity::Affinity;
 use crate::settings::events::{Connections, DebugClient, EventSettings};
 use crate::settings::{STRUCTURE, user};
-
-struct Text(String);
-
-impl Loader for Text {
-    fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.clone().into_bytes())
-    }
-
-    fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
 
 fn registry() -> Registry {
     Registry::new(&[group::<MainSettings>(), group::<EventSettings>()], STRUCTURE).unwrap()
@@ -24,7 +12,7 @@ fn registry() -> Registry {
 /// The settings of a text at the main level, with an `events` block.
 fn read(text: &str) -> Result<SettingsSet, String> {
     let registry = registry();
-    let tree = parse("x.conf", None, "", &mut Text(text.to_owned()));
+    let tree = parse("x.conf", None, "", &mut OneText(text));
     let mut cx = Cx::new(tree.sources.clone());
     let built = (|| -> Result<SettingsSet, Problem> {
         let defaults = registry.defaults(&mut cx)?;

@@ -38,7 +38,8 @@ use error::ApiError;
 pub use freerun::openapi;
 use read::{Source, VERSIONS};
 
-/// How many objects an answer may have that is made on the loop. A longer one is made by the pool for such work.
+/// How many objects an answer may have that is made on the loop: as many as take no longer than an ordinary request. A
+/// longer one is made by the pool for such work.
 const FEW: usize = 64;
 
 settings! {

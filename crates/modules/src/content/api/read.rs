@@ -62,7 +62,7 @@ impl Source {
             + limits.requests.len()
             + limits.connections.len()
             + limits.sessions.len()
-            + self.part::<GroupsByProtocol>().count()
+            + self.part::<GroupsByProtocol>().size()
     }
 
     /// Whether the configuration has a block `stream`.

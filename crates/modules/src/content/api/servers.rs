@@ -131,12 +131,14 @@ fn count(value: &Value) -> Option<u32> {
     value.as_u64().map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// A time as a configuration writes it, or a number of seconds.
+/// A time as a configuration writes it, or a number of seconds. The configuration's limit applies to both, as a state
+/// file is read by its rules.
 fn time(value: &Value) -> Option<Duration> {
-    match value {
-        Value::String(text) => parse_seconds(text).map(Duration::from_secs),
-        other => other.as_u64().map(Duration::from_secs),
-    }
+    let seconds = match value {
+        Value::String(text) => parse_seconds(text),
+        other => parse_seconds(&other.as_u64()?.to_string()),
+    };
+    seconds.map(Duration::from_secs)
 }
 
 /// The server with this address or name and these settings, in this group. Names are looked up again and again.
@@ -296,7 +298,9 @@ mod tests {
             (json!({"max_conns": -1}), "UpstreamBadMaxConns"),
             (json!({"max_fails": 1.5}), "UpstreamBadMaxFails"),
             (json!({"fail_timeout": "1x"}), "UpstreamBadFailTimeout"),
+            (json!({"fail_timeout": u64::MAX}), "UpstreamBadFailTimeout"),
             (json!({"slow_start": true}), "UpstreamBadSlowStart"),
+            (json!({"slow_start": 1u64 << 63}), "UpstreamBadSlowStart"),
             (json!({"route": long}), "UpstreamBadRoute"),
             (json!({"route": "a b"}), "UpstreamBadRoute"),
             (json!({"service": ""}), "UpstreamBadService"),

@@ -1,22 +1,10 @@
-use freerun_conf::{Contexts, Loader, Registry, apply_block, parse};
+use freerun_conf::{Contexts, OneText, Registry, apply_block, parse};
 
 use super::*;
 
-struct Text(&'static str);
-
-impl Loader for Text {
-    fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
-
 fn read(text: &'static str) -> Result<DavSettings, String> {
     let registry = Registry::new(&[group::<DavSettings>()], &[]).unwrap();
-    let tree = parse("x.conf", None, "", &mut Text(text));
+    let tree = parse("x.conf", None, "", &mut OneText(text));
     let mut cx = Cx::new(tree.sources.clone());
     let built = (|| {
         let defaults = registry.defaults(&mut cx)?;

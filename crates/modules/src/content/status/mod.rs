@@ -43,9 +43,10 @@ settings! {
         /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
         /// zones of servers and locations, groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
         ///
-        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus, or for a browser (a client that
-        /// prefers `text/html`, or `format=html`) a page that shows the figures and how they change. With `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer
-        /// contains paths of the machine, so restrict the access to it.
+        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus, or for a browser (a client
+        /// that prefers `text/html`, or `format=html`) a page that shows the figures and how they change. With
+        /// `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why.
+        /// The answer contains paths of the machine, so restrict the access to it.
         ///
         /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
         /// If an address occurs more than once in a group, the further servers have the label `nth` too, `2` and so on
@@ -138,8 +139,9 @@ impl Format {
     }
 }
 
-/// How many zones and groups of servers an answer may have that is made on the loop. A longer one is made by the pool for such
-/// work.
+/// How many zones, groups and servers an answer may have that is made on the loop. Each is about a kilobyte of text,
+/// and takes some microseconds: so many take no longer than an ordinary request, while thousands would hold up all the
+/// others. A longer answer is made by the pool for such work.
 const FEW: usize = 64;
 
 fn answer(request: &mut Request) -> Option<Outcome> {
@@ -179,10 +181,10 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// The number of zones and groups of servers of a generation.
+/// The number of zones, groups and servers of a generation.
 fn size(generation: &Generation) -> usize {
     let zones = generation.parts.get::<StatusZones>().unwrap_or_default();
-    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.count());
+    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.size());
     zones.servers.len() + zones.locations.len() + zones.stream_servers.len() + groups
 }
 
