@@ -180,7 +180,8 @@ pub fn build_tree(
         Side::Worker => drop(cx.extensions.insert(NoLookup)),
         Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
     }
-    let inserted = state_files::insert(&mut tree.nodes, &input.prefix, loader, &mut cx);
+    let now: Option<state_files::ReadText> = (!is_master).then_some(crate::loader::read_text);
+    let inserted = state_files::insert(&mut tree.nodes, &input.prefix, (loader, now), &mut cx);
     let built = inserted.and_then(|()| build(&tree.nodes, &mut cx));
     let syntax_ok = tree.error.is_none() && !cx.has_problems();
     let concluded = cx.conclude(built, tree.error);

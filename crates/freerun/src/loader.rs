@@ -37,8 +37,7 @@ impl Loader for Recorder {
             // The second use of a file sees the same bytes as the first one, as the worker will.
             return Ok(bytes.clone());
         }
-        let mut bytes = Vec::new();
-        std::fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+        let bytes = read_text(path)?;
         self.recorded.files.insert(path.to_owned(), bytes.clone());
         Ok(bytes)
     }
@@ -49,6 +48,16 @@ impl Loader for Recorder {
         self.recorded.globs.insert(pattern.to_owned(), paths.clone());
         Ok(paths)
     }
+}
+
+/// Reads a file of a configuration; of one that is too large as much as shows that.
+///
+/// # Errors
+/// The error of open(2) or read(2).
+pub fn read_text(path: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads a file that a directive of TLS names, unless it is the one with the stamp `known`. Of one that is too large as much

@@ -7,11 +7,17 @@ use freerun_proxy::upstream::Servers;
 use freerun_stream::upstream::Servers as StreamServers;
 
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
-/// counts as an empty one.
+/// counts as an empty one. The worker writes these files, and the master may have read them long ago: with `now` a file's
+/// present text counts, unless it is wrong or cannot be read.
 ///
 /// # Errors
 /// There are more problems than are collected.
-pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mut Cx) -> Result<(), Problem> {
+pub fn insert(
+    nodes: &mut [Node],
+    prefix: &str,
+    (loader, now): (&mut dyn Loader, Option<ReadText>),
+    cx: &mut Cx,
+) -> Result<(), Problem> {
     let is_of_stream = |node: &Node| node.name.text == "stream";
     let services = nodes.iter_mut().filter(|node| node.name.text == "http" || is_of_stream(node));
     let inside = services.flat_map(|node| {
@@ -30,12 +36,33 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
             path if path.starts_with('/') => path.to_owned(),
             path => format!("{prefix}{path}"),
         };
-        match servers(&path, &state, check, loader, cx) {
+        let text = now.and_then(|read| read(&path).ok());
+        let now = text.and_then(|text| servers(&path, &state, check, &mut Text { path: &path, text: &text }, cx).ok());
+        match now.map_or_else(|| servers(&path, &state, check, loader, cx), Ok) {
             Ok(servers) => upstream.extend(servers),
             Err(problem) => cx.report(problem)?,
         }
     }
     Ok(())
+}
+
+/// Reads a text from the disk.
+pub type ReadText = fn(&str) -> io::Result<Vec<u8>>;
+
+/// A loader with one text.
+struct Text<'t> {
+    path: &'t str,
+    text: &'t [u8],
+}
+
+impl Loader for Text<'_> {
+    fn load(&mut self, path: &str) -> io::Result<Vec<u8>> {
+        if path == self.path { Ok(self.text.to_owned()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// Checks a directive `server`.

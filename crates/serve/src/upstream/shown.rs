@@ -6,7 +6,8 @@ use freerun_runtime::log::ErrorLog;
 use freerun_upstream::Group;
 
 use super::Protocol;
-use super::group::{Entry, Upstream};
+use super::entries::Entry;
+use super::group::Upstream;
 use super::names::look_up_one;
 use super::registry::Upstreams;
 use crate::state_file::StateFile;
@@ -37,8 +38,9 @@ pub trait AnyGroup: Send + Sync {
     /// The port of servers that are written without one; `None`: it is required.
     fn default_port(&self) -> Option<u16>;
 
-    /// Changes the servers as `change` changes the entries; none, if that returns `false`. It may be called several times, if
-    /// others change the group at the same time. Names are looked up elsewhere, so this never waits.
+    /// Changes the servers as `change` changes the entries; none, if that returns `false`. The change is in effect when this
+    /// returns, also in other configurations that keep the servers in the same file. It waits for others who change the group
+    /// at the same time, so a loop never calls it; names are looked up elsewhere.
     fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool);
 }
 
@@ -76,8 +78,10 @@ impl<P: Protocol> AnyGroup for Upstream<P> {
     }
 
     fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) {
-        for number in Upstream::change(&self, change).into_iter().flatten() {
-            look_up_one(&self, number, log, None);
+        for (group, named) in Upstream::change(&self, change) {
+            for number in named {
+                look_up_one(&group, number, log, None);
+            }
         }
     }
 }
@@ -87,7 +91,7 @@ pub trait AnyGroups: Send + Sync {
     /// The groups of the configuration, in no fixed order.
     fn all(&self) -> Vec<Arc<dyn AnyGroup>>;
 
-    /// The number of these groups.
+    /// The number of these groups and of their servers.
     fn count(&self) -> usize;
 
     /// The group that a block of this name declares.
@@ -103,7 +107,7 @@ impl<P: Protocol> AnyGroups for Upstreams<P> {
     }
 
     fn count(&self) -> usize {
-        Upstreams::all(self).count()
+        Upstreams::all(self).map(|group| 1 + group.group.peers().peers().count()).sum()
     }
 
     fn declared(&self, name: &str) -> Option<Arc<dyn AnyGroup>> {
@@ -130,7 +134,7 @@ impl GroupsByProtocol {
         self.0.iter().find(|(name, _)| *name == protocol).map(|(_, groups)| &**groups)
     }
 
-    /// The number of groups of all protocols.
+    /// The number of groups of all protocols, and of their servers.
     pub fn count(&self) -> usize {
         self.0.iter().map(|(_, groups)| groups.count()).sum()
     }

@@ -33,8 +33,10 @@ use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
 use freerun_serve::generation::Generation;
+use freerun_serve::limit_figures::LimitZones;
 use freerun_serve::shared::Shared;
 use freerun_serve::status_zones::StatusZones;
+use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::upstream::GroupsByProtocol;
 
 use figures::Figures;
@@ -134,7 +136,7 @@ impl Format {
     }
 }
 
-/// How many zones and groups of servers an answer may have that is made on the loop. A longer one is made by the pool for such
+/// How many zones, servers and so on an answer may have that is made on the loop. A longer one is made by the pool for such
 /// work.
 const FEW: usize = 64;
 
@@ -175,11 +177,20 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// The number of zones and groups of servers of a generation.
+/// How long an answer is: the number of things of which a configuration may have thousands.
 fn size(generation: &Generation) -> usize {
     let zones = generation.parts.get::<StatusZones>().unwrap_or_default();
+    let limits = generation.parts.get::<LimitZones>().unwrap_or_default();
     let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.count());
-    zones.servers.len() + zones.locations.len() + zones.stream_servers.len() + groups
+    let secure = generation.parts.get::<ServedTls>().map_or(0, |served| served.0.len());
+    zones.servers.len()
+        + zones.locations.len()
+        + zones.stream_servers.len()
+        + limits.requests.len()
+        + limits.connections.len()
+        + limits.sessions.len()
+        + groups
+        + secure
 }
 
 /// The value of an argument, percent-decoded.
