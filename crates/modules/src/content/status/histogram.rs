@@ -14,7 +14,7 @@ pub struct Histogram {
 }
 
 /// The upper bounds of all buckets but the last.
-static BOUNDS_US: [u64; BUCKETS - 1] = {
+pub(super) static BOUNDS_US: [u64; BUCKETS - 1] = {
     let mut bounds = [0; BUCKETS - 1];
     let mut index = 0;
     while index < bounds.len() {
