@@ -87,7 +87,7 @@ impl Text {
                 break;
             }
         }
-        self.0.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+        self.0.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
     }
 }
 
