@@ -88,6 +88,14 @@ impl Client {
         self.read()
     }
 
+    /// Asks for `path` by this method with a body of JSON, and reads the answer.
+    pub fn ask(&mut self, method: &str, path: &str, json: &str) -> io::Result<Reply> {
+        let length = json.len();
+        let text = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {length}\r\n\r\n{json}");
+        self.stream.get_mut().write_all(text.as_bytes())?;
+        self.read()
+    }
+
     /// Sends a request for `path`.
     pub fn send(&mut self, path: &str) -> io::Result<()> {
         self.stream.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())

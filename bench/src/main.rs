@@ -9,11 +9,13 @@ mod cache_restart;
 mod canned;
 mod certificates;
 mod cgroup;
+mod checked;
 mod client;
 mod compress;
 mod configs;
 mod connections;
 mod disks;
+mod dynamic;
 mod error;
 mod fixture;
 mod grid;
@@ -42,6 +44,7 @@ mod slow;
 mod spec;
 mod stats;
 mod status;
+mod status_cost;
 mod streams;
 mod tls;
 mod tunnels;
@@ -138,6 +141,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "sharding" => sharding::run(bench),
         "late-loop" => late_loop::run(bench),
         "reload" => reload::run(bench),
+        "dynamic" => dynamic::run(bench),
+        "status-cost" => status_cost::run(bench),
         "log" => log::run(bench),
         "limits" => limits::run(bench),
         "tls" => tls::run(bench),

@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 31] = [
+pub const BENCHMARKS: [&str; 33] = [
     "warm",
     "connections",
     "sharding",
@@ -23,6 +23,8 @@ pub const BENCHMARKS: [&str; 31] = [
     "http2-memory",
     "compress",
     "reload",
+    "dynamic",
+    "status-cost",
     "metadata",
     "mixed",
     "log",
@@ -73,8 +75,9 @@ pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
-            tls-slow-certificates http2 http2-upload http2-fairness http2-urgent http2-memory compress reload log limits proxy
-            grpc tunnels streams udp udp-flood slow cache-hits cache-node cache-herd cache-restart cache-ratio all
+            tls-slow-certificates http2 http2-upload http2-fairness http2-urgent http2-memory compress reload
+            dynamic status-cost log limits proxy grpc tunnels streams udp udp-flood slow cache-hits
+            cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
+use crate::checked::{self, Seen};
 use crate::client::Client;
 use crate::configs::{GENERATION_PATH, OK_PATH};
 use crate::error::{Error, Result};
@@ -36,27 +37,6 @@ const SLOW_EVERY: usize = 10;
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-
-/// What the load saw.
-#[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    answered: u64,
-    /// A connection that could not be made, an answer on a fresh connection that was wrong, cut or missing.
-    failed: u64,
-    /// The same on a connection that had served a request before: a browser would try again, once.
-    failed_reused: u64,
-    /// Keep-alive connections found closed before the next request was sent.
-    closed: u64,
-}
-
-impl Seen {
-    fn add(&mut self, other: Seen) {
-        self.answered += other.answered;
-        self.failed += other.failed;
-        self.failed_reused += other.failed_reused;
-        self.closed += other.closed;
-    }
-}
 
 /// What one server showed.
 struct Outcome {
@@ -161,17 +141,16 @@ fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
     let server = Server::start(bench, spec, &Placement::default())?;
     let stop = Arc::new(AtomicBool::new(false));
     let over = Arc::new(AtomicBool::new(false));
-    let clients: Vec<_> = (0..CLIENTS).map(|index| start_client(server.address, index, &stop)).collect();
+    let paths = [(FILE, FILE_SIZE), (OK_PATH, 2)].map(|(path, size)| (path.to_owned(), size));
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|index| checked::start(server.address, index, paths.to_vec(), &stop)).collect();
     let mut slow: Vec<JoinHandle<bool>> = Vec::new();
     let result = reload_all(bench, &server, reloads, &over, &mut slow);
     // Whatever happened, the threads end before the server does.
     over.store(true, Relaxed);
     let whole = slow.into_iter().map(|thread| thread.join().unwrap_or(false)).collect::<Vec<_>>();
     stop.store(true, Relaxed);
-    let mut seen = Seen::default();
-    for client in clients {
-        seen.add(client.join().unwrap_or(Seen { failed: 1, ..Seen::default() }));
-    }
+    let seen = checked::all(clients);
     let (before, reload_ms, watched) = result?;
     pause(Duration::from_secs(2))?;
     let after = server.process.memory();
@@ -243,39 +222,6 @@ fn reload_all(
     }
     watched.look(server);
     Ok((before, Latencies::new(times), watched))
-}
-
-fn start_client(server: SocketAddr, index: usize, stop: &Arc<AtomicBool>) -> JoinHandle<Seen> {
-    let stop = Arc::clone(stop);
-    thread::spawn(move || {
-        let mut seen = Seen::default();
-        let mut client: Option<Client> = None;
-        let mut turn = index;
-        while !stop.load(Relaxed) && crate::interrupt::check().is_ok() {
-            turn += 1;
-            let (path, size) = if turn.is_multiple_of(2) { (FILE, FILE_SIZE) } else { (OK_PATH, 2) };
-            if client.as_ref().is_some_and(Client::is_closed) {
-                seen.closed += 1;
-                client = None;
-            }
-            let reused = client.is_some();
-            let connection = client.take().map_or_else(|| Client::connect(server, None, ANSWER_LIMIT), Ok);
-            let answer = connection.and_then(|mut connection| Ok((connection.get(path)?, connection)));
-            match answer {
-                Ok((reply, connection)) if reply.status == 200 && reply.body.len() as u64 == size => {
-                    seen.answered += 1;
-                    client = (!reply.closes).then_some(connection);
-                }
-                _ => {
-                    let failed = if reused { &mut seen.failed_reused } else { &mut seen.failed };
-                    *failed += 1;
-                    // A server that is gone would otherwise be asked without pause.
-                    thread::sleep(Duration::from_millis(10));
-                }
-            }
-        }
-        seen
-    })
 }
 
 /// Downloads the large file in small sips until `over`, then in one go; answers whether it was whole.

@@ -17,6 +17,9 @@ const BROWSERS_SECONDS: &str = "900";
 /// How long the test of the page of `status` may take, in seconds.
 const DASHBOARD_SECONDS: &str = "300";
 
+/// How long the programs for the API may take, in seconds.
+const API_SECONDS: &str = "300";
+
 /// How long the interoperability tests of gRPC may take, in seconds, with building their client and server.
 const GRPC_SECONDS: &str = "1500";
 
@@ -125,6 +128,15 @@ fn browsers_see_what_they_should() {
 fn a_browser_shows_the_status() {
     if require::freerun() {
         script_or_nothing("dashboard", DASHBOARD_SECONDS);
+    }
+}
+
+#[test]
+fn programs_for_the_api_find_what_they_expect() {
+    if require::freerun() {
+        let said = run(command("plus-api", API_SECONDS).arg(server()).env("FETCH", "no"));
+        said.lines().filter(|line| line.starts_with("left out: ")).for_each(|line| eprintln!("plus-api: {line}"));
+        done_or_nothing("plus-api", &said);
     }
 }
 

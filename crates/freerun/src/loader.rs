@@ -50,10 +50,10 @@ impl Loader for Recorder {
     }
 }
 
-/// Reads a file with directives; of one that is too large as much as shows that.
+/// Reads a file of a configuration; of one that is too large as much as shows that.
 ///
 /// # Errors
-/// Those of open(2) and read(2).
+/// The error of open(2) or read(2).
 pub fn read_text(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;

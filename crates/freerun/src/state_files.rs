@@ -2,21 +2,23 @@
 
 use std::io;
 
-use freerun_conf::{Cx, Loader, Node, Place, Problem, Setting, parse, reason};
+use freerun_conf::{Cx, Loader, Node, OneText, Place, Problem, Setting, parse, reason};
 use freerun_proxy::upstream::Servers;
 use freerun_serve::state_file;
 use freerun_stream::upstream::Servers as StreamServers;
 
-/// The paths of the state files that the configuration names, whether there are such files or not.
-#[derive(Debug, Default)]
-pub struct StatePaths(pub Vec<String>);
-
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
-/// counts as an empty one.
+/// counts as an empty one. The worker writes these files, and the master may have read them long ago: with `now` a file's
+/// present text counts, unless it is wrong or cannot be read.
 ///
 /// # Errors
 /// There are more problems than are collected.
-pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mut Cx) -> Result<(), Problem> {
+pub fn insert(
+    nodes: &mut [Node],
+    prefix: &str,
+    (loader, now): (&mut dyn Loader, Option<ReadText>),
+    cx: &mut Cx,
+) -> Result<(), Problem> {
     let is_of_stream = |node: &Node| node.name.text == "stream";
     let services = nodes.iter_mut().filter(|node| node.name.text == "http" || is_of_stream(node));
     let inside = services.flat_map(|node| {
@@ -41,14 +43,18 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
             path => format!("{prefix}{path}"),
         };
         state_file::claim(&path, &owner, &state, cx);
-        cx.extensions.get_or_default::<StatePaths>().0.push(path.clone());
-        match servers(&path, &state, check, loader, cx) {
+        let text = now.and_then(|read| read(&path).ok());
+        let now = text.and_then(|text| servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx).ok());
+        match now.map_or_else(|| servers(&path, &state, check, loader, cx), Ok) {
             Ok(servers) => upstream.extend(servers),
             Err(problem) => cx.report(problem)?,
         }
     }
     Ok(())
 }
+
+/// Reads a text from the disk.
+pub type ReadText = fn(&str) -> io::Result<Vec<u8>>;
 
 /// Checks a directive `server`.
 type Check = fn(&Node, &mut Cx) -> Result<(), Problem>;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
@@ -30,13 +31,23 @@ pub fn claim(path: &str, owner: &str, directive: &Node, cx: &mut Cx) {
 #[derive(Debug)]
 pub struct StateFile {
     path: String,
-    writing: Mutex<()>,
+    /// What this process has written last, or has found there last; locked while it is written.
+    known: Mutex<Option<Fingerprint>>,
+}
+
+/// The length of a text and a hash of it.
+type Fingerprint = (usize, u64);
+
+fn fingerprint(text: &[u8]) -> Fingerprint {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    (text.len(), hasher.finish())
 }
 
 impl StateFile {
     /// The file with this absolute path, which need not be there.
     pub fn new(path: String) -> StateFile {
-        StateFile { path, writing: Mutex::new(()) }
+        StateFile { path, known: Mutex::new(None) }
     }
 
     /// The path.
@@ -51,14 +62,27 @@ impl StateFile {
     /// # Errors
     /// Those of the system; the old file is still there.
     pub fn write(&self, make: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unfinished = format!("{}{UNFINISHED}", self.path);
         let mut file = File::create(&unfinished)?;
-        let written = file.write_all(&make()).and_then(|()| file.sync_all());
+        let text = make();
+        let written = file.write_all(&text).and_then(|()| file.sync_all());
         written.and_then(|()| fs::rename(&unfinished, &self.path)).inspect_err(|_| {
             // The error that is told is the one before.
             let _ = fs::remove_file(&unfinished);
-        })
+        })?;
+        *known = Some(fingerprint(&text));
+        Ok(())
+    }
+
+    /// Whether the file is as this process has written it last, or has found it last by this function; a file that is not there
+    /// is like an empty one. It waits for the disk, so a loop never calls it.
+    pub fn is_as_known(&self) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Some(fingerprint(&fs::read(&self.path).unwrap_or_default()));
+        let is_same = *known == now;
+        *known = now;
+        is_same
     }
 }
 
@@ -79,6 +103,23 @@ mod tests {
         fs::create_dir(folder.join("a.state.new")).unwrap();
         assert!(file.write(|| b"three".to_vec()).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"two");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_others_write_is_noticed_once() {
+        let folder = std::env::temp_dir().join(format!("freerun-known-state-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a.state");
+        let file = StateFile::new(path.to_str().unwrap().to_owned());
+        let known = || [file.is_as_known(), file.is_as_known()];
+        assert_eq!(known(), [false, true], "nothing was known of it");
+        file.write(|| b"one".to_vec()).unwrap();
+        assert_eq!(known(), [true, true]);
+        fs::write(&path, "two").unwrap();
+        assert_eq!(known(), [false, true]);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(known(), [false, true]);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -244,6 +244,15 @@ impl ZoneTable {
         }
     }
 
+    /// As [`ZoneTable::keep`], but the running generation's state does not count.
+    pub fn renew<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
+        let place = (TypeId::of::<S>(), key.to_owned());
+        let known = self.nameless.get(&place).cloned().and_then(|state| state.downcast::<S>().ok());
+        let state = known.unwrap_or_else(|| Arc::new(make()));
+        self.nameless.insert(place, state.clone());
+        state
+    }
+
     /// As [`ZoneTable::keep`], for state that cannot always be made; it is `None` then.
     pub fn keep_if<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> Option<S>) -> Option<Arc<S>> {
         let place = (TypeId::of::<S>(), key.to_owned());

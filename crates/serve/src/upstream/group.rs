@@ -2,12 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use freerun_upstream::GroupState;
 use freerun_upstream::live::next_id;
 use freerun_upstream::place::Place;
@@ -16,6 +13,7 @@ use freerun_upstream::resolve::Resolver;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress, now};
 
 use super::Protocol;
+use super::entries::{Entries, Entry, EntryName, Order};
 use super::known::Known;
 use super::server::Server;
 use crate::state_file::StateFile;
@@ -63,62 +61,8 @@ pub struct Upstream<P: Protocol> {
     pub zone: Option<Arc<str>>,
     /// The file that keeps the servers (`state`).
     pub state: Option<Arc<StateFile>>,
-    entries: ArcSwap<Vec<Entry>>,
-    /// How often the entries, or the addresses of their names, have changed.
-    changes: AtomicU64,
+    entries: Arc<Entries<P>>,
     resolver: Option<Resolving>,
-}
-
-/// A server as it is written, in the list of a group.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// A number that no other entry and no server of the process has.
-    pub number: u32,
-    /// The server.
-    pub server: Server,
-    /// The addresses of its name, if it is written as one.
-    known: Option<Arc<Known>>,
-}
-
-impl Entry {
-    /// An entry for a server that is added while the group serves.
-    pub fn new(server: Server) -> Entry {
-        let known = matches!(server.place, Place::Name(_)).then(Arc::default);
-        Entry { number: next_id(), server, known }
-    }
-
-    /// The entry with another server in its place. What is known of a name goes on if the name stays.
-    #[must_use]
-    pub fn with_server(&self, server: Server) -> Entry {
-        let asked = |server: &Server| match &server.place {
-            Place::Name(name) => Some((name.host.clone(), server.service.clone(), server.resolve)),
-            Place::Address(_) => None,
-        };
-        match asked(&server) == asked(&self.server) {
-            true => Entry { server, ..self.clone() },
-            false => Entry { number: self.number, ..Entry::new(server) },
-        }
-    }
-
-    /// The addresses of its name with the entry's number, if it is written as a name.
-    fn name(&self) -> Option<EntryName> {
-        Some(EntryName { number: self.number, known: self.known.clone()? })
-    }
-}
-
-/// The name that an entry is written as, for the task that looks it up: an entry that gets another name has another
-/// one.
-#[derive(Debug, Clone)]
-pub(super) struct EntryName {
-    number: u32,
-    /// The addresses.
-    pub(super) known: Arc<Known>,
-}
-
-impl PartialEq for EntryName {
-    fn eq(&self, other: &EntryName) -> bool {
-        self.number == other.number && Arc::ptr_eq(&self.known, &other.known)
-    }
 }
 
 // Not derived, because that would demand the trait of the subject.
@@ -171,7 +115,7 @@ impl<P: Protocol> Default for Plan<P> {
 
 impl<P: Protocol> Upstream<P> {
     /// A group that continues the group with the same name in the running configuration.
-    pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Upstream<P> {
+    pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Arc<Upstream<P>> {
         let Plan { settings, key, keepalive, servers, resolver, zone, state, extra } = plan;
         let kind = if declared { "upstream" } else { "address" };
         let lasting = Lasting::of(&format!("{} {kind} {name}", P::NAME), zones);
@@ -187,9 +131,24 @@ impl<P: Protocol> Upstream<P> {
         let entry = |(server, known)| Entry { number: next_id(), server, known };
         let entries: Vec<Entry> = servers.into_iter().zip(known).map(entry).collect();
         let state = state.map(|path| zones.keep(&format!("state of servers {path}"), || StateFile::new(path)));
-        let group = Group::new(name, settings, lasting.group.clone(), peers(&entries));
-        let (kept, entries, changes) = (lasting.kept.clone(), ArcSwap::from_pointee(entries), AtomicU64::new(0));
-        Upstream { group, keepalive, kept, declared, key, extra, zone, state, entries, changes, resolver }
+        let entries = match &state {
+            None => Arc::new(Entries::new(entries)),
+            // The text that was read may be older than the last change: it counts if others have written it.
+            Some(file) => {
+                let (key, make) = (format!("servers of {} {}", P::NAME, file.path()), || Entries::new(entries));
+                if file.is_as_known() { zones.keep(&key, make) } else { zones.renew(&key, make) }
+            }
+        };
+        let kept = lasting.kept.clone();
+        let mut order = entries.order();
+        let group = Group::new(name, settings, lasting.group.clone(), peers(&entries.load()));
+        let shared = entries.clone();
+        let upstream =
+            Arc::new(Upstream { group, keepalive, kept, declared, key, extra, zone, state, entries: shared, resolver });
+        order.retain(|group| group.strong_count() > 0);
+        order.push(Arc::downgrade(&upstream));
+        drop(order);
+        upstream
     }
 
     /// A group of servers that a subject has computed.
@@ -203,8 +162,7 @@ impl<P: Protocol> Upstream<P> {
             extra: P::Extra::default(),
             zone: None,
             state: None,
-            entries: ArcSwap::default(),
-            changes: AtomicU64::new(0),
+            entries: Arc::new(Entries::new(Vec::new())),
             resolver: None,
         }
     }
@@ -216,7 +174,7 @@ impl<P: Protocol> Upstream<P> {
 
     /// The servers as they are written.
     pub fn entries(&self) -> Arc<Vec<Entry>> {
-        self.entries.load_full()
+        self.entries.load()
     }
 
     /// The servers as they are written, and whether any address of each is known.
@@ -243,47 +201,35 @@ impl<P: Protocol> Upstream<P> {
         self.resolver.as_ref().map(|(resolver, timeout)| (resolver, *timeout))
     }
 
-    /// Changes the entries by `change`, which has no effect if it returns `false`, and then the servers. `change` is called
-    /// again if others have changed the entries meanwhile. Returns the new names, whose addresses have to be looked up.
-    pub(super) fn change(&self, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) -> Option<Vec<EntryName>> {
-        loop {
-            let before = self.entries.load_full();
-            let mut next = (*before).clone();
-            if !change(&mut next) {
-                return None;
-            }
-            let known: HashMap<u32, &Entry> = before.iter().map(|entry| (entry.number, entry)).collect();
-            let old = |name: &EntryName| known.get(&name.number).and_then(|entry| entry.name());
-            let is_new = |name: &EntryName| old(name).as_ref() != Some(name);
-            let new = next.iter().filter_map(Entry::name).filter(is_new).collect();
-            let found = self.entries.compare_and_swap(&before, Arc::new(next));
-            if Arc::ptr_eq(&found, &before) {
-                self.refresh(false);
-                return Some(new);
-            }
+    /// Changes the entries by `change`, which has no effect if it returns `false`, and then the servers of all groups that have
+    /// these entries. Returns the groups, with the new names, whose addresses have to be looked up.
+    pub(super) fn change(&self, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) -> Vec<(Arc<Upstream<P>>, Vec<EntryName>)> {
+        let order = self.entries.order();
+        let before = self.entries.load();
+        let mut next = (*before).clone();
+        if !change(&mut next) {
+            return Vec::new();
         }
+        let known: HashMap<u32, &Entry> = before.iter().map(|entry| (entry.number, entry)).collect();
+        let old = |name: &EntryName| known.get(&name.number).and_then(|entry| entry.name());
+        let is_new = |name: &EntryName| old(name).as_ref() != Some(name);
+        let new: Vec<EntryName> = next.iter().filter_map(Entry::name).filter(is_new).collect();
+        self.entries.store(&order, next);
+        let groups = order.iter().filter_map(Weak::upgrade).map(|group| (group, new.clone()));
+        groups.inspect(|(group, _)| group.refresh(&order, false)).collect()
     }
 
     /// Replaces the servers by those of the currently known addresses, if they differ. The addresses of a name may be
     /// shared with other groups, and have been found for one of them.
     pub(super) fn rebuild(&self) {
-        self.refresh(true);
+        self.refresh(&self.entries.order(), true);
     }
 
-    /// Replaces the servers by those that the entries stand for now; with `if_others` only if there are others. Several
-    /// threads may do so at once: the servers of the last change are those that stay.
-    fn refresh(&self, if_others: bool) {
-        let mut seen = self.changes.fetch_add(1, AcqRel) + 1;
-        loop {
-            let peers = peers(&self.entries.load());
-            if !if_others || !self.has(&peers) {
-                self.group.replace(peers);
-            }
-            let now = self.changes.load(Acquire);
-            if now == seen {
-                return;
-            }
-            seen = now;
+    /// Replaces the servers by those that the entries stand for now; with `if_others` only if there are others.
+    fn refresh(&self, _: &Order<'_, P>, if_others: bool) {
+        let peers = peers(&self.entries.load());
+        if !if_others || !self.has(&peers) {
+            self.group.replace(peers);
         }
     }
 

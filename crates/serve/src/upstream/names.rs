@@ -12,7 +12,8 @@ use freerun_upstream::place::{Name, Place as Where};
 use freerun_upstream::resolve::{ResolveError, system, thread, told};
 
 use super::Protocol;
-use super::group::{EntryName, Upstream};
+use super::entries::EntryName;
+use super::group::Upstream;
 use super::known::{Hosts, Known, KnownAddress};
 use super::registry::Upstreams;
 use super::server::Server;

@@ -166,7 +166,7 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
         return Err(whole(message).hint("write: resolver ADDRESS;"));
     }
     let group = Upstream::new(&name.text, true, plan, cx.extensions.get_or_default::<ZoneTable>());
-    cx.extensions.get_or_default::<Reading<P>>().declared.insert(key, Arc::new(group));
+    cx.extensions.get_or_default::<Reading<P>>().declared.insert(key, group);
     Ok(())
 }
 
@@ -204,7 +204,7 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
                 Entry::Occupied(known) => known.get().clone(),
                 Entry::Vacant(place) => {
                     let zones = cx.extensions.get_or_default::<ZoneTable>();
-                    place.insert(Arc::new(implied::<P>(written.place, word, zones))).clone()
+                    place.insert(implied::<P>(written.place, word, zones)).clone()
                 }
             },
         };
@@ -232,7 +232,7 @@ fn has_no_port(place: &Place) -> bool {
 }
 
 /// The group of an address or a name that no block declares.
-fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Upstream<P> {
+fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Arc<Upstream<P>> {
     let name = place.to_string();
     let plan = Plan { servers: vec![Server::plain(place, written)], ..Plan::default() };
     Upstream::new(&name, false, plan, zones)

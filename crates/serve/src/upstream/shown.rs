@@ -6,7 +6,8 @@ use freerun_runtime::log::ErrorLog;
 use freerun_upstream::Group;
 
 use super::Protocol;
-use super::group::{Entry, Upstream};
+use super::entries::Entry;
+use super::group::Upstream;
 use super::names::look_up_one;
 use super::registry::Upstreams;
 use crate::state_file::StateFile;
@@ -37,8 +38,9 @@ pub trait AnyGroup: Send + Sync {
     /// The port of servers that are written without one; `None`: it is required.
     fn default_port(&self) -> Option<u16>;
 
-    /// Changes the servers as `change` changes the entries; none, if that returns `false`. It may be called several times, if
-    /// others change the group at the same time. Names are looked up elsewhere, so this never waits.
+    /// Changes the servers as `change` changes the entries; none, if that returns `false`. The change is in effect when this
+    /// returns, also in other configurations that keep the servers in the same file. It waits for others who change the group
+    /// at the same time, so a loop never calls it; names are looked up elsewhere.
     fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool);
 }
 
@@ -76,8 +78,10 @@ impl<P: Protocol> AnyGroup for Upstream<P> {
     }
 
     fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) {
-        for name in Upstream::change(&self, change).into_iter().flatten() {
-            look_up_one(&self, name, log, None);
+        for (group, names) in Upstream::change(&self, change) {
+            for name in names {
+                look_up_one(&group, name, log, None);
+            }
         }
     }
 }
@@ -88,7 +92,7 @@ pub trait AnyGroups: Send + Sync {
     fn all(&self) -> Vec<Arc<dyn AnyGroup>>;
 
     /// The number of these groups and of their servers, by which the length of an answer is estimated.
-    fn size(&self) -> usize;
+    fn count(&self) -> usize;
 
     /// The group that a block of this name declares.
     fn declared(&self, name: &str) -> Option<Arc<dyn AnyGroup>>;
@@ -102,7 +106,7 @@ impl<P: Protocol> AnyGroups for Upstreams<P> {
         Upstreams::all(self).map(|group| group.clone() as Arc<dyn AnyGroup>).collect()
     }
 
-    fn size(&self) -> usize {
+    fn count(&self) -> usize {
         let all = Upstreams::all(self);
         all.map(|upstream| 1 + upstream.group.peers().peers().count().max(upstream.entries().len())).sum()
     }
@@ -131,8 +135,8 @@ impl GroupsByProtocol {
         self.0.iter().find(|(name, _)| *name == protocol).map(|(_, groups)| &**groups)
     }
 
-    /// The number of groups of all protocols and of their servers.
-    pub fn size(&self) -> usize {
-        self.0.iter().map(|(_, groups)| groups.size()).sum()
+    /// The number of groups of all protocols, and of their servers.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|(_, groups)| groups.count()).sum()
     }
 }

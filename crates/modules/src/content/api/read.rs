@@ -62,7 +62,7 @@ impl Source {
             + limits.requests.len()
             + limits.connections.len()
             + limits.sessions.len()
-            + self.part::<GroupsByProtocol>().size()
+            + self.part::<GroupsByProtocol>().count()
     }
 
     /// Whether the configuration has a block `stream`.

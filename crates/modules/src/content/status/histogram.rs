@@ -16,7 +16,7 @@ described! {
 }
 
 /// The upper bounds of all buckets but the last.
-static BOUNDS_US: [u64; BUCKETS - 1] = {
+pub(super) static BOUNDS_US: [u64; BUCKETS - 1] = {
     let mut bounds = [0; BUCKETS - 1];
     let mut index = 0;
     while index < bounds.len() {

@@ -28,8 +28,10 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::{Method, uri};
 use freerun_serve::generation::Generation;
+use freerun_serve::limit_figures::LimitZones;
 use freerun_serve::shared::Shared;
 use freerun_serve::status_zones::StatusZones;
+use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::upstream::GroupsByProtocol;
 
 use super::open::{self, Written};
@@ -139,7 +141,7 @@ impl Format {
     }
 }
 
-/// How many zones, groups and servers an answer may have that is made on the loop. Each is about a kilobyte of text,
+/// How many zones, servers and so on an answer may have that is made on the loop. Each is about a kilobyte of text,
 /// and takes some microseconds: so many take no longer than an ordinary request, while thousands would hold up all the
 /// others. A longer answer is made by the pool for such work.
 const FEW: usize = 64;
@@ -181,11 +183,20 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// The number of zones, groups and servers of a generation.
+/// How long an answer is: the number of things of which a configuration may have thousands.
 fn size(generation: &Generation) -> usize {
     let zones = generation.parts.get::<StatusZones>().unwrap_or_default();
-    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.size());
-    zones.servers.len() + zones.locations.len() + zones.stream_servers.len() + groups
+    let limits = generation.parts.get::<LimitZones>().unwrap_or_default();
+    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.count());
+    let secure = generation.parts.get::<ServedTls>().map_or(0, |served| served.0.len());
+    zones.servers.len()
+        + zones.locations.len()
+        + zones.stream_servers.len()
+        + limits.requests.len()
+        + limits.connections.len()
+        + limits.sessions.len()
+        + groups
+        + secure
 }
 
 /// The value of an argument, percent-decoded.

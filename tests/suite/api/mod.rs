@@ -1,5 +1,8 @@
 //! `api`: nginx's API, version 9, and what it changes.
 
+mod changes;
+mod description;
+
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -492,6 +495,30 @@ fn stream_has_its_own_objects() {
     assert_eq!((status, added["route"].clone()), (201, Value::Null), "{added}");
     let portless = change(&server, "POST", "/stream/upstreams/s/servers", Some(json!({"server": "127.0.0.1"})));
     assert_eq!(refused(portless), (400, "UpstreamBadAddress".to_owned()));
+}
+
+#[test]
+fn long_answers_are_made_by_the_pool() {
+    if !require::freerun() {
+        return;
+    }
+    let servers: String = (1..=200).map(|n| format!("server 127.0.0.1:{n};")).collect();
+    let limits: String = (0..200).map(|n| format!("limit_req_zone $arg_k zone=r{n}:32k rate=1r/s;")).collect();
+    for many in [format!("upstream g {{ zone g 1m; {servers} }}"), limits] {
+        let server = setup(&many, "location = /status { status; }").freerun();
+        let served = || {
+            let pools = server.status()["pools"].clone();
+            let mut pools = pools.as_array().expect("a list").iter();
+            pools.find(|pool| pool["name"] == "(cpu)").and_then(|pool| pool["served"].as_u64()).expect("a number")
+        };
+        let before = served();
+        for _ in 0..5 {
+            get(&server, "/http/upstreams");
+            get(&server, "/http/limit_reqs");
+        }
+        // Besides these, the answer about the pool before is one of its tasks; the last one may still be counted.
+        assert!(served() >= before + 10, "{} after {before}, {}", served(), &many[..40]);
+    }
 }
 
 #[test]

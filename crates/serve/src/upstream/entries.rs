@@ -1,0 +1,105 @@
+//! The servers of a group as they are written, which may change while the group serves.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use freerun_upstream::live::next_id;
+use freerun_upstream::place::Place;
+
+use super::Protocol;
+use super::group::Upstream;
+use super::known::Known;
+use super::server::Server;
+
+/// A server as it is written, in the list of a group.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// A number that no other entry and no server of the process has.
+    pub number: u32,
+    /// The server.
+    pub server: Server,
+    /// The addresses of its name, if it is written as one.
+    pub(super) known: Option<Arc<Known>>,
+}
+
+impl Entry {
+    /// An entry for a server that is added while the group serves.
+    pub fn new(server: Server) -> Entry {
+        let known = matches!(server.place, Place::Name(_)).then(Arc::default);
+        Entry { number: next_id(), server, known }
+    }
+
+    /// The entry with another server in its place. What is known of a name goes on if the name stays.
+    #[must_use]
+    pub fn with_server(&self, server: Server) -> Entry {
+        let asked = |server: &Server| match &server.place {
+            Place::Name(name) => Some((name.host.clone(), server.service.clone(), server.resolve)),
+            Place::Address(_) => None,
+        };
+        match asked(&server) == asked(&self.server) {
+            true => Entry { server, ..self.clone() },
+            false => Entry { number: self.number, ..Entry::new(server) },
+        }
+    }
+
+    /// The addresses of its name with the entry's number, if it is written as a name.
+    pub(super) fn name(&self) -> Option<EntryName> {
+        Some(EntryName { number: self.number, known: self.known.clone()? })
+    }
+}
+
+/// The name that an entry is written as, for the task that looks it up: an entry that gets another name has another one.
+#[derive(Debug, Clone)]
+pub(super) struct EntryName {
+    pub(super) number: u32,
+    /// The addresses.
+    pub(super) known: Arc<Known>,
+}
+
+impl PartialEq for EntryName {
+    fn eq(&self, other: &EntryName) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.known, &other.known)
+    }
+}
+
+/// The list of a group. Configurations that have the same group with the same `state` share it, also while one is built to take
+/// the place of the other: a change of the list is in the groups of all of them when it is done.
+pub(super) struct Entries<P: Protocol> {
+    list: ArcSwap<Vec<Entry>>,
+    /// The groups that have joined. Locked while the list, or the servers of a group that it stands for, are replaced: one
+    /// change is over before the next one begins. No loop takes it.
+    groups: Mutex<Vec<Weak<Upstream<P>>>>,
+}
+
+// Not derived, because that would demand the trait of the subject.
+impl<P: Protocol> fmt::Debug for Entries<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.list.load().fmt(formatter)
+    }
+}
+
+/// The lock of a list, and the groups that have joined.
+pub(super) type Order<'e, P> = MutexGuard<'e, Vec<Weak<Upstream<P>>>>;
+
+impl<P: Protocol> Entries<P> {
+    /// A list with these entries.
+    pub(super) fn new(list: Vec<Entry>) -> Entries<P> {
+        Entries { list: ArcSwap::from_pointee(list), groups: Mutex::default() }
+    }
+
+    /// The entries as they are now.
+    pub(super) fn load(&self) -> Arc<Vec<Entry>> {
+        self.list.load_full()
+    }
+
+    /// Waits until nobody else changes anything.
+    pub(super) fn order(&self) -> Order<'_, P> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the entries.
+    pub(super) fn store(&self, _: &Order<'_, P>, list: Vec<Entry>) {
+        self.list.store(Arc::new(list));
+    }
+}
