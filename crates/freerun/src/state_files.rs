@@ -44,7 +44,8 @@ pub fn insert(
         };
         state_file::claim(&path, &owner, &state, cx);
         let text = now.and_then(|read| read(&path).ok());
-        let now = text.and_then(|text| servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx).ok());
+        let now =
+            text.and_then(|text| servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx).ok());
         match now.map_or_else(|| servers(&path, &state, check, loader, cx), Ok) {
             Ok(servers) => upstream.extend(servers),
             Err(problem) => cx.report(problem)?,

@@ -203,7 +203,10 @@ impl<P: Protocol> Upstream<P> {
 
     /// Changes the entries by `change`, which has no effect if it returns `false`, and then the servers of all groups that have
     /// these entries. Returns the groups, with the new names, whose addresses have to be looked up.
-    pub(super) fn change(&self, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) -> Vec<(Arc<Upstream<P>>, Vec<EntryName>)> {
+    pub(super) fn change(
+        &self,
+        change: &mut dyn FnMut(&mut Vec<Entry>) -> bool,
+    ) -> Vec<(Arc<Upstream<P>>, Vec<EntryName>)> {
         let order = self.entries.order();
         let before = self.entries.load();
         let mut next = (*before).clone();
