@@ -57,6 +57,9 @@ struct Order {
     last: u32,
 }
 
+/// Called when datagrams between two ends begin to come to a session (true), and when they do so no more.
+type Tell = Box<dyn Fn(&Ends, bool)>;
+
 /// The sessions at one address. Times are in milliseconds, as the loop counts them.
 pub(crate) struct SessionTable<S> {
     places: Vec<Place<S>>,
@@ -65,8 +68,7 @@ pub(crate) struct SessionTable<S> {
     orders: Vec<Order>,
     limit: usize,
     len: usize,
-    /// Called when datagrams between two ends begin to come to a session, and when they do so no more.
-    tell: Box<dyn Fn(&Ends, bool)>,
+    tell: Tell,
 }
 
 impl<S> SessionTable<S> {
