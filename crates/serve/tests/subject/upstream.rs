@@ -187,7 +187,7 @@ impl Protocol for Hatch {
 
 /// The group of the first block of a configuration, for a protocol that is read before or after others.
 fn group_of<P: Protocol>(text: &str, extra: P::Extra, cx: &mut Cx) -> Arc<Upstream<P>> {
-    let tree = freerun_conf::parse("doors.conf", None, "", &mut super::Text(text));
+    let tree = freerun_conf::parse("doors.conf", None, "", &mut freerun_conf::OneText(text));
     let mut servers = Servers::<P>::default();
     for node in tree.nodes[0].children() {
         servers = Servers::set(Some(servers), node, cx).expect("a server");
@@ -279,7 +279,7 @@ fn the_resolvers_of_all_protocols_are_known() {
         ("resolver two.test 127.0.0.1 status_zone=two;", freerun_serve::upstream::finish::<Hatch>),
         ("resolver one.test status_zone=one;", freerun_serve::upstream::finish::<Hatch>),
     ] {
-        let tree = freerun_conf::parse("doors.conf", None, "", &mut super::Text(text));
+        let tree = freerun_conf::parse("doors.conf", None, "", &mut freerun_conf::OneText(text));
         ResolverSetting::parse(&tree.nodes[0], &mut cx).expect("a resolver");
         finish(&mut cx).expect("groups");
     }
