@@ -12,7 +12,6 @@ pub mod handed_over;
 pub mod hellos;
 pub mod hpack;
 pub mod http2;
-pub mod keyvals;
 pub mod sessions;
 pub mod target;
 pub mod targets;

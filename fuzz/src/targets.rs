@@ -2,8 +2,8 @@
 
 use crate::target::Target;
 use crate::{
-    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http2, keyvals, sessions,
-    tls, upstreams,
+    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http2, sessions, tls,
+    upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -259,10 +259,6 @@ pub static HANDED_OVER: Target = Target {
     seeds: handed_over::seeds,
     words: &[b"sessn. 1", b"tickets1", b"\0\0\0\0", b"\xff\xff\xff\xff"],
 };
-
-/// Runs [`keyvals::state`].
-pub static KEYVALS: Target =
-    Target { name: "keyvals", body: keyvals::state, seeds: keyvals::seeds, words: keyvals::WORDS };
 
 /// Runs [`sessions::session`].
 pub static SESSION: Target = Target {
@@ -560,7 +556,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 25] = [
+pub static ALL: [&Target; 24] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
@@ -579,7 +575,6 @@ pub static ALL: [&Target; 25] = [
     &CLIENT_HELLO,
     &CIPHER_STRING,
     &HANDED_OVER,
-    &KEYVALS,
     &SESSION,
     &CERTIFICATES,
     &ACME_STATE,

@@ -135,7 +135,6 @@ test_each!(
     hpack,
     http2,
     handed_over,
-    keyvals,
 );
 
 /// A target that is in no list would never be run.

@@ -306,6 +306,71 @@ mod tests {
         Change::Set { key: key.to_owned(), value: value.map(str::to_owned), lasts }
     }
 
+    /// Whatever a disk has made of a state file: there are no more pairs than there is room for, each is found by its key, and
+    /// what is saved is restored as it was. The same bytes as a key: they are refused, or their pair is found and removed.
+    ///
+    /// It is a test and no target of `fuzz`, which would have to build this crate and all that it needs.
+    #[test]
+    fn damaged_state_files_and_keys_of_any_bytes() {
+        const ROOM: u64 = 1024;
+        const SEEDS: [(Kind, &[u8]); 5] = [
+            (Kind::Text, br#"{"a": {"value": "1"}, "/b": {"value": "\u00e9", "until": 4000000000000}, "c": {"value": "", "until": 5}}"#),
+            (Kind::Address, br#"{"10.0.0.0/8": {"value": "n"}, "::ffff:10.1.2.3": {"value": "a"}, "::/0": {"value": "all"}}"#),
+            (Kind::Prefix, br#"{"/": {"value": "root"}, "/a/b": {"value": "deep"}, "/a": {"value": "flat"}}"#),
+            (Kind::Address, b"2001:db8::/32"),
+            (Kind::Prefix, b"/a/b"),
+        ];
+        let mut number = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |limit: usize| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            (number % limit as u64) as usize
+        };
+        for round in 0..5_000 {
+            let (kind, seed) = SEEDS[round % SEEDS.len()];
+            let mut data = seed.to_vec();
+            for _ in 0..below(5) {
+                let at = below(data.len() + 1);
+                match below(4) {
+                    0 if at < data.len() => data[at] = below(256) as u8,
+                    1 => data.truncate(at),
+                    2 => {
+                        let end = (at + below(20)).min(data.len());
+                        let part = data[at..end].to_vec();
+                        data.splice(at..at, part);
+                    }
+                    _ => {
+                        let end = (at + below(8)).min(data.len());
+                        data.drain(at..end);
+                    }
+                }
+            }
+            let zone = Keyvals::new(kind, ROOM);
+            let restored = zone.restore(&data);
+            assert!(restored.is_some() || zone.is_empty());
+            zone.look_up(&data);
+            let all = zone.all();
+            assert!(all.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>() <= ROOM);
+            for (key, value) in &all {
+                assert_eq!(zone.get(key).as_ref(), Some(value));
+                // A network is no address.
+                if kind != Kind::Address || !key.contains('/') {
+                    assert_eq!(zone.look_up(key.as_bytes()).as_deref(), Some(value.as_bytes()));
+                }
+            }
+            let other = Keyvals::new(kind, ROOM);
+            assert_eq!((other.restore(&zone.save()), other.all()), (Some(0), all));
+            let key = String::from_utf8_lossy(&data);
+            let zone = Keyvals::new(kind, ROOM);
+            if add(&zone, &key, "v").is_ok() {
+                assert_eq!(zone.get(&key).as_deref(), Some("v"));
+                assert_eq!(zone.change(&Change::Remove(key.into_owned()), None), Ok(()));
+            }
+            assert!(zone.is_empty());
+        }
+    }
+
     const OVER: Option<Duration> = Some(Duration::ZERO);
 
     #[test]
