@@ -29,7 +29,7 @@ use crate::bundle::Input;
 use crate::settings::events::EventSettings;
 use crate::settings::main::MainSettings;
 use crate::settings::user::{Identity, NoLookup, default_identity};
-use crate::state_files;
+use crate::state_files::{self, StatePaths};
 
 /// The process that reads the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Configuration {
     pub pairs: Vec<FilePair>,
     /// The same as objects, for the next configuration.
     pub inherited: InheritedPairs,
+    /// The paths of the state files.
+    pub state_paths: Vec<String>,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -199,6 +201,7 @@ pub fn build_tree(
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
             let pairs = file_pairs(&mut cx);
             let inherited = cx.extensions.remove::<Inheritance>().unwrap_or_default().finish();
+            let state_paths = cx.extensions.remove::<StatePaths>().unwrap_or_default().0;
             let (sources, warnings) = (cx.sources, cx.warnings);
             Ok(Configuration {
                 sources,
@@ -212,6 +215,7 @@ pub fn build_tree(
                 secrets,
                 pairs,
                 inherited,
+                state_paths,
                 warnings,
             })
         }

@@ -7,6 +7,10 @@ use freerun_proxy::upstream::Servers;
 use freerun_serve::state_file;
 use freerun_stream::upstream::Servers as StreamServers;
 
+/// The paths of the state files that the configuration names, whether there are such files or not.
+#[derive(Debug, Default)]
+pub struct StatePaths(pub Vec<String>);
+
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
 /// counts as an empty one. The worker writes these files, and the master may have read them long ago: with `now` a file's
 /// present text counts, unless it is wrong or cannot be read.
@@ -43,6 +47,7 @@ pub fn insert(
             path => format!("{prefix}{path}"),
         };
         state_file::claim(&path, &owner, &state, cx);
+        cx.extensions.get_or_default::<StatePaths>().0.push(path.clone());
         let text = now.and_then(|read| read(&path).ok());
         let now =
             text.and_then(|text| servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx).ok());

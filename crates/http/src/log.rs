@@ -21,6 +21,23 @@ macro_rules! log_error {
     };
 }
 
+/// Logs a step that every request takes, at the level `debug`: `log_step!(request, "format", …)`. It does so only while some
+/// client has a level of the error log for itself, because each such line would cost every request more than its step.
+#[macro_export]
+macro_rules! log_step {
+    ($request:expr, $($message:tt)+) => {
+        if $crate::log::some_are_followed(&$request) {
+            $crate::log_error!($request, Debug, $($message)+);
+        }
+    };
+}
+
+/// Whether some client has a level of the error log for itself.
+#[inline]
+pub fn some_are_followed<R: Borrow<Request>>(request: &R) -> bool {
+    request.borrow().client.loop_state.shared.client_levels.are_some()
+}
+
 /// Writes the message of [`log_error!`].
 pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Arguments<'_>) {
     let request = request.borrow();

@@ -1,6 +1,6 @@
 //! After the response: zones count the request, then the log phase.
 
-use crate::log_error;
+use crate::log_step;
 use crate::request::Request;
 use crate::request::handler::{Phase, Run};
 
@@ -8,8 +8,7 @@ use crate::request::handler::{Phase, Run};
 pub fn finish(request: &mut Request) {
     request.answered.is_logged = true;
     request.count_end();
-    let (status, bytes) = (request.sent.status, request.sent.bytes);
-    log_error!(request, Debug, "answered with {status} in {bytes} bytes");
+    log_step!(request, "answered with {} in {} bytes", request.sent.status, request.sent.bytes);
     // The handlers of the log phase are the last ones.
     if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;

@@ -17,7 +17,6 @@ use freerun_proto::uri::{self, EscapeSet};
 use crate::body;
 use crate::content::{error_page, grpc_error, msie, path};
 use crate::filters;
-use crate::log_error;
 use crate::message::persistence::CloseReason;
 use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, Satisfy};
@@ -27,6 +26,7 @@ use crate::rewrite::{self, Ended};
 use crate::route::Found;
 use crate::settings::server::ServerSettings;
 use crate::values::error_page::Target;
+use crate::{log_error, log_step};
 
 /// The instruction for the connection.
 pub enum Answer {
@@ -194,7 +194,7 @@ fn choose(request: &mut Request) -> Step {
             return follow(request, Outcome::Status(500));
         }
     }
-    log_error!(request, Debug, "using configuration \"{}\"", request.place.location.name);
+    log_step!(request, "using configuration \"{}\"", request.place.location.name);
     keepalive::in_location(request);
     judge_length(request).unwrap_or(Step::Location)
 }

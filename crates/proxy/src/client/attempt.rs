@@ -3,9 +3,9 @@
 use std::io;
 
 use bytes::Bytes;
-use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::settings::transfer::TransferSettings;
+use freerun_http::{log_error, log_step};
 use freerun_runtime::{buffers, loops};
 use freerun_upstream::{Failure, Lease};
 
@@ -106,8 +106,11 @@ impl UpstreamExchange {
                     none.insert(connected.map_err(failed)?)
                 }
             };
-            let kept = if connection.reused { "a kept" } else { "a new" };
-            log_error!(request, Debug, "the server is asked over {kept} connection");
+            log_step!(
+                request,
+                "the server is asked over {} connection",
+                if connection.reused { "a kept" } else { "a new" }
+            );
             let exchange = &mut **self.exchange.insert(self.plan.family.exchange(
                 request,
                 &self.plan.target,

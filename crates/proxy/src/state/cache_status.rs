@@ -5,7 +5,7 @@ use std::cell::Cell;
 use freerun_cache::cache::Cache;
 use freerun_cache::object::{Object, ObjectBody};
 pub use freerun_cache::usage::Answered as Status;
-use freerun_http::log_error;
+use freerun_http::log_step;
 use freerun_http::request::Request;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub fn note(request: &Request, cache: &Cache, status: Status) {
     if !request.client.is_background() {
         cache.usage().count(was, status);
     }
-    log_error!(request, Debug, "the cache says {}", status.word());
+    log_step!(request, "the cache says {}", status.word());
 }
 
 /// Counts that a request is answered with an object and this status, at a time in seconds.

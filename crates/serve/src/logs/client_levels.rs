@@ -32,10 +32,16 @@ pub struct ClientLevels {
 pub struct TooMany;
 
 impl ClientLevels {
+    /// Whether some client may have one.
+    #[inline]
+    pub fn are_some(&self) -> bool {
+        self.some.load(Relaxed)
+    }
+
     /// The level of a client, if it has one of its own.
     #[inline]
     pub fn of(&self, client: &Address) -> Option<Level> {
-        if self.some.load(Relaxed) { self.find(client) } else { None }
+        if self.are_some() { self.find(client) } else { None }
     }
 
     #[cold]
