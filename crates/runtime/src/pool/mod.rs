@@ -4,7 +4,7 @@
 //! Only pool threads take the lock of the [`schedule`], which decides which task is next.
 //!
 //! A pool starts with one thread and keeps one more than are busy, up to its limit, so that the loops never have to
-//! start one; threads beyond that end when they were idle for [`IDLE_TIME`].
+//! start one; threads beyond that end when they were idle for a little longer than [`IDLE_TIME`].
 
 mod cpu;
 mod registry;
