@@ -104,6 +104,12 @@ pub fn find_semicolon(bytes: &[u8]) -> Option<usize> {
     first_below(bytes, 1, b';')
 }
 
+/// Whether there is NUL or the end of a line, which no value of a field may have (RFC 9110 section 5.5).
+#[inline]
+pub fn has_null_or_line_end(value: &[u8]) -> bool {
+    find_control(value).is_some() && memchr::memchr3(0, b'\r', b'\n', value).is_some()
+}
+
 /// The place of the first byte that is less than `limit` once the bits of `mask` are inverted in it.
 #[inline(always)]
 fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
@@ -120,6 +126,17 @@ fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
         }
     }
     rest.iter().position(|&b| b ^ mask < limit).map(|at| words.len() * 8 + at)
+}
+
+/// A text of `N` bytes in lower-case letters.
+pub(crate) const fn lower<const N: usize>(text: &[u8]) -> [u8; N] {
+    let mut lower = [0; N];
+    let mut at = 0;
+    while at < N {
+        lower[at] = text[at].to_ascii_lowercase();
+        at += 1;
+    }
+    lower
 }
 
 /// Whether two texts are equal: without a call, since they are short.

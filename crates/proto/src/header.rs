@@ -28,6 +28,16 @@ macro_rules! header_ids {
                 static NAMES: &[&str] = &["", $($text,)*];
                 NAMES[self as usize]
             }
+
+            /// The name in lower-case letters, as HTTP/2 has it; empty for [`HeaderId::Other`].
+            #[inline]
+            pub const fn lower_name(self) -> &'static [u8] {
+                static NAMES: &[&[u8]] = &[b"", $({
+                    const NAME: [u8; $text.len()] = ascii::lower($text.as_bytes());
+                    &NAME
+                },)*];
+                NAMES[self as usize]
+            }
         }
     };
 }
@@ -112,6 +122,10 @@ impl HeaderId {
         if ascii::same(known, name) {
             return (id, true);
         }
+        // All names of HTTP/2 are such.
+        if ascii::same(id.lower_name(), name) {
+            return (id, false);
+        }
         (if known.eq_ignore_ascii_case(name) { id } else { HeaderId::Other }, false)
     }
 }
@@ -157,6 +171,7 @@ mod tests {
             assert_eq!(id.name(), name);
             assert_eq!(HeaderId::look_up(name.as_bytes()), (id, true));
             let other_case = name.to_ascii_lowercase();
+            assert_eq!(id.lower_name(), other_case.as_bytes());
             assert_eq!(HeaderId::look_up(other_case.as_bytes()), (id, other_case == name));
         }
     }

@@ -1,6 +1,6 @@
 //! The deadlines of a loop, in their order: the loop looks at the first one when it asks the kernel for events.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::num::NonZeroU64;
@@ -16,12 +16,17 @@ type Key = u64;
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
+/// So many deadlines that are entered one after the other differ by their order alone, in nanoseconds.
+const SPREAD: Key = 1024;
+
 /// The value for a moment that is too far away to be counted: centuries.
 const FAR: Key = u64::MAX / 2;
 
 thread_local! {
     /// The wakers of the tasks to wake, by their moments. The number of tasks with deadlines bounds it.
     static WAITING: RefCell<BTreeMap<Key, Waker>> = const { RefCell::new(BTreeMap::new()) };
+    /// How many were entered.
+    static SERIAL: Cell<u16> = const { Cell::new(0) };
 }
 
 fn key_of(moment: Instant) -> Key {
@@ -30,11 +35,17 @@ fn key_of(moment: Instant) -> Key {
 }
 
 fn enter(wanted: Key, waker: Waker) -> Key {
+    let serial = SERIAL.get();
+    SERIAL.set(serial.wrapping_add(1));
+    let mut key = wanted + Key::from(serial) % SPREAD;
     WAITING.with_borrow_mut(|waiting| {
-        let alike = waiting.range(wanted..wanted + MILLISECOND).next_back();
-        let mut key = alike.map_or(wanted, |(last, _)| last + 1);
-        while waiting.contains_key(&key) {
-            key += 1;
+        // That it is taken is rare: only if more than `SPREAD` deadlines are entered for one moment.
+        if waiting.contains_key(&key) {
+            let alike = waiting.range(wanted..wanted + MILLISECOND).next_back();
+            key = alike.map_or(wanted, |(last, _)| last + 1);
+            while waiting.contains_key(&key) {
+                key += 1;
+            }
         }
         waiting.insert(key, waker);
         key

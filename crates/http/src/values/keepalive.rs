@@ -59,7 +59,8 @@ impl KeepaliveDisable {
     /// Whether a client with this `User-Agent` must not keep its connection.
     pub fn concerns(self, user_agent: &[u8], is_post: bool) -> bool {
         let has = |text: &[u8]| memchr::memmem::find(user_agent, text).is_some();
-        if self.msie6 && is_post && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6.")) && !has(b"Opera") {
+        let is_old = || has(b"MSIE ") && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6.")) && !has(b"Opera");
+        if self.msie6 && is_post && is_old() {
             return true;
         }
         self.safari && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/")

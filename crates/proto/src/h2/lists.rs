@@ -22,11 +22,20 @@ pub(super) struct Content {
     pub(super) early: Vec<(u32, Priority)>,
     /// Streams whose owners have waited for room, and may have some.
     pub(super) with_room: VecDeque<Slot>,
+    /// Streams whose windows have grown because a reader is there; the peer is told of it with the next write, if more of
+    /// their bodies is still to come then.
+    pub(super) opened: Vec<Slot>,
 }
 
 impl Content {
     const fn new() -> Content {
-        Content { unended: VecDeque::new(), closed: VecDeque::new(), early: Vec::new(), with_room: VecDeque::new() }
+        Content {
+            unended: VecDeque::new(),
+            closed: VecDeque::new(),
+            early: Vec::new(),
+            with_room: VecDeque::new(),
+            opened: Vec::new(),
+        }
     }
 }
 
@@ -55,13 +64,15 @@ impl Lists {
         content.closed.shrink_to(least);
         content.early.shrink_to(least);
         content.with_room.shrink_to(least);
+        content.opened.shrink_to(least);
     }
 
     /// Forgets how the last streams have ended, and gives up all memory, if nothing else is in the lists. Returns whether
     /// there was any.
     pub(super) fn forget(&mut self) -> bool {
         let Some(content) = &mut self.0 else { return false };
-        if content.unended.is_empty() && content.early.is_empty() && content.with_room.is_empty() {
+        let is_used = !content.unended.is_empty() || !content.with_room.is_empty() || !content.opened.is_empty();
+        if !is_used && content.early.is_empty() {
             self.0 = None;
             return true;
         }
@@ -78,7 +89,7 @@ impl Lists {
                 + content.unended.capacity() * size_of::<(Slot, u64)>()
                 + content.closed.capacity() * size_of::<(u32, Closed)>()
                 + content.early.capacity() * size_of::<(u32, Priority)>()
-                + content.with_room.capacity() * size_of::<Slot>()
+                + (content.with_room.capacity() + content.opened.capacity()) * size_of::<Slot>()
         })
     }
 }

@@ -142,7 +142,7 @@ impl Connection {
 
     /// Whether there is anything to write, or to bring into order for it.
     pub fn wants_to_write(&self) -> bool {
-        self.out.pending() > 0 || !self.schedule.is_empty() && self.can_fill()
+        self.out.pending() > 0 || self.has_opened() || !self.schedule.is_empty() && self.can_fill()
     }
 
     /// Whether a stream can send something in spite of the connection's window.
@@ -155,6 +155,9 @@ impl Connection {
     /// urgent ones have sent all that they had, and their owners may have more of it at once: they go on when the owners have had
     /// [their turn](Connection::owners_had_their_turn).
     pub fn fill(&mut self, most: usize) -> bool {
+        if self.has_opened() {
+            self.tell_opened();
+        }
         while self.out.pending() < most {
             let Some(slot) = self.schedule.pop() else { return false };
             let Some(stream) = self.streams.get_mut(slot) else { continue };

@@ -102,15 +102,33 @@ impl Connection {
             return;
         }
         let grown = (size - stream.receive_size).min(LARGEST_GROWTH.saturating_sub(self.grown));
-        let more = grown + std::mem::take(&mut stream.owed);
-        if more == 0 {
-            return;
-        }
         stream.receive_size += grown;
         stream.grown += grown;
         self.grown += grown;
-        stream.receive_window += i64::from(more);
-        let id = stream.id;
-        self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
+        stream.owed += grown;
+        if stream.owed > 0 {
+            self.lists.opened.push(slot);
+        }
+    }
+
+    /// Whether the peer is to be told that windows were [opened](Connection::open_window).
+    pub(super) fn has_opened(&self) -> bool {
+        !self.lists.opened.is_empty()
+    }
+
+    /// Tells the peer which windows were opened. Most bodies are short, and have come by now with their heads: nothing is said
+    /// of these.
+    pub(super) fn tell_opened(&mut self) {
+        while let Some(slot) = self.lists.opened.pop() {
+            let Some(stream) = self.streams.get_mut(slot) else { continue };
+            let is_over = stream.received_end || stream.is_reset || stream.is_unended;
+            if is_over || stream.owed == 0 || self.failure.is_some() {
+                continue;
+            }
+            let more = std::mem::take(&mut stream.owed);
+            stream.receive_window += i64::from(more);
+            let id = stream.id;
+            self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
+        }
     }
 }

@@ -260,7 +260,7 @@ impl FieldHeadBuilder {
         } else {
             return Err(FieldFault::Name(name.into()));
         };
-        if ascii::find_control(value).is_some() && memchr::memchr3(0, b'\r', b'\n', value).is_some() {
+        if ascii::has_null_or_line_end(value) {
             return Err(FieldFault::Value { name: name.into(), value: value.into() });
         }
         // RFC 9113 section 8.2.1 calls white space around a value malformed; nginx passes it on. The value is the same without

@@ -132,9 +132,10 @@ impl Plan {
         let is_local = own.is_none() && (keepalive.local || secured.is_some());
         let local = is_local.then_some(request.place.location.identity);
         let is_plain = own.is_none() && local.is_none() && bind.is_none() && header.is_empty();
-        let is_ordinary = is_plain && family == "proxy";
         let scope = match protocol {
-            UpstreamProtocol::Sequential if is_ordinary => Scope::SHARED,
+            UpstreamProtocol::Sequential if is_plain && family == "proxy" => Scope::SHARED,
+            UpstreamProtocol::Http2 if is_plain && family == "proxy" => Scope::SHARED_HTTP2,
+            UpstreamProtocol::Http2 if is_plain && family == "grpc" => Scope::SHARED_GRPC,
             UpstreamProtocol::Sequential => Scope::of((family, local, bind, transparent, secured, &header)),
             UpstreamProtocol::Http2 => Scope::of(("h2", family, local, bind, transparent, secured, &header)),
         };

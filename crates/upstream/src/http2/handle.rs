@@ -1,7 +1,6 @@
 //! The handle of a connection that the pool holds.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use freerun_runtime::loops;
 use freerun_transport::Transport;
+use rustc_hash::FxHashMap;
 
 use super::connection::{Inner, Status};
 use super::drive::Drive;
@@ -17,7 +17,7 @@ use crate::pool::joint::Making;
 
 thread_local! {
     /// The connections of this loop, by their numbers.
-    static CONNECTIONS: RefCell<HashMap<u64, Weak<Inner>>> = RefCell::default();
+    static CONNECTIONS: RefCell<FxHashMap<u64, Weak<Inner>>> = RefCell::default();
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -2,7 +2,7 @@
 //! 8.3).
 
 use freerun_proto::HeaderId;
-use freerun_proto::ascii::{TOKEN, class};
+use freerun_proto::ascii::{self, TOKEN, class};
 use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
 
 use super::record;
@@ -114,9 +114,9 @@ impl FieldSink for HeadSink {
         if name.is_empty() {
             return self.wrong("upstream sent zero http2 header name length".to_owned());
         }
-        let is_wrong_name = || name.iter().any(|byte| class(*byte) & TOKEN == 0 || byte.is_ascii_uppercase());
-        let is_wrong_value = || value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'));
-        if is_wrong_name() || is_wrong_value() || is_of_connection(id, name) {
+        let is_right = |byte: &u8| class(*byte) & TOKEN != 0 && !byte.is_ascii_uppercase();
+        let is_name = ascii::same(id.lower_name(), name) || name.iter().all(is_right);
+        if !is_name || ascii::has_null_or_line_end(value) || is_of_connection(id, name) {
             return self.wrong(format!("upstream sent invalid header: \"{}\"", shown(name, value)));
         }
         if name.len() > LONGEST_NAME {

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
+use freerun_proto::ascii;
 
 /// The length of what precedes the payload of a record.
 pub const RECORD_HEAD: usize = 5;
@@ -35,6 +36,9 @@ const OF_REQUEST: usize = 1;
 /// The bytes of a response's head before its fields.
 const OF_RESPONSE: usize = 3;
 
+/// How many bytes of memory are reserved with a head for what follows it: a short message of gRPC and its trailers.
+const REST: usize = 128;
+
 /// What precedes the payload.
 pub(super) fn head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
     // A record is never longer than the window of a stream, or the limit of a block of fields.
@@ -57,19 +61,24 @@ impl RequestHead<'_> {
     /// Appends a field; its name may be in any case. First come the pseudo-fields: `:method`, `:scheme`, `:authority`,
     /// `:path`. What a value must not have becomes a space: NUL and the ends of lines.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
-        let Ok(name_len) = u16::try_from(name.len()) else { return };
         let value = trimmed(value);
-        let Ok(value_len) = u32::try_from(value.len()) else { return };
-        self.0.extend_from_slice(&name_len.to_be_bytes());
-        self.0.extend_from_slice(&value_len.to_be_bytes());
-        self.0.extend_from_slice(name);
-        let start = self.0.len();
-        self.0.extend_from_slice(value);
-        if value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
+        push(self.0, name, value);
+        if ascii::has_null_or_line_end(value) {
+            let start = self.0.len() - value.len();
             let wrong = self.0[start..].iter_mut().filter(|byte| matches!(**byte, 0 | b'\r' | b'\n'));
             wrong.for_each(|byte| *byte = b' ');
         }
     }
+}
+
+/// Appends a field, if it has a length that a record can have.
+fn push(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u32::try_from(value.len())) else { return };
+    let ([a, b], [c, d, e, f]) = (name_len.to_be_bytes(), value_len.to_be_bytes());
+    out.reserve(FIELD + name.len() + value.len());
+    out.extend_from_slice(&[a, b, c, d, e, f]);
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
 }
 
 /// A value without what it must neither begin nor end with (RFC 9113 section 8.2.1).
@@ -219,14 +228,16 @@ pub fn next_response(input: &mut BytesMut) -> Result<Option<Response>, NoRecord>
 #[error("there is no record where one has to be")]
 pub struct NoRecord;
 
-/// Appends a field of a response.
+/// Appends a field of a response, in whose value there is neither NUL nor the end of a line.
 pub(super) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    RequestHead(out).field(name, value);
+    debug_assert!(!ascii::has_null_or_line_end(value), "values are checked before");
+    push(out, name, trimmed(value));
 }
 
 /// Appends the head of a response.
 pub(super) fn push_head(out: &mut BytesMut, ends: bool, status: u16, fields: &[u8]) {
-    out.reserve(RECORD_HEAD + OF_RESPONSE + fields.len());
+    let rest = if ends { 0 } else { REST };
+    out.reserve(RECORD_HEAD + OF_RESPONSE + fields.len() + rest);
     out.extend_from_slice(&head(HEAD, OF_RESPONSE + fields.len()));
     let [a, b] = status.to_be_bytes();
     out.extend_from_slice(&[if ends { ENDS } else { 0 }, a, b]);

@@ -357,10 +357,12 @@ impl Stream {
 
     // ---- the connection ------------------------------------------------------------------------------------------------
 
-    /// Whether the kernel has nothing unread of the server: neither bytes nor the end. Otherwise the connection may be about
-    /// to end.
+    /// Whether the server has nothing unread, neither bytes nor the end: otherwise the connection may be about to end. The
+    /// kernel is not asked while other streams are under way: before a server closes such a connection, it says which
+    /// requests it has not looked at (RFC 9113 section 6.8).
     pub fn is_quiet(&self) -> bool {
-        self.inner.transport.is_quiet(true)
+        let is_used = self.inner.look(|machine| machine.used_slots() > 0);
+        self.inner.transport.is_quiet(!is_used)
     }
 
     /// Whether the connection takes no further request.

@@ -7,16 +7,17 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
-use super::Pool;
 use freerun_runtime::loops;
+use rustc_hash::FxHashMap;
 
+use super::Pool;
 use super::keepalive::Scope;
 use super::lists::Lists;
 use super::slot::{Shared, Slot};
@@ -82,7 +83,7 @@ enum Told {
 
 thread_local! {
     /// The places of this loop where anybody waits, or makes a connection.
-    static JOINTS: RefCell<HashMap<Place, Joint>> = RefCell::default();
+    static JOINTS: RefCell<FxHashMap<Place, Joint>> = RefCell::default();
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 

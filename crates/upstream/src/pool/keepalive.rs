@@ -50,6 +50,12 @@ impl Scope {
     /// The scope of all requests that connect in the ordinary way.
     pub const SHARED: Scope = Scope(0);
 
+    /// The scope of all requests that connect in the ordinary way, and speak HTTP/2.
+    pub const SHARED_HTTP2: Scope = Scope(2);
+
+    /// The scope of all calls of gRPC that connect in the ordinary way.
+    pub const SHARED_GRPC: Scope = Scope(4);
+
     /// A scope for all requests that are equal in `parts`: the bound address, the location with `local`. The parts must
     /// mean the same in the next configuration, because connections outlive a configuration.
     pub fn of(parts: impl Hash) -> Scope {

@@ -360,3 +360,28 @@ fn a_connection_that_is_left_alone_is_little_more_than_its_state() {
     // counts on this size.
     assert!(size_of::<Connection>() <= 392, "{}", size_of::<Connection>());
 }
+
+#[test]
+fn a_window_is_opened_only_for_what_is_still_to_come() {
+    for is_short in [true, false] {
+        let (mut client, mut server) = (Connection::new(&config(Role::Client)), Connection::new(&config(Role::Server)));
+        talk(&mut client, &mut server, 1000);
+        let slot = client.open().unwrap();
+        client.head(slot, false, |encoder, out| encoder.pseudo(Pseudo::Method, b"POST", out));
+        let head = written(&mut client);
+        client.data(slot, vec![7; 100].into(), is_short);
+        let body = written(&mut client);
+        // The reader is there before the body is looked at, as when both have come at once.
+        let [Seen::Head(there, false, _)] = feed(&mut server, &head).unwrap()[..] else { panic!() };
+        server.open_window(there, 1_000_000);
+        assert!(server.wants_to_write());
+        feed(&mut server, &body).unwrap();
+        let updates: Vec<FrameHead> = frames(&written(&mut server))
+            .into_iter()
+            .map(|(head, _)| head)
+            .filter(|head| head.kind == kind::WINDOW_UPDATE)
+            .collect();
+        assert_eq!(updates.len(), usize::from(!is_short), "{updates:?}");
+        assert!(!server.wants_to_write());
+    }
+}
