@@ -50,6 +50,32 @@ fn no_connection_waits_for_a_loop_that_is_late() {
 }
 
 #[test]
+fn a_turn_that_is_passed_to_a_loop_that_is_late_keeps_nobody_waiting() {
+    // A loop passes its turn on when it has accepted 16 connections that stay.
+    const TURN: usize = 16;
+    if !can_be_held_up() {
+        return;
+    }
+    let http = format!(
+        "server {{ listen 127.0.0.1:@PORT@;
+            location / {{ return 200 served; }}
+            location /held {{ {HELD} empty_gif; }} }}"
+    );
+    let server = Setup::new().main("worker_processes 2;").events("accept_mutex on;").http(&http).run();
+    let served = |number: usize| {
+        let mut client = server.connect();
+        assert_eq!(client.get("/").text(), "served", "{number}");
+        client
+    };
+    // The other loop has the turn after these.
+    let mut kept: Vec<Client> = (0..TURN + TURN / 4).map(served).collect();
+    let mut held = hold_up(&server, kept.swap_remove(0), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+    kept.extend((0..3 * TURN).map(served));
+    let_go(&server);
+    assert_eq!(held.response().status, 200);
+}
+
+#[test]
 fn no_session_waits_for_a_loop_that_is_late() {
     if !can_be_held_up() {
         return;
