@@ -62,6 +62,14 @@ pub struct Moving {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// A connection was asked.
+/// Connections that a service gives away.
+pub struct Given {
+    /// The connections.
+    pub moving: Vec<Moving>,
+    /// Whether the last one of all was looked at: the next look begins with the first.
+    pub is_round: bool,
+}
+
     Asked,
     /// No connection was asked yet: one may be asked from this time on.
     NotBefore(Instant),
@@ -119,9 +127,9 @@ pub trait Service {
     /// Asks the connection that has been idle longest, of those that may be closed now, to close.
     fn close_oldest(&self) -> Closing;
 
-    /// Gives away up to `most` connections without a request, those that have been idle longest first.
-    fn give_idle(self: Rc<Self>, _most: usize) -> Vec<Moving> {
-        Vec::new()
+    /// Gives away up to `most` connections without a request, of the next few of all: called again, it goes on with others.
+    fn give_idle(self: Rc<Self>, _most: usize) -> Given {
+        Given { moving: Vec::new(), is_round: true }
     }
 
     /// Takes a connection over from another loop. It is counted already.

@@ -19,6 +19,7 @@ use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
+use freerun_serve::accept::loop_listeners;
 use freerun_serve::Address;
 use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
@@ -216,7 +217,13 @@ impl<C> Connection<C> {
     /// The loop that the connection goes to when its request is answered, if it is to go.
     #[inline]
     pub fn goes_to(&self) -> Option<usize> {
-        self.loop_state.shedding.to().filter(|_| self.may_move())
+        self.loop_state.shedding.to()?;
+        self.goes_somewhere()
+    }
+
+    #[cold]
+    fn goes_somewhere(&self) -> Option<usize> {
+        if self.may_move() { loop_listeners::destination(&self.loop_state) } else { None }
     }
 
     /// The connection for another loop, when this one has let go of it. It is kept for `keep` without a request, and may not be

@@ -19,7 +19,7 @@ use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::Moving;
-use crate::shared::Shared;
+use crate::shared::{Loops, Shared};
 
 /// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
 const CLOSING_STEP: Duration = Duration::from_millis(1);
@@ -69,12 +69,15 @@ pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
     LOOP_LISTENERS.with_borrow(|listeners| listeners.as_ref().map(|listeners| listeners.services.clone()))
 }
 
-/// Gives up to so many connections without a request to other loops. Returns how many there were.
-pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Shared) -> Option<usize>) -> usize {
+/// Gives up to so many connections without a request to other loops, of the next few of all. Returns whether the last of all was
+/// looked at.
+pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Shared) -> Option<usize>) -> bool {
     let loop_state = &services.loop_state;
-    let mut given = 0;
+    let (mut given, mut is_round) = (0, true);
     for service in services.all() {
-        for moving in service.give_idle(most - given) {
+        let some = service.give_idle(most - given);
+        is_round &= some.is_round;
+        for moving in some.moving {
             given += 1;
             // Without another loop it is closed.
             if let Some(to) = to(&loop_state.shared) {
@@ -82,7 +85,23 @@ pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Share
             }
         }
     }
-    given
+    is_round
+}
+
+/// The loop that a connection without a request is to go to, if it is to go: one that takes connections.
+pub fn destination(loop_state: &LoopState) -> Option<usize> {
+    let to = loop_state.shedding.to()?;
+    let loops = loop_state.shared.loops.load();
+    if loops.serving.contains(&to) {
+        return Some(to);
+    }
+    // A reload has let that loop go. One that stays keeps its connections until it is told again; one that goes has to choose.
+    if loops.serving.contains(&loop_state.index) { None } else { with_fewest(&loops) }
+}
+
+/// The loop with fewest connections, of those that take new ones.
+fn with_fewest(loops: &Loops) -> Option<usize> {
+    loops.taking().min_by_key(|(_, stats)| stats.active.get()).map(|(index, _)| index)
 }
 
 /// A socket that a loop is to take connections or datagrams from.
@@ -217,19 +236,8 @@ impl LoopListeners {
         let services = self.services.clone();
         loops::spawn(0, "giving away idle connections", async move {
             let loop_state = &services.loop_state;
-            loop {
-                let given = give_idle(&services, MOVED_AT_ONCE, |shared| {
-                    let loops = shared.loops.load();
-                    loops.taking().min_by_key(|(_, stats)| stats.active.get()).map(|(index, _)| index)
-                });
-                if given == 0 {
-                    break;
-                }
-                loops::yield_now().await;
-            }
-            // Those that have a request go when they have its answer; what cannot go is closed then.
-            let loops = loop_state.shared.loops.load_full();
-            if let Some((fewest, _)) = loops.taking().min_by_key(|(_, stats)| stats.active.get()) {
+            // Those that have a request go when they have its answer.
+            if let Some(fewest) = with_fewest(&loop_state.shared.loops.load()) {
                 loop_state.shedding.order(fewest);
             }
             loop_state.set_draining();
@@ -267,3 +275,10 @@ impl LoopListeners {
         self.services.loop_state.modules.hand_over();
     }
 }
+            // The first round may begin in the middle.
+            for _ in 0..2 {
+                while !give_idle(&services, MOVED_AT_ONCE, |shared| with_fewest(&shared.loops.load())) {
+                    loops::yield_now().await;
+                }
+            }
+            // What cannot go is closed.
