@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 
-use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, eventually, require};
+use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Tls, eventually, require};
 use rustix::process::Signal;
 
 /// The ways to share an address: lines of `events`, options of `listen`.
 const WAYS: [(&str, &str); 3] = [("", ""), ("accept_mutex on;", ""), ("", "reuseport")];
 
+const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
 /// A server with so many loops, whose answers say with which configuration they were made.
 fn serving(loops: usize, (events, options): (&str, &str)) -> Server {
     let http = format!(
-        "server {{ listen 127.0.0.1:@PORT@ {options};
+        "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+        server {{ listen 127.0.0.1:@PORT@ {options}; listen 127.0.0.1:@PORT2@ ssl {options};
             location / {{ return 200 one; }}
             location /status {{ status; }} }}"
     );
@@ -38,9 +41,18 @@ fn connections_stay_however_many_loops_there_are() {
     }
     for way in WAYS {
         let server = serving(2, way);
-        let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+        let tls = Tls::new();
+        let connect = |number: usize| match number % 2 {
+            0 => server.connect(),
+            _ => Client::connect(server.address_number(2)).tls(&tls),
+        };
+        let mut clients: Vec<Client> = (0..40).map(connect).collect();
         let mut all = |answer: &str| {
             for client in &mut clients {
+                // The next request waits behind the first one: the connection goes with it, or after it.
+                client.send([REQUEST, REQUEST].concat());
+                client.response();
+                client.response();
                 eventually(&format!("{way:?} {answer}"), || client.get("/").text() == answer);
             }
         };
@@ -108,7 +120,8 @@ fn a_request_ends_on_the_loop_that_it_began_on() {
         return;
     }
     let server = serving(4, ("", "reuseport"));
-    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    let secured = |_| Client::connect(server.address_number(2)).tls(&Tls::new());
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).chain((0..20).map(secured)).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\n");
     }

@@ -1,11 +1,11 @@
 //! A service takes the connections of listening sockets on a loop, such as `http` or another protocol.
 
 use std::any::Any;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freerun_proto::ProxyHeader;
 use freerun_runtime::net::udp::Received;
 use freerun_transport::Transport;
 
@@ -40,8 +40,12 @@ pub struct Accepted {
 pub struct Moving {
     /// The serial number in the worker, `$connection`.
     pub number: u64,
-    /// The socket: nothing that came from it waits anywhere, and nothing that is to be sent.
-    pub fd: Arc<OwnedFd>,
+    /// The byte stream, with its session if it has TLS: nothing that came from it waits elsewhere, and nothing that is to be sent.
+    pub transport: Transport,
+    /// What is known of its TLS.
+    pub tls: Option<Box<TlsFacts>>,
+    /// The PROXY protocol header before the first request.
+    pub proxied: Option<Box<ProxyHeader>>,
     /// The address that the connection came from.
     pub peer: Address,
     /// The specification of the listening socket.
@@ -58,10 +62,6 @@ pub struct Moving {
     pub least: Duration,
 }
 
-/// The result of asking an idle connection to close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closing {
-    /// A connection was asked.
 /// Connections that a service gives away.
 pub struct Given {
     /// The connections.
@@ -70,6 +70,10 @@ pub struct Given {
     pub is_round: bool,
 }
 
+/// The result of asking an idle connection to close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// A connection was asked.
     Asked,
     /// No connection was asked yet: one may be asked from this time on.
     NotBefore(Instant),
