@@ -15,8 +15,8 @@ use arc_swap::ArcSwap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::balance::Balance;
-use super::rescue_datagrams::Reader;
 use super::give::{self, Helpers};
+use super::rescue_datagrams::Reader;
 use super::{Between, LATE, accept};
 use crate::datagrams::SharedPart;
 use crate::listen::ListenSpec;
