@@ -1,6 +1,8 @@
 //! A loop that is held up: what would wait for it is served by the others.
 
-use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, require};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, eventually, require};
 
 /// Connections, or clients of UDP, that come while a loop is held up.
 const CLIENTS: usize = 100;
@@ -50,6 +52,32 @@ fn no_connection_waits_for_a_loop_that_is_late() {
 }
 
 #[test]
+fn a_turn_that_is_passed_to_a_loop_that_is_late_keeps_nobody_waiting() {
+    // A loop passes its turn on when it has accepted 16 connections that stay.
+    const TURN: usize = 16;
+    if !can_be_held_up() {
+        return;
+    }
+    let http = format!(
+        "server {{ listen 127.0.0.1:@PORT@;
+            location / {{ return 200 served; }}
+            location /held {{ {HELD} empty_gif; }} }}"
+    );
+    let server = Setup::new().main("worker_processes 2;").events("accept_mutex on;").http(&http).run();
+    let served = |number: usize| {
+        let mut client = server.connect();
+        assert_eq!(client.get("/").text(), "served", "{number}");
+        client
+    };
+    // The other loop has the turn after these.
+    let mut kept: Vec<Client> = (0..TURN + TURN / 4).map(served).collect();
+    let mut held = hold_up(&server, kept.swap_remove(0), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+    kept.extend((0..3 * TURN).map(served));
+    let_go(&server);
+    assert_eq!(held.response().status, 200);
+}
+
+#[test]
 fn no_session_waits_for_a_loop_that_is_late() {
     if !can_be_held_up() {
         return;
@@ -78,56 +106,82 @@ fn session(answer: &str) -> u16 {
     answer.split(':').next().and_then(|port| port.parse().ok()).expect("a port")
 }
 
+/// Clients of UDP at these addresses, in turn, each with a session, and the port of that.
+fn clients_of(fronts: &[SocketAddr]) -> Vec<(Datagrams, SocketAddr, u16)> {
+    let begin = |front: &SocketAddr| {
+        let client = Datagrams::new();
+        let session = session(&client.ask("x", *front));
+        (client, *front, session)
+    };
+    fronts.iter().cycle().take(CLIENTS).map(begin).collect()
+}
+
+/// Whether each client still has its session.
+fn go_on(clients: &[(Datagrams, SocketAddr, u16)]) -> bool {
+    clients.iter().all(|(client, front, known)| session(&client.ask("x", *front)) == *known)
+}
+
+/// Holds up one of three loops, while clients with sessions and new ones send to these addresses, which the servers of `listen`
+/// have.
+fn serves_udp_beside_a_late_loop(listen: &str, fronts: impl Fn(&Server) -> Vec<SocketAddr>) -> Server {
+    let http = format!(
+        "server {{ listen 127.0.0.1:@PORT@;
+            location / {{ return 200 served; }}
+            location /status {{ status; }}
+            location /held {{ {HELD} empty_gif; }} }}"
+    );
+    let stream = format!("server {{ listen {listen}; proxy_pass {}; }}", Datagrams::echo());
+    let server = Setup::new().main("worker_processes 3;").http(&http).stream(&stream).run();
+    let fronts = fronts(&server);
+    let known = clients_of(&fronts);
+    let mut held = hold_up(&server, server.connect(), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+    // Those whose sessions are on that loop wait for it.
+    known.iter().for_each(|(client, front, _)| (0..3).for_each(|number| client.send(format!("{number}"), *front)));
+    let new = clients_of(&fronts);
+    assert!(go_on(&new), "{listen}");
+    let status = server.status();
+    let rescued = status["loops"].as_array().expect("loops").iter().map(|one| &one["rescued_datagrams"]);
+    let rescued: u64 = rescued.filter_map(|number| number.as_u64()).sum();
+    assert!(rescued > 0 && rescued < 2 * CLIENTS as u64, "{listen} {rescued}");
+    let_go(&server);
+    assert_eq!(held.response().status, 200);
+    for (client, _, session) in &known {
+        for number in 0..3 {
+            let answer = String::from_utf8(client.receive().0).expect("text");
+            assert_eq!(answer, format!("{session}:{number}"), "in order, and from the session that there was");
+        }
+    }
+    assert!(go_on(&known) && go_on(&new), "{listen}");
+    assert_eq!(server.status()["stream"]["lost_datagrams"]["from_clients"], 0);
+    server
+}
+
 #[test]
 fn no_new_client_of_udp_waits_for_a_loop_that_is_late_and_sessions_stay_where_they_are() {
     if !can_be_held_up() {
         return;
     }
-    let echo = Datagrams::echo();
     for listen in ["127.0.0.1:@PORT2@ udp", "@PORT2@ udp reuseport"] {
-        let http = format!(
-            "server {{ listen 127.0.0.1:@PORT@;
-                location / {{ return 200 served; }}
-                location /status {{ status; }}
-                location /held {{ {HELD} empty_gif; }} }}"
-        );
-        let stream = format!("server {{ listen {listen}; proxy_pass {echo}; }}");
-        let server = Setup::new().main("worker_processes 3;").http(&http).stream(&stream).run();
-        let front = server.address_number(2);
-        let ask = |client: &Datagrams| session(&client.ask("x", front));
-        let known: Vec<(Datagrams, u16)> = (0..CLIENTS)
-            .map(|_| {
-                let client = Datagrams::new();
-                let session = ask(&client);
-                (client, session)
-            })
-            .collect();
-        let mut held = hold_up(&server, server.connect(), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
-        // Those whose sessions are on that loop wait for it.
-        known.iter().for_each(|(client, _)| (0..3).for_each(|number| client.send(format!("{number}"), front)));
-        let new: Vec<(Datagrams, u16)> = (0..CLIENTS)
-            .map(|_| {
-                let client = Datagrams::new();
-                let session = ask(&client);
-                assert_eq!(ask(&client), session);
-                (client, session)
-            })
-            .collect();
-        let status = server.status();
-        let rescued = status["loops"].as_array().expect("loops").iter().map(|one| &one["rescued_datagrams"]);
-        let rescued: u64 = rescued.filter_map(|number| number.as_u64()).sum();
-        assert!(rescued > 0 && rescued < 2 * CLIENTS as u64, "{rescued}");
-        let_go(&server);
-        assert_eq!(held.response().status, 200);
-        for (client, session) in &known {
-            for number in 0..3 {
-                let answer = String::from_utf8(client.receive().0).expect("text");
-                assert_eq!(answer, format!("{session}:{number}"), "in order, and from the session that there was");
-            }
-        }
-        for (client, session) in known.iter().chain(&new) {
-            assert_eq!(ask(client), *session);
-        }
-        assert_eq!(server.status()["stream"]["lost_datagrams"]["from_clients"], 0);
+        serves_udp_beside_a_late_loop(listen, |server| vec![server.address_number(2)]);
+    }
+}
+
+#[test]
+fn no_new_client_of_a_range_of_ports_waits_for_a_loop_that_is_late() {
+    // Below those that other tests use, at an address that no other process uses.
+    const PORTS: std::ops::RangeInclusive<u16> = 9301..=9306;
+    if !can_be_held_up() {
+        return;
+    }
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 77, high, low);
+    let fronts: Vec<SocketAddr> = PORTS.map(|port| (address, port).into()).collect();
+    let listen = format!("{address}:{}-{} udp", PORTS.start(), PORTS.end());
+    let server = serves_udp_beside_a_late_loop(&listen, |_| fronts.clone());
+    // The sockets are closed, although several loops have answered by them.
+    server.edit(&format!("listen {listen}"), "listen 127.0.0.1:@PORT2@ udp");
+    server.reload();
+    for front in fronts {
+        eventually("the port is free", || UdpSocket::bind(front).is_ok());
     }
 }

@@ -1,17 +1,20 @@
 //! A reload with another number of loops (`worker_processes`).
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, eventually, require};
+use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Tls, eventually, require};
 use rustix::process::Signal;
 
 /// The ways to share an address: lines of `events`, options of `listen`.
 const WAYS: [(&str, &str); 3] = [("", ""), ("accept_mutex on;", ""), ("", "reuseport")];
 
+const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
 /// A server with so many loops, whose answers say with which configuration they were made.
 fn serving(loops: usize, (events, options): (&str, &str)) -> Server {
     let http = format!(
-        "server {{ listen 127.0.0.1:@PORT@ {options};
+        "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+        server {{ listen 127.0.0.1:@PORT@ {options}; listen 127.0.0.1:@PORT2@ ssl {options};
             location / {{ return 200 one; }}
             location /status {{ status; }} }}"
     );
@@ -38,9 +41,18 @@ fn connections_stay_however_many_loops_there_are() {
     }
     for way in WAYS {
         let server = serving(2, way);
-        let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+        let tls = Tls::new();
+        let connect = |number: usize| match number % 2 {
+            0 => server.connect(),
+            _ => Client::connect(server.address_number(2)).tls(&tls),
+        };
+        let mut clients: Vec<Client> = (0..40).map(connect).collect();
         let mut all = |answer: &str| {
             for client in &mut clients {
+                // The next request waits behind the first one: the connection goes with it, or after it.
+                client.send([REQUEST, REQUEST].concat());
+                client.response();
+                client.response();
                 eventually(&format!("{way:?} {answer}"), || client.get("/").text() == answer);
             }
         };
@@ -108,7 +120,8 @@ fn a_request_ends_on_the_loop_that_it_began_on() {
         return;
     }
     let server = serving(4, ("", "reuseport"));
-    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    let secured = |_| Client::connect(server.address_number(2)).tls(&Tls::new());
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).chain((0..20).map(secured)).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\n");
     }
@@ -165,15 +178,25 @@ fn checks_of_loops_that_go_are_handed_over_with_what_they_have_found() {
 
 #[test]
 fn clients_of_udp_are_served_however_many_loops_there_are() {
+    // Of a range of ports each has one loop. They are below those that other tests use, at an address of this process.
+    const PORTS: std::ops::RangeInclusive<u16> = 9401..=9406;
     if !require::freerun() {
         return;
     }
-    let echo = Datagrams::echo();
-    let stream = format!("server {{ listen 127.0.0.1:@PORT2@ udp; proxy_pass {echo}; proxy_timeout 1s; }}");
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 78, high, low);
+    let stream = format!(
+        "proxy_timeout 1s;
+        server {{ listen 127.0.0.1:@PORT2@ udp; listen {address}:{}-{} udp; proxy_pass {}; }}",
+        PORTS.start(),
+        PORTS.end(),
+        Datagrams::echo()
+    );
     let http = "server { listen 127.0.0.1:@PORT@; return 200 one; }";
     let server = Setup::new().main("worker_processes 3;").http(http).stream(&stream).freerun();
-    let clients: Vec<_> = (0..60).map(|_| Datagrams::new()).collect();
-    let ask = || clients.iter().for_each(|client| drop(client.ask("x", server.address_number(2))));
+    let fronts: Vec<SocketAddr> = PORTS.map(|port| (address, port).into()).chain([server.address_number(2)]).collect();
+    let clients: Vec<_> = (0..70).map(|_| Datagrams::new()).collect();
+    let ask = || clients.iter().zip(fronts.iter().cycle()).for_each(|(client, front)| drop(client.ask("x", *front)));
     ask();
     let mut before = 3;
     for (to, old, new) in [(1, "one", "two"), (4, "two", "three"), (2, "three", "four")] {

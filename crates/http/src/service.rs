@@ -1,5 +1,6 @@
 //! The service `http`, to which a loop hands the connections of the `listen` directives of `server` blocks.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -9,15 +10,12 @@ use freerun_runtime::tasks::Tasks;
 use freerun_serve::accept::loop_listeners;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Closing, Moving, Service};
+use freerun_serve::service::{Accepted, Closing, Given, Moving, Service};
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::{h1, h2};
 use crate::request::Connection;
 use crate::settings::listen::SERVICE;
-
-/// How many old tunnels are ended before other tasks get their turn.
-const ENDED_AT_ONCE: usize = 64;
 
 /// The service `http` on one loop.
 pub struct HttpService {
@@ -25,6 +23,8 @@ pub struct HttpService {
     h1: Rc<h1::Driver>,
     h2: Rc<h2::Driver>,
     tasks: Tasks<Task>,
+    /// Where looking for connections to give away goes on.
+    gives_from: Cell<usize>,
 }
 
 /// The tasks of http.
@@ -55,7 +55,7 @@ impl HttpService {
         let start = move |number, request| starter.start_now(number, Task::Request(request));
         let h2 = h2::Driver::new(http.clone(), Rc::new(start));
         let h1 = h1::Driver::new(http.clone(), h2.clone());
-        Rc::new(HttpService { http, h1, h2, tasks })
+        Rc::new(HttpService { http, h1, h2, tasks, gives_from: Cell::new(0) })
     }
 }
 
@@ -101,21 +101,14 @@ impl Service for HttpService {
 
     fn end_tunnels(self: Rc<Self>, generation: u64) {
         loops::spawn(0, "ending old tunnels", async move {
-            loop {
-                let is_old = |task: &Task| match task {
-                    Task::Connection(serve) => serve.is_tunnel_of(generation),
-                    Task::Request(request) => {
-                        request.end_tunnel(generation);
-                        false
-                    }
-                };
-                let ended = self.tasks.take_some(ENDED_AT_ONCE, is_old);
-                if ended.is_empty() {
-                    return;
+            let is_old = |task: &Task| match task {
+                Task::Connection(serve) => serve.is_tunnel_of(generation),
+                Task::Request(request) => {
+                    request.end_tunnel(generation);
+                    false
                 }
-                drop(ended);
-                loops::after_events().await;
-            }
+            };
+            self.tasks.end_where(is_old).await;
         });
     }
 
@@ -127,21 +120,22 @@ impl Service for HttpService {
         self.http.idle.close_oldest()
     }
 
-    fn give_idle(self: Rc<Self>, most: usize) -> Vec<Moving> {
+    fn give_idle(self: Rc<Self>, most: usize) -> Given {
         let may_move = |task: &Task| matches!(task, Task::Connection(serve) if serve.may_move());
-        let taken = self.tasks.take_some(most, may_move);
+        let (taken, next) = self.tasks.take_some(self.gives_from.get(), most, may_move);
+        self.gives_from.set(next.unwrap_or(0));
         let moving = taken.into_iter().filter_map(|task| match task {
             Task::Connection(serve) => serve.into_moving(),
             Task::Request(_) => None,
         });
-        moving.collect()
+        Given { moving: moving.collect(), is_round: next.is_none() }
     }
 
     fn adopt(self: Rc<Self>, moving: Moving) {
         let loop_state = &self.http.loop_state;
         if loop_state.is_draining() {
             // This loop has begun to give its own away meanwhile. Otherwise the worker ends, and the connection does too.
-            if let Some(to) = loop_state.shedding.to() {
+            if let Some(to) = loop_listeners::destination(loop_state) {
                 loop_listeners::move_to(loop_state, to, moving);
             }
             return loop_state.admission.end();

@@ -1,11 +1,11 @@
 //! A service takes the connections of listening sockets on a loop, such as `http` or another protocol.
 
 use std::any::Any;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freerun_proto::ProxyHeader;
 use freerun_runtime::net::udp::Received;
 use freerun_transport::Transport;
 
@@ -40,8 +40,12 @@ pub struct Accepted {
 pub struct Moving {
     /// The serial number in the worker, `$connection`.
     pub number: u64,
-    /// The socket: nothing that came from it waits anywhere, and nothing that is to be sent.
-    pub fd: Arc<OwnedFd>,
+    /// The byte stream, with its session if it has TLS: nothing that came from it waits elsewhere, and nothing that is to be sent.
+    pub transport: Transport,
+    /// What is known of its TLS.
+    pub tls: Option<Box<TlsFacts>>,
+    /// The PROXY protocol header before the first request.
+    pub proxied: Option<Box<ProxyHeader>>,
     /// The address that the connection came from.
     pub peer: Address,
     /// The specification of the listening socket.
@@ -56,6 +60,14 @@ pub struct Moving {
     pub keep: Duration,
     /// How long it may not be asked to close (`keepalive_min_timeout`).
     pub least: Duration,
+}
+
+/// Connections that a service gives away.
+pub struct Given {
+    /// The connections.
+    pub moving: Vec<Moving>,
+    /// Whether the last one of all was looked at: the next look begins with the first.
+    pub is_round: bool,
 }
 
 /// The result of asking an idle connection to close.
@@ -119,9 +131,9 @@ pub trait Service {
     /// Asks the connection that has been idle longest, of those that may be closed now, to close.
     fn close_oldest(&self) -> Closing;
 
-    /// Gives away up to `most` connections without a request, those that have been idle longest first.
-    fn give_idle(self: Rc<Self>, _most: usize) -> Vec<Moving> {
-        Vec::new()
+    /// Gives away up to `most` connections without a request, of the next few of all: called again, it goes on with others.
+    fn give_idle(self: Rc<Self>, _most: usize) -> Given {
+        Given { moving: Vec::new(), is_round: true }
     }
 
     /// Takes a connection over from another loop. It is counted already.

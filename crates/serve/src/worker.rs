@@ -1,6 +1,7 @@
 //! The worker: its loops, and the state that they share.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,9 +19,10 @@ use crate::accept::rescue::{self, AllWatched, TakenBy, Watched};
 use crate::accept::{Between, Bound};
 use crate::background::Background;
 use crate::datagrams::SharedPart;
+use crate::datagrams::directory::AnswersBy;
 use crate::generation::Generation;
 use crate::http2_figures::Http2Figures;
-use crate::listen::{ListenSpec, Protocol};
+use crate::listen::{ListenKey, ListenSpec, Protocol};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;
@@ -191,26 +193,28 @@ impl Worker {
         // A new configuration begins as it is written.
         self.shared.drained.clear();
         self.shared.client_levels.clear();
-        let mut next = Vec::new();
+        let mut before: HashMap<ListenKey, Bound> =
+            std::mem::take(&mut self.listeners).into_iter().map(|bound| (bound.0.key(), bound)).collect();
         for (spec, fds) in listeners {
-            let known = self.listeners.iter().position(|(old, ..)| **old == spec);
-            next.push(match known {
+            let known = before.remove(&spec.key());
+            let (spec, fds, between) = match known {
                 // The new descriptors refer to the same sockets, and are closed, but for those of further loops.
-                Some(index) => {
-                    let (spec, mut known, between) = self.listeners.swap_remove(index);
+                Some((old, mut known, between)) if *old == spec => {
                     known.extend(fds.into_iter().skip(known.len()).map(Arc::new));
-                    if let Some(directory) = between.directory() {
-                        directory.extend(known.len());
-                    }
-                    (spec, known, between)
+                    (old, known, between)
                 }
-                None => {
-                    let between = Arc::new(self.between(&spec, fds.len()));
+                known => {
+                    let between = Arc::new(between(&spec, known.map(|(.., between)| between)));
                     (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), between)
                 }
-            });
+            };
+            if let Some(directory) = between.directory() {
+                directory.extend(fds.len());
+            }
+            self.listeners.push((spec, fds, between));
         }
-        self.listeners = next;
+        self.share_sockets(before.values());
+        drop(before);
         self.watch();
         let loops = self.shared.loops.load_full();
         for handle in &*self.handles.borrow() {
@@ -241,16 +245,20 @@ impl Worker {
         wanted
     }
 
-    /// The state that the loops share about an address with so many sockets. If only the options of a socket for datagrams
-    /// have changed, it is still known who has which sessions there.
-    fn between(&self, spec: &ListenSpec, sockets: usize) -> Between {
-        if spec.protocol != Protocol::Datagram {
-            return Between::default();
+    /// Has all loops answer by the sockets of addresses for datagrams that have only one each, and nobody by those of addresses
+    /// that are `gone`. Loops are told afterwards: they find here whether an address is still listened on.
+    fn share_sockets<'b>(&self, gone: impl Iterator<Item = &'b Bound>) {
+        let is_helped = self.shared.loops.load().number() > 1;
+        for (spec, fds, between) in &self.listeners {
+            let Some(directory) = between.directory() else { continue };
+            let socket = match &fds[..] {
+                [only] => Some(AnswersBy { spec: spec.clone(), fd: only.clone() }),
+                _ => None,
+            };
+            directory.set_answers_by(socket, is_helped);
         }
-        let same = self.listeners.iter().find(|(old, ..)| old.is_same_socket(spec));
-        let directory = same.and_then(|(.., between)| between.directory().cloned()).unwrap_or_default();
-        directory.extend(sockets);
-        Between::of(directory)
+        gone.filter_map(|(.., between)| between.directory())
+            .for_each(|directory| directory.set_answers_by(None, false));
     }
 
     /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any. A single loop
@@ -261,12 +269,10 @@ impl Worker {
         for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
             let socket = |number: usize, taken_by| Watched { spec: spec.clone(), fd: fds[number].clone(), taken_by };
             match between.directory() {
-                // The ports of a range have one loop each, and no other one has a socket to answer by.
-                Some(directory) if fds.len() > 1 => watched.extend((0..fds.len()).filter_map(|number| {
+                Some(directory) => watched.extend((0..fds.len()).filter_map(|number| {
                     let at = SharedPart { directory: directory.clone(), part: directory.part(number)? };
                     Some(socket(number, TakenBy::Part(at)))
                 })),
-                Some(_) => {}
                 None => watched.extend((0..fds.len()).map(|number| {
                     let only = only_loop(spec, number, fds.len(), &loops);
                     socket(number, only.map_or_else(|| TakenBy::All(between.clone()), TakenBy::Loop))
@@ -292,7 +298,9 @@ impl Worker {
         // Sessions of datagrams go on by the sockets that they have.
         let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
         let sockets: Arc<[_]> = accepting.flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
-        self.listeners.clear();
+        let gone = std::mem::take(&mut self.listeners);
+        self.share_sockets(gone.iter());
+        drop(gone);
         self.watch();
         // Connections go nowhere any more.
         self.shared.loops.load().shedding.iter().for_each(|shedding| shedding.end());
@@ -355,6 +363,15 @@ impl Worker {
             handle.stop();
         }
     }
+}
+
+/// The state that the loops share about an address. If only the options of a socket for datagrams have changed (`before`), it is
+/// still known who has which sessions there.
+fn between(spec: &ListenSpec, before: Option<Arc<Between>>) -> Between {
+    if spec.protocol != Protocol::Datagram {
+        return Between::default();
+    }
+    Between::of(before.and_then(|between| between.directory().cloned()).unwrap_or_default())
 }
 
 /// The loop that alone takes what comes to this socket of an address with so many; `None`: several loops accept from it.

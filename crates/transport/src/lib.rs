@@ -462,8 +462,15 @@ impl Transport {
     /// Takes the stream away from the loop that watched it, on any thread: another loop may use it then.
     #[must_use]
     pub fn moved(self) -> Transport {
+        self.taken()
+    }
+
+    /// Takes the stream out, with its session and all that waits in it: another loop may use it when this one, which is to be
+    /// dropped, is not used any more.
+    #[must_use]
+    pub fn taken(&self) -> Transport {
         match self {
-            Transport::Plain(socket) => Transport::Plain(socket.moved()),
+            Transport::Plain(socket) => Transport::Plain(Socket::of_shared(socket.shared_fd())),
             Transport::Tls(tls) => Transport::Tls(Box::new(tls.moved())),
         }
     }

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
 use freerun_serve::Address;
+use freerun_serve::accept::loop_listeners;
 use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
@@ -57,6 +57,11 @@ pub struct Connection<C> {
     /// See [`Connection::ends_softly`].
     ends_softly: Cell<bool>,
     nodelay: Cell<bool>,
+}
+
+/// A cell with this value, or one that can still be given one.
+fn once<T>(value: Option<T>) -> OnceCell<T> {
+    value.map(OnceCell::from).unwrap_or_default()
 }
 
 /// The properties of a connection that requests ask for, whatever protocol carries it.
@@ -197,10 +202,13 @@ impl<C> Connection<C> {
 
     /// A connection without a request that another loop has had.
     pub fn moved_here(moving: Moving, loop_state: Rc<LoopState>) -> Connection<C> {
-        let Moving { number, fd, peer, listen, accepted, requests, nodelay, .. } = moving;
-        let transport = Transport::from(Socket::of_shared(fd));
+        let Moving { number, transport, tls, proxied, peer, listen, accepted, requests, nodelay, .. } = moving;
         let mut connection = Connection::new(number, transport, peer, LoopLocal::new(listen), loop_state);
         connection.facts.origin.accepted = accepted;
+        if tls.is_some() || proxied.is_some() {
+            let (tls, proxied) = (once(tls), once(proxied));
+            connection.facts.origin.extra = OnceCell::from(Box::new(Extra { tls, proxied, ..Extra::default() }));
+        }
         connection.requests.set(requests);
         connection.nodelay.set(nodelay);
         connection.was_polled.set(true);
@@ -210,21 +218,31 @@ impl<C> Connection<C> {
     /// Whether another loop may have the connection while it has no request: nothing is kept with it but what
     /// [`Connection::moved_here`] takes over.
     pub fn may_move(&self) -> bool {
-        self.transport.tls().is_none() && self.extra.get().is_none() && !self.is_closing() && self.requests.get() > 0
+        let has_states = self.extra.get().is_some_and(|extra| extra.states.get().is_some());
+        !has_states && !self.has_places() && !self.is_closing() && self.requests.get() > 0
     }
 
     /// The loop that the connection goes to when its request is answered, if it is to go.
     #[inline]
     pub fn goes_to(&self) -> Option<usize> {
-        self.loop_state.shedding.to().filter(|_| self.may_move())
+        self.loop_state.shedding.to()?;
+        self.goes_somewhere()
     }
 
-    /// The connection for another loop, when this one has let go of it. It is kept for `keep` without a request, and may not be
-    /// asked to close for `least`.
-    pub fn moving(&self, keep: Duration, least: Duration) -> Moving {
+    #[cold]
+    fn goes_somewhere(&self) -> Option<usize> {
+        if self.may_move() { loop_listeners::destination(&self.loop_state) } else { None }
+    }
+
+    /// Takes the connection out for another loop. It is kept for `keep` without a request, and may not be asked to close for
+    /// `least`.
+    pub fn moving(&mut self, keep: Duration, least: Duration) -> Moving {
+        let extra = self.facts.origin.extra.take().map(|extra| *extra).unwrap_or_default();
         Moving {
             number: self.number,
-            fd: self.transport.shared_fd(),
+            transport: self.transport.taken(),
+            tls: extra.tls.into_inner(),
+            proxied: extra.proxied.into_inner(),
             peer: self.peer.clone(),
             listen: self.listen.shared(),
             accepted: self.accepted,

@@ -33,6 +33,12 @@ const TURN: usize = 16;
 /// are no more of them before the kernel is asked for events, because short work may have come meanwhile.
 const LONG_PART: usize = 4;
 
+/// How many tasks are looked at in a row by what looks for some of them.
+const LOOKED_AT: usize = 1024;
+
+/// How many tasks that end before their time are dropped in a row.
+const ENDED_AT_ONCE: usize = 64;
+
 /// How many single tasks are polled before: each of them serves many connections, except for mirrored requests and the
 /// like.
 const SINGLES: usize = 64;
@@ -370,15 +376,22 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         self.0.ring(index);
     }
 
-    /// Takes up to `most` tasks out for which `is_wanted` is true: they end when the caller drops them. A task that is being
-    /// polled is not looked at.
-    pub fn take_some(&self, most: usize, mut is_wanted: impl FnMut(&F) -> bool) -> Vec<F> {
+    /// Takes up to `most` tasks out for which `is_wanted` is true, of the next few from `from` on: they end when the caller drops
+    /// them. A task that is being polled is not looked at. Returns them, and where to go on; `None` behind the last one.
+    pub fn take_some(
+        &self,
+        from: usize,
+        most: usize,
+        mut is_wanted: impl FnMut(&F) -> bool,
+    ) -> (Vec<F>, Option<usize>) {
         let mut taken = Vec::new();
         let mut table = self.0.table.borrow_mut();
         let Table { places, free } = &mut *table;
-        for (index, place) in places.iter_mut().enumerate() {
+        let len = places.len();
+        let end = len.min(from.saturating_add(LOOKED_AT));
+        for (index, place) in places.iter_mut().enumerate().take(end).skip(from) {
             if taken.len() == most {
-                break;
+                return (taken, Some(index));
             }
             if let Some(future) = place.future.take_if(|future| is_wanted(future)) {
                 taken.push(future);
@@ -387,7 +400,18 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
                 free.extend(u32::try_from(index));
             }
         }
-        taken
+        (taken, Some(end).filter(|end| *end < len))
+    }
+
+    /// Ends the tasks for which `is_wanted` is true, a few at a time, so that others get their turn.
+    pub async fn end_where(&self, mut is_wanted: impl FnMut(&F) -> bool) {
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let (ended, next) = self.take_some(first, ENDED_AT_ONCE, &mut is_wanted);
+            from = next;
+            drop(ended);
+            crate::loops::after_events().await;
+        }
     }
 
     /// Starts a task and polls it within the current poll, as a part of it: to be called as the last step of that poll,

@@ -85,8 +85,8 @@ fn tasks_of_two_kinds_are_woken_each_in_their_own_table() {
             first.start(number, two_polls(number, &wakers, &done));
             second.start(number, Box::new(two_polls(10 + number, &wakers, &done)));
         }
-        let taken = second.take_some(1, |_| true);
-        assert_eq!(taken.len(), 1);
+        let (taken, next) = second.take_some(0, 1, |_| true);
+        assert_eq!((taken.len(), next), (1, Some(1)));
     });
     woken.iter().take(7).for_each(|waker| waker.wake());
     let mut all: Vec<u64> = finished.iter().take(7).collect();
@@ -110,14 +110,48 @@ fn a_task_that_is_taken_out_ends_and_its_place_is_used_again() {
             place += 1;
             matches!(place, 2 | 3)
         };
-        count.send(tasks.take_some(1, is_wanted).len()).unwrap();
+        let (some, next) = tasks.take_some(0, 1, is_wanted);
+        count.send((some.len(), next)).unwrap();
+        assert_eq!(tasks.take_some(2, 1, |_| false).1, None);
         tasks.start(9, two_polls(9, &wakers, &done));
     });
-    assert_eq!(taken.recv(), Ok(1));
+    assert_eq!(taken.recv(), Ok((1, Some(2))));
     woken.iter().take(4).for_each(|waker| waker.wake());
     let mut all: Vec<u64> = finished.iter().take(4).collect();
     all.sort_unstable();
     assert_eq!(all, [0, 2, 3, 9]);
+    handle.stop();
+}
+
+#[test]
+fn tasks_are_ended_however_many_there_are_and_others_stay() {
+    const TASKS: u64 = 3 * LOOKED_AT as u64;
+    let (wakers, woken): (_, Receiver<Waker>) = channel();
+    let (done, finished) = channel();
+    let (ended, has_ended) = channel();
+    let handle = on_a_loop(move |tasks| {
+        for number in 0..TASKS {
+            tasks.start(number, two_polls(number, &wakers, &done));
+        }
+        assert_eq!(tasks.take_some(0, 1, |_| false).1, Some(LOOKED_AT));
+        let tasks = tasks.clone();
+        crate::loops::spawn(0, "ending tasks", async move {
+            let mut number = 0;
+            tasks
+                .end_where(|_| {
+                    number += 1;
+                    number % 3 == 0
+                })
+                .await;
+            ended.send(()).unwrap();
+        });
+    });
+    has_ended.recv().unwrap();
+    let wakers: Vec<Waker> = woken.try_iter().collect();
+    wakers.iter().for_each(Waker::wake_by_ref);
+    let mut all: Vec<u64> = finished.iter().take(TASKS as usize * 2 / 3).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..TASKS).filter(|number| number % 3 != 2).collect::<Vec<_>>());
     handle.stop();
 }
 

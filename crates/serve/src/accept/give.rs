@@ -15,17 +15,29 @@ use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 use crate::shared::Shared;
 
-/// The loop with the fewest connections, of those that take new ones, that `may` help, and that have room besides `taken`
-/// connections which they may have been given already; never the loop `not`.
-pub(super) fn helper(shared: &Shared, not: usize, taken: usize, may: impl Fn(&LoopStats) -> bool) -> Option<usize> {
-    let loops = shared.loops.load();
-    let others = loops.taking().filter(|(index, stats)| {
-        *index != not
-            && !shared.drained.has(*index)
-            && may(stats)
-            && stats.active.get() + (taken as u64) < shared.connections as u64
-    });
-    others.min_by_key(|(_, stats)| stats.active.get()).map(|(index, _)| index)
+/// The loops that may take connections in place of another one: those that take new ones, and have room.
+pub(super) struct Helpers {
+    /// Their indices, and how many connections they have; those that they are given count at once.
+    loops: Vec<(usize, u64)>,
+    most: u64,
+}
+
+impl Helpers {
+    /// The loops that `may` help; never the loop `not`.
+    pub(super) fn of(shared: &Shared, not: usize, may: impl Fn(&LoopStats) -> bool) -> Helpers {
+        let loops = shared.loops.load();
+        let others = loops.taking().filter(|(index, stats)| *index != not && !shared.drained.has(*index) && may(stats));
+        let loops = others.map(|(index, stats)| (index, stats.active.get())).collect();
+        Helpers { loops, most: shared.connections as u64 }
+    }
+
+    /// The loop that is to take the next connection: the one that has fewest. `None`: none has room.
+    pub(super) fn next(&mut self) -> Option<usize> {
+        let fewest = self.loops.iter_mut().min_by_key(|(_, open)| *open);
+        let (index, open) = fewest.filter(|(_, open)| *open < self.most)?;
+        *open += 1;
+        Some(*index)
+    }
 }
 
 /// Gives an accepted connection to another loop. False: that loop has ended, and the connection is closed.
@@ -42,8 +54,9 @@ pub(super) fn give(shared: &Shared, helper: usize, one: (OwnedFd, Address), spec
 pub(super) fn away(services: &LoopServices, listener: &Listener) -> Option<Duration> {
     let loop_state = &services.loop_state;
     let shared = &loop_state.shared;
-    for taken in 0..SHARE {
-        let Some(helper) = helper(shared, loop_state.index, taken, |_| true) else { return Some(BUSY) };
+    let mut helpers = Helpers::of(shared, loop_state.index, |_| true);
+    for _ in 0..SHARE {
+        let Some(helper) = helpers.next() else { return Some(BUSY) };
         match accept(&listener.fd) {
             Ok(one) => {
                 loop_state.stats.rescued.add();
@@ -58,4 +71,16 @@ pub(super) fn away(services: &LoopServices, listener: &Listener) -> Option<Durat
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_have_fewest_are_given_connections_until_all_are_full() {
+        let mut helpers = Helpers { loops: vec![(1, 7), (2, 5), (5, 9)], most: 9 };
+        let given: Vec<usize> = std::iter::from_fn(|| helpers.next()).collect();
+        assert_eq!(given, [2, 2, 1, 2, 1, 2]);
+    }
 }

@@ -1,6 +1,8 @@
 //! The listening sockets of one loop.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -15,11 +17,11 @@ use crate::datagrams::SharedPart;
 use crate::datagrams::directory::Part;
 use crate::generation::Generation;
 use crate::listen::{ListenSpec, Protocol};
-use crate::loop_local::LoopLocal;
+use crate::loop_local::{AddressHasher, LoopLocal};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::Moving;
-use crate::shared::Shared;
+use crate::shared::{Loops, Shared};
 
 /// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
 const CLOSING_STEP: Duration = Duration::from_millis(1);
@@ -69,12 +71,15 @@ pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
     LOOP_LISTENERS.with_borrow(|listeners| listeners.as_ref().map(|listeners| listeners.services.clone()))
 }
 
-/// Gives up to so many connections without a request to other loops. Returns how many there were.
-pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Shared) -> Option<usize>) -> usize {
+/// Gives up to so many connections without a request to other loops, of the next few of all. Returns whether the last of all was
+/// looked at.
+pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Shared) -> Option<usize>) -> bool {
     let loop_state = &services.loop_state;
-    let mut given = 0;
+    let (mut given, mut is_round) = (0, true);
     for service in services.all() {
-        for moving in service.give_idle(most - given) {
+        let some = service.give_idle(most - given);
+        is_round &= some.is_round;
+        for moving in some.moving {
             given += 1;
             // Without another loop it is closed.
             if let Some(to) = to(&loop_state.shared) {
@@ -82,7 +87,23 @@ pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Share
             }
         }
     }
-    given
+    is_round
+}
+
+/// The loop that a connection without a request is to go to, if it is to go: one that takes connections.
+pub fn destination(loop_state: &LoopState) -> Option<usize> {
+    let to = loop_state.shedding.to()?;
+    let loops = loop_state.shared.loops.load();
+    if loops.serving.contains(&to) {
+        return Some(to);
+    }
+    // A reload has let that loop go. One that stays keeps its connections until it is told again; one that goes has to choose.
+    if loops.serving.contains(&loop_state.index) { None } else { with_fewest(&loops) }
+}
+
+/// The loop with fewest connections, of those that take new ones.
+fn with_fewest(loops: &Loops) -> Option<usize> {
+    loops.taking().min_by_key(|(_, stats)| stats.active.get()).map(|(index, _)| index)
 }
 
 /// A socket that a loop is to take connections or datagrams from.
@@ -100,18 +121,33 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the loop accepts from this socket already, and in this way.
+    /// Whether the loop, which accepts from this socket, does so in this way.
     fn is_accepted_by(&self, accepting: &Accepting) -> bool {
-        let Listener { spec, fd, only_loop, .. } = &accepting.listener;
-        spec.is(&self.spec) && Arc::ptr_eq(fd, &self.fd) && *only_loop == self.only_loop
+        let Listener { spec, only_loop, .. } = &accepting.listener;
+        spec.is(&self.spec) && *only_loop == self.only_loop
+    }
+
+    /// What other loops know of the clients at the socket, if it takes datagrams.
+    fn shared(&self) -> Option<SharedPart> {
+        let directory = self.between.directory()?;
+        Some(SharedPart { part: directory.part(self.number)?, directory: directory.clone() })
     }
 }
+
+/// What a loop has of the objects at these addresses in memory, each of which it keeps: with a port range there are thousands.
+type ByPlace<T, V> = HashMap<*const T, Rc<V>, BuildHasherDefault<AddressHasher>>;
 
 /// The listening sockets that one loop accepts from.
 pub(crate) struct LoopListeners {
     services: Rc<LoopServices>,
-    accepting: RefCell<Vec<Rc<Accepting>>>,
-    receiving: RefCell<Vec<Rc<Receiving>>>,
+    /// By the socket.
+    accepting: RefCell<ByPlace<OwnedFd, Accepting>>,
+    /// By what is shared about the socket.
+    receiving: RefCell<ByPlace<Part, Receiving>>,
+    /// The parts in sessions at sockets that other loops read, at most one for each port of a range of datagrams.
+    helping: RefCell<ByPlace<Part, Receiving>>,
+    /// Whether the loop takes no connections and begins no sessions any more.
+    is_over: Cell<bool>,
 }
 
 impl LoopListeners {
@@ -121,6 +157,8 @@ impl LoopListeners {
             services,
             accepting: RefCell::default(),
             receiving: RefCell::default(),
+            helping: RefCell::default(),
+            is_over: Cell::new(false),
         })));
     }
 
@@ -128,10 +166,22 @@ impl LoopListeners {
     pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Wanted>) {
         let (services, loop_state) = (&self.services, &self.services.loop_state);
         self.look_whether_drained();
+        let (mut sockets, mut parts, mut addresses) = (HashMap::new(), HashSet::new(), HashSet::new());
+        for one in &wanted {
+            match one.shared() {
+                None => {
+                    sockets.insert(Arc::as_ptr(&one.fd), one);
+                }
+                Some(shared) => {
+                    parts.insert(Arc::as_ptr(&shared.part));
+                    addresses.insert(&*one.spec.name);
+                }
+            }
+        }
         let mut accepting = self.accepting.borrow_mut();
         // Before the configuration changes: connections that wait at a removed address are served by the old one.
-        accepting.retain(|accepting| {
-            let keep = wanted.iter().any(|wanted| wanted.is_accepted_by(accepting));
+        accepting.retain(|socket, accepting| {
+            let keep = sockets.get(socket).is_some_and(|wanted| wanted.is_accepted_by(accepting));
             if !keep {
                 accepting.end(services);
             }
@@ -139,18 +189,16 @@ impl LoopListeners {
         });
         // Sockets are replaced and not closed if only their options have changed: sessions go on.
         let mut receiving = self.receiving.borrow_mut();
-        receiving.retain(|receiving| {
-            let mut same = wanted.iter().filter(|wanted| receiving.listener.is_at(&wanted.spec)).peekable();
-            if same.peek().is_none() {
+        receiving.retain(|part, receiving| {
+            let keep = parts.contains(part);
+            if !addresses.contains(&*receiving.listener.spec().name) {
                 receiving.end();
-                return false;
-            }
-            let keep = same.any(|wanted| wanted.number == receiving.number);
-            if !keep {
+            } else if !keep {
                 receiving.leave();
             }
             keep
         });
+        self.helping.borrow_mut().retain(|_, helping| helping.go_on());
         loop_state.set_generation(generation);
         services.all().for_each(|service| service.renew());
         loop_state.modules.hand_over();
@@ -159,7 +207,7 @@ impl LoopListeners {
                 self.receive(&mut receiving, wanted);
                 continue;
             }
-            if accepting.iter().any(|known| wanted.is_accepted_by(known)) {
+            if accepting.contains_key(&Arc::as_ptr(&wanted.fd)) {
                 continue;
             }
             let Wanted { spec, fd, between, only_loop, .. } = wanted;
@@ -169,7 +217,7 @@ impl LoopListeners {
             };
             let listener = Listener { spec: LoopLocal::new(spec), fd, between, only_loop, service };
             match Accepting::start(services, listener) {
-                Ok(started) => accepting.push(started),
+                Ok(started) => drop(accepting.insert(Arc::as_ptr(&started.listener.fd), started)),
                 Err(error) => accept::log_failure(loop_state, &error),
             }
         }
@@ -178,7 +226,7 @@ impl LoopListeners {
     /// Looks whether this loop takes new connections, and has the tasks that accept them know.
     pub(crate) fn look_whether_drained(&self) {
         if self.services.loop_state.look_whether_drained() {
-            self.accepting.borrow().iter().for_each(|accepting| accepting.listener.between.look.notify_waiters());
+            self.accepting.borrow().values().for_each(|accepting| accepting.listener.between.look.notify_waiters());
         }
     }
 
@@ -187,16 +235,37 @@ impl LoopListeners {
         &self.services.loop_state.shared
     }
 
-    /// This loop's part in receiving from the socket of this part, if it has one.
-    pub(super) fn receiving_from(&self, part: &Arc<Part>) -> Option<Rc<Receiving>> {
-        self.receiving.borrow().iter().find(|receiving| receiving.is_of(part)).cloned()
+    /// The index of this loop.
+    pub(super) fn index(&self) -> usize {
+        self.services.loop_state.index
+    }
+
+    /// What of this loop has this part of an address for datagrams. If the part is the loop's without having a socket, it is made
+    /// at the first call.
+    pub(super) fn receiving_for(&self, at: &SharedPart) -> Option<Rc<Receiving>> {
+        let part = Arc::as_ptr(&at.part);
+        if let Some(known) = self.receiving.borrow().get(&part).or(self.helping.borrow().get(&part)) {
+            return Some(known.clone());
+        }
+        let is_own = at.part.reader() == self.index() && at.has_no_socket();
+        let socket = at.directory.answers_by().filter(|_| is_own && !self.is_over.get())?;
+        let service = self.services.of(&socket.spec)?;
+        let (spec, fd) = (LoopLocal::new(socket.spec.clone()), socket.fd.clone());
+        let socket = Socket { spec, fd, shared: Some(at.clone()) };
+        let receiving = Receiving::without_reading(&self.services.loop_state, socket, service);
+        self.helping.borrow_mut().insert(part, receiving.clone());
+        Some(receiving)
     }
 
     /// Receives datagrams from a socket.
-    fn receive(&self, receiving: &mut Vec<Rc<Receiving>>, wanted: Wanted) {
-        let Wanted { spec, number, fd, between, .. } = wanted;
-        let same = |known: &&Rc<Receiving>| known.number == number && known.listener.is_at(&spec);
-        if let Some(known) = receiving.iter().find(same) {
+    fn receive(&self, receiving: &mut ByPlace<Part, Receiving>, wanted: Wanted) {
+        let Some(shared) = wanted.shared() else {
+            debug_assert!(false, "{} has no part for socket {}", wanted.spec.name, wanted.number);
+            return;
+        };
+        let Wanted { spec, fd, .. } = wanted;
+        let part = Arc::as_ptr(&shared.part);
+        if let Some(known) = receiving.get(&part) {
             if !known.listener.spec().is(&spec) {
                 known.replace(LoopLocal::new(spec), fd);
             }
@@ -206,33 +275,29 @@ impl LoopListeners {
             debug_assert!(false, "{} names a service that the worker does not have", spec.name);
             return;
         };
-        let directory = between.directory().cloned();
-        let shared = directory.and_then(|directory| Some(SharedPart { part: directory.part(number)?, directory }));
-        let socket = Socket { spec: LoopLocal::new(spec), number, fd, shared };
-        receiving.push(Receiving::start(&self.services.loop_state, socket, service));
+        let socket = Socket { spec: LoopLocal::new(spec), fd, shared: Some(shared) };
+        receiving.insert(part, Receiving::start(&self.services.loop_state, socket, service));
     }
 
     /// Takes no connections any more: other loops do. Those without a request go to them, and others end with their requests.
     pub(crate) fn retire(&self) {
+        self.is_over.set(true);
+        self.helping.take().values().for_each(|helping| helping.leave());
         let services = self.services.clone();
         loops::spawn(0, "giving away idle connections", async move {
             let loop_state = &services.loop_state;
-            loop {
-                let given = give_idle(&services, MOVED_AT_ONCE, |shared| {
-                    let loops = shared.loops.load();
-                    loops.taking().min_by_key(|(_, stats)| stats.active.get()).map(|(index, _)| index)
-                });
-                if given == 0 {
-                    break;
-                }
-                loops::yield_now().await;
-            }
-            // Those that have a request go when they have its answer; what cannot go is closed then.
-            let loops = loop_state.shared.loops.load_full();
-            if let Some((fewest, _)) = loops.taking().min_by_key(|(_, stats)| stats.active.get()) {
+            // Those that have a request go when they have its answer.
+            if let Some(fewest) = with_fewest(&loop_state.shared.loops.load()) {
                 loop_state.shedding.order(fewest);
             }
             loop_state.set_draining();
+            // The first round may begin in the middle.
+            for _ in 0..2 {
+                while !give_idle(&services, MOVED_AT_ONCE, |shared| with_fewest(&shared.loops.load())) {
+                    loops::yield_now().await;
+                }
+            }
+            // What cannot go is closed.
             services.all().for_each(|service| service.drain());
         });
     }
@@ -242,8 +307,10 @@ impl LoopListeners {
     /// reset. `heard` is dropped after that.
     pub(crate) fn drain(&self, sockets: Arc<[Weak<OwnedFd>]>, heard: Background) {
         self.services.loop_state.set_draining();
-        self.accepting.take().iter().for_each(|accepting| accepting.end(&self.services));
-        self.receiving.take().iter().for_each(|receiving| receiving.drain());
+        self.is_over.set(true);
+        self.accepting.take().values().for_each(|accepting| accepting.end(&self.services));
+        let receiving = [self.receiving.take(), self.helping.take()];
+        receiving.iter().flat_map(HashMap::values).for_each(|receiving| receiving.drain());
         let services = self.services.clone();
         loops::spawn(0, "draining", async move {
             for _ in 0..CLOSING {

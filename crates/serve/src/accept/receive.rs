@@ -15,6 +15,7 @@ use freerun_runtime::net::udp::{BATCH, Datagrams, Received};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
+use super::loop_listeners::LoopListeners;
 use super::{REST, loop_listeners};
 use crate::datagrams::copied::Copied;
 use crate::datagrams::directory::{Part, Reading};
@@ -32,8 +33,6 @@ const ANSWERS: Duration = Duration::from_secs(5);
 pub(super) struct Socket {
     /// The specification of the socket.
     pub(super) spec: LoopLocal<ListenSpec>,
-    /// The number of the socket among those of its address.
-    pub(super) number: usize,
     /// The socket.
     pub(super) fd: Arc<OwnedFd>,
     /// What other loops know of its clients, if there are others.
@@ -42,8 +41,6 @@ pub(super) struct Socket {
 
 /// A loop's part in receiving from an address.
 pub(super) struct Receiving {
-    /// The number of the socket among those of its address.
-    pub(super) number: usize,
     /// The socket.
     pub(super) listener: Rc<DatagramListener>,
     service: Rc<dyn Service>,
@@ -55,14 +52,24 @@ pub(super) struct Receiving {
 impl Receiving {
     /// Starts receiving on this loop.
     pub(super) fn start(loop_state: &Rc<LoopState>, socket: Socket, service: Rc<dyn Service>) -> Rc<Receiving> {
-        let Socket { spec, number, fd, shared } = socket;
-        if let Some(SharedPart { part, .. }) = &shared {
+        if let Some(SharedPart { part, .. }) = &socket.shared {
             part.set_reader(loop_state.index);
         }
+        let receiving = Receiving::without_reading(loop_state, socket, service);
+        loops::spawn(0, "receiving datagrams", receive(loop_state.clone(), receiving.clone()));
+        receiving
+    }
+
+    /// Takes part in the sessions at a socket that another loop reads: what comes to them is handed over by that loop.
+    pub(super) fn without_reading(
+        loop_state: &Rc<LoopState>,
+        socket: Socket,
+        service: Rc<dyn Service>,
+    ) -> Rc<Receiving> {
+        let Socket { spec, fd, shared } = socket;
         let listener = DatagramListener::new(spec, fd, shared);
         listener.tell(loop_state);
-        let receiving = Rc::new(Receiving { number, listener, service, stop: Notify::new(), replaced: Notify::new() });
-        loops::spawn(0, "receiving datagrams", receive(loop_state.clone(), receiving.clone()));
+        let receiving = Rc::new(Receiving { listener, service, stop: Notify::new(), replaced: Notify::new() });
         let listener = receiving.listener.clone();
         loops::spawn(0, "sending datagrams", async move {
             poll_fn(|context| listener.poll_send(context)).await;
@@ -86,12 +93,32 @@ impl Receiving {
     /// after a while in any case.
     pub(super) fn leave(self: &Rc<Self>) {
         self.drain();
+        if let Some(SharedPart { directory, part }) = self.listener.shared().filter(|shared| shared.has_no_socket()) {
+            directory.forget_strays(part.number);
+        }
         let receiving = self.clone();
         loops::spawn(0, "leaving a socket", async move {
             freerun_runtime::timer::sleep(ANSWERS).await;
             receiving.service.clone().end_datagrams(&receiving.listener);
             receiving.listener.end();
         });
+    }
+
+    /// Goes on without reading, by another descriptor if the socket's options have changed. False if the address is not listened on
+    /// any more: the sessions end.
+    pub(super) fn go_on(&self) -> bool {
+        match self.listener.shared().and_then(|shared| shared.directory.answers_by()) {
+            None => {
+                self.end();
+                false
+            }
+            Some(socket) => {
+                if !self.listener.spec().is(&socket.spec) {
+                    self.replace(LoopLocal::new(socket.spec.clone()), socket.fd.clone());
+                }
+                true
+            }
+        }
     }
 
     /// Ends receiving, and the sessions of the service at this address.
@@ -101,20 +128,22 @@ impl Receiving {
         self.listener.end();
     }
 
-    /// Whether it reads the socket of this part.
-    pub(super) fn is_of(&self, part: &Arc<Part>) -> bool {
-        self.listener.shared().is_some_and(|shared| Arc::ptr_eq(&shared.part, part))
-    }
-
     fn serve<'r>(&self, mut received: impl Iterator<Item = Received<'r>>) {
         self.service.clone().datagrams(&self.listener, &mut received);
     }
 
-    /// Serves what was read from the socket, but for the datagrams of strays, which go to the loops that have their sessions.
-    fn take<'r>(&self, loop_state: &LoopState, received: impl Iterator<Item = Received<'r>>) {
+    /// Serves what was read from the socket by this right, but for the datagrams of strays, which go to the loops that have their
+    /// sessions: before anybody else reads, and so in their order. Sessions may take long to begin: others may read on meanwhile.
+    fn take<'r>(
+        &self,
+        loop_state: &LoopState,
+        reading: Option<Reading<'_>>,
+        received: impl Iterator<Item = Received<'r>>,
+    ) {
         let Some(SharedPart { directory, part }) =
             self.listener.shared().filter(|shared| shared.directory.has_strays())
         else {
+            drop(reading);
             return self.serve(received);
         };
         let mut own = SmallVec::<[Received<'r>; BATCH]>::new();
@@ -128,33 +157,33 @@ impl Receiving {
                 },
             }
         }
-        self.serve(own.into_iter());
         for (number, batch) in others {
             if let Some(part) = directory.part(number) {
-                hand_over(&loop_state.shared, &part, batch);
+                hand_over(&loop_state.shared, SharedPart { directory: directory.clone(), part }, batch);
             }
         }
+        drop(reading);
+        self.serve(own.into_iter());
     }
 
     /// Serves datagrams that another thread has read for this loop. Clients without a session afterwards are strays no more.
     fn take_handed(&self, batch: &[Copied]) {
         self.serve(batch.iter().map(Copied::received));
-        let Some(SharedPart { directory, part }) = self.listener.shared() else { return };
-        for received in batch.iter().map(Copied::received) {
-            if let Some(from) = received.from.filter(|_| !part.may_know(&received)) {
-                directory.remove_stray((from, received.to), part.number);
-            }
-        }
+        let Some(shared) = self.listener.shared() else { return };
+        forget_unused(shared, batch);
     }
 
     /// Reads the socket as soon as there is something to read, and serves that.
     fn poll_read(&self, loop_state: &LoopState, socket: &Datagrams, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(SharedPart { part, .. }) = self.listener.shared().filter(|shared| !shared.directory.is_one()) else {
-            return socket.poll_receive(context, BATCH, |received| self.serve(received.iter()));
+            return socket.poll_receive(context, BATCH, |received| self.take(loop_state, None, received.iter()));
         };
         ready!(socket.poll_readable(context))?;
-        // Whoever reads in this loop's place tells when it has finished.
-        let Some(mut reading) = part.try_read() else { return Poll::Pending };
+        let Some(mut reading) = part.try_read() else {
+            // Somebody else is reading, which takes a moment: other tasks have their turn meanwhile.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
         let kept = reading.take_kept();
         if !kept.is_empty() {
             self.take_kept(loop_state, part, reading, &kept);
@@ -162,9 +191,7 @@ impl Receiving {
         }
         socket.poll_receive(context, BATCH, |received| {
             let _reserved = part.reserve(received.iter());
-            // Sessions may take long to begin: others may read on meanwhile.
-            drop(reading);
-            self.take(loop_state, received.iter());
+            self.take(loop_state, Some(reading), received.iter());
         })
     }
 
@@ -181,11 +208,10 @@ impl Receiving {
     /// Serves what others have read and left for this loop; `reading` is the right by which it was taken.
     fn take_kept(&self, loop_state: &LoopState, part: &Part, reading: Reading<'_>, kept: &[Copied]) {
         let _reserved = part.reserve(kept.iter().map(Copied::received));
-        drop(reading);
-        self.take(loop_state, kept.iter().map(Copied::received));
+        self.take(loop_state, Some(reading), kept.iter().map(Copied::received));
     }
 
-    /// Waits until others have left something for this loop, or have finished reading in its place.
+    /// Waits until others have left something for this loop.
     async fn left(&self) {
         match self.listener.shared() {
             Some(shared) => shared.part.left.notified().await,
@@ -194,26 +220,42 @@ impl Receiving {
     }
 }
 
-/// Hands datagrams over to the loop that reads the socket of this part, and has the sessions that they belong to or is to begin
-/// them. Too many of them are lost, as in a network that has no room.
-pub(super) fn hand_over(shared: &Shared, part: &Arc<Part>, batch: Vec<Copied>) {
-    let count = batch.len();
-    if !part.send(count) {
-        return shared.sessions.lost_from_clients.add_n(count as u64);
+/// Hands datagrams over to the loop that has this part, and the sessions that they belong to, or is to begin them. Too many of
+/// them are lost, as in a network that has no room.
+pub(super) fn hand_over(shared: &Shared, to: SharedPart, batch: Vec<Copied>) {
+    let (count, datagrams) = (batch.len(), Copied::datagrams(&batch));
+    if !to.part.send(count) {
+        return shared.sessions.lost_from_clients.add_n(datagrams);
     }
-    let to = part.clone();
+    let part = to.part.clone();
     let told = loop_listeners::tell_listeners(shared, part.reader(), move |listeners| {
-        to.arrived(batch.len());
-        match listeners.receiving_from(&to) {
-            Some(receiving) => receiving.take_handed(&batch),
-            // The address is not listened on any more.
-            None => listeners.shared().sessions.lost_from_clients.add_n(batch.len() as u64),
-        }
+        to.part.arrived(count);
+        take_handed(listeners, to, batch);
     });
     if !told {
         part.arrived(count);
-        shared.sessions.lost_from_clients.add_n(count as u64);
+        shared.sessions.lost_from_clients.add_n(datagrams);
     }
+}
+
+/// Serves datagrams that another thread has read, on the loop that they were handed over to.
+fn take_handed(listeners: &LoopListeners, at: SharedPart, batch: Vec<Copied>) {
+    if let Some(receiving) = listeners.receiving_for(&at) {
+        return receiving.take_handed(&batch);
+    }
+    let (shared, index) = (listeners.shared(), listeners.index());
+    if at.part.reader() != index {
+        // Another loop has the part since.
+        return hand_over(shared, at, batch);
+    }
+    // The address is not listened on any more, or this loop is about to end.
+    forget_unused(&at, &batch);
+    shared.sessions.lost_from_clients.add_n(Copied::datagrams(&batch));
+}
+
+/// Forgets that the senders of these datagrams are strays here, unless they have sessions.
+fn forget_unused(at: &SharedPart, batch: &[Copied]) {
+    batch.iter().for_each(|one| at.directory.forget_if_unused(&one.received(), at.part.number));
 }
 
 /// Receives datagrams until told to stop.

@@ -15,8 +15,9 @@ use arc_swap::ArcSwap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::balance::Balance;
+use super::give::{self, Helpers};
 use super::rescue_datagrams::Reader;
-use super::{Between, LATE, accept, give};
+use super::{Between, LATE, accept};
 use crate::datagrams::SharedPart;
 use crate::listen::ListenSpec;
 use crate::shared::Shared;
@@ -69,16 +70,17 @@ enum Way {
 }
 
 impl Watched {
-    /// What would have to be done if something waits, since some loops are late; `others`: not all of them.
-    fn way(&self, takes_turns: bool, is_late: impl Fn(usize) -> bool, others: bool) -> Option<Way> {
+    /// What would have to be done if something waits, since these loops are late; `others`: there are more.
+    fn way(&self, takes_turns: bool, late: &[usize], others: bool) -> Option<Way> {
         let only = match &self.taken_by {
             TakenBy::Loop(index) => *index,
             TakenBy::Part(at) => at.part.reader(),
-            // Whoever has no turn waits for one, and is not late for it.
-            TakenBy::All(between) if takes_turns => between.holder()?,
+            // Whoever has no turn waits for one, and is not late for it. When nobody has it, it may have been passed to a loop that
+            // has not run since.
+            TakenBy::All(between) if takes_turns => between.holder().or(late.first().copied())?,
             TakenBy::All(_) => return others.then_some(Way::Tell),
         };
-        is_late(only).then_some(Way::Take(only))
+        late.contains(&only).then_some(Way::Take(only))
     }
 }
 
@@ -133,10 +135,9 @@ fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
     if late.is_empty() {
         return;
     }
-    let is_late = |index: usize| late.contains(&index);
-    let others = loops.taking().any(|(index, _)| !is_late(index));
+    let others = loops.taking().any(|(index, _)| !late.contains(&index));
     let concerned: Vec<(&Watched, Way)> =
-        watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, is_late, others)?))).collect();
+        watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, &late, others)?))).collect();
     let mut fds: Vec<PollFd<'_>> =
         concerned.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.fd.as_fd(), PollFlags::IN)).collect();
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -162,9 +163,9 @@ fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
 /// Accepts the connections that wait at a late loop's socket, for other loops.
 fn accept_for(shared: &Shared, socket: &Watched, late: usize) {
     let loops = shared.loops.load();
-    let mut taken = 0;
-    while taken < BATCH {
-        let Some(helper) = give::helper(shared, late, taken, |stats| stats.in_poll_for() < LATE) else { break };
+    let mut helpers = Helpers::of(shared, late, |stats| stats.in_poll_for() < LATE);
+    for _ in 0..BATCH {
+        let Some(helper) = helpers.next() else { break };
         // There is no connection, or no descriptor left: the loop itself will handle that.
         let Ok(one) = accept(&socket.fd) else { break };
         if !give::give(shared, helper, one, socket.spec.clone()) {
@@ -173,7 +174,6 @@ fn accept_for(shared: &Shared, socket: &Watched, late: usize) {
         if let Some(late) = loops.stats.get(late) {
             late.rescued.add();
         }
-        taken += 1;
     }
 }
 
@@ -191,27 +191,26 @@ mod tests {
 
     #[test]
     fn what_is_done_depends_on_who_is_notified() {
-        let late = |those: &'static [usize]| move |index: usize| those.contains(&index);
         let own = watched(TakenBy::Loop(1));
-        assert_eq!(own.way(false, late(&[1]), true), Some(Way::Take(1)));
-        assert_eq!(own.way(true, late(&[1]), true), Some(Way::Take(1)));
-        assert_eq!(own.way(false, late(&[0, 2]), true), None);
+        assert_eq!(own.way(false, &[1], true), Some(Way::Take(1)));
+        assert_eq!(own.way(true, &[1], true), Some(Way::Take(1)));
+        assert_eq!(own.way(false, &[0, 2], true), None);
         let between = Arc::new(Between::default());
         let shared = watched(TakenBy::All(between.clone()));
-        assert_eq!(shared.way(false, late(&[2]), true), Some(Way::Tell));
-        assert_eq!(shared.way(false, late(&[0, 1, 2]), false), None, "nobody is there who could look");
-        // With turns, only the one that has it counts.
-        assert_eq!(shared.way(true, late(&[0]), true), None);
+        assert_eq!(shared.way(false, &[2], true), Some(Way::Tell));
+        assert_eq!(shared.way(false, &[0, 1, 2], false), None, "nobody is there who could look");
+        // With turns, only the one that has it counts, or may have been given it.
+        assert_eq!(shared.way(true, &[2], true), Some(Way::Take(2)));
         between.hold(0);
-        assert_eq!(shared.way(true, late(&[0]), true), Some(Way::Take(0)));
-        assert_eq!(shared.way(true, late(&[1]), true), None);
+        assert_eq!(shared.way(true, &[0], true), Some(Way::Take(0)));
+        assert_eq!(shared.way(true, &[1], true), None);
         // The socket of datagrams is that of the loop that reads it.
         let directory = Arc::new(Directory::default());
         directory.extend(2);
         let part = directory.part(1).unwrap();
         part.set_reader(2);
         let datagrams = watched(TakenBy::Part(SharedPart { directory, part }));
-        assert_eq!(datagrams.way(true, late(&[2]), true), Some(Way::Take(2)));
-        assert_eq!(datagrams.way(true, late(&[1]), true), None);
+        assert_eq!(datagrams.way(true, &[2], true), Some(Way::Take(2)));
+        assert_eq!(datagrams.way(true, &[1], true), None);
     }
 }

@@ -1,4 +1,5 @@
 //! Reading the socket of a loop that is late: its sessions' datagrams are kept for it, those of new clients go to other loops.
+//! These answer by sockets of their own, or by the same one where the address has no other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ impl Reader {
             let mut batches: Vec<(Arc<Part>, Vec<Copied>)> = Vec::new();
             for one in receiver.iter() {
                 let known = directory.stray(&one);
-                let new = || !part.may_know(&one) && directory.add_stray(&one, helper.number);
+                let new = || !reading.may_know(&one) && directory.add_stray(&one, helper.number);
                 let to = match known {
                     Some(number) => directory.part(number),
                     None => new().then(|| helper.clone()),
@@ -46,12 +47,13 @@ impl Reader {
                     },
                 }
             }
-            drop(reading);
-            part.left.notify_one();
+            // Before anybody else reads: what comes next of a stray is handed over behind this.
             for (to, batch) in batches {
                 taken += batch.len();
-                hand_over(shared, &to, batch);
+                hand_over(shared, SharedPart { directory: directory.clone(), part: to }, batch);
             }
+            drop(reading);
+            part.left.notify_one();
             if count < BATCH {
                 break;
             }
@@ -63,13 +65,19 @@ impl Reader {
 /// Another part of the address, whose loop has fewest connections of those that are not late and have room.
 fn helper(shared: &Shared, at: &SharedPart) -> Option<Arc<Part>> {
     let loops = shared.loops.load();
-    let open = |part: &Arc<Part>| {
-        let stats = loops.stats.get(part.reader())?;
+    let open = |index: usize| {
+        let stats = loops.stats.get(index).filter(|_| !shared.drained.has(index))?;
         let open = stats.active.get();
-        let has_room = open + (BATCH as u64) < shared.connections as u64 && part.has_room_for(BATCH);
+        let has_room = open + (BATCH as u64) < shared.connections as u64;
         (stats.in_poll_for() < LATE && has_room).then_some(open)
     };
+    if at.directory.answers_by().is_some() {
+        let others = loops.taking().map(|(index, _)| index).filter(|index| *index != at.part.reader());
+        let (_, index) = others.filter_map(|index| Some((open(index)?, index))).min()?;
+        return at.directory.part_of_loop(index).filter(|part| part.has_room_for(BATCH));
+    }
     let parts = at.directory.parts();
-    let others = parts.iter().filter(|part| part.number != at.part.number);
-    others.filter_map(|part| Some((open(part)?, part))).min_by_key(|(open, _)| *open).map(|(_, part)| part.clone())
+    let others = parts.iter().filter(|part| part.number != at.part.number && part.has_room_for(BATCH));
+    let open = others.filter_map(|part| Some((open(part.reader())?, part)));
+    open.min_by_key(|(open, _)| *open).map(|(_, part)| part.clone())
 }

@@ -29,6 +29,15 @@ impl Copied {
         Received { bytes, from, to, ecn, segment, is_truncated }
     }
 
+    /// How many datagrams these are.
+    pub fn datagrams(copies: &[Copied]) -> u64 {
+        let count = |one: &Copied| match one.segment {
+            Some(segment) if segment > 0 => one.bytes.len().div_ceil(segment).max(1) as u64,
+            _ => 1,
+        };
+        copies.iter().map(count).sum()
+    }
+
     /// The number of its bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()

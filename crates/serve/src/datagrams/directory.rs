@@ -4,34 +4,42 @@
 //! client's sessions. While that loop is late, another thread reads in its place, and must not begin a second session of a
 //! client that has one:
 //!
-//! - a [`Part`], one for each socket, counts the clients with sessions there by a hash, so that whoever finds a count of
-//!   zero knows that the client has none; datagrams of others are kept for the loop;
-//! - a session that begins at another part than the one whose socket the client's datagrams come to is a *stray*. The
-//!   [`Directory`] knows it until it ends, and whoever gets its datagrams hands them on.
+//! - a [`Part`], one for each socket, counts the sessions there by a hash of their clients, so that whoever finds a count of
+//!   zero, or one of another client's, knows that the client has none; datagrams of others are kept for the loop;
+//! - a client whose session begins at another part than the one whose socket its datagrams come to is a *stray*. The
+//!   [`Directory`] knows it until its last session there ends, and whoever gets its datagrams hands them on.
+//!
+//! An address of which each loop has a socket has a part for each. A port of a range has one socket, whose part is number 0;
+//! further parts, one for each loop that helps, have none, and their sessions answer by that socket
+//! ([`Directory::answers_by`]).
 //!
 //! Nobody waits: a part is read by whoever gets hold of it first, and the other one goes on with something else.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, TryLockError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use freerun_runtime::net::udp::{BATCH, Received};
 use rustc_hash::{FxBuildHasher, FxHasher};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
+use super::SharedPart;
 use super::copied::Copied;
+use crate::listen::ListenSpec;
 
-/// How many counts of clients a part has. Clients that share a count with one that has a session wait for the loop that is
-/// late: one in four with 16,384 sessions.
+/// How many counts of clients a part has. Clients that share a count with several sessions of others wait for the loop that is
+/// late: one in forty with 16,384 sessions.
 const COUNTS: usize = ROWS * ROW;
 
 /// The counts are made in rows, when a client comes whose hash leads there: with few clients they take little memory.
-const ROWS: usize = 64;
-const ROW: usize = 1024;
+const ROWS: usize = 128;
+const ROW: usize = 512;
 
 /// The most strays of an address. While there are so many, new clients wait for the loop that is late.
 const MOST_STRAYS: usize = 4096;
@@ -43,31 +51,65 @@ const MOST_KEPT: usize = 1024 * 1024;
 /// The most datagrams, or runs of them, on their way to a loop from others; further ones are lost.
 const MOST_ON_THEIR_WAY: usize = 1024;
 
+/// The index that stands for no loop.
+const NOBODY: usize = usize::MAX;
+
 /// Both ends of a client's datagrams: its address, and the one that it sends to, where there are several.
 type Ends = (SocketAddr, Option<IpAddr>);
 
 /// What loops and other threads know of an address for datagrams.
+#[derive(Default)]
 pub struct Directory {
-    /// One for each socket, in their order.
+    /// One for each socket, in their order; of a port of a range the first one has the socket, and each further one a loop.
     parts: ArcSwap<Vec<Arc<Part>>>,
-    /// How many there are.
+    /// How many sockets there are.
     sockets: AtomicUsize,
-    /// The numbers of the parts that have strays.
-    strays: papaya::HashMap<Ends, usize, FxBuildHasher>,
+    /// The socket of a port of a range, for all loops to answer by.
+    answers_by: ArcSwapOption<AnswersBy>,
+    /// Whether other threads read that socket when its loop is late.
+    is_helped: AtomicBool,
+    strays: papaya::HashMap<Ends, Stray, FxBuildHasher>,
 }
 
-/// One socket of an address.
+/// The one socket of an address, by which sessions of several loops answer.
+pub struct AnswersBy {
+    /// The specification of the socket.
+    pub spec: Arc<ListenSpec>,
+    /// The socket.
+    pub fd: Arc<OwnedFd>,
+}
+
+/// A client whose datagrams come to another part than the one that has its sessions.
+struct Stray {
+    /// The number of the part that has its sessions.
+    part: usize,
+    /// How many it has there; none between being given to the part and its first session.
+    sessions: AtomicUsize,
+}
+
+/// The sessions of clients with hashes of the same place: how many there are, and in the upper half the sum of the upper halves
+/// of their clients' hashes. If there is one, the sum is that of its client, and another one has no session.
+type Count = AtomicU64;
+
+/// A row of counts, which is made when it is needed first.
+type Row = OnceLock<Box<[Count]>>;
+
+/// A hash of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ClientHash(u64);
+
+/// One socket of an address, or what a loop has of a socket that another one reads.
 pub struct Part {
-    /// The number of the socket.
+    /// The number of the part.
     pub number: usize,
-    /// The loop that reads it.
+    /// The loop that reads the socket, or has the part.
     reader: AtomicUsize,
     /// Held by whoever reads the socket.
     reading: Mutex<Kept>,
-    /// Notified when something is kept for the loop, or another thread has finished reading.
+    /// Notified when something is kept for the loop.
     pub left: Notify,
     /// How many sessions there are of clients with this hash.
-    counts: [OnceLock<Box<[AtomicU32]>>; ROWS],
+    counts: OnceLock<Box<[Row]>>,
     /// How many datagrams are on their way to the loop.
     on_their_way: AtomicUsize,
 }
@@ -77,32 +119,62 @@ pub struct Part {
 struct Kept {
     datagrams: Vec<Copied>,
     bytes: usize,
+    /// The hashes of their clients.
+    clients: HashSet<ClientHash, FxBuildHasher>,
 }
 
 /// The right to read a socket.
-pub struct Reading<'p>(MutexGuard<'p, Kept>);
+pub struct Reading<'p> {
+    part: &'p Part,
+    kept: MutexGuard<'p, Kept>,
+}
 
 /// Clients whose datagrams are being given to their sessions, or to new ones; nobody else begins a session for them.
 pub struct Reserved<'p> {
     part: &'p Part,
-    hashes: SmallVec<[usize; BATCH]>,
-}
-
-impl Default for Directory {
-    fn default() -> Directory {
-        Directory { parts: ArcSwap::default(), sockets: AtomicUsize::new(0), strays: papaya::HashMap::default() }
-    }
+    hashes: SmallVec<[ClientHash; BATCH]>,
 }
 
 impl Directory {
-    /// Has parts for so many sockets at least. Called by one thread.
+    /// Has parts for so many sockets at least.
     pub fn extend(&self, sockets: usize) {
-        let known = self.parts.load();
-        if known.len() < sockets {
-            let new = (known.len()..sockets).map(|number| Arc::new(Part::new(number)));
-            self.parts.store(Arc::new(known.iter().cloned().chain(new).collect()));
-            self.sockets.store(sockets, Relaxed);
+        self.extend_parts(sockets);
+        self.sockets.fetch_max(sockets, Relaxed);
+    }
+
+    /// Has so many parts at least.
+    fn extend_parts(&self, number: usize) {
+        if self.parts.load().len() < number {
+            // Another thread may add some at the same time.
+            self.parts.rcu(|known| {
+                let new = (known.len()..number).map(|number| Arc::new(Part::new(number)));
+                known.iter().cloned().chain(new).collect::<Vec<_>>()
+            });
         }
+    }
+
+    /// Has all loops answer by this socket, the only one of the address, from now on; `is_helped`: there are other loops than
+    /// the one that reads it. `None`: nobody answers by it any more, and there are no strays.
+    pub fn set_answers_by(&self, socket: Option<AnswersBy>, is_helped: bool) {
+        self.is_helped.store(is_helped, Relaxed);
+        let ends = socket.is_none();
+        let before = self.answers_by.swap(socket.map(Arc::new));
+        if ends && before.is_some() {
+            self.strays.pin().clear();
+        }
+    }
+
+    /// The socket that all loops answer by, if the address has only one.
+    pub fn answers_by(&self) -> Option<Arc<AnswersBy>> {
+        self.answers_by.load_full()
+    }
+
+    /// The part of the loop with this index at a socket that another loop reads: it is made at the first call.
+    pub fn part_of_loop(&self, index: usize) -> Option<Arc<Part>> {
+        self.extend_parts(index + 2);
+        let part = self.part(index + 1)?;
+        part.set_reader(index);
+        Some(part)
     }
 
     /// The number of sockets.
@@ -112,7 +184,7 @@ impl Directory {
 
     /// Whether there is one socket, which nobody else reads.
     pub fn is_one(&self) -> bool {
-        self.sockets() < 2
+        self.sockets() < 2 && !self.is_helped.load(Relaxed)
     }
 
     /// The part with this number.
@@ -132,45 +204,101 @@ impl Directory {
 
     /// The number of the part that has the client as a stray.
     pub fn stray(&self, received: &Received<'_>) -> Option<usize> {
-        self.strays.pin().get(&(received.from?, received.to)).copied()
+        self.strays.pin().get(&(received.from?, received.to)).map(|stray| stray.part)
     }
 
     /// Notes that the client is a stray at this part. False if there are too many, or nobody could answer the client.
     pub fn add_stray(&self, received: &Received<'_>, part: usize) -> bool {
         let Some(from) = received.from.filter(|_| self.strays.len() < MOST_STRAYS) else { return false };
-        self.strays.pin().insert((from, received.to), part);
+        self.strays.pin().insert((from, received.to), Stray { part, sessions: AtomicUsize::new(0) });
         true
     }
 
-    /// Notes that a client is no stray at this part any more, if it was one.
-    pub fn remove_stray(&self, ends: Ends, part: usize) {
+    /// Notes that a session of the client begins at this part.
+    fn begin(&self, ends: Ends, part: usize) {
+        if self.has_strays()
+            && let Some(stray) = self.strays.pin().get(&ends).filter(|stray| stray.part == part)
+        {
+            stray.sessions.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Notes that a session of the client has ended at this part. With its last one there the client is no stray any more.
+    fn end(&self, ends: Ends, part: usize) {
         if self.has_strays() {
-            // Nobody gives it to another part meanwhile: it has one as long as it is known.
             let strays = self.strays.pin();
-            if strays.get(&ends) == Some(&part) {
+            let Some(stray) = strays.get(&ends).filter(|stray| stray.part == part) else { return };
+            // One that was there before the client became a stray is not counted.
+            if stray.sessions.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1)).unwrap_or(1) <= 1 {
+                // Nobody gives it to another part meanwhile: it has one as long as it is known.
                 strays.remove(&ends);
             }
         }
     }
+
+    /// Forgets that a client is a stray at this part, unless it has a session there.
+    pub fn forget_if_unused(&self, received: &Received<'_>, part: usize) {
+        let Some(from) = received.from else { return };
+        let (ends, strays) = ((from, received.to), self.strays.pin());
+        let is_unused = |stray: &Stray| stray.part == part && stray.sessions.load(Relaxed) == 0;
+        if strays.get(&ends).is_some_and(is_unused) {
+            strays.remove(&ends);
+        }
+    }
+
+    /// Forgets all strays at this part: its loop does not serve them any more.
+    pub fn forget_strays(&self, part: usize) {
+        self.strays.pin().retain(|_, stray| stray.part != part);
+    }
 }
 
-/// The place of a client's count.
-fn place(ends: Ends) -> usize {
-    // Whoever knew the hashes could have all clients kept waiting.
-    static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
-    let mut hasher = FxHasher::default();
-    (*SEED, ends).hash(&mut hasher);
-    hasher.finish() as usize % COUNTS
+impl SharedPart {
+    /// Whether the part is what a loop has of a socket that another one reads.
+    pub fn has_no_socket(&self) -> bool {
+        self.part.number > 0 && self.directory.answers_by.load().is_some()
+    }
+
+    /// Notes that a client has a session here, or had one.
+    pub fn note(&self, client: SocketAddr, local: Option<IpAddr>, begins: bool) {
+        let (ends, SharedPart { directory, part }) = ((client, local), self);
+        if begins {
+            part.begin(ends);
+            directory.begin(ends, part.number);
+        } else {
+            part.end(ends);
+            directory.end(ends, part.number);
+        }
+    }
+}
+
+impl ClientHash {
+    fn of(ends: Ends) -> ClientHash {
+        // Whoever knew the hashes could have all clients kept waiting.
+        static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
+        let mut hasher = FxHasher::default();
+        (*SEED, ends).hash(&mut hasher);
+        ClientHash(hasher.finish())
+    }
+
+    /// The place of the client's count.
+    fn place(self) -> usize {
+        self.0 as usize % COUNTS
+    }
+
+    /// What a session of the client adds to its count.
+    fn share(self) -> u64 {
+        self.0 & !u64::from(u32::MAX) | 1
+    }
 }
 
 impl Part {
     fn new(number: usize) -> Part {
-        let (reader, reading, left, on_their_way) = Default::default();
-        let counts = [const { OnceLock::new() }; ROWS];
+        let (reading, left, counts, on_their_way) = Default::default();
+        let reader = AtomicUsize::new(NOBODY);
         Part { number, reader, reading, left, counts, on_their_way }
     }
 
-    /// The index of the loop that reads the socket.
+    /// The index of the loop that reads the socket, or has the part; larger than that of any loop before there is one.
     pub fn reader(&self) -> usize {
         self.reader.load(Relaxed)
     }
@@ -182,51 +310,55 @@ impl Part {
 
     /// The right to read the socket, unless another thread is reading.
     pub fn try_read(&self) -> Option<Reading<'_>> {
-        match self.reading.try_lock() {
-            Ok(kept) => Some(Reading(kept)),
+        let kept = match self.reading.try_lock() {
+            Ok(kept) => kept,
             // What is kept is right at any time.
-            Err(TryLockError::Poisoned(poisoned)) => Some(Reading(poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Reading { part: self, kept })
     }
 
     /// Counts a session, or takes one back.
-    fn count(&self, place: usize, begins: bool) {
-        let row = self.counts[place / ROW].get_or_init(|| (0..ROW).map(|_| AtomicU32::new(0)).collect());
+    fn count(&self, client: ClientHash, begins: bool) {
+        let place = client.place();
+        let rows = self.counts.get_or_init(|| (0..ROWS).map(|_| OnceLock::new()).collect());
+        let row = rows[place / ROW].get_or_init(|| (0..ROW).map(|_| Count::default()).collect());
         let count = &row[place % ROW];
         if begins {
-            count.fetch_add(1, Relaxed);
+            count.fetch_add(client.share(), Relaxed);
         } else {
-            let before = count.fetch_sub(1, Relaxed);
-            debug_assert!(before > 0, "a client leaves that never came");
+            let before = count.fetch_sub(client.share(), Relaxed);
+            debug_assert!(before as u32 > 0, "a client leaves that never came");
         }
     }
 
     /// Notes that a client has a session here.
-    pub fn begin(&self, ends: Ends) {
-        self.count(place(ends), true);
+    fn begin(&self, ends: Ends) {
+        self.count(ClientHash::of(ends), true);
     }
 
-    /// Notes that a session has ended. Returns whether the client has none any more, as far as is known.
-    pub fn end(&self, ends: Ends) -> bool {
-        self.count(place(ends), false);
-        !self.knows(ends)
+    /// Notes that a session has ended.
+    fn end(&self, ends: Ends) {
+        self.count(ClientHash::of(ends), false);
     }
 
-    fn knows(&self, ends: Ends) -> bool {
-        let place = place(ends);
-        self.counts[place / ROW].get().is_some_and(|row| row[place % ROW].load(Relaxed) > 0)
-    }
-
-    /// Whether the sender may have a session here: whoever reads the socket ([`Part::try_read`]) is told of all of them.
-    pub fn may_know(&self, received: &Received<'_>) -> bool {
-        received.from.is_some_and(|from| self.knows((from, received.to)))
+    /// Whether the client may have a session here.
+    fn knows(&self, client: ClientHash) -> bool {
+        let place = client.place();
+        let row = self.counts.get().and_then(|rows| rows[place / ROW].get());
+        let count = row.map_or(0, |row| row[place % ROW].load(Relaxed));
+        match count as u32 {
+            0 => false,
+            1 => count == client.share(),
+            _ => true,
+        }
     }
 
     /// Counts the clients of these datagrams as known, until the value is dropped.
     pub fn reserve<'r>(&self, received: impl Iterator<Item = Received<'r>>) -> Reserved<'_> {
-        let all = received.filter_map(|one| Some(place((one.from?, one.to))));
-        let hashes: SmallVec<_> = all.inspect(|place| self.count(*place, true)).collect();
+        let all = received.filter_map(|one| Some(ClientHash::of((one.from?, one.to))));
+        let hashes: SmallVec<_> = all.inspect(|client| self.count(*client, true)).collect();
         Reserved { part: self, hashes }
     }
 
@@ -255,25 +387,31 @@ impl Part {
 impl Reading<'_> {
     /// Whether more may be kept.
     pub fn has_room(&self) -> bool {
-        self.0.bytes < MOST_KEPT && self.0.datagrams.len() < MOST_ON_THEIR_WAY
+        self.kept.bytes < MOST_KEPT && self.kept.datagrams.len() < MOST_ON_THEIR_WAY
+    }
+
+    /// Whether the sender may have a session at the socket, or something kept that will begin one.
+    pub fn may_know(&self, received: &Received<'_>) -> bool {
+        let client = received.from.map(|from| ClientHash::of((from, received.to)));
+        client.is_some_and(|client| self.part.knows(client) || self.kept.clients.contains(&client))
     }
 
     /// Keeps a datagram for the loop that reads the socket.
     pub fn keep(&mut self, received: &Received<'_>) {
-        self.0.bytes += received.bytes.len();
-        self.0.datagrams.push(Copied::of(received));
+        self.kept.bytes += received.bytes.len();
+        self.kept.clients.extend(received.from.map(|from| ClientHash::of((from, received.to))));
+        self.kept.datagrams.push(Copied::of(received));
     }
 
     /// Takes what is kept, in the order in which it came.
     pub fn take_kept(&mut self) -> Vec<Copied> {
-        self.0.bytes = 0;
-        std::mem::take(&mut self.0.datagrams)
+        std::mem::take(&mut *self.kept).datagrams
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.hashes.iter().for_each(|place| self.part.count(*place, false));
+        self.hashes.iter().for_each(|client| self.part.count(*client, false));
     }
 }
 
@@ -290,24 +428,43 @@ mod tests {
         (SocketAddr::from(([192, 0, 2, 1], port)), None)
     }
 
+    fn may_know(part: &Part, port: u16) -> bool {
+        part.try_read().unwrap().may_know(&received(port))
+    }
+
     #[test]
     fn a_client_is_known_from_the_reading_of_its_datagram_to_the_end_of_its_last_session() {
         let part = Part::new(0);
-        assert!(!part.may_know(&received(1)));
+        assert!(!may_know(&part, 1));
         let reserved = part.reserve([received(1), received(1)].into_iter());
-        assert!(part.may_know(&received(1)));
+        assert!(may_know(&part, 1));
         part.begin(ends(1));
         part.begin(ends(1));
         drop(reserved);
-        assert!(part.may_know(&received(1)));
-        assert!(!part.end(ends(1)));
-        assert!(part.may_know(&received(1)));
-        assert!(part.end(ends(1)));
-        assert!(!part.may_know(&received(1)));
+        assert!(may_know(&part, 1));
+        part.end(ends(1));
+        assert!(may_know(&part, 1));
+        part.end(ends(1));
+        assert!(!may_know(&part, 1));
         // Nobody can have a session without an address.
         let nobody = Received { from: None, ..received(1) };
         drop(part.reserve([nobody].into_iter()));
-        assert!(!part.may_know(&nobody));
+        assert!(!part.try_read().unwrap().may_know(&nobody));
+    }
+
+    #[test]
+    fn a_client_that_shares_the_count_of_one_session_is_told_from_its_client() {
+        let part = Part::new(0);
+        let (one, other) = (ClientHash(5), ClientHash(1 << 40 | 5));
+        assert_eq!(one.place(), other.place());
+        part.count(one, true);
+        assert!(part.knows(one) && !part.knows(other));
+        part.count(other, true);
+        assert!(part.knows(one) && part.knows(other));
+        part.count(one, false);
+        assert!(!part.knows(one) && part.knows(other));
+        part.count(other, false);
+        assert!(!part.knows(one) && !part.knows(other));
     }
 
     #[test]
@@ -317,7 +474,10 @@ mod tests {
         assert!(part.try_read().is_none());
         (1..4).for_each(|port| reading.keep(&received(port)));
         drop(reading);
+        // Those whose datagrams are kept have sessions soon.
+        assert!(may_know(&part, 1) && may_know(&part, 3));
         let kept = part.try_read().unwrap().take_kept();
+        assert!(!may_know(&part, 1));
         let ports: Vec<_> = kept.iter().map(|one| one.received().from.unwrap().port()).collect();
         assert_eq!(ports, [1, 2, 3]);
         assert_eq!(kept[0].received(), received(1));
@@ -329,19 +489,58 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_known_until_they_end_where_they_are() {
-        let directory = Directory::default();
+    fn strays_are_known_until_their_last_sessions_end_where_they_are() {
+        let directory = Arc::new(Directory::default());
         directory.extend(2);
+        let at = |number| SharedPart { part: directory.part(number).unwrap(), directory: directory.clone() };
+        let note = |number, port, begins| at(number).note(ends(port).0, None, begins);
         assert!(!directory.has_strays());
         assert!(directory.add_stray(&received(1), 1));
         assert_eq!((directory.stray(&received(1)), directory.stray(&received(2))), (Some(1), None));
-        directory.remove_stray(ends(1), 0);
+        note(1, 1, true);
+        note(1, 1, true);
+        note(0, 1, true);
+        note(0, 1, false);
+        note(1, 1, false);
+        directory.forget_if_unused(&received(1), 1);
+        assert_eq!(directory.stray(&received(1)), Some(1), "it has another session there");
+        // A session of somebody else with the same hash does not keep it.
+        directory.part(1).unwrap().count(ClientHash::of(ends(1)), true);
+        note(1, 1, false);
+        assert!(!directory.has_strays());
+        // One that never got a session is forgotten too.
+        assert!(directory.add_stray(&received(1), 1));
+        directory.forget_if_unused(&received(1), 0);
         assert_eq!(directory.stray(&received(1)), Some(1));
-        directory.remove_stray(ends(1), 1);
+        directory.forget_if_unused(&received(1), 1);
         assert!(!directory.has_strays());
         // There is a bound.
-        assert!((0..MOST_STRAYS).all(|port| directory.add_stray(&received(port as u16), 0)));
+        assert!((0..MOST_STRAYS).all(|port| directory.add_stray(&received(port as u16), port % 2)));
         assert!(!directory.add_stray(&received(u16::MAX), 0));
+        directory.forget_strays(0);
+        assert_eq!((directory.stray(&received(0)), directory.stray(&received(1))), (None, Some(1)));
+    }
+
+    #[test]
+    fn loops_have_parts_of_a_socket_that_another_one_reads() {
+        let directory = Directory::default();
+        directory.extend(1);
+        assert!(directory.is_one() && directory.answers_by().is_none());
+        let socket = || {
+            let spec = Arc::new(ListenSpec::new("stream", None, "192.0.2.1:9".to_owned()));
+            Some(AnswersBy { spec, fd: Arc::new(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into()) })
+        };
+        directory.set_answers_by(socket(), true);
+        assert!(!directory.is_one() && directory.answers_by().is_some());
+        let part = directory.part_of_loop(2).unwrap();
+        assert_eq!((part.number, part.reader()), (3, 2));
+        assert!(Arc::ptr_eq(&part, &directory.part_of_loop(2).unwrap()));
+        assert_eq!(directory.sockets(), 1, "there is still one socket");
+        assert!(directory.add_stray(&received(1), part.number));
+        directory.set_answers_by(socket(), false);
+        assert!(directory.is_one() && directory.has_strays());
+        directory.set_answers_by(None, false);
+        assert!(directory.answers_by().is_none() && !directory.has_strays());
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub mod directory;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use freerun_runtime::loops;
 use freerun_runtime::net::udp::{Datagrams, Runs, SendQueue, Target, Unsent};
 
 use self::directory::{Directory, Part};
-use crate::listen::{ListenKey, ListenSpec};
+use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_state::LoopState;
 
@@ -32,7 +32,6 @@ const BETWEEN_LINES: u64 = 1000;
 
 /// A listening socket for datagrams, as one loop has it. It stays the same over a reload that changes only options.
 pub struct DatagramListener {
-    key: ListenKey,
     spec: RefCell<LoopLocal<ListenSpec>>,
     socket: RefCell<Rc<Datagrams>>,
     queue: RefCell<SendQueue>,
@@ -63,27 +62,14 @@ pub struct SharedPart {
     pub part: Arc<Part>,
 }
 
-impl SharedPart {
-    /// Notes that a client has a session here, or had one.
-    pub fn note(&self, client: SocketAddr, local: Option<IpAddr>, begins: bool) {
-        if begins {
-            self.part.begin((client, local));
-        } else if self.part.end((client, local)) {
-            self.directory.remove_stray((client, local), self.part.number);
-        }
-    }
-}
-
 impl DatagramListener {
     /// Takes over a loop's socket for this address; `shared` is what other loops know of it, if there are others.
     pub fn new(spec: LoopLocal<ListenSpec>, fd: Arc<OwnedFd>, shared: Option<SharedPart>) -> Rc<DatagramListener> {
         let socket = RefCell::new(socket(&spec, fd));
         let (queue, sender, full, waiting, lost, ended) = Default::default();
         let (loop_state, untold) = Default::default();
-        let key = spec.key();
         let spec = RefCell::new(spec);
         Rc::new(DatagramListener {
-            key,
             spec,
             socket,
             queue,
@@ -106,11 +92,6 @@ impl DatagramListener {
     /// The specification of the socket.
     pub fn spec(&self) -> LoopLocal<ListenSpec> {
         self.spec.borrow().clone()
-    }
-
-    /// Whether it is the socket of this address, whatever its options.
-    pub fn is_at(&self, spec: &ListenSpec) -> bool {
-        self.key == spec.key()
     }
 
     /// What other loops know of the clients here, if there are others.
@@ -304,7 +285,7 @@ fn socket(spec: &ListenSpec, fd: Arc<OwnedFd>) -> Rc<Datagrams> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
 
     use freerun_runtime::loops;
 

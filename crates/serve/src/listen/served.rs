@@ -40,14 +40,21 @@ impl<V> Listen<V> {
     }
 }
 
+/// So many sockets are looked through for one; of more it is found by its name, as there are thousands with a range of ports.
+const FEW: usize = 8;
+
 /// The listening sockets of a service in a generation, in the order of the configuration.
 #[derive(Debug)]
-pub struct Listens<V>(Vec<Arc<Listen<V>>>);
+pub struct Listens<V> {
+    all: Vec<Arc<Listen<V>>>,
+    /// The places of sockets, by the names of those for streams and of those for datagrams, if there are more than [`FEW`].
+    places: [HashMap<String, usize>; 2],
+}
 
 // Not derived, because that would demand the trait of what is at the addresses.
 impl<V> Default for Listens<V> {
     fn default() -> Listens<V> {
-        Listens(Vec::new())
+        Listens { all: Vec::new(), places: Default::default() }
     }
 }
 
@@ -55,7 +62,7 @@ impl<V> Deref for Listens<V> {
     type Target = [Arc<Listen<V>>];
 
     fn deref(&self) -> &[Arc<Listen<V>>] {
-        &self.0
+        &self.all
     }
 }
 
@@ -70,12 +77,20 @@ impl<V> Listens<V> {
             let (spec, servers) = (Arc::new(addresses[own].spec.clone()), servers[own].clone());
             Arc::new(Listen { spec, servers, specific, tls })
         };
-        Listens(sockets(addresses).into_iter().map(socket).collect())
+        let all: Vec<_> = sockets(addresses).into_iter().map(socket).collect();
+        let mut places: [HashMap<String, usize>; 2] = Default::default();
+        for (place, listen) in all.iter().enumerate().filter(|_| all.len() > FEW) {
+            places[listen.spec.protocol as usize].entry(listen.spec.name.clone()).or_insert(place);
+        }
+        Listens { all, places }
     }
 
     /// The socket with this specification.
     pub fn find(&self, spec: &ListenSpec) -> Option<&Arc<Listen<V>>> {
-        self.iter().find(|listen| listen.spec.is_same_socket(spec))
+        if self.all.len() <= FEW {
+            return self.iter().find(|listen| listen.spec.is_same_socket(spec));
+        }
+        self.places[spec.protocol as usize].get(&spec.name).map(|place| &self.all[*place])
     }
 
     /// Whether connections to the socket with this specification may begin with a TLS handshake.

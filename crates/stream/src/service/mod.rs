@@ -20,9 +20,6 @@ use crate::session::generation::LoopGeneration;
 use crate::session::{Beginning, Session};
 use crate::settings::listen::SERVICE;
 
-/// How many old sessions are ended before other tasks get their turn.
-const ENDED_AT_ONCE: usize = 64;
-
 /// The service `stream` on one loop.
 pub struct StreamService {
     loop_state: Rc<LoopState>,
@@ -112,14 +109,7 @@ impl Service for StreamService {
 
     fn end_tunnels(self: Rc<Self>, generation: u64) {
         loops::spawn(0, "ending old sessions", async move {
-            loop {
-                let ended = self.tasks.take_some(ENDED_AT_ONCE, |serve| serve.generation() == Some(generation));
-                if ended.is_empty() {
-                    return;
-                }
-                drop(ended);
-                loops::after_events().await;
-            }
+            self.tasks.end_where(|serve| serve.generation() == Some(generation)).await;
         });
     }
 

@@ -118,7 +118,7 @@ impl Serve {
     pub fn into_moving(mut self) -> Option<Moving> {
         let State::Idle(key, driver) = std::mem::replace(&mut self.state, State::Over) else { return None };
         let (keep, least) = driver.http.idle.leave(key)?;
-        Some(self.connection.moving(keep, least))
+        Some(Rc::get_mut(&mut self.connection)?.moving(keep, least))
     }
 
     /// Whether another protocol than HTTP is served, for a request that began with this generation.
@@ -219,17 +219,17 @@ impl Future for Serve {
             if let State::Upgraded(_) | State::Http2(_) = self.state {
                 continue;
             }
-            let connection = &self.connection;
             match keep {
-                Some((mut keep, driver)) if !connection.is_closing() => {
-                    if let Some(to) = connection.goes_to()
-                        && Rc::strong_count(connection) == 1
+                Some((mut keep, driver)) if !self.connection.is_closing() => {
+                    if let Some(to) = self.connection.goes_to()
+                        && let Some(connection) = Rc::get_mut(&mut self.connection)
                     {
                         connection.loop_state.shedding.spend();
                         let moving = connection.moving(keep.most, keep.least);
                         loop_listeners::move_to(&connection.loop_state, to, moving);
                         return Poll::Ready(());
                     }
+                    let connection = &self.connection;
                     let is_fresh = connection.requests.get() == 0;
                     if connection.loop_state.is_draining() && !is_fresh {
                         keep.most = keep.most.min(keep.least);
