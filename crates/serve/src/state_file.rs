@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use freerun_conf::{Cx, Node, Problem};
 
@@ -27,11 +27,22 @@ pub fn claim(path: &str, owner: &str, directive: &Node, cx: &mut Cx) {
     }
 }
 
+/// The texts of state files that a configuration is made of, by their paths; lives in its context.
+#[derive(Default)]
+struct Texts(HashMap<String, Fingerprint>);
+
+/// Notes that the configuration is made of this text of the file with this path; a file that is not there is like an empty one.
+pub fn note_text(path: &str, text: &[u8], cx: &mut Cx) {
+    cx.extensions.get_or_default::<Texts>().0.insert(path.to_owned(), fingerprint(text));
+}
+
 /// A file with a state.
 #[derive(Debug)]
 pub struct StateFile {
     path: String,
-    /// What this process has written last, or has found there last; locked while it is written.
+    /// Locked while anybody of this process writes the file.
+    writing: Arc<Mutex<()>>,
+    /// What the file has if nobody but this process has changed it since: what it was read as, or was written as last.
     known: Mutex<Option<Fingerprint>>,
 }
 
@@ -47,7 +58,19 @@ fn fingerprint(text: &[u8]) -> Fingerprint {
 impl StateFile {
     /// The file with this absolute path, which need not be there.
     pub fn new(path: String) -> StateFile {
-        StateFile { path, known: Mutex::new(None) }
+        StateFile { path, writing: Arc::default(), known: Mutex::new(None) }
+    }
+
+    /// The file with this absolute path, with the text of it that the configuration is made of ([`note_text`]).
+    pub fn of(path: String, cx: &Cx) -> StateFile {
+        let known = cx.extensions.get::<Texts>().and_then(|texts| texts.0.get(&path).copied());
+        StateFile { known: Mutex::new(known), ..StateFile::new(path) }
+    }
+
+    /// The same file, to be used after `before`: they are never written at a time.
+    #[must_use]
+    pub fn after(self, before: &StateFile) -> StateFile {
+        StateFile { writing: before.writing.clone(), ..self }
     }
 
     /// The path.
@@ -62,32 +85,36 @@ impl StateFile {
     /// # Errors
     /// Those of the system; the old file is still there.
     pub fn write(&self, make: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let unfinished = format!("{}{UNFINISHED}", self.path);
         let mut file = File::create(&unfinished)?;
         let text = make();
-        let written = file.write_all(&text).and_then(|()| file.sync_all());
+        // Who may read the file stays as an administrator has set it: pairs may be secrets.
+        let allowed = fs::metadata(&self.path).map_or(Ok(()), |old| file.set_permissions(old.permissions()));
+        let written = allowed.and_then(|()| file.write_all(&text)).and_then(|()| file.sync_all());
         written.and_then(|()| fs::rename(&unfinished, &self.path)).inspect_err(|_| {
             // The error that is told is the one before.
             let _ = fs::remove_file(&unfinished);
         })?;
-        *known = Some(fingerprint(&text));
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint(&text));
         Ok(())
     }
 
-    /// Whether the file is as this process has written it last, or has found it last by this function; a file that is not there
-    /// is like an empty one. It waits for the disk, so a loop never calls it.
+    /// Whether the file has what it was read as, or was written as last: nobody but this process has changed it since. A file
+    /// that is not there is like an empty one. It waits for the disk, so a loop never calls it.
     pub fn is_as_known(&self) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Some(fingerprint(&fs::read(&self.path).unwrap_or_default()));
-        let is_same = *known == now;
-        *known = now;
-        is_same
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) == now
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use freerun_conf::Sources;
+
     use super::*;
 
     #[test]
@@ -97,8 +124,10 @@ mod tests {
         let path = folder.join("a.state");
         let file = StateFile::new(path.to_str().unwrap().to_owned());
         file.write(|| b"one".to_vec()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         file.write(|| b"two".to_vec()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         fs::create_dir(folder.join("a.state.new")).unwrap();
         assert!(file.write(|| b"three".to_vec()).is_err());
@@ -107,19 +136,28 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_noticed_once() {
+    fn what_others_write_is_noticed_until_it_is_read() {
         let folder = std::env::temp_dir().join(format!("freerun-known-state-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("a.state");
-        let file = StateFile::new(path.to_str().unwrap().to_owned());
-        let known = || [file.is_as_known(), file.is_as_known()];
-        assert_eq!(known(), [false, true], "nothing was known of it");
+        let path = folder.join("a.state").to_str().unwrap().to_owned();
+        let read_as = |text: &str| {
+            let mut cx = Cx::new(Sources::default());
+            note_text(&path, text.as_bytes(), &mut cx);
+            StateFile::of(path.clone(), &cx)
+        };
+        assert!(!StateFile::new(path.clone()).is_as_known(), "nothing is known of it");
+        let file = read_as("");
+        assert!(file.is_as_known(), "a file that is not there is empty");
         file.write(|| b"one".to_vec()).unwrap();
-        assert_eq!(known(), [true, true]);
+        assert!(file.is_as_known());
         fs::write(&path, "two").unwrap();
-        assert_eq!(known(), [false, true]);
+        // A configuration that was going to use this, and could not be built, does not make it known.
+        assert_eq!([file.is_as_known(), file.is_as_known()], [false, false]);
+        let older = read_as("one").after(&file);
+        assert!(!older.is_as_known(), "it was read before it was written");
+        assert!(read_as("two").after(&file).is_as_known());
         fs::remove_file(&path).unwrap();
-        assert_eq!(known(), [false, true]);
+        assert!(!read_as("two").is_as_known());
         fs::remove_dir_all(&folder).unwrap();
     }
 }
