@@ -96,8 +96,8 @@ impl<P: Protocol> fmt::Debug for Entries<P> {
     }
 }
 
-/// The lock of a list, and the groups that have joined.
-pub(super) type Order<'e, P> = MutexGuard<'e, Vec<Weak<Upstream<P>>>>;
+/// The right to change a list, with the groups that have joined.
+pub(super) type ChangeLock<'e, P> = MutexGuard<'e, Vec<Weak<Upstream<P>>>>;
 
 impl<P: Protocol> Entries<P> {
     /// A list with these entries.
@@ -111,12 +111,12 @@ impl<P: Protocol> Entries<P> {
     }
 
     /// Waits until nobody else changes anything.
-    pub(super) fn order(&self) -> Order<'_, P> {
+    pub(super) fn lock(&self) -> ChangeLock<'_, P> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the entries.
-    pub(super) fn store(&self, _: &Order<'_, P>, list: Vec<Entry>) {
+    pub(super) fn store(&self, _: &ChangeLock<'_, P>, list: Vec<Entry>) {
         self.list.store(Arc::new(list));
     }
 }

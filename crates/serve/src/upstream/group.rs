@@ -12,7 +12,7 @@ use freerun_upstream::resolve::Resolver;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress, now};
 
 use super::Protocol;
-use super::entries::{Entries, Entry, EntryName, Order, continued};
+use super::entries::{ChangeLock, Entries, Entry, EntryName, continued};
 use super::known::Known;
 use super::server::Server;
 use crate::state_file::StateFile;
@@ -146,14 +146,14 @@ impl<P: Protocol> Upstream<P> {
             }
         };
         let kept = lasting.kept.clone();
-        let mut order = entries.order();
+        let mut lock = entries.lock();
         let group = Group::new(name, settings, lasting.group.clone(), peers(&entries.load()));
         let shared = entries.clone();
         let upstream =
             Arc::new(Upstream { group, keepalive, kept, declared, key, extra, zone, state, entries: shared, resolver });
-        order.retain(|group| group.strong_count() > 0);
-        order.push(Arc::downgrade(&upstream));
-        drop(order);
+        lock.retain(|group| group.strong_count() > 0);
+        lock.push(Arc::downgrade(&upstream));
+        drop(lock);
         upstream
     }
 
@@ -213,7 +213,7 @@ impl<P: Protocol> Upstream<P> {
         &self,
         change: &mut dyn FnMut(&mut Vec<Entry>) -> bool,
     ) -> Vec<(Arc<Upstream<P>>, Vec<EntryName>)> {
-        let order = self.entries.order();
+        let lock = self.entries.lock();
         let before = self.entries.load();
         let mut next = (*before).clone();
         if !change(&mut next) {
@@ -223,19 +223,19 @@ impl<P: Protocol> Upstream<P> {
         let old = |name: &EntryName| known.get(&name.number).and_then(|entry| entry.name());
         let is_new = |name: &EntryName| old(name).as_ref() != Some(name);
         let new: Vec<EntryName> = next.iter().filter_map(Entry::name).filter(is_new).collect();
-        self.entries.store(&order, next);
-        let groups = order.iter().filter_map(Weak::upgrade).map(|group| (group, new.clone()));
-        groups.inspect(|(group, _)| group.refresh(&order, false)).collect()
+        self.entries.store(&lock, next);
+        let groups = lock.iter().filter_map(Weak::upgrade).map(|group| (group, new.clone()));
+        groups.inspect(|(group, _)| group.refresh(&lock, false)).collect()
     }
 
     /// Replaces the servers by those of the currently known addresses, if they differ. The addresses of a name may be
     /// shared with other groups, and have been found for one of them.
     pub(super) fn rebuild(&self) {
-        self.refresh(&self.entries.order(), true);
+        self.refresh(&self.entries.lock(), true);
     }
 
     /// Replaces the servers by those that the entries stand for now; with `if_others` only if there are others.
-    fn refresh(&self, _: &Order<'_, P>, if_others: bool) {
+    fn refresh(&self, _: &ChangeLock<'_, P>, if_others: bool) {
         let peers = peers(&self.entries.load());
         if !if_others || !self.has(&peers) {
             self.group.replace(peers);
