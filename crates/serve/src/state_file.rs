@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freerun_conf::{Cx, Node, Problem};
+use freerun_runtime::log::{Errno, ErrorLog, Level};
 
 /// What the name of a file ends with while it is written.
 const UNFINISHED: &str = ".new";
@@ -98,6 +99,14 @@ impl StateFile {
         })?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint(&text));
         Ok(())
+    }
+
+    /// As [`StateFile::write`], for a state that is in effect whether the file can be written or not: an error is logged.
+    pub fn write_or_log(&self, log: &ErrorLog, make: impl FnOnce() -> Vec<u8>) {
+        if let Err(error) = self.write(make) {
+            let (path, error) = (&self.path, Errno(&error));
+            log.write(Level::Alert, None, format_args!("state file \"{path}\" cannot be written ({error})"));
+        }
     }
 
     /// Whether the file has what it was read as, or was written as last: nobody but this process has changed it since. A file

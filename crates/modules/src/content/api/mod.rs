@@ -32,15 +32,12 @@ use freerun_http::request::{Address, Request};
 use freerun_proto::{Method, uri};
 use serde_json::Value;
 
+use super::answer_size::FEW;
 use super::open;
 use body::BodyRefused;
 use error::ApiError;
 pub use freerun::openapi;
 use read::{Source, VERSIONS};
-
-/// How many objects an answer may have that is made on the loop: as many as take no longer than an ordinary request. A
-/// longer one is made by the pool for such work.
-const FEW: usize = 64;
 
 settings! {
     /// The state of the worker in the shape of nginx's API.
