@@ -45,10 +45,12 @@ pub fn insert(
         let path = cx.extensions.get_or_default::<Paths>().absolute(&state.args[0].text);
         state_file::claim(&path, &owner, &state, cx);
         let present = now.and_then(|read| read(&path).ok());
+        let mut is_unusable = false;
         let present = present.and_then(|text| {
             match servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx) {
                 Ok(servers) => Some((servers, text)),
                 Err(problem) => {
+                    is_unusable = true;
                     cx.extensions.get_or_default::<Unusable>().0.push(problem.message);
                     None
                 }
@@ -61,7 +63,7 @@ pub fn insert(
         };
         match used {
             Ok((servers, text)) => {
-                state_file::note_text(&path, &text, cx);
+                state_file::note_text(&path, &text, is_unusable, cx);
                 upstream.extend(servers);
             }
             Err(problem) => cx.report(problem)?,
