@@ -20,7 +20,7 @@ use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, short_or_nothing};
 use crate::status;
-use crate::wrk::{self, Load, Outcome, Target};
+use crate::wrk::{self, Load, Outcome};
 
 /// Without zones and with nobody who watches: what the others are compared with.
 const ALONE: &str = "alone";
@@ -77,14 +77,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let specs = [spec(ALONE, ""), spec(ZONE, zone), spec(WATCHED, zone)];
     let (server_cores, client_cores) = bench.machine.pair();
     let (servers, mut notes) = start_all(bench, &specs, &Placement { cores: server_cores, cgroups: Vec::new() })?;
-    let load = Load {
-        threads: 1,
-        connections: 32,
-        seconds,
-        target: Target::Path(OK_PATH.to_owned()),
-        close: false,
-        cores: client_cores,
-    };
+    let load = Load::kept(OK_PATH, seconds, client_cores);
     let grid = Grid::fill(bench, &servers, rounds, &mut notes, |server| {
         vec![(CASE.to_owned(), Watched { load: load.clone(), is_watched: server.spec.name.ends_with(WATCHED) })]
     })?;

@@ -35,6 +35,13 @@ pub struct Load {
     pub cores: Vec<usize>,
 }
 
+impl Load {
+    /// 32 connections that are kept and ask for one path, from one thread.
+    pub fn kept(path: &str, seconds: f64, cores: Vec<usize>) -> Load {
+        Load { threads: 1, connections: 32, seconds, target: Target::Path(path.to_owned()), close: false, cores }
+    }
+}
+
 /// What a load asks for.
 #[derive(Debug, Clone)]
 pub enum Target {

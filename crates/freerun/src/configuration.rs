@@ -29,7 +29,7 @@ use crate::bundle::Input;
 use crate::settings::events::EventSettings;
 use crate::settings::main::MainSettings;
 use crate::settings::user::{Identity, NoLookup, default_identity};
-use crate::state_files::{self, StatePaths};
+use crate::state_files::{self, Unusable};
 
 /// The process that reads the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub struct Configuration {
     pub pairs: Vec<FilePair>,
     /// The same as objects, for the next configuration.
     pub inherited: InheritedPairs,
-    /// The paths of the state files.
-    pub state_paths: Vec<String>,
+    /// Why texts that state files have by now are not used, in the place of which there is what the master has read.
+    pub unusable_states: Vec<String>,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
@@ -183,7 +183,7 @@ pub fn build_tree(
         Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
     }
     let now: Option<state_files::ReadText> = (!is_master).then_some(crate::loader::read_text);
-    let inserted = state_files::insert(&mut tree.nodes, &input.prefix, (loader, now), &mut cx);
+    let inserted = state_files::insert(&mut tree.nodes, (loader, now), &mut cx);
     let built = inserted.and_then(|()| build(&tree.nodes, &mut cx));
     let syntax_ok = tree.error.is_none() && !cx.has_problems();
     let concluded = cx.conclude(built, tree.error);
@@ -201,7 +201,7 @@ pub fn build_tree(
             let secrets = cx.extensions.remove::<ConfigurationFiles>().unwrap_or_default().known;
             let pairs = file_pairs(&mut cx);
             let inherited = cx.extensions.remove::<Inheritance>().unwrap_or_default().finish();
-            let state_paths = cx.extensions.remove::<StatePaths>().unwrap_or_default().0;
+            let unusable_states = cx.extensions.remove::<Unusable>().unwrap_or_default().0;
             let (sources, warnings) = (cx.sources, cx.warnings);
             Ok(Configuration {
                 sources,
@@ -215,7 +215,7 @@ pub fn build_tree(
                 secrets,
                 pairs,
                 inherited,
-                state_paths,
+                unusable_states,
                 warnings,
             })
         }

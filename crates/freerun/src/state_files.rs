@@ -4,22 +4,22 @@ use std::io;
 
 use freerun_conf::{Cx, Loader, Node, OneText, Place, Problem, Setting, parse, reason};
 use freerun_proxy::upstream::Servers;
+use freerun_serve::parts::Paths;
 use freerun_serve::state_file;
 use freerun_stream::upstream::Servers as StreamServers;
 
-/// The paths of the state files that the configuration names, whether there are such files or not.
+/// Why the present texts of state files are not used; lives in the configuration's context.
 #[derive(Debug, Default)]
-pub struct StatePaths(pub Vec<String>);
+pub struct Unusable(pub Vec<String>);
 
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
-/// counts as an empty one. The worker writes these files, and the master may have read them long ago: with `now` a file's
-/// present text counts, unless it is wrong or cannot be read.
+/// counts as an empty one. The worker writes these files, and the master may have read them long ago: with `now`, which the
+/// worker has, a file's present text counts, unless it is wrong or cannot be read.
 ///
 /// # Errors
 /// There are more problems than are collected.
 pub fn insert(
     nodes: &mut [Node],
-    prefix: &str,
     (loader, now): (&mut dyn Loader, Option<ReadText>),
     cx: &mut Cx,
 ) -> Result<(), Problem> {
@@ -42,17 +42,30 @@ pub fn insert(
             cx.report(Problem::new("\"server\" is incompatible with \"state\"").at_node(server))?;
             continue;
         }
-        let path = match state.args[0].text.as_str() {
-            path if path.starts_with('/') => path.to_owned(),
-            path => format!("{prefix}{path}"),
-        };
+        let path = cx.extensions.get_or_default::<Paths>().absolute(&state.args[0].text);
         state_file::claim(&path, &owner, &state, cx);
-        cx.extensions.get_or_default::<StatePaths>().0.push(path.clone());
-        let text = now.and_then(|read| read(&path).ok());
-        let now =
-            text.and_then(|text| servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx).ok());
-        match now.map_or_else(|| servers(&path, &state, check, loader, cx), Ok) {
-            Ok(servers) => upstream.extend(servers),
+        let present = now.and_then(|read| read(&path).ok());
+        let mut is_unusable = false;
+        let present = present.and_then(|text| {
+            match servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx) {
+                Ok(servers) => Some((servers, text)),
+                Err(problem) => {
+                    is_unusable = true;
+                    cx.extensions.get_or_default::<Unusable>().0.push(problem.message);
+                    None
+                }
+            }
+        });
+        let used = match present {
+            Some(used) => Ok(used),
+            None => servers(&path, &state, check, loader, cx)
+                .map(|servers| (servers, loader.load(&path).unwrap_or_default())),
+        };
+        match used {
+            Ok((servers, text)) => {
+                state_file::note_text(&path, &text, is_unusable, cx);
+                upstream.extend(servers);
+            }
             Err(problem) => cx.report(problem)?,
         }
     }

@@ -244,6 +244,11 @@ impl ZoneTable {
         }
     }
 
+    /// The running generation's state of this key, if it has one.
+    pub fn running<S: Send + Sync + 'static>(&self, key: &str) -> Option<Arc<S>> {
+        self.seed.nameless.get(&(TypeId::of::<S>(), key.to_owned()))?.clone().downcast().ok()
+    }
+
     /// As [`ZoneTable::keep`], but the running generation's state does not count.
     pub fn renew<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
         let place = (TypeId::of::<S>(), key.to_owned());

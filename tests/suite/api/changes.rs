@@ -180,6 +180,54 @@ fn no_change_is_lost_while_the_configuration_is_read_again() {
 }
 
 #[test]
+fn servers_that_stay_keep_their_ids_over_a_reload() {
+    if !require::freerun() {
+        return;
+    }
+    let folder = for_workers("ids-of-servers");
+    fs::write(folder.path().join("g.state"), "server 127.0.0.1:1;\nserver 127.0.0.1:2;\n").expect("the file");
+    let server =
+        kept_in(&folder, "upstream written { zone written 64k; server 127.0.0.1:1; server 127.0.0.1:2; }").freerun();
+    let ids = |group: &str, list: &str| -> Vec<(String, u64)> {
+        let all = get(&server, &format!("/http/upstreams/{group}{list}"));
+        let all = if list.is_empty() { all["peers"].clone() } else { all };
+        let pair = |one: &Value| {
+            (one["server"].as_str().expect("an address").to_owned(), one["id"].as_u64().expect("a number"))
+        };
+        all.as_array().expect("a list").iter().map(pair).collect()
+    };
+    for group in ["written", "g"] {
+        let before = ids(group, "/servers");
+        assert_eq!(before, ids(group, ""));
+        server.reload();
+        assert_eq!(ids(group, "/servers"), before, "{group}");
+        // One comes before the others, and one of these gets another weight.
+        let others = "server 127.0.0.1:3; server 127.0.0.1:2 weight=7;";
+        if group == "g" {
+            fs::write(folder.path().join("g.state"), others).expect("the file");
+        } else {
+            server.edit("server 127.0.0.1:1; server 127.0.0.1:2;", others);
+        }
+        server.reload();
+        let after = ids(group, "/servers");
+        assert_eq!(after, ids(group, ""));
+        assert_eq!(after[1], before[1], "{group}");
+        assert!(before.iter().all(|(_, id)| *id != after[0].1), "{after:?} {before:?}");
+        let (status, changed) = change(
+            &server,
+            "PATCH",
+            &format!("/http/upstreams/{group}/servers/{}", before[1].1),
+            Some(json!({"weight": 2})),
+        );
+        assert_eq!(
+            (status, &changed["server"], &changed["weight"]),
+            (200, &json!("127.0.0.1:2"), &json!(2)),
+            "{changed}"
+        );
+    }
+}
+
+#[test]
 fn a_file_with_backup_servers_alone_can_be_read_again() {
     if !require::freerun() {
         return;

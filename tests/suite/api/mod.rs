@@ -336,11 +336,17 @@ fn a_worker_that_is_started_again_has_the_servers_of_the_state_file() {
     };
     kill();
     assert_eq!(server.get("/g").text(), "one");
-    // One that is wrong by now does not keep a worker from serving.
+    // One that is wrong by now does not keep a worker from serving: it has what the last configuration was read with.
+    server.reload();
     fs::write(&file, "server 127.0.0.1:1; server").expect("the file");
     kill();
     assert_eq!(server.get("/g").text(), "one");
-    server.logs("state files cannot be used");
+    server.logs("the state file is not used as it is");
+    // The next change does not destroy it.
+    assert_eq!(change(&server, "POST", servers, Some(json!({"server": "127.0.0.1:1"}))).0, 201);
+    let aside = fs::read_to_string(folder.path().join("g.state.unused"));
+    assert_eq!(aside.expect("the file"), "server 127.0.0.1:1; server");
+    assert!(fs::read_to_string(&file).expect("the file").starts_with(&format!("server {};\n", one.address())));
 }
 
 #[test]

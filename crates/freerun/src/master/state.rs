@@ -13,7 +13,7 @@ use freerun_serve::zones::Zones;
 use crate::bundle::{Bundle, Input, Listener};
 use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
-use crate::loader::{self, Recorded, Recorder, Replay};
+use crate::loader::{Recorded, Recorder, Replay};
 use crate::logs::{self, Logs};
 use crate::settings::main::Variable;
 use crate::{console, temp_folders};
@@ -40,8 +40,6 @@ pub struct State {
     pub environment: Vec<(String, String)>,
     /// The same as objects, for the next configuration: they are small beside the files.
     pub inherited: InheritedPairs,
-    /// The state files among the bundle's texts, which workers change.
-    state_paths: Vec<String>,
 }
 
 /// A configuration that was read, before anything is opened for it.
@@ -161,7 +159,6 @@ impl Draft {
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),
             inherited: configuration.inherited.clone(),
-            state_paths: configuration.state_paths,
             listeners,
             logs,
             log: own_log,
@@ -204,34 +201,6 @@ impl State {
     /// Copies of the bundle's descriptors, for a worker in this process.
     pub fn duplicates(&self) -> Result<Vec<OwnedFd>, Error> {
         self.descriptors().into_iter().map(|fd| fd.try_clone_to_owned().map_err(Error::call("dup()"))).collect()
-    }
-
-    /// Reads the state files again, which workers have changed since, so that the next worker begins with what is in
-    /// them now. If they cannot be used as they are, it begins as the worker before did.
-    pub fn read_state_files(&mut self) {
-        let files = &self.bundle.recorded.files;
-        let now = self.state_paths.iter().filter_map(|path| Some((path.clone(), loader::read_text(path).ok()?)));
-        let changed: Vec<_> = now.filter(|(path, text)| files.get(path) != Some(text)).collect();
-        if changed.is_empty() {
-            return;
-        }
-        let mut recorded = self.bundle.recorded.clone();
-        recorded.files.extend(changed);
-        let known = Known {
-            hosts: recorded.hosts.clone(),
-            secrets: recorded.secrets.clone(),
-            inherited: self.inherited.clone(),
-            read: None,
-        };
-        let mut replay = Replay(&recorded);
-        // As the worker will read it.
-        match configuration::read_after(&self.bundle.input, &mut replay, Side::Worker, known, Zones::default()) {
-            Ok(_) => self.bundle.recorded = recorded,
-            Err(failure) => {
-                let why = console::summary(&failure);
-                self.log.write(Level::Alert, None, format_args!("state files cannot be used as they are: {why}"));
-            }
-        }
     }
 
     /// Opens every log anew; a log that cannot be opened keeps its old file, and the reason is logged.

@@ -119,11 +119,6 @@ impl Master {
 
     pub(super) fn restart(&mut self) -> Result<(), Error> {
         let states = self.take_states();
-        // Texts that are not on the disk do not change there.
-        if self.embedded.is_none() {
-            let _working = self.manager.while_working();
-            self.current.read_state_files();
-        }
         let started = Process::spawn(&self.current.environment, None).and_then(|process| {
             if let Some(states) = states {
                 process.channel.send(&ToWorker::Predecessor, &[states.as_fd()])?;

@@ -97,7 +97,8 @@ pub fn run(options: &Serve) -> ExitCode {
 
 /// Who can reach the server, what follows on the terminal and how it ends.
 fn notes(address: SocketAddr, quiet: bool) -> String {
-    let reach = if address.ip().is_loopback() { "only this machine can reach it; " } else { "" };
+    let what = if address.ip().is_loopback() { "reach it" } else { "read its status" };
+    let reach = format!("only this machine can {what}; ");
     let shown = if quiet { "" } else { "every request is shown here (--quiet: none); " };
     format!("freerun: {reach}{shown}Ctrl-C ends it\n")
 }
@@ -212,11 +213,14 @@ fn internal_lines() -> Lines {
 }
 
 /// The texts of the configuration, with the address and the lines of TLS filled in. An address has no character that would
-/// need quotes.
+/// need quotes. Clients on this machine that come to one of its addresses have that address themselves.
 fn recorded(address: SocketAddr, tls: Option<&Lines>, quiet: bool) -> Recorded {
     let listen = if tls.is_some() { format!("{address} ssl") } else { address.to_string() };
     let (http, server) = tls.map_or(("", ""), |lines| (&lines.http, &lines.server));
     let conf = CONFIGURATION.replace("{{listen}}", &listen).replace("{{tls}}", server).replace("{{http}}", http);
+    let ip = address.ip();
+    let own = if ip.is_unspecified() { String::new() } else { format!("            allow {ip};\n") };
+    let conf = conf.replace("{{own}}", &own);
     let conf = conf.replace("{{access}}", if quiet { "off" } else { "/dev/stdout serve" });
     let files = [(NAME, conf.as_str()), ("mime.types", TYPES)];
     Recorded {
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_embedded_configuration_is_good() -> Result<(), Error> {
-        for address in ["127.0.0.1:8080", "[::1]:81"] {
+        for address in ["127.0.0.1:8080", "[::1]:81", "0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
             let texts = recorded(address.parse().unwrap(), None, true);
             let input = Input {
                 conf: NAME.to_owned(),
@@ -250,6 +254,8 @@ mod tests {
             let configuration = read.map_err(|f| Error::Configuration(f.problems.render(&f.sources, "")))?;
             let names: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| spec.name.clone()).collect();
             assert_eq!(names, [address]);
+            // The status is open to nobody else, of which there would be a warning.
+            assert!(configuration.warnings.is_empty(), "{address}: {:?}", configuration.warnings);
             assert_eq!(configuration.logs, [STDERR]);
             assert!(!configuration.main().daemon && !configuration.main().master_process);
             assert_eq!(configuration.main().pid_path("/"), None);

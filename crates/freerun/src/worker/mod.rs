@@ -281,6 +281,9 @@ impl Running {
         let log = configuration.error_log(&files);
         let shutdown_timeout = configuration.main().worker_shutdown_timeout;
         let inherited = configuration.inherited.clone();
+        for why in &configuration.unusable_states {
+            log.write(Level::Alert, None, format_args!("the state file is not used as it is: {why}"));
+        }
         let number = (bundle.number, self.shutdown_timeout);
         self.engine.install(bundle.loops as usize, number, configuration, sockets, files, log.clone())?;
         self.writer.report_to(log.clone());

@@ -1,5 +1,6 @@
 //! Modules with handlers that make the response.
 
+mod answer_size;
 pub mod api;
 pub mod autoindex;
 pub mod dav;

@@ -3,6 +3,7 @@
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
 use freerun_serve::parts::Paths;
 use freerun_serve::resolver_settings::ResolverSettings;
+use freerun_serve::state_file::StateFile;
 use freerun_serve::upstream::{self, Plan};
 
 use crate::upstream::http::Http;
@@ -14,6 +15,8 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
     let own = settings.get::<UpstreamSettings>();
     let method = settings.get::<MethodSettings>();
     let resolving = settings.get::<ResolverSettings>().resolver_and_timeout();
+    let state = own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
+    let state = state.map(|path| StateFile::of(path, cx));
     let plan = Plan {
         settings: method.group_settings(),
         key: method.key(),
@@ -21,7 +24,7 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
         servers: own.servers.0.clone(),
         resolver: resolving.map(|(resolver, timeout)| (resolver.clone(), timeout)),
         zone: own.zone.first(),
-        state: own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path)),
+        state,
         extra: method.affinity(),
     };
     upstream::declare::<Http>(node, plan, own.state.is_some(), cx)

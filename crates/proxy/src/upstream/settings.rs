@@ -46,7 +46,9 @@ settings! {
         ///
         /// It is read with the configuration, and for a worker that takes the place of one that has died; a missing file means
         /// no servers. When `api` changes the servers of the group, it is replaced, by the user whom the worker runs as, who has
-        /// to be allowed to make files in its folder. Without it a reload brings the servers of the configuration back.
+        /// to be allowed to make files in its folder. If the file cannot be used by then, the servers are those that it had when the
+        /// configuration was read, the log has an alert, and the next change keeps the file as `file.unused`. Without a `state`, a
+        /// reload and another worker bring the servers of the configuration back.
         state: Option<String>, in UPSTREAM;
         /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. The default is as with
         /// `keepalive 32 local`.

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 /// It is the last one that takes some; nothing has changed.
 pub fn set(shared: &Shared, index: usize, drained: bool) -> Result<oneshot::Receiver<()>, LastLoop> {
     let loops = shared.loops.load();
-    shared.drained.set(index, drained, loops.number())?;
+    shared.drained.set(index, drained, || shared.loops.load().serving.clone())?;
     let (heard, hears) = oneshot::channel();
     if let Some(remote) = loops.remotes.get(index) {
         remote.tell(move || {

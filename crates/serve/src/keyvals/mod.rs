@@ -63,10 +63,16 @@ pub fn load(zones: &ByName, log: &ErrorLog) {
                         format_args!("{left_out} pairs in \"{path}\" have no place in keyval zone \"{name}\"");
                     log.write(Level::Warn, None, message);
                 }
-                None => log.write(Level::Error, None, format_args!("\"{path}\" is no state of a keyval zone")),
+                None => {
+                    state.note_unused();
+                    log.write(Level::Error, None, format_args!("\"{path}\" is no state of a keyval zone"));
+                }
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => log.write(Level::Error, None, format_args!("open() \"{path}\" failed ({})", Errno(&error))),
+            Err(error) => {
+                state.note_unused();
+                log.write(Level::Error, None, format_args!("open() \"{path}\" failed ({})", Errno(&error)));
+            }
         }
     }
 }

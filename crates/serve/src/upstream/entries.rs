@@ -1,5 +1,6 @@
 //! The servers of a group as they are written, which may change while the group serves.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -15,7 +16,8 @@ use super::server::Server;
 /// A server as it is written, in the list of a group.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// A number that no other entry and no server of the process has.
+    /// A number that no other entry of the configuration has, and no server of the process. It goes on over a reload if the
+    /// server is still there.
     pub number: u32,
     /// The server.
     pub server: Server,
@@ -49,6 +51,21 @@ impl Entry {
     }
 }
 
+/// The entries for these servers, with what is known of their names, in the place of the entries `before`: a server that was
+/// among them keeps its number, whatever else has changed about it.
+pub(super) fn continued(servers: Vec<(Server, Option<Arc<Known>>)>, before: &[Entry]) -> Vec<Entry> {
+    let same = |server: &Server| (server.place.clone(), server.service.clone());
+    let mut numbers: HashMap<_, VecDeque<u32>> = HashMap::new();
+    for entry in before {
+        numbers.entry(same(&entry.server)).or_default().push_back(entry.number);
+    }
+    let entry = |(server, known)| {
+        let number = numbers.get_mut(&same(&server)).and_then(VecDeque::pop_front);
+        Entry { number: number.unwrap_or_else(next_id), server, known }
+    };
+    servers.into_iter().map(entry).collect()
+}
+
 /// The name that an entry is written as, for the task that looks it up: an entry that gets another name has another one.
 #[derive(Debug, Clone)]
 pub(super) struct EntryName {
@@ -79,8 +96,8 @@ impl<P: Protocol> fmt::Debug for Entries<P> {
     }
 }
 
-/// The lock of a list, and the groups that have joined.
-pub(super) type Order<'e, P> = MutexGuard<'e, Vec<Weak<Upstream<P>>>>;
+/// The right to change a list, with the groups that have joined.
+pub(super) type ChangeLock<'e, P> = MutexGuard<'e, Vec<Weak<Upstream<P>>>>;
 
 impl<P: Protocol> Entries<P> {
     /// A list with these entries.
@@ -94,12 +111,36 @@ impl<P: Protocol> Entries<P> {
     }
 
     /// Waits until nobody else changes anything.
-    pub(super) fn order(&self) -> Order<'_, P> {
+    pub(super) fn lock(&self) -> ChangeLock<'_, P> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the entries.
-    pub(super) fn store(&self, _: &Order<'_, P>, list: Vec<Entry>) {
+    pub(super) fn store(&self, _: &ChangeLock<'_, P>, list: Vec<Entry>) {
         self.list.store(Arc::new(list));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_upstream::PeerSettings;
+
+    use super::*;
+
+    fn servers(texts: &[&str]) -> Vec<(Server, Option<Arc<Known>>)> {
+        let server = |text: &&str| Server::new(text, Some(80), None, false, PeerSettings::default()).unwrap();
+        texts.iter().map(|text| (server(text), None)).collect()
+    }
+
+    #[test]
+    fn servers_that_stay_keep_their_numbers() {
+        let numbers = |entries: &[Entry]| -> Vec<u32> { entries.iter().map(|entry| entry.number).collect() };
+        let before = continued(servers(&["10.0.0.1", "10.0.0.2", "10.0.0.2", "a.test"]), &[]);
+        let [one, two, again, name] = numbers(&before)[..] else { panic!("{before:?}") };
+        let after = continued(servers(&["a.test:80", "10.0.0.3", "10.0.0.2:80", "10.0.0.2", "10.0.0.2"]), &before);
+        let [name_then, new, two_then, again_then, third] = numbers(&after)[..] else { panic!("{after:?}") };
+        assert_eq!((name_then, two_then, again_then), (name, two, again));
+        let known = [one, two, again, name];
+        assert!(!known.contains(&new) && !known.contains(&third) && new != third, "{after:?}");
     }
 }

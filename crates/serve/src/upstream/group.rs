@@ -6,14 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use freerun_upstream::GroupState;
-use freerun_upstream::live::next_id;
 use freerun_upstream::place::Place;
 use freerun_upstream::pool::{Count, KeepAlive};
 use freerun_upstream::resolve::Resolver;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress, now};
 
 use super::Protocol;
-use super::entries::{Entries, Entry, EntryName, Order};
+use super::entries::{ChangeLock, Entries, Entry, EntryName, continued};
 use super::known::Known;
 use super::server::Server;
 use crate::state_file::StateFile;
@@ -92,7 +91,7 @@ pub struct Plan<P: Protocol> {
     /// The name of the group's first `zone`.
     pub zone: Option<Arc<str>>,
     /// The file that keeps the servers (`state`).
-    pub state: Option<String>,
+    pub state: Option<StateFile>,
     /// The data of the protocol's groups besides that.
     pub extra: P::Extra,
 }
@@ -128,26 +127,33 @@ impl<P: Protocol> Upstream<P> {
             Some(zones.keep(&format!("name {} {service} {asked}", name.host), Known::default))
         };
         let known: Vec<_> = servers.iter().map(known).collect();
-        let entry = |(server, known)| Entry { number: next_id(), server, known };
-        let entries: Vec<Entry> = servers.into_iter().zip(known).map(entry).collect();
-        let state = state.map(|path| zones.keep(&format!("state of servers {path}"), || StateFile::new(path)));
-        let entries = match &state {
-            None => Arc::new(Entries::new(entries)),
+        let list = match &state {
+            None => format!("servers of {} {kind} {name}", P::NAME),
+            Some(file) => format!("servers of {} in {}", P::NAME, file.path()),
+        };
+        let running = zones.running::<Entries<P>>(&list);
+        let before = running.map(|entries| entries.load()).unwrap_or_default();
+        let make = || Entries::new(continued(servers.into_iter().zip(known).collect(), &before));
+        let (state, entries) = match state {
+            None => (None, zones.renew(&list, make)),
             // The text that was read may be older than the last change: it counts if others have written it.
             Some(file) => {
-                let (key, make) = (format!("servers of {} {}", P::NAME, file.path()), || Entries::new(entries));
-                if file.is_as_known() { zones.keep(&key, make) } else { zones.renew(&key, make) }
+                let file_key = format!("state of servers {}", file.path());
+                match zones.running::<StateFile>(&file_key).filter(|running| !running.is_as_known()) {
+                    None => (Some(zones.keep(&file_key, || file)), zones.keep(&list, make)),
+                    Some(other) => (Some(zones.renew(&file_key, || file.after(&other))), zones.renew(&list, make)),
+                }
             }
         };
         let kept = lasting.kept.clone();
-        let mut order = entries.order();
+        let mut lock = entries.lock();
         let group = Group::new(name, settings, lasting.group.clone(), peers(&entries.load()));
         let shared = entries.clone();
         let upstream =
             Arc::new(Upstream { group, keepalive, kept, declared, key, extra, zone, state, entries: shared, resolver });
-        order.retain(|group| group.strong_count() > 0);
-        order.push(Arc::downgrade(&upstream));
-        drop(order);
+        lock.retain(|group| group.strong_count() > 0);
+        lock.push(Arc::downgrade(&upstream));
+        drop(lock);
         upstream
     }
 
@@ -207,7 +213,7 @@ impl<P: Protocol> Upstream<P> {
         &self,
         change: &mut dyn FnMut(&mut Vec<Entry>) -> bool,
     ) -> Vec<(Arc<Upstream<P>>, Vec<EntryName>)> {
-        let order = self.entries.order();
+        let lock = self.entries.lock();
         let before = self.entries.load();
         let mut next = (*before).clone();
         if !change(&mut next) {
@@ -217,19 +223,19 @@ impl<P: Protocol> Upstream<P> {
         let old = |name: &EntryName| known.get(&name.number).and_then(|entry| entry.name());
         let is_new = |name: &EntryName| old(name).as_ref() != Some(name);
         let new: Vec<EntryName> = next.iter().filter_map(Entry::name).filter(is_new).collect();
-        self.entries.store(&order, next);
-        let groups = order.iter().filter_map(Weak::upgrade).map(|group| (group, new.clone()));
-        groups.inspect(|(group, _)| group.refresh(&order, false)).collect()
+        self.entries.store(&lock, next);
+        let groups = lock.iter().filter_map(Weak::upgrade).map(|group| (group, new.clone()));
+        groups.inspect(|(group, _)| group.refresh(&lock, false)).collect()
     }
 
     /// Replaces the servers by those of the currently known addresses, if they differ. The addresses of a name may be
     /// shared with other groups, and have been found for one of them.
     pub(super) fn rebuild(&self) {
-        self.refresh(&self.entries.order(), true);
+        self.refresh(&self.entries.lock(), true);
     }
 
     /// Replaces the servers by those that the entries stand for now; with `if_others` only if there are others.
-    fn refresh(&self, _: &Order<'_, P>, if_others: bool) {
+    fn refresh(&self, _: &ChangeLock<'_, P>, if_others: bool) {
         let peers = peers(&self.entries.load());
         if !if_others || !self.has(&peers) {
             self.group.replace(peers);

@@ -10,6 +10,7 @@
 //! outside of the loops ([`look_up_all`]), those that a subject computes by [`find`].
 
 mod alpn;
+mod any_group;
 mod bind;
 mod choose;
 mod computed;
@@ -23,7 +24,6 @@ mod proxy_protocol;
 mod registry;
 mod server;
 mod settings;
-mod shown;
 mod sticky;
 mod waiting;
 mod zone;
@@ -34,6 +34,7 @@ use freerun_conf::parse_number;
 use freerun_upstream::method::Measure;
 
 pub use alpn::Alpn;
+pub use any_group::{AnyGroup, AnyGroups, GroupsByProtocol};
 pub use bind::{Bind, Local};
 pub use choose::Asking;
 pub use entries::Entry;
@@ -44,7 +45,6 @@ pub use outliers::Outliers;
 pub use proxy_protocol::{OwnTlv, ProxyProtocol};
 pub use registry::{NotFound, UpstreamRef, Upstreams, declare, find, finish, refer};
 pub use server::{Server, Servers};
-pub use shown::{AnyGroup, AnyGroups, GroupsByProtocol};
 pub use sticky::{StickyValues, Ties, part_of, sticky_variable};
 pub use waiting::Queue;
 pub use zone::SharedZones;

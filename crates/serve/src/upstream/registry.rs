@@ -12,11 +12,11 @@ use freerun_upstream::resolve::{ResolveError, Resolver};
 use freerun_upstream::{PeerSettings, PeerSpec};
 
 use super::Protocol;
+use super::any_group::GroupsByProtocol;
 use super::computed::Computed;
 use super::group::{Plan, Upstream};
 use super::method;
 use super::server::Server;
-use super::shown::GroupsByProtocol;
 use crate::parts::Parts;
 use crate::resolver;
 use crate::subject::Subject;

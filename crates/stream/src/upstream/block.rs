@@ -3,6 +3,7 @@
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
 use freerun_serve::parts::Paths;
 use freerun_serve::resolver_settings::ResolverSettings;
+use freerun_serve::state_file::StateFile;
 use freerun_serve::upstream::{self, Plan};
 
 use super::Stream;
@@ -12,13 +13,15 @@ use super::settings::UpstreamSettings;
 pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let own = settings.get::<UpstreamSettings>();
     let resolving = settings.get::<ResolverSettings>().resolver_and_timeout();
+    let state = own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
+    let state = state.map(|path| StateFile::of(path, cx));
     let plan = Plan {
         settings: own.group_settings(),
         key: own.method.key.clone(),
         servers: own.servers.0.clone(),
         resolver: resolving.map(|(resolver, timeout)| (resolver.clone(), timeout)),
         zone: own.zone.first(),
-        state: own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path)),
+        state,
         extra: own.sticky(),
         ..Plan::default()
     };

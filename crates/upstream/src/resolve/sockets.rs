@@ -211,3 +211,9 @@ async fn read(open: Rc<Open>) {
 pub(super) fn count(server: SocketAddr) -> usize {
     live(server).len()
 }
+
+/// How many questions wait for answers of a name server.
+#[cfg(test)]
+pub(super) fn waiting(server: SocketAddr) -> usize {
+    live(server).iter().map(|socket| socket.open.waiting.borrow().len()).sum()
+}

@@ -1,6 +1,8 @@
 use std::net::Ipv4Addr;
 
 use freerun_testkit::{Dns, Reply};
+use hickory_proto::op::{Message, Query};
+use hickory_proto::rr::Name;
 
 use super::*;
 
@@ -223,11 +225,10 @@ fn names_that_cannot_be_are_not_asked_for_nor_kept() {
     });
 }
 
-/// Asks for `names` names that the name server does not answer, each for both kinds of addresses, and returns how many
-/// sockets there are then.
-fn sockets_of_silence(names: usize) -> usize {
+#[test]
+fn questions_without_answers_share_a_few_sockets() {
     let dns = Dns::start();
-    let names: Vec<String> = (0..names).map(|number| format!("silent{number}.test")).collect();
+    let names: Vec<String> = (0..300).map(|number| format!("silent{number}.test")).collect();
     for name in &names {
         dns.set(name, Reply::Silence);
     }
@@ -238,20 +239,17 @@ fn sockets_of_silence(names: usize) -> usize {
         thread::run(move || sender.send(sockets::count(server)).unwrap()).unwrap();
         count.recv_timeout(LONG).unwrap()
     };
-    let most = run(async {
+    run(async {
         let ask = |name: String| {
             let resolver = resolver.clone();
             tokio::spawn(async move { resolver.addresses(&name, LONG).await })
         };
-        let mut waiting = Vec::new();
-        // At most as many at once as fit in the name server's buffer.
-        for some in names.chunks(300) {
-            waiting.extend(some.iter().cloned().map(ask));
-            while some.iter().any(|name| dns.asked(name) < 2) {
-                tokio::task::yield_now().await;
-            }
+        let waiting: Vec<_> = names.iter().cloned().map(ask).collect();
+        // Each asks for both kinds of addresses.
+        while names.iter().any(|name| dns.asked(name) < 2) {
+            tokio::task::yield_now().await;
         }
-        let most = sockets(dns.address());
+        assert_eq!(sockets(dns.address()), sockets::SOCKETS);
         // The waiting questions do not block other questions.
         assert_eq!(*resolver.addresses("a.test", LONG).await.unwrap().addresses, [ip(1)]);
         for name in &names {
@@ -260,21 +258,38 @@ fn sockets_of_silence(names: usize) -> usize {
         for one in waiting {
             assert_eq!(one.await.unwrap(), Err(ResolveError::ServerFailure));
         }
-        most
     });
     while sockets(dns.address()) > 0 {
         std::thread::yield_now();
     }
-    most
 }
 
-#[test]
-fn questions_without_answers_share_a_few_sockets() {
-    assert_eq!(sockets_of_silence(300), sockets::SOCKETS);
-}
-
+/// So many questions take longer than a name server has for an answer, so no question is asked again here and none has a time:
+/// they are sent to a socket that nobody reads.
 #[test]
 fn there_are_no_more_sockets_when_all_have_asked_their_questions() {
+    let unread = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = unread.local_addr().unwrap();
     let asked_by_all = sockets::MOST_SOCKETS * sockets::TURNS as usize;
-    assert_eq!(sockets_of_silence(asked_by_all / 2 + 300), sockets::MOST_SOCKETS);
+    let questions = async {
+        let mut questions = Vec::new();
+        for (number, sockets) in [(300, sockets::SOCKETS), (asked_by_all + 300, sockets::MOST_SOCKETS)] {
+            while questions.len() < number {
+                questions.push(tokio::task::spawn_local(async move {
+                    let mut question = Message::query();
+                    question.add_query(Query::query(Name::from_ascii("a.test.").unwrap(), RecordType::A));
+                    sockets::exchange(server, &mut question).await.map(drop)
+                }));
+            }
+            while sockets::waiting(server) < number {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(sockets::count(server), sockets);
+        }
+        questions.iter().for_each(tokio::task::JoinHandle::abort);
+        while sockets::count(server) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    run(async { tokio::task::LocalSet::new().run_until(questions).await });
 }

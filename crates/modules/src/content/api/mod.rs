@@ -32,15 +32,12 @@ use freerun_http::request::{Address, Request};
 use freerun_proto::{Method, uri};
 use serde_json::Value;
 
+use super::answer_size::FEW;
 use super::open;
 use body::BodyRefused;
 use error::ApiError;
 pub use freerun::openapi;
 use read::{Source, VERSIONS};
-
-/// How many objects an answer may have that is made on the loop: as many as take no longer than an ordinary request. A
-/// longer one is made by the pool for such work.
-const FEW: usize = 64;
 
 settings! {
     /// The state of the worker in the shape of nginx's API.
@@ -55,8 +52,12 @@ settings! {
         ///
         /// With `write=on` the servers of groups that have a `zone` are added, changed and removed (`POST`, `PATCH` and `DELETE` of
         /// `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect when it is answered, for
-        /// requests that begin then; it is lost with a reload unless the group, or the zone, has a `state`. What a browser sends
-        /// for a page of another server is refused with 403.
+        /// requests that begin then. With a `state` it is kept. Without one, a change of servers is lost with the next reload, and
+        /// pairs go on over reloads; both are lost when the worker dies, in whose place another one begins with the configuration.
+        /// What a browser sends for a page of another server is refused with 403.
+        ///
+        /// A server that is still there after a reload, at the same address or by the same name, keeps its `id`. Those of
+        /// addresses that a name stands for stay as long as the name has them. After another start all are new.
         ///
         /// Below `/freerun/1/` is what nginx's API has no place for: event loops, which can be drained, thread pools, mounts,
         /// single keys of caches, which can be explained and purged, and levels of the error log for single clients.

@@ -20,6 +20,7 @@ use super::counted::{self, Sums};
 use super::error::ApiError;
 use super::object::{FieldsOf, Object, timestamp};
 use super::upstreams::{self, Protocol};
+use crate::content::answer_size::zones_and_servers;
 
 /// The versions of the API, all of which are answered in the shape of the last one.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
@@ -52,17 +53,9 @@ impl Source {
 
     /// How many objects a long answer may have.
     pub fn size(&self) -> usize {
-        let (zones, limits) = (self.part::<StatusZones>(), self.part::<LimitZones>());
         let pairs = self.part::<AllKeyvals>();
         let pairs: usize = pairs.http.values().chain(&mut pairs.stream.values()).map(|zone| zone.pairs.len()).sum();
-        pairs
-            + zones.servers.len()
-            + zones.locations.len()
-            + zones.stream_servers.len()
-            + limits.requests.len()
-            + limits.connections.len()
-            + limits.sessions.len()
-            + self.part::<GroupsByProtocol>().count()
+        pairs + zones_and_servers(&self.generation)
     }
 
     /// Whether the configuration has a block `stream`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::parse_seconds;
-use freerun_runtime::log::{Errno, ErrorLog, Level};
+use freerun_runtime::log::ErrorLog;
 use freerun_serve::upstream::{AnyGroup, Entry, Server};
 use freerun_upstream::place::{self, Place};
 use freerun_upstream::{Method, PeerSettings};
@@ -21,7 +21,7 @@ const MAX_ROUTE: usize = 32;
 
 /// A server as a body describes it: only the parameters that are there.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ServerParameters {
     server: Option<String>,
     service: Option<String>,
     weight: Option<u32>,
@@ -35,15 +35,15 @@ pub struct Told {
     drain: Option<bool>,
 }
 
-impl Told {
+impl ServerParameters {
     /// Reads the description of a server of this protocol.
     ///
     /// # Errors
     /// It is wrong.
-    pub fn parse(body: &Value, protocol: Protocol) -> Result<Told, ApiError> {
+    pub fn parse(body: &Value, protocol: Protocol) -> Result<ServerParameters, ApiError> {
         let format = |why: &str| ApiError::ServerFormat(why.to_owned());
         let parameters = body.as_object().ok_or_else(|| format("an object is required"))?;
-        let mut told = Told::default();
+        let mut told = ServerParameters::default();
         for (name, value) in parameters {
             if value.is_array() || value.is_object() {
                 return Err(format("nested object or list"));
@@ -158,36 +158,33 @@ fn server(group: &dyn AnyGroup, text: &str, service: Option<&str>, settings: Pee
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Adds a server.
-    Add(Told),
+    Add(ServerParameters),
     /// Changes the server with this number.
-    Set(u32, Told),
+    Set(u32, ServerParameters),
     /// Removes the server with this number.
     Remove(u32),
 }
 
-/// Changes a group, and its state file. Returns the number of the server that was added or changed. It waits for the disk, so
-/// a loop never calls it.
+/// Changes a group, and its state file. Returns the server that was added or removed, or as it is after the change. It waits for
+/// the disk, so a loop never calls it.
 ///
 /// # Errors
 /// Nothing has changed. That the file cannot be written is logged.
-pub fn apply(group: Arc<dyn AnyGroup>, change: &Change, log: &ErrorLog) -> Result<u32, ApiError> {
+pub fn apply(group: Arc<dyn AnyGroup>, change: &Change, log: &ErrorLog) -> Result<Entry, ApiError> {
     let mut done = Err(ApiError::UpstreamNotFound);
     group.clone().change(log, &mut |entries| {
         done = edit(&*group, change, entries);
         done.is_ok()
     });
-    let number = done?;
+    let changed = done?;
     if let Some(state) = group.state() {
         let text = || group.entries().iter().map(|entry| entry.server.directive()).collect::<String>().into_bytes();
-        if let Err(error) = state.write(text) {
-            let (path, error) = (state.path(), Errno(&error));
-            log.write(Level::Alert, None, format_args!("state file \"{path}\" cannot be written ({error})"));
-        }
+        state.write_or_log(log, text);
     }
-    Ok(number)
+    Ok(changed)
 }
 
-fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Result<u32, ApiError> {
+fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Result<Entry, ApiError> {
     let name = || group.group().name.to_string();
     match change {
         Change::Add(told) => {
@@ -206,9 +203,8 @@ fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Resu
                 return Err(ApiError::NoRoom(name()));
             }
             let entry = Entry::new(server);
-            let number = entry.number;
-            entries.push(entry);
-            Ok(number)
+            entries.push(entry.clone());
+            Ok(entry)
         }
         Change::Set(id, told) => {
             let at = find(group, entries, *id)?;
@@ -230,13 +226,12 @@ fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Resu
                     same
                 }
             };
-            entries[at] = changed;
-            Ok(*id)
+            entries[at] = changed.clone();
+            Ok(changed)
         }
         Change::Remove(id) => {
             let at = find(group, entries, *id)?;
-            entries.remove(at);
-            Ok(*id)
+            Ok(entries.remove(at))
         }
     }
 }
@@ -270,7 +265,7 @@ mod tests {
             "server": "10.0.0.1:80", "weight": 2, "max_conns": 5_000_000_000u64, "fail_timeout": "1m", "slow_start": 3,
             "route": "", "down": true, "id": 7
         });
-        let told = Told::parse(&body, Protocol::Http).unwrap();
+        let told = ServerParameters::parse(&body, Protocol::Http).unwrap();
         let base = PeerSettings { route: Some("r".into()), max_fails: 9, ..PeerSettings::default() };
         let expected = PeerSettings {
             weight: 2,
@@ -305,11 +300,11 @@ mod tests {
             (json!({"route": "a b"}), "UpstreamBadRoute"),
             (json!({"service": ""}), "UpstreamBadService"),
         ] {
-            let error = Told::parse(&body, Protocol::Http).unwrap_err();
+            let error = ServerParameters::parse(&body, Protocol::Http).unwrap_err();
             assert_eq!(error.status_and_code(), (400, code), "{body}: {error}");
         }
         for body in [json!({"route": "a"}), json!({"drain": true})] {
-            assert!(Told::parse(&body, Protocol::Stream).is_err(), "{body}");
+            assert!(ServerParameters::parse(&body, Protocol::Stream).is_err(), "{body}");
         }
     }
 }

@@ -165,7 +165,7 @@ pub fn configured(of: &dyn AnyGroup, protocol: Protocol) -> Vec<Value> {
     let set = of.group().peers();
     let mut all = Vec::new();
     for entry in of.entries().iter() {
-        all.push(server(entry, entry.number, None, protocol));
+        all.push(written(entry, protocol));
         if let Place::Name(_) = &entry.server.place {
             let own = set.peers().filter(|peer| peer.settings.entry == entry.number);
             all.extend(own.map(|peer| server(entry, peer.id, Some(peer), protocol)));
@@ -182,6 +182,11 @@ pub fn configured_one(of: &dyn AnyGroup, protocol: Protocol, id: &str) -> Result
     let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
     let found = configured(of, protocol).into_iter().find(|server| server["id"] == id);
     found.ok_or(ApiError::ServerNotFound(id))
+}
+
+/// A server as it is written.
+pub fn written(entry: &Entry, protocol: Protocol) -> Value {
+    server(entry, entry.number, None, protocol)
 }
 
 /// A server as it is configured; `resolved`: one of those that its name stands for.

@@ -4,7 +4,6 @@ use freerun_http::body::begin_discarding;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_proto::Method;
-use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::pool::Tag;
 use freerun_serve::keyvals;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use super::body;
 use super::error::ApiError;
 use super::keyvals as pairs;
 use super::read::Source;
-use super::servers::{self, Told};
+use super::servers::{self, ServerParameters};
 use super::upstreams::{self, Protocol};
 
 /// The longest body in bytes.
@@ -48,11 +47,8 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
             let log = source.generation.error_log.clone();
             let changed = in_pool(request, move || {
                 zone.pairs.change(&change, zone.timeout)?;
-                if let Some(state) = &zone.state
-                    && let Err(error) = state.write(|| zone.pairs.save())
-                {
-                    let (path, error) = (state.path(), Errno(&error));
-                    log.write(Level::Alert, None, format_args!("state file \"{path}\" cannot be written ({error})"));
+                if let Some(state) = &zone.state {
+                    state.write_or_log(&log, || zone.pairs.save());
                 }
                 Ok(())
             });
@@ -61,11 +57,11 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
         }
         (Method::Post, ["upstreams", name, "servers"]) => {
             let group = source.group(protocol, name)?;
-            let told = Told::parse(&json(request).await?, protocol)?;
+            let parameters = ServerParameters::parse(&json(request).await?, protocol)?;
             let log = source.generation.error_log.clone();
             let shown = in_pool(request, move || {
-                let number = servers::apply(group.clone(), &servers::Change::Add(told), &log)?;
-                upstreams::configured_one(&*group, protocol, &number.to_string())
+                let added = servers::apply(group, &servers::Change::Add(parameters), &log)?;
+                Ok(upstreams::written(&added, protocol))
             });
             Ok((201, Some(shown.await??)))
         }
@@ -73,7 +69,7 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
             let group = source.group(protocol, name)?;
             let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
             let change = match method {
-                Method::Patch => servers::Change::Set(id, Told::parse(&json(request).await?, protocol)?),
+                Method::Patch => servers::Change::Set(id, ServerParameters::parse(&json(request).await?, protocol)?),
                 _ => {
                     discard(request)?;
                     servers::Change::Remove(id)
@@ -81,11 +77,11 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
             };
             let log = source.generation.error_log.clone();
             let shown = in_pool(request, move || {
-                let number = servers::apply(group.clone(), &change, &log)?;
-                match change {
-                    servers::Change::Remove(_) => Ok(upstreams::configured(&*group, protocol).into()),
-                    _ => upstreams::configured_one(&*group, protocol, &number.to_string()),
-                }
+                let changed = servers::apply(group.clone(), &change, &log)?;
+                Ok(match change {
+                    servers::Change::Remove(_) => upstreams::configured(&*group, protocol).into(),
+                    _ => upstreams::written(&changed, protocol),
+                })
             });
             Ok((200, Some(shown.await??)))
         }

@@ -28,12 +28,10 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::{Method, uri};
 use freerun_serve::generation::Generation;
-use freerun_serve::limit_figures::LimitZones;
 use freerun_serve::shared::Shared;
-use freerun_serve::status_zones::StatusZones;
 use freerun_serve::tls::sessions::ServedTls;
-use freerun_serve::upstream::GroupsByProtocol;
 
+use super::answer_size::{FEW, zones_and_servers};
 use super::open::{self, Written};
 use figures::Figures;
 use key::AskedKey;
@@ -141,11 +139,6 @@ impl Format {
     }
 }
 
-/// How many zones, servers and so on an answer may have that is made on the loop. Each is about a kilobyte of text,
-/// and takes some microseconds: so many take no longer than an ordinary request, while thousands would hold up all the
-/// others. A longer answer is made by the pool for such work.
-const FEW: usize = 64;
-
 fn answer(request: &mut Request) -> Option<Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Some(Outcome::Status(405));
@@ -185,18 +178,7 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 
 /// How long an answer is: the number of things of which a configuration may have thousands.
 fn size(generation: &Generation) -> usize {
-    let zones = generation.parts.get::<StatusZones>().unwrap_or_default();
-    let limits = generation.parts.get::<LimitZones>().unwrap_or_default();
-    let groups = generation.parts.get::<GroupsByProtocol>().map_or(0, |groups| groups.count());
-    let secure = generation.parts.get::<ServedTls>().map_or(0, |served| served.0.len());
-    zones.servers.len()
-        + zones.locations.len()
-        + zones.stream_servers.len()
-        + limits.requests.len()
-        + limits.connections.len()
-        + limits.sessions.len()
-        + groups
-        + secure
+    zones_and_servers(generation) + generation.parts.get::<ServedTls>().map_or(0, |served| served.0.len())
 }
 
 /// The value of an argument, percent-decoded.

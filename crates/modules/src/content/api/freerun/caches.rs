@@ -133,7 +133,7 @@ fn purge_of(body: &Value) -> Result<Purge, Refusal> {
             let tags: Option<Vec<Bytes>> = tags.iter().map(text).collect();
             tags.map(Purge::Tags).ok_or_else(|| wrong("\"tags\" are texts"))
         }
-        Some(("tags", _)) => Err(wrong("\"tags\" is a list of 1 to 64 texts")),
+        Some(("tags", _)) => Err(Refusal::new(Code::BadBody, format!("\"tags\" is a list of 1 to {MAX_TAGS} texts"))),
         _ => Err(wrong("{\"key\": TEXT} or {\"tags\": [TEXT, …]} is expected")),
     }
 }
