@@ -108,7 +108,7 @@ impl Service for HttpService {
                     false
                 }
             };
-            self.tasks.end_where(is_old).await;
+            self.tasks.end_where(is_old, loops::after_events).await;
         });
     }
 

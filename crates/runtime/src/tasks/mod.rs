@@ -403,14 +403,14 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         (taken, Some(end).filter(|end| *end < len))
     }
 
-    /// Ends the tasks for which `is_wanted` is true, a few at a time, so that others get their turn.
-    pub async fn end_where(&self, mut is_wanted: impl FnMut(&F) -> bool) {
+    /// Ends the tasks for which `is_wanted` is true, a few at a time; `give_way` lets others have their turn.
+    pub async fn end_where(&self, mut is_wanted: impl FnMut(&F) -> bool, give_way: impl AsyncFn()) {
         let mut from = Some(0);
         while let Some(first) = from {
             let (ended, next) = self.take_some(first, ENDED_AT_ONCE, &mut is_wanted);
             from = next;
             drop(ended);
-            crate::loops::after_events().await;
+            give_way().await;
         }
     }
 

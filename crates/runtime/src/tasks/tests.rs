@@ -137,12 +137,11 @@ fn tasks_are_ended_however_many_there_are_and_others_stay() {
         let tasks = tasks.clone();
         crate::loops::spawn(0, "ending tasks", async move {
             let mut number = 0;
-            tasks
-                .end_where(|_| {
-                    number += 1;
-                    number % 3 == 0
-                })
-                .await;
+            let is_third = |_: &Job| {
+                number += 1;
+                number % 3 == 0
+            };
+            tasks.end_where(is_third, crate::loops::after_events).await;
             ended.send(()).unwrap();
         });
     });

@@ -109,7 +109,7 @@ impl Service for StreamService {
 
     fn end_tunnels(self: Rc<Self>, generation: u64) {
         loops::spawn(0, "ending old sessions", async move {
-            self.tasks.end_where(|serve| serve.generation() == Some(generation)).await;
+            self.tasks.end_where(|serve| serve.generation() == Some(generation), loops::after_events).await;
         });
     }
 
