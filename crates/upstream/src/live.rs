@@ -1,5 +1,7 @@
 //! The state of a server while it runs.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use crate::answers::Answers;
 use crate::clock::Millis;
 use crate::figures::Figures;
 use crate::pool::Pool;
+use crate::random::Random;
 
 /// The state of a server while it runs. It is kept with the server's address: over changes of the group, of its
 /// settings, and reloads.
@@ -68,9 +71,17 @@ pub struct Live {
     pub pool: Pool,
 }
 
-static IDS: AtomicU32 = AtomicU32::new(1);
+/// The first number of a process is below this.
+const FIRST_IDS: u64 = 1 << 30;
 
-/// A number that no server and no entry of a group's list has or had; never 0.
+/// The next number. Each process begins elsewhere: a program that has kept the number of a server from a process that has died
+/// would otherwise change another server by it.
+static IDS: LazyLock<AtomicU32> = LazyLock::new(|| {
+    let first = Random::seeded(RandomState::new().build_hasher().finish()).below(FIRST_IDS);
+    AtomicU32::new(1 + u32::try_from(first).unwrap_or_default())
+});
+
+/// A number that no server and no entry of a group's list has or had, nor, most probably, in an earlier process; never 0.
 pub fn next_id() -> u32 {
     // Numbers repeat after four billion servers; the only consequence is a session that sticks to the wrong one.
     IDS.fetch_add(1, Relaxed).max(1)

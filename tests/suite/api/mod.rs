@@ -334,8 +334,12 @@ fn a_worker_that_is_started_again_has_the_servers_of_the_state_file() {
         server.signal_pid(worker, rustix::process::Signal::KILL);
         eventually("there is another worker", || server.workers().first().is_some_and(|other| *other != worker));
     };
+    let id = get(&server, servers)[0]["id"].clone();
     kill();
     assert_eq!(server.get("/g").text(), "one");
+    // Who has kept a number from before changes no other server by it.
+    let (status, _) = change(&server, "PATCH", &format!("{servers}/{id}"), Some(json!({"down": true})));
+    assert_eq!((status, get(&server, servers)[0]["down"].clone()), (404, json!(false)));
     // One that is wrong by now does not keep a worker from serving: it has what the last configuration was read with.
     server.reload();
     fs::write(&file, "server 127.0.0.1:1; server").expect("the file");
