@@ -1,4 +1,5 @@
-//! `state` inside `upstream`: a file with the group's servers, which is read with the configuration and sent with it.
+//! `state` inside `upstream`: a file with the group's servers, which is read with the configuration: by the master, which sends it
+//! with that, and once more by the worker, which may have written it since.
 
 use std::io;
 
