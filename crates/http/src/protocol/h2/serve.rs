@@ -12,7 +12,6 @@ use freerun_proto::head::FieldRules;
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::{era, loops};
-use smallvec::SmallVec;
 
 use crate::connection::idle::{self, Waiting};
 use crate::protocol::h2::Driver;
@@ -254,18 +253,12 @@ impl Serve {
         let rules = field_rules(&servers.entry.settings);
         let driver = self.shared.driver.clone();
         let mut sink = HeadSink::new(&rules, &driver);
-        // Requests of whose bodies something may have come with their heads: they find it when they begin, and need not wait.
-        let mut later: SmallVec<[RequestTask; 4]> = SmallVec::new();
         let now = loops::millis();
         loop {
             let event = self.shared.look(|machine| machine.receive(&mut bytes, now, &mut sink));
             match event {
                 Ok(Some(Event::Head { slot, ends })) => {
-                    let task = self.request(slot, ends, &mut sink, &rules, &servers.entry.core);
-                    match ends {
-                        true => (driver.start)(self.shared.connection.number, task),
-                        false => later.push(task),
-                    }
+                    self.begin(slot, ends, &mut sink, &rules, &servers.entry.core);
                     if !still_listens {
                         self.shared.announce_end();
                     }
@@ -277,9 +270,6 @@ impl Serve {
                 Ok(None) => break,
                 Err(_) => break self.notice_failure(),
             }
-        }
-        for task in later {
-            (driver.start)(self.shared.connection.number, task);
         }
         self.head_began = match self.shared.look(|machine| machine.is_in_block()) {
             true => Some(self.head_began.unwrap_or(now)),
@@ -314,15 +304,8 @@ impl Serve {
         }
     }
 
-    /// Takes a request from its head.
-    fn request(
-        &mut self,
-        slot: Slot,
-        ends: bool,
-        sink: &mut HeadSink<'_>,
-        rules: &FieldRules,
-        core: &CoreSettings,
-    ) -> RequestTask {
+    /// Begins a request.
+    fn begin(&mut self, slot: Slot, ends: bool, sink: &mut HeadSink<'_>, rules: &FieldRules, core: &CoreSettings) {
         let connection = &self.shared.connection;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
@@ -359,7 +342,7 @@ impl Serve {
             arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault, received },
         };
         connection.loop_state.shared.http2.streams.add();
-        RequestTask::new(driver, stream, work)
+        (driver.start)(connection.number, RequestTask::new(driver, stream, work));
     }
 
     /// Whether the client is asked to begin no stream after this one.
