@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, eventually, require};
+use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, Tls, eventually, require};
 
 /// Connections, or clients of UDP, that come while a loop is held up.
 const CLIENTS: usize = 100;
@@ -23,6 +23,13 @@ fn hold_up(server: &Server, mut client: Client, bytes: &str) -> Client {
     client.send(bytes);
     server.logs("this loop is held up");
     client
+}
+
+/// The sum of a figure of the connections of all loops.
+fn connections(server: &Server, figure: &str) -> u64 {
+    let status = server.status();
+    let loops = status["loops"].as_array().expect("loops").iter();
+    loops.filter_map(|one| one["connections"][figure].as_u64()).sum()
 }
 
 /// Lets the loop go on.
@@ -48,6 +55,59 @@ fn no_connection_waits_for_a_loop_that_is_late() {
         }
         let_go(&server);
         assert_eq!(held.response().status, 200);
+    }
+}
+
+#[test]
+fn a_connection_that_a_late_loop_has_accepted_before_its_first_bytes_is_served_by_another_one() {
+    const SILENT: u64 = 48;
+    if !can_be_held_up() {
+        return;
+    }
+    for (events, options) in WAYS {
+        let http = format!(
+            "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
+            server {{ listen 127.0.0.1:@PORT@ {options}; listen 127.0.0.1:@PORT2@ ssl {options};
+                location / {{ return 200 $connection; }}
+                location /status {{ status; }}
+                location /held {{ {HELD} empty_gif; }} }}"
+        );
+        let server = Setup::new().main("worker_processes 3;").events(events).http(&http).run();
+        let connect = |number: u64| Client::connect(server.address_number(1 + (number % 2) as usize));
+        let mut silent: Vec<Client> = (0..SILENT).map(connect).collect();
+        eventually("all are accepted", || connections(&server, "active") > SILENT);
+        let accepted = connections(&server, "accepted");
+        // The loop that has one of them is likely to have others, however they were shared out.
+        let mut held = hold_up(&server, silent.swap_remove(0), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+        let tls = Tls::new();
+        let mut heard: Vec<Client> = Vec::new();
+        for (number, client) in silent.into_iter().enumerate() {
+            // The last one is where the first was.
+            let is_plain = number % 2 == 0 && number > 0;
+            let mut client = if is_plain { client } else { client.tls(&tls) };
+            let ends = number % 4 > 1;
+            let field = if ends { "Connection: close\r\n" } else { "" };
+            let own = client.send(format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n")).response().text();
+            let own: u64 = own.parse().expect("$connection");
+            assert!(own <= accepted, "{events} {options} {number}: it is the same connection");
+            match ends {
+                true => assert_eq!(client.ending(), Ending::Closed, "{events} {options} {number}"),
+                false => heard.push(client),
+            }
+        }
+        if options == "reuseport" {
+            assert!(connections(&server, "rescued") > 0, "that loop had some of them");
+        }
+        let_go(&server);
+        assert_eq!(held.response().status, 200);
+        // Each goes on where it is now, and counts once; so do the one that was held up and that of the status.
+        for client in &mut heard {
+            client.get("/");
+        }
+        let kept = heard.len() as u64;
+        eventually("the loop has let go", || connections(&server, "active") == kept + 2);
+        drop(heard);
+        eventually("all have ended", || connections(&server, "active") == 2);
     }
 }
 

@@ -77,6 +77,10 @@ impl Service for HttpService {
         // A reload may remove the address before the first request comes: that is then served by the configuration which is
         // current now.
         let _ = self.http.servers(&connection);
+        if !now {
+            // The loop may become late before the task runs.
+            connection.offer();
+        }
         let serve = Task::Connection(h1::Serve::new(&self.h1, connection));
         if now {
             self.tasks.start_now(number, serve);
@@ -144,6 +148,13 @@ impl Service for HttpService {
         let connection = Rc::new(Connection::moved_here(moving, self.http.loop_state.clone()));
         let _ = self.http.servers(&connection);
         self.tasks.start(number, Task::Connection(h1::Serve::adopted(&self.h1, connection, keep, least)));
+    }
+
+    fn let_go(self: Rc<Self>) {
+        loops::spawn(0, "letting connections go", async move {
+            let is_taken = |task: &Task| matches!(task, Task::Connection(serve) if serve.is_taken());
+            self.tasks.end_where(is_taken, loops::after_events).await;
+        });
     }
 
     fn give_back(&self) {

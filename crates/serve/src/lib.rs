@@ -9,7 +9,7 @@
 //! 1. [`address`], [`background`], [`drained`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
 //!    [`shedding`], [`state_file`], [`states`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
-//! 3. [`listen`]: the specification and the key of a listening socket;
+//! 3. [`listen`]: the specification and the key of a listening socket; [`silent`]: connections from which nothing has come yet;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
 //!    same before it serves;
 //!    [`status_zones`]: what is counted of requests and sessions by zones;
@@ -73,6 +73,7 @@ pub mod services;
 pub mod session_figures;
 pub mod shared;
 pub mod shedding;
+pub mod silent;
 pub mod ssl_variables;
 pub mod state_file;
 mod stateless;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
+use freerun_runtime::net::Socket;
 use freerun_runtime::{loops, timer};
 use freerun_transport::Transport;
 use rustix::io::Errno;
@@ -14,6 +15,7 @@ use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_state::LoopState;
 use crate::service::{Accepted, Closing, MakeService, Service};
+use crate::silent::TakenOver;
 
 /// The services of one loop: they share its state and its `worker_connections`.
 pub struct LoopServices {
@@ -55,6 +57,16 @@ impl LoopServices {
         let received = Vec::new();
         service.accept(Accepted { number, transport, received, tls: None, peer, listen, now, passes: 0 });
         self.loop_state.admission.open() > before
+    }
+
+    /// Hands a connection to its service that another loop has accepted, and from which nothing has come yet.
+    pub fn taken_over(&self, taken: TakenOver) {
+        let TakenOver { number, fd, peer, listen } = taken;
+        let Some(service) = self.of(&listen) else { return };
+        self.loop_state.admission.adopt();
+        let (transport, listen) = (Transport::from(Socket::taken_over(fd)), LoopLocal::new(listen));
+        let received = Vec::new();
+        service.accept(Accepted { number, transport, received, tls: None, peer, listen, now: false, passes: 0 });
     }
 
     /// Hands a connection, which stays counted, to the service of another listening socket than the one that it was accepted

@@ -141,6 +141,9 @@ pub trait Service {
         debug_assert!(false, "{} gives no connections away", self.name());
     }
 
+    /// Ends this loop's part in connections that other loops have taken over ([`Silent`](crate::silent::Silent)).
+    fn let_go(self: Rc<Self>) {}
+
     /// Frees memory and descriptors that are kept only for speed, because they have run short.
     fn give_back(&self);
 }

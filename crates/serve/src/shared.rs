@@ -16,6 +16,7 @@ use crate::http2_figures::Http2Figures;
 use crate::logs::client_levels::ClientLevels;
 use crate::session_figures::SessionFigures;
 use crate::shedding::Shedding;
+use crate::silent::Silent;
 use crate::tls::figures::TlsFigures;
 
 /// The loops of a worker.
@@ -32,6 +33,8 @@ pub struct Loops {
     pub fewest: usize,
     /// What the loops are to give away, by their indices.
     pub shedding: Vec<Arc<Shedding>>,
+    /// The connections of the loops from which nothing has come yet, by their indices.
+    pub silent: Vec<Arc<Silent>>,
     /// The ways to the loops, by their indices.
     pub(crate) remotes: Vec<Remote>,
 }

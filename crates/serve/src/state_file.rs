@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use freerun_conf::{Cx, Node, Problem};
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 
+use crate::parts::Paths;
+
 /// What the name of a file ends with while it is written.
 const UNFINISHED: &str = ".new";
 
@@ -71,8 +73,10 @@ impl StateFile {
         StateFile { path, writing: Arc::default(), known: Mutex::new(None), is_unused: AtomicBool::new(false) }
     }
 
-    /// The file with this absolute path, with the text of it that the configuration is made of ([`note_text`]).
-    pub fn of(path: String, cx: &Cx) -> StateFile {
+    /// The file with this path as the configuration has it, with the text of it that the configuration is made of
+    /// ([`note_text`]).
+    pub fn of(path: &str, cx: &mut Cx) -> StateFile {
+        let path = cx.extensions.get_or_default::<Paths>().absolute(path);
         let (known, is_unused) = cx.extensions.get::<Texts>().and_then(|texts| texts.0.get(&path).copied()).unzip();
         let is_unused = AtomicBool::new(is_unused.unwrap_or_default());
         StateFile { known: Mutex::new(known), is_unused, ..StateFile::new(path) }
@@ -176,7 +180,7 @@ mod tests {
         fs::write(&path, "half of").unwrap();
         let mut cx = Cx::new(Sources::default());
         note_text(&path, b"", true, &mut cx);
-        let file = StateFile::of(path.clone(), &cx);
+        let file = StateFile::of(&path, &mut cx);
         let read = |path: &str| fs::read_to_string(path).ok();
         file.write(|| b"one".to_vec()).unwrap();
         let aside = format!("{path}{UNUSED}");
@@ -196,7 +200,7 @@ mod tests {
         let read_as = |text: &str| {
             let mut cx = Cx::new(Sources::default());
             note_text(&path, text.as_bytes(), false, &mut cx);
-            StateFile::of(path.clone(), &cx)
+            StateFile::of(&path, &mut cx)
         };
         assert!(!StateFile::new(path.clone()).is_as_known(), "nothing is known of it");
         let file = read_as("");

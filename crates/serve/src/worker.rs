@@ -136,6 +136,7 @@ impl Worker {
             put(&mut loops.stats, index, stats);
             put(&mut loops.remotes, index, remote);
             put(&mut loops.shedding, index, Some(Arc::default()));
+            put(&mut loops.silent, index, Some(Arc::default()));
             loops.serving.push(index);
             loops.running.push(index);
         }
@@ -147,8 +148,7 @@ impl Worker {
             let (shared, services) = (self.shared.clone(), self.services);
             handle.tell(move || {
                 loops::spawn(0, "giving back memory", spare_memory::give_back_at_rest(stats.clone()));
-                let shedding = shared.loops.load().shedding.get(index).cloned().unwrap_or_default();
-                let loop_state = LoopState::new(index, stats, shedding, shared);
+                let loop_state = LoopState::new(index, stats, shared);
                 LoopListeners::begin(LoopServices::new(&loop_state, services));
             });
             self.handles.get_mut().push(handle);
@@ -265,6 +265,7 @@ impl Worker {
     /// has nobody who could help.
     fn watch(&mut self) {
         let loops = self.shared.loops.load_full();
+        loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1));
         let mut watched = Vec::new();
         for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
             let socket = |number: usize, taken_by| Watched { spec: spec.clone(), fd: fds[number].clone(), taken_by };

@@ -131,6 +131,14 @@ impl Transport {
         }
     }
 
+    /// To be called when the stream was just connected, and its peer has hardly sent anything: the first read waits for an event,
+    /// instead of trying in vain.
+    pub fn expect_nothing(&self) {
+        if let Transport::Plain(socket) = self {
+            socket.expect_nothing();
+        }
+    }
+
     /// Waits for bytes (or the end), and reads them into the spare capacity of `buffer`, which must not be empty.
     ///
     /// # Errors
@@ -470,7 +478,7 @@ impl Transport {
     #[must_use]
     pub fn taken(&self) -> Transport {
         match self {
-            Transport::Plain(socket) => Transport::Plain(Socket::of_shared(socket.shared_fd())),
+            Transport::Plain(socket) => Transport::Plain(socket.taken()),
             Transport::Tls(tls) => Transport::Tls(Box::new(tls.moved())),
         }
     }

@@ -57,6 +57,8 @@ pub struct Connection<C> {
     /// See [`Connection::ends_softly`].
     ends_softly: Cell<bool>,
     nodelay: Cell<bool>,
+    /// Whether another loop may take it over, or has done so: see [`Connection::offer`].
+    offered: Cell<bool>,
 }
 
 /// A cell with this value, or one that can still be given one.
@@ -197,6 +199,7 @@ impl<C> Connection<C> {
             close_when_idle: Cell::new(false),
             ends_softly: Cell::new(false),
             nodelay: Cell::new(false),
+            offered: Cell::new(false),
         }
     }
 
@@ -213,6 +216,39 @@ impl<C> Connection<C> {
         connection.nodelay.set(nodelay);
         connection.was_polled.set(true);
         connection
+    }
+
+    /// Lets another loop take the connection over should this one be late, as long as nothing has come from it: neither a byte,
+    /// nor the session of a connection that another service has passed on.
+    pub fn offer(&self) {
+        debug_assert!(self.requests.get() == 0 && !self.offered.get(), "a connection is offered once at a time");
+        if self.extra.get().is_none() {
+            let fd = self.transport.shared_fd();
+            self.offered.set(self.loop_state.silent.enter(self.number, &fd, &self.peer, &self.listen));
+        }
+    }
+
+    /// Keeps the connection on this loop from now on. False if another loop has taken it over.
+    #[inline]
+    pub fn stays(&self) -> bool {
+        !self.offered.get() || self.withdraw()
+    }
+
+    #[cold]
+    fn withdraw(&self) -> bool {
+        let stays = self.loop_state.silent.leave(self.number);
+        self.offered.set(!stays);
+        stays
+    }
+
+    /// Whether another loop has taken the connection over.
+    pub fn is_taken(&self) -> bool {
+        self.offered.get() && self.loop_state.silent.is_taken(self.number)
+    }
+
+    /// Forgets a connection that another loop has taken over.
+    pub fn let_go(&self) {
+        self.loop_state.silent.forget(self.number);
     }
 
     /// Whether another loop may have the connection while it has no request: nothing is kept with it but what
@@ -291,6 +327,10 @@ impl<C> Connection<C> {
     /// end is only woken ([`Connection::ends_softly`]).
     pub fn close_when_idle(&self) {
         self.close_when_idle.set(true);
+        if !self.stays() {
+            // Its task ends here without that.
+            return;
+        }
         match self.ends_softly.get() {
             true => self.transport.wake_reader(),
             false => self.transport.shutdown_read(),

@@ -1,7 +1,6 @@
 //! The `upstream` block of `http`.
 
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
-use freerun_serve::parts::Paths;
 use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::state_file::StateFile;
 use freerun_serve::upstream::{self, Plan};
@@ -15,8 +14,7 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
     let own = settings.get::<UpstreamSettings>();
     let method = settings.get::<MethodSettings>();
     let resolving = settings.get::<ResolverSettings>().resolver_and_timeout();
-    let state = own.state.as_ref().map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
-    let state = state.map(|path| StateFile::of(path, cx));
+    let state = own.state.as_ref().map(|path| StateFile::of(path, cx));
     let plan = Plan {
         settings: method.group_settings(),
         key: method.key(),

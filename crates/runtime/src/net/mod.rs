@@ -41,6 +41,8 @@ pub struct Socket {
     was_filled: Cell<bool>,
     /// See [`Socket::reset_on_close`].
     resets: Cell<bool>,
+    /// See [`Socket::taken_over`].
+    is_taken_over: Cell<bool>,
 }
 
 impl Socket {
@@ -57,7 +59,16 @@ impl Socket {
             read_first: Cell::new(true),
             was_filled: Cell::new(false),
             resets: Cell::new(false),
+            is_taken_over: Cell::new(false),
         }
+    }
+
+    /// Takes over a connected, non-blocking socket from a loop that is late, which lets go of it when it has time. The peer finds
+    /// the end when this value is dropped, and not only then.
+    pub fn taken_over(fd: Arc<OwnedFd>) -> Socket {
+        let socket = Socket::of_shared(fd);
+        socket.is_taken_over.set(true);
+        socket
     }
 
     /// The descriptor, for a pool thread; it stays open until the last holder drops it.
@@ -184,7 +195,10 @@ impl Socket {
             match read() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 answer => {
-                    self.read_first.set(true);
+                    // A short read has emptied the socket. What comes next is reported, also if it comes before the socket is
+                    // registered.
+                    let is_empty = matches!(answer, Ok((n, room)) if n > 0 && n < room);
+                    self.read_first.set(!is_empty);
                     return Poll::Ready(answer.map(|(n, _)| n));
                 }
             }
@@ -292,6 +306,12 @@ impl Socket {
         if let Some(registered) = self.registered.get() {
             registered.clear(Side::Read);
         }
+    }
+
+    /// To be called when the connection was just made, so that its peer has hardly sent anything: the first read waits for an
+    /// event, instead of trying in vain.
+    pub fn expect_nothing(&self) {
+        self.read_first.set(false);
     }
 
     /// Whether there is neither a byte nor the end to be read.
@@ -440,7 +460,15 @@ impl Socket {
     /// on another loop.
     #[must_use]
     pub fn moved(self) -> Socket {
-        Socket::of_shared(self.fd.clone())
+        self.taken()
+    }
+
+    /// Takes the socket out: another loop may use it when this value, which is to be dropped, is not used any more.
+    #[must_use]
+    pub fn taken(&self) -> Socket {
+        let socket = Socket::of_shared(self.fd.clone());
+        socket.is_taken_over.set(self.is_taken_over.take());
+        socket
     }
 
     /// Waits until a connection that was begun (`connect(2)` returned `EINPROGRESS`) is established. Asks once before
@@ -517,6 +545,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if self.is_taken_over.get() && Arc::strong_count(&self.fd) > 1 {
+            self.end();
+        }
         if let Some(registered) = self.registered.take() {
             registered.leave(&self.fd);
         }

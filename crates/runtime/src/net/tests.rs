@@ -42,6 +42,42 @@ fn reads_bytes_that_come_before_and_after_registration_and_the_end() {
 }
 
 #[test]
+fn what_comes_between_a_short_read_and_the_registration_is_read_and_the_end_too() {
+    run(async {
+        let (socket, mut peer) = pair();
+        let mut buffer = Vec::with_capacity(16);
+        peer.write_all(b"one").unwrap();
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        peer.write_all(b"two").unwrap();
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        peer.write_all(b"three").unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 5);
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 0);
+        assert_eq!(buffer, b"onetwothree");
+    });
+}
+
+#[test]
+fn a_peer_that_has_sent_something_although_nothing_was_expected_is_heard() {
+    run(async {
+        let (socket, mut peer) = pair();
+        peer.write_all(b"one").unwrap();
+        socket.expect_nothing();
+        let mut buffer = Vec::with_capacity(16);
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        // The socket may be registered already, while it is connected.
+        let (socket, mut peer) = pair();
+        socket.watch().unwrap();
+        peer.write_all(b"two").unwrap();
+        loops::after_events().await;
+        socket.expect_nothing();
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        assert_eq!(buffer, b"onetwo");
+    });
+}
+
+#[test]
 fn a_socket_read_to_the_last_byte_waits_for_the_next_one() {
     run(async {
         let (socket, mut peer) = pair();

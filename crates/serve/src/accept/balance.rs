@@ -96,7 +96,7 @@ impl Balance {
         }
         if let Some(Order { from, to, count }) = idle(&loads) {
             loop_listeners::tell(shared, from, move |services| {
-                loop_listeners::give_idle(services, count as usize, |_| Some(to));
+                loop_listeners::give_idle(services, count as usize, to);
             });
         }
         let time = now.saturating_duration_since(self.worked);

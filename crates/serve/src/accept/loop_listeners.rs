@@ -20,7 +20,7 @@ use crate::listen::{ListenSpec, Protocol};
 use crate::loop_local::{AddressHasher, LoopLocal};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
-use crate::service::Moving;
+use crate::service::{Given, Moving, Service};
 use crate::shared::{Loops, Shared};
 
 /// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
@@ -71,23 +71,38 @@ pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
     LOOP_LISTENERS.with_borrow(|listeners| listeners.as_ref().map(|listeners| listeners.services.clone()))
 }
 
-/// Gives up to so many connections without a request to other loops, of the next few of all. Returns whether the last of all was
-/// looked at.
-pub(super) fn give_idle(services: &LoopServices, most: usize, to: impl Fn(&Shared) -> Option<usize>) -> bool {
-    let loop_state = &services.loop_state;
-    let (mut given, mut is_round) = (0, true);
+/// Gives up to so many connections without a request to the loop with this index, of the next few of all.
+pub(super) fn give_idle(services: &LoopServices, most: usize, to: usize) {
+    let mut left = most;
     for service in services.all() {
-        let some = service.give_idle(most - given);
-        is_round &= some.is_round;
-        for moving in some.moving {
-            given += 1;
-            // Without another loop it is closed.
-            if let Some(to) = to(&loop_state.shared) {
-                move_to(loop_state, to, moving);
-            }
+        left -= give_idle_of(service, &services.loop_state, left, |_| Some(to)).count;
+    }
+}
+
+/// Connections of a service that were given away.
+struct Gone {
+    count: usize,
+    /// Whether the last one of the service's was looked at.
+    is_round: bool,
+}
+
+/// Gives up to so many of a service's connections without a request to other loops, of the next few of all.
+fn give_idle_of(
+    service: Rc<dyn Service>,
+    loop_state: &LoopState,
+    most: usize,
+    to: impl Fn(&Shared) -> Option<usize>,
+) -> Gone {
+    let Given { moving, is_round } = service.give_idle(most);
+    debug_assert!(moving.len() <= most, "more connections were given than asked for");
+    let count = moving.len().min(most);
+    for moving in moving {
+        // Without another loop it is closed.
+        if let Some(to) = to(&loop_state.shared) {
+            move_to(loop_state, to, moving);
         }
     }
-    is_round
+    Gone { count, is_round }
 }
 
 /// The loop that a connection without a request is to go to, if it is to go: one that takes connections.
@@ -291,10 +306,13 @@ impl LoopListeners {
                 loop_state.shedding.order(fewest);
             }
             loop_state.set_draining();
-            // The first round may begin in the middle.
-            for _ in 0..2 {
-                while !give_idle(&services, MOVED_AT_ONCE, |shared| with_fewest(&shared.loops.load())) {
-                    loops::yield_now().await;
+            let to = |shared: &Shared| with_fewest(&shared.loops.load());
+            for service in services.all() {
+                // The first round may begin in the middle.
+                for _ in 0..2 {
+                    while !give_idle_of(service.clone(), loop_state, MOVED_AT_ONCE, to).is_round {
+                        loops::yield_now().await;
+                    }
                 }
             }
             // What cannot go is closed.

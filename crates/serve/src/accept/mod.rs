@@ -7,6 +7,7 @@ pub mod loop_listeners;
 mod receive;
 pub mod rescue;
 mod rescue_datagrams;
+mod rescue_silent;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -5,7 +5,8 @@
 //! the loop that has the turn is ever notified. During one slow step of that loop, connections wait that another loop could
 //! serve. All sockets are in this process, so a thread that finds a loop in the same step for longer than a few milliseconds sees to
 //! them: it has the other loops look at a socket that they share, and accepts for them from a socket that they do not look
-//! at. Datagrams are read in the loop's place (`rescue_datagrams.rs`). No loop waits for this thread, nor this thread for a loop.
+//! at. Datagrams are read in the loop's place (`rescue_datagrams.rs`), and connections that the loop has accepted before are taken
+//! from it when their first bytes come (`rescue_silent.rs`). No loop waits for this thread, nor this thread for a loop.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -17,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::balance::Balance;
 use super::give::{self, Helpers};
 use super::rescue_datagrams::Reader;
-use super::{Between, LATE, accept};
+use super::{Between, LATE, accept, rescue_silent};
 use crate::datagrams::SharedPart;
 use crate::listen::ListenSpec;
 use crate::shared::Shared;
@@ -135,6 +136,7 @@ fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
     if late.is_empty() {
         return;
     }
+    late.iter().for_each(|late| rescue_silent::take_over(shared, *late));
     let others = loops.taking().any(|(index, _)| !late.contains(&index));
     let concerned: Vec<(&Watched, Way)> =
         watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, &late, others)?))).collect();

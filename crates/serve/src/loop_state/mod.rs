@@ -17,6 +17,7 @@ use self::module_states::ModuleStates;
 use crate::generation::Generation;
 use crate::shared::Shared;
 use crate::shedding::Shedding;
+use crate::silent::Silent;
 
 /// The state of one loop.
 pub struct LoopState {
@@ -26,6 +27,8 @@ pub struct LoopState {
     pub stats: Arc<LoopStats>,
     /// What the loop is to give to other loops.
     pub shedding: Arc<Shedding>,
+    /// The connections of the loop from which nothing has come yet.
+    pub silent: Arc<Silent>,
     /// The state that all loops share.
     pub shared: Arc<Shared>,
     /// The limit of connections.
@@ -41,12 +44,11 @@ pub struct LoopState {
 
 impl LoopState {
     /// Makes the state of this thread's loop.
-    pub(crate) fn new(
-        index: usize,
-        stats: Arc<LoopStats>,
-        shedding: Arc<Shedding>,
-        shared: Arc<Shared>,
-    ) -> Rc<LoopState> {
+    pub(crate) fn new(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
+        let loops = shared.loops.load();
+        let shedding = loops.shedding.get(index).cloned().unwrap_or_default();
+        let silent = loops.silent.get(index).cloned().unwrap_or_default();
+        drop(loops);
         let generation = shared.generation.load_full();
         let state = Rc::new(LoopState {
             index,
@@ -55,6 +57,7 @@ impl LoopState {
             modules: ModuleStates::default(),
             stats,
             shedding,
+            silent,
             shared,
             generation: RefCell::new(generation),
             draining: Cell::new(false),

@@ -121,6 +121,9 @@ fn with_half_close_an_end_is_passed_on_and_the_other_side_goes_on() {
         pair.client.shutdown(Shutdown::Write).unwrap();
         assert!(pair.pass().await.is_pending());
         assert_eq!(read(&mut pair.server), b"question");
+        // An event tells of the end.
+        loops::after_events().await;
+        assert!(pair.pass().await.is_pending());
         assert!(has_ended(&mut pair.server));
         let mut steps = 0;
         let over = pair

@@ -62,6 +62,7 @@ impl Relayed {
         relay.limit(RelaySide::Upstream, settings.proxy_download_rate.of(session), 0);
         header.extend_from_slice(preread);
         relay.begin_with(RelaySide::Client, header);
+        transport.expect_nothing();
         let dropped_with = settings.proxy_session_drop.then(|| group.clone());
         Relayed { upstream: transport, lease: Some(lease), record, relay, dropped_with, was_heard: false, over: None }
     }

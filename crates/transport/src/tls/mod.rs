@@ -87,7 +87,7 @@ impl TlsStream {
     #[must_use]
     pub(crate) fn moved(&self) -> TlsStream {
         let state = RefCell::new(self.state.take());
-        TlsStream { socket: Socket::of_shared(self.socket.shared_fd()), state }
+        TlsStream { socket: self.socket.taken(), state }
     }
 
     /// Sends `close_notify`, once. If the socket is full at present, the peer misses it, unless

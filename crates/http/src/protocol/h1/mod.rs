@@ -126,6 +126,11 @@ impl Serve {
         matches!(&self.state, State::Upgraded(upgraded) if upgraded.generation() == Some(generation))
     }
 
+    /// Whether another loop has taken the connection over, which has sent nothing while it was here.
+    pub fn is_taken(&self) -> bool {
+        self.connection.is_taken()
+    }
+
     /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next
     /// request, or with `None` if the connection is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {
@@ -200,12 +205,18 @@ impl Future for Serve {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if !self.connection.was_polled.get() && !self.connection.stays() {
+            return Poll::Ready(());
+        }
         loop {
             if let State::Idle(..) = self.state {
                 let Poll::Ready(goes_on) = self.poll_idle(context) else {
                     self.connection.rested.set(true);
                     return Poll::Pending;
                 };
+                if !self.connection.stays() {
+                    return Poll::Ready(());
+                }
                 let Some(driver) = self.leave_idle().filter(|_| goes_on) else { return Poll::Ready(()) };
                 self.state = State::Active(driver.take_runner(&self.connection));
             }
@@ -239,6 +250,9 @@ impl Future for Serve {
                     }
                     driver.http.renew_connection(connection);
                     let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
+                    if is_fresh {
+                        connection.offer();
+                    }
                     let key = driver.http.idle.enter(connection, waiting, keep.most, keep.least);
                     connection.loop_state.admission.one_may_leave();
                     self.state = State::Idle(key, driver);
@@ -254,7 +268,10 @@ impl Drop for Serve {
         // The streams of a connection hold it, too, until they know that it has ended.
         self.leave_idle();
         self.connection.free_places();
-        if Rc::strong_count(&self.connection) > 1 {
+        if !self.connection.stays() {
+            // The socket is another loop's.
+            self.connection.let_go();
+        } else if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.
             self.connection.transport.end();
         }
