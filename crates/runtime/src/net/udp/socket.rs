@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 
 use freerun_sys::datagrams::{Known, Options, Receiver};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
 
 use super::lent::{BATCH, with_receiver, with_sender};
 use super::runs::{Run, Runs, Target};
@@ -176,7 +175,8 @@ impl Datagrams {
                 continue;
             }
             let end = runs.len().min(at + BATCH);
-            match self.send_some(&runs[at..end]) {
+            let messages: Vec<_> = runs[at..end].iter().map(|(run, parts)| run.message(parts)).collect();
+            match with_sender(|sender| sender.send(&*self.fd, &messages)) {
                 Ok(sent) => {
                     debug_assert!(sent > 0, "sendmmsg has sent nothing and found no error");
                     at += sent.max(1);
@@ -203,20 +203,6 @@ impl Datagrams {
             }
         }
         Progress::Done
-    }
-
-    /// Sends some of these runs, and returns how many.
-    fn send_some(&self, runs: &[(&Run, &[IoSlice<'_>])]) -> io::Result<usize> {
-        // A single datagram to the peer of the socket, as questions and answers are: without headers, the kernel has less to read.
-        if let [(run, [bytes])] = runs
-            && run.count == 1
-            && self.is_connected
-            && run.target == Target::default()
-        {
-            return Ok(rustix::net::send(&*self.fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| 1)?);
-        }
-        let messages: Vec<_> = runs.iter().map(|(run, parts)| run.message(parts)).collect();
-        with_sender(|sender| sender.send(&*self.fd, &messages))
     }
 
     fn full(&self, at: usize) -> Progress {
