@@ -7,8 +7,9 @@
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
 //! 1. [`address`], [`background`], [`drained`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
-//!    [`shedding`], [`state_file`], [`states`], [`zones`]: leaf types;
-//! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
+//!    [`shedding`], [`states`], [`zones`]: leaf types;
+//! 2. [`logs`], [`resolver`] and [`state_file`]: values of the directives that name log files, name servers and files with a
+//!    state;
 //! 3. [`listen`]: the specification and the key of a listening socket; [`silent`]: connections from which nothing has come yet;
 //! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration; [`blueprint`]: the
 //!    same before it serves;
