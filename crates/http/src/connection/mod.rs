@@ -234,7 +234,6 @@ impl<C> Connection<C> {
         !self.offered.get() || self.withdraw()
     }
 
-    #[cold]
     fn withdraw(&self) -> bool {
         let stays = self.loop_state.silent.leave(self.number);
         self.offered.set(!stays);

@@ -78,6 +78,21 @@ fn a_peer_that_has_sent_something_although_nothing_was_expected_is_heard() {
 }
 
 #[test]
+fn a_socket_that_was_taken_over_ends_with_its_last_loop_although_the_first_one_still_has_it() {
+    run(async {
+        let (first, mut peer) = pair();
+        let second = Socket::taken_over(first.shared_fd());
+        let third = second.taken();
+        drop(second);
+        peer.set_nonblocking(true).unwrap();
+        assert_eq!(peer.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(third);
+        assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+        drop(first);
+    });
+}
+
+#[test]
 fn a_socket_read_to_the_last_byte_waits_for_the_next_one() {
     run(async {
         let (socket, mut peer) = pair();
