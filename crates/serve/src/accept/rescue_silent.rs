@@ -22,16 +22,16 @@ pub(super) fn take_over(shared: &Shared, late: usize) {
     }
     let speak = sockets.iter().zip(&fds).filter(|(_, fd)| fd.revents().contains(PollFlags::IN));
     let mut helpers = Helpers::of(shared, late, |stats| stats.in_poll_for() < LATE);
-    let mut is_left = false;
+    let mut has_taken = false;
     for ((number, _), _) in speak {
         let Some(helper) = helpers.next() else { break };
         let Some(taken) = silent.take(*number) else { continue };
-        is_left = true;
+        has_taken = true;
         stats.rescued.add();
-        // A loop that has just ended: the connection is closed, as one may be at any time that has no request.
+        // If that loop has just ended, the connection is closed: it has no request that would be lost.
         loop_listeners::tell(shared, helper, move |services| services.taken_over(taken));
     }
-    if is_left {
+    if has_taken {
         loop_listeners::tell(shared, late, |services| services.all().for_each(|service| service.let_go()));
     }
 }
