@@ -483,6 +483,11 @@ impl Transport {
         }
     }
 
+    /// Leaves the stream to another loop that has taken over its socket: the peer finds no end when this value is dropped.
+    pub fn disown(&self) {
+        self.socket().disown();
+    }
+
     /// The address that the peer connected to, if it is an IP address.
     pub fn local_address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(self.socket()).ok().and_then(|address| SocketAddr::try_from(address).ok())

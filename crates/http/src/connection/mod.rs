@@ -245,8 +245,10 @@ impl<C> Connection<C> {
         self.offered.get() && self.loop_state.silent.is_taken(self.number)
     }
 
-    /// Forgets a connection that another loop has taken over.
+    /// Leaves the connection to another loop that has taken it over.
     pub fn let_go(&self) {
+        debug_assert!(self.is_taken(), "no other loop has connection {}", self.number);
+        self.transport.disown();
         self.loop_state.silent.forget(self.number);
     }
 

@@ -71,6 +71,12 @@ impl Socket {
         socket
     }
 
+    /// Leaves the socket to another loop, which has [taken it over](Socket::taken_over) from this one: the peer finds no end when
+    /// this value is dropped.
+    pub fn disown(&self) {
+        self.is_taken_over.set(false);
+    }
+
     /// The descriptor, for a pool thread; it stays open until the last holder drops it.
     pub fn shared_fd(&self) -> Arc<OwnedFd> {
         self.fd.clone()

@@ -89,6 +89,16 @@ fn a_socket_that_was_taken_over_ends_with_its_last_loop_although_the_first_one_s
         drop(third);
         assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
         drop(first);
+        // The second loop may be late, too.
+        let (first, mut peer) = pair();
+        let second = Socket::taken_over(first.shared_fd());
+        let third = Socket::taken_over(second.shared_fd());
+        second.disown();
+        drop(second);
+        peer.set_nonblocking(true).unwrap();
+        assert_eq!(peer.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(third);
+        assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
     });
 }
 

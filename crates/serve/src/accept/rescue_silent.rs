@@ -28,7 +28,7 @@ pub(super) fn take_over(shared: &Shared, late: usize) {
         let Some(taken) = silent.take(*number) else { continue };
         has_taken = true;
         stats.rescued.add();
-        // If that loop has just ended, the connection is closed: it has no request that would be lost.
+        // It takes connections, so it does not end before it has this one.
         loop_listeners::tell(shared, helper, move |services| services.taken_over(taken));
     }
     if has_taken {
