@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, Tls, eventually, require};
+use rustix::process::Signal;
 
 /// Connections, or clients of UDP, that come while a loop is held up.
 const CLIENTS: usize = 100;
@@ -108,6 +109,44 @@ fn a_connection_that_a_late_loop_has_accepted_before_its_first_bytes_is_served_b
         eventually("the loop has let go", || connections(&server, "active") == kept + 2);
         drop(heard);
         eventually("all have ended", || connections(&server, "active") == 2);
+    }
+}
+
+#[test]
+fn a_connection_of_an_address_that_is_gone_waits_for_the_loop_that_knows_its_configuration() {
+    const SILENT: usize = 24;
+    if !can_be_held_up() {
+        return;
+    }
+    let http = format!(
+        "server {{ listen 127.0.0.1:@PORT@ reuseport; location / {{ return 200 one; }}
+            location /status {{ status; }}
+            location /held {{ {HELD} empty_gif; }} }}
+        server {{ listen 127.0.0.1:@PORT2@ reuseport; return 200 old; }}"
+    );
+    let server = Setup::new().main("worker_processes 3;").http(&http).run();
+    let mut silent: Vec<Client> = (0..SILENT).map(|_| Client::connect(server.address_number(2))).collect();
+    eventually("all are accepted", || connections(&server, "active") > SILENT as u64);
+    let mut held = hold_up(&server, server.connect(), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.edit("return 200 one", "return 200 two");
+    let old = format!("{} reuseport; return 200 old;", server.address_number(2));
+    server.edit(&old, "127.0.0.1:@PORT3@ reuseport; return 200 new;");
+    server.signal(Signal::HUP);
+    // All of the other loops have the new configuration when many connections in a row are served by it.
+    let mut in_a_row = 0;
+    eventually("the others have the new configuration", || {
+        in_a_row = if server.get("/").text() == "two" { in_a_row + 1 } else { 0 };
+        in_a_row > 20
+    });
+    for client in &mut silent {
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    // New connections that the late loop would have had are served meanwhile: the rescue has looked at it.
+    (0..20).for_each(|_| assert_eq!(server.get("/").text(), "two"));
+    let_go(&server);
+    assert_eq!(held.response().status, 200);
+    for client in &mut silent {
+        assert_eq!(client.response().text(), "old");
     }
 }
 

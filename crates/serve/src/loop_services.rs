@@ -59,7 +59,7 @@ impl LoopServices {
         self.loop_state.admission.open() > before
     }
 
-    /// Hands a connection to its service that another loop has accepted, and from which nothing has come yet.
+    /// Hands a connection to its service that another loop has accepted, and of which nothing was read.
     pub fn taken_over(&self, taken: TakenOver) {
         let TakenOver { number, fd, peer, listen } = taken;
         let Some(service) = self.of(&listen) else { return };

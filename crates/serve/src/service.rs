@@ -15,7 +15,7 @@ use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::tls::client_facts::TlsFacts;
 
-/// A connection that was just accepted.
+/// A connection that was just accepted, or of which nothing was read since.
 pub struct Accepted {
     /// The serial number in the worker, `$connection`.
     pub number: u64,

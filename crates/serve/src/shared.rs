@@ -16,7 +16,7 @@ use crate::http2_figures::Http2Figures;
 use crate::logs::client_levels::ClientLevels;
 use crate::session_figures::SessionFigures;
 use crate::shedding::Shedding;
-use crate::silent::Silent;
+use crate::silent::SilentPlaces;
 use crate::tls::figures::TlsFigures;
 
 /// The loops of a worker.
@@ -34,7 +34,7 @@ pub struct Loops {
     /// What the loops are to give away, by their indices.
     pub shedding: Vec<Arc<Shedding>>,
     /// The connections of the loops from which nothing has come yet, by their indices.
-    pub silent: Vec<Arc<Silent>>,
+    pub silent: Vec<Arc<SilentPlaces>>,
     /// The ways to the loops, by their indices.
     pub(crate) remotes: Vec<Remote>,
 }

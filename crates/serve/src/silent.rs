@@ -1,10 +1,11 @@
 //! The connections that a loop has accepted and whose clients have sent nothing yet.
 //!
 //! Nothing has happened to such a connection, so another loop can serve it from the beginning, if the loop that has accepted
-//! it is late when the first bytes come (`accept/rescue_silent.rs`). Each loop writes down its last ones here. It strikes one
-//! out when it begins with the first bytes; another thread takes one over by changing the same number. One of both succeeds,
-//! and the other one knows.
+//! it is late when the first bytes come (`accept/rescue_silent.rs`). Each loop enters its own here. It strikes one out when it
+//! begins with the first bytes; another thread takes one over by changing the same number. One of both succeeds, and the other
+//! one knows.
 
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -14,8 +15,12 @@ use crate::address::Address;
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 
-/// How many connections of a loop are known. One that takes the place of an older one is likelier to send something soon.
-const PLACES: u64 = 256;
+/// How many connections of a loop are known. When there are more, one that was entered long ago makes room for a new one, which
+/// is likelier to send something soon.
+const PLACES: u16 = 256;
+
+/// How many places are tried for a connection when none is free.
+const TRIES: usize = 4;
 
 /// The state of a place without a connection.
 const NOBODY: u64 = 0;
@@ -23,14 +28,21 @@ const NOBODY: u64 = 0;
 /// Set in the state of a place whose connection another loop has; the other bits are the connection's number.
 const TAKEN: u64 = 1;
 
-/// The connections of one loop that have sent nothing.
-pub struct Silent {
+/// The state of the place of a connection that is there.
+fn here(number: u64) -> u64 {
+    number << 1
+}
+
+/// The connections of a loop that have sent nothing, as all threads see them.
+pub struct SilentPlaces {
     /// Whether other loops are there that could help.
     is_watched: AtomicBool,
+    /// Whether the loop was told to let go of connections that others have, and has not begun to do so.
+    is_told: AtomicBool,
     places: Box<[Place]>,
 }
 
-/// A place for one connection, that with a number which belongs here.
+/// A place for one connection.
 #[derive(Default)]
 struct Place {
     state: AtomicU64,
@@ -40,10 +52,17 @@ struct Place {
 }
 
 struct Last {
-    /// The socket is the connection's: it is closed when that ends, whatever stands here.
+    /// The socket is the connection's, which closes it whatever stands here.
     fd: Weak<OwnedFd>,
     peer: Address,
     listen: Arc<ListenSpec>,
+}
+
+/// Where a connection was entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entered {
+    place: u16,
+    number: u64,
 }
 
 /// A connection that was taken over from the loop that has accepted it.
@@ -58,21 +77,16 @@ pub struct TakenOver {
     pub listen: Arc<ListenSpec>,
 }
 
-impl Default for Silent {
+impl Default for SilentPlaces {
     fn default() -> Self {
-        let places = std::iter::repeat_with(Place::default).take(PLACES as usize).collect();
-        Silent { is_watched: AtomicBool::new(false), places }
+        let places = std::iter::repeat_with(Place::default).take(usize::from(PLACES)).collect();
+        SilentPlaces { is_watched: AtomicBool::new(false), is_told: AtomicBool::new(false), places }
     }
 }
 
-/// The state of the place of a connection that is there.
-fn here(number: u64) -> u64 {
-    number << 1
-}
-
-impl Silent {
-    fn place(&self, number: u64) -> &Place {
-        &self.places[(number % PLACES) as usize]
+impl SilentPlaces {
+    fn place(&self, place: u16) -> &Place {
+        &self.places[usize::from(place)]
     }
 
     /// Notes whether other loops are there that could help.
@@ -80,68 +94,127 @@ impl Silent {
         self.is_watched.store(is_watched, Relaxed);
     }
 
-    /// Enters a connection of this thread's loop. False if nobody could help, or its place is not free: then it stays with the
-    /// loop in any case.
-    #[must_use]
-    pub fn enter(&self, number: u64, fd: &Arc<OwnedFd>, peer: &Address, listen: &LoopLocal<ListenSpec>) -> bool {
-        if !self.is_watched.load(Relaxed) {
-            return false;
-        }
-        let place = self.place(number);
-        let Ok(mut last) = place.last.try_lock() else { return false };
-        if place.state.load(Relaxed) & TAKEN != 0 {
-            return false;
-        }
-        let (fd, peer) = (Arc::downgrade(fd), peer.clone());
-        // The specification is mostly that of the last connection, and counting references to it is work for all loops.
-        let known = last.take().map(|last| last.listen).filter(|known| listen.is(known));
-        *last = Some(Last { fd, peer, listen: known.unwrap_or_else(|| listen.shared()) });
-        place.state.store(here(number), Release);
-        true
+    /// Notes that the loop is to let go of connections that others have. False if it was told before, and has not begun.
+    pub(crate) fn tell(&self) -> bool {
+        !self.is_told.swap(true, AcqRel)
     }
 
-    /// Strikes out a connection of this thread's loop that was [entered](Silent::enter). False: another loop has it.
-    #[must_use]
-    pub fn leave(&self, number: u64) -> bool {
-        let left = self.place(number).state.compare_exchange(here(number), NOBODY, AcqRel, Acquire);
-        // It may have had to make room for another one.
-        left.is_ok() || !self.is_taken(number)
+    /// Notes that the loop begins to let go of connections that others have.
+    pub(crate) fn is_heard(&self) {
+        self.is_told.store(false, Release);
     }
 
-    /// Whether another loop has a connection that was entered.
-    pub fn is_taken(&self, number: u64) -> bool {
-        self.place(number).state.load(Acquire) == here(number) | TAKEN
-    }
-
-    /// Frees the place of a connection that another loop has, when this thread's loop is done with it.
-    pub fn forget(&self, number: u64) {
-        // It fails if the place is that of another connection.
-        let _ = self.place(number).state.compare_exchange(here(number) | TAKEN, NOBODY, AcqRel, Relaxed);
-    }
-
-    /// The sockets of the connections that are there, with their numbers, for another thread.
-    pub fn sockets(&self) -> Vec<(u64, Arc<OwnedFd>)> {
-        let socket = |place: &Place| {
+    /// The sockets of the connections that are there, for another thread. Those that a third loop still has are left out.
+    pub(crate) fn sockets(&self) -> Vec<(Entered, Arc<OwnedFd>)> {
+        // Theirs, and this one.
+        const HOLDERS: usize = 2;
+        let socket = |(index, place): (u16, &Place)| {
             let state = place.state.load(Acquire);
             if state == NOBODY || state & TAKEN != 0 {
                 return None;
             }
             let fd = place.last.try_lock().ok()?.as_ref()?.fd.upgrade()?;
-            // Otherwise the socket may be another connection's.
-            (place.state.load(Acquire) == state).then_some((state >> 1, fd))
+            // The state may be that of another connection by now, whose socket this is.
+            let is_same = place.state.load(Acquire) == state;
+            let entered = Entered { place: index, number: state >> 1 };
+            (is_same && Arc::strong_count(&fd) <= HOLDERS).then_some((entered, fd))
         };
-        self.places.iter().filter_map(socket).collect()
+        (0..PLACES).zip(&self.places).filter_map(socket).collect()
     }
 
-    /// Takes a connection over, on another thread than its loop's. `None`: its loop goes on with it.
-    pub fn take(&self, number: u64) -> Option<TakenOver> {
-        let place = self.place(number);
+    /// Takes a connection over, on another thread than its loop's, if its listening socket is one that `is_wanted`. `None`: its
+    /// loop goes on with it.
+    pub(crate) fn take(&self, entered: Entered, is_wanted: impl FnOnce(&ListenSpec) -> bool) -> Option<TakenOver> {
+        let Entered { place, number } = entered;
+        let place = self.place(place);
         let last = place.last.try_lock().ok()?;
         let Last { fd, peer, listen } = last.as_ref()?;
-        let fd = fd.upgrade()?;
+        let fd = fd.upgrade().filter(|_| is_wanted(listen))?;
         // While it is locked, the loop enters no other connection here.
         let taken = place.state.compare_exchange(here(number), here(number) | TAKEN, AcqRel, Relaxed);
         taken.is_ok().then(|| TakenOver { number, fd, peer: peer.clone(), listen: listen.clone() })
+    }
+}
+
+/// The connections of a loop that have sent nothing, as the loop itself sees them.
+pub struct Silent {
+    shared: Arc<SilentPlaces>,
+    /// The places without a connection; those that were used last are used first.
+    free: RefCell<Vec<u16>>,
+    /// The place whose connection makes room next.
+    oldest: Cell<u16>,
+}
+
+impl Silent {
+    /// The connections of a loop that begins.
+    pub(crate) fn new(shared: Arc<SilentPlaces>) -> Silent {
+        Silent { shared, free: RefCell::new((0..PLACES).rev().collect()), oldest: Cell::new(0) }
+    }
+
+    /// Enters a connection. `None` if nobody could help, or no place can be had: then it stays with the loop in any case.
+    pub fn enter(
+        &self,
+        number: u64,
+        fd: &Arc<OwnedFd>,
+        peer: &Address,
+        listen: &LoopLocal<ListenSpec>,
+    ) -> Option<Entered> {
+        if !self.shared.is_watched.load(Relaxed) {
+            return None;
+        }
+        let free = self.free.borrow_mut().pop();
+        let next = || {
+            let oldest = self.oldest.get();
+            self.oldest.set((oldest + 1) % PLACES);
+            oldest
+        };
+        let tried = free.into_iter().chain(std::iter::repeat_with(next)).take(TRIES);
+        let entered = tried.map(|place| Entered { place, number }).find(|to| self.put(*to, fd, peer, listen));
+        if let Some(free) = free.filter(|free| entered.is_none_or(|entered| entered.place != *free)) {
+            self.free.borrow_mut().push(free);
+        }
+        entered
+    }
+
+    /// Puts a connection in this place. False if another thread looks at the place, or another loop has its connection.
+    fn put(&self, to: Entered, fd: &Arc<OwnedFd>, peer: &Address, listen: &LoopLocal<ListenSpec>) -> bool {
+        let place = self.shared.place(to.place);
+        let Ok(mut last) = place.last.try_lock() else { return false };
+        let state = place.state.load(Relaxed);
+        if state & TAKEN != 0 {
+            return false;
+        }
+        // The specification is mostly that of the last connection, and counting references to it is work for all loops.
+        let known = last.take().map(|last| last.listen).filter(|known| listen.is(known));
+        let listen = known.unwrap_or_else(|| listen.shared());
+        *last = Some(Last { fd: Arc::downgrade(fd), peer: peer.clone(), listen });
+        place.state.store(here(to.number), Release);
+        true
+    }
+
+    /// Strikes out a connection. False: another loop has it.
+    #[must_use]
+    pub fn leave(&self, entered: Entered) -> bool {
+        let Entered { place, number } = entered;
+        let left = self.shared.place(place).state.compare_exchange(here(number), NOBODY, AcqRel, Acquire);
+        match left {
+            Ok(_) => self.free.borrow_mut().push(place),
+            // It may have had to make room.
+            Err(state) => return state != here(number) | TAKEN,
+        }
+        true
+    }
+
+    /// Whether another loop has the connection.
+    pub fn is_taken(&self, entered: Entered) -> bool {
+        self.shared.place(entered.place).state.load(Acquire) == here(entered.number) | TAKEN
+    }
+
+    /// Frees the place of a connection that another loop has, when this loop is done with it.
+    pub fn forget(&self, entered: Entered) {
+        debug_assert!(self.is_taken(entered), "no other loop has {entered:?}");
+        self.shared.place(entered.place).state.store(NOBODY, Release);
+        self.free.borrow_mut().push(entered.place);
     }
 }
 
@@ -152,9 +225,9 @@ mod tests {
     use super::*;
 
     fn silent() -> Silent {
-        let silent = Silent::default();
-        silent.set_watched(true);
-        silent
+        let shared = Arc::new(SilentPlaces::default());
+        shared.set_watched(true);
+        Silent::new(shared)
     }
 
     fn spec() -> LoopLocal<ListenSpec> {
@@ -170,38 +243,59 @@ mod tests {
         Address::Ip("127.0.0.1:7".parse().unwrap())
     }
 
+    fn numbers(silent: &Silent) -> Vec<u64> {
+        let mut numbers: Vec<u64> = silent.shared.sockets().iter().map(|(entered, _)| entered.number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     #[test]
     fn one_of_both_has_the_connection() {
         let (silent, listen) = (silent(), spec());
         let (one, other) = (socket(), socket());
-        assert!(silent.enter(1, &one, &peer(), &listen) && silent.enter(2, &other, &peer(), &listen));
-        assert_eq!(silent.sockets().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+        let first = silent.enter(1, &one, &peer(), &listen).unwrap();
+        let second = silent.enter(2, &other, &peer(), &listen).unwrap();
+        assert_eq!(numbers(&silent), [1, 2]);
         // The loop begins with the first one.
-        assert!(silent.leave(1) && silent.take(1).is_none());
-        // The second one goes.
-        let taken = silent.take(2).unwrap();
+        assert!(silent.leave(first) && silent.shared.take(first, |_| true).is_none());
+        // The second one goes, if its address is still listened on.
+        assert!(silent.shared.take(second, |_| false).is_none() && !silent.is_taken(second));
+        let taken = silent.shared.take(second, |spec| spec.name == listen.name).unwrap();
         assert!(Arc::ptr_eq(&taken.fd, &other) && taken.number == 2 && listen.is(&taken.listen));
-        assert!(silent.take(2).is_none() && silent.sockets().is_empty());
-        assert!(silent.is_taken(2) && !silent.leave(2), "and its loop notices");
-        silent.forget(2);
-        assert!(!silent.is_taken(2) && silent.enter(2, &other, &peer(), &listen));
+        assert!(silent.shared.take(second, |_| true).is_none() && numbers(&silent).is_empty());
+        assert!(silent.is_taken(second) && !silent.leave(second), "and its loop notices");
+        silent.forget(second);
+        assert!(!silent.is_taken(second) && silent.enter(3, &other, &peer(), &listen).is_some());
+        // A third loop still has the other one: it does not go back there.
+        assert!(numbers(&silent).is_empty());
+        drop(taken);
+        assert_eq!(numbers(&silent), [3]);
     }
 
     #[test]
-    fn a_newer_connection_takes_the_place_of_an_older_one_but_not_of_one_that_was_taken() {
+    fn those_that_were_entered_long_ago_make_room_but_not_for_one_that_comes_and_goes() {
         let (silent, listen) = (silent(), spec());
-        let sockets = [socket(), socket(), socket()];
-        let enter =
-            |silent: &Silent, index: usize| silent.enter(1 + index as u64 * PLACES, &sockets[index], &peer(), &listen);
-        assert!(enter(&silent, 0) && enter(&silent, 1));
-        assert!(silent.take(1).is_none() && silent.leave(1), "it stays with its loop");
-        assert!(silent.take(1 + PLACES).is_some());
-        assert!(!enter(&silent, 2), "the loop has not noticed yet");
-        assert!(!silent.leave(1 + PLACES));
-        silent.forget(1);
-        assert!(silent.is_taken(1 + PLACES));
-        silent.forget(1 + PLACES);
-        assert!(enter(&silent, 2));
+        let enter = |number: u64| {
+            let fd = socket();
+            (silent.enter(number, &fd, &peer(), &listen).unwrap(), fd)
+        };
+        let (first, _open) = enter(1);
+        for number in 2..1_000 {
+            assert!(silent.leave(enter(number).0));
+        }
+        assert_eq!(numbers(&silent), [1]);
+        let (all, _open): (Vec<Entered>, Vec<_>) = (10_001..10_000 + u64::from(PLACES)).map(enter).unzip();
+        let known = numbers(&silent);
+        assert!(known.len() == usize::from(PLACES) && known[0] == 1);
+        // Another loop has the next one that would make room.
+        assert!(silent.shared.take(first, |_| true).is_some());
+        let (last, _open) = enter(20_000);
+        assert!(silent.is_taken(first) && numbers(&silent).contains(&20_000) && !numbers(&silent).contains(&10_001));
+        assert!(silent.leave(all[0]), "it stays with the loop");
+        assert!(silent.shared.take(all[0], |_| true).is_none());
+        assert!(all[1..].iter().chain([&last]).all(|entered| silent.leave(*entered)));
+        silent.forget(first);
+        assert_eq!(silent.free.borrow().len(), usize::from(PLACES), "each place is free, and once");
     }
 
     #[test]
@@ -210,24 +304,37 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd: Arc<OwnedFd> = Arc::new(listener.accept().unwrap().0.into());
-        assert!(silent.enter(5, &fd, &peer(), &listen) && silent.leave(5));
+        let entered = silent.enter(5, &fd, &peer(), &listen).unwrap();
+        assert!(silent.leave(entered));
         drop(fd);
         assert_eq!(std::io::Read::read(&mut &client, &mut [0; 1]).unwrap(), 0);
-        assert!(silent.take(5).is_none());
+        assert!(silent.shared.take(entered, |_| true).is_none());
+    }
+
+    #[test]
+    fn a_loop_without_others_enters_nothing_and_is_told_once() {
+        let (silent, listen, fd) = (silent(), spec(), socket());
+        silent.shared.set_watched(false);
+        assert_eq!(silent.enter(1, &fd, &peer(), &listen), None);
+        assert!(silent.shared.tell() && !silent.shared.tell());
+        silent.shared.is_heard();
+        assert!(silent.shared.tell());
     }
 
     #[test]
     fn two_threads_never_have_the_same_connection() {
         const CONNECTIONS: u64 = 20_000;
-        let (silent, listen, fd) = (Arc::new(silent()), spec(), socket());
-        let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (silent, listen, fd) = (silent(), spec(), socket());
+        let over = Arc::new(AtomicBool::new(false));
         let taker = std::thread::spawn({
-            let (silent, over) = (silent.clone(), over.clone());
+            let (shared, over) = (silent.shared.clone(), over.clone());
             move || {
                 let mut taken = Vec::new();
                 while !over.load(Acquire) {
-                    let some = silent.sockets();
-                    taken.extend(some.iter().filter_map(|(number, _)| silent.take(*number)).map(|taken| taken.number));
+                    let some: Vec<Entered> = shared.sockets().into_iter().map(|(entered, _)| entered).collect();
+                    taken.extend(
+                        some.into_iter().filter_map(|one| shared.take(one, |_| true)).map(|taken| taken.number),
+                    );
                 }
                 taken
             }
@@ -238,10 +345,10 @@ mod tests {
             if number % 3 == 0 {
                 std::thread::yield_now();
             }
-            if !entered || silent.leave(number) {
-                kept.push(number);
+            match entered {
+                Some(entered) if !silent.leave(entered) => silent.forget(entered),
+                _ => kept.push(number),
             }
-            silent.forget(number);
         }
         over.store(true, Release);
         let mut all = taker.join().unwrap();

@@ -261,11 +261,11 @@ impl Worker {
             .for_each(|directory| directory.set_answers_by(None, false));
     }
 
-    /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any. A single loop
-    /// has nobody who could help.
+    /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any; tells the loops
+    /// whether to enter the connections that have sent nothing. A single loop has nobody who could help.
     fn watch(&mut self) {
         let loops = self.shared.loops.load_full();
-        loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1));
+        loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1 && !self.listeners.is_empty()));
         let mut watched = Vec::new();
         for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
             let socket = |number: usize, taken_by| Watched { spec: spec.clone(), fd: fds[number].clone(), taken_by };

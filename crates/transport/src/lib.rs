@@ -131,8 +131,8 @@ impl Transport {
         }
     }
 
-    /// To be called when the stream was just connected, and its peer has hardly sent anything: the first read waits for an event,
-    /// instead of trying in vain.
+    /// To be called when the stream was just connected and not read yet, since its peer has hardly sent anything: the first read
+    /// waits for an event, instead of trying in vain. It makes no difference to TLS.
     pub fn expect_nothing(&self) {
         if let Transport::Plain(socket) = self {
             socket.expect_nothing();
@@ -481,6 +481,11 @@ impl Transport {
             Transport::Plain(socket) => Transport::Plain(socket.taken()),
             Transport::Tls(tls) => Transport::Tls(Box::new(tls.moved())),
         }
+    }
+
+    /// Whether somebody else has the socket too: a pool thread, or a loop that it was taken over from.
+    pub fn is_shared(&self) -> bool {
+        self.socket().is_shared()
     }
 
     /// Leaves the stream to another loop that has taken over its socket: the peer finds no end when this value is dropped.

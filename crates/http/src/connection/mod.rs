@@ -25,6 +25,7 @@ use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::Moving;
+use freerun_serve::silent::Entered;
 use freerun_serve::states::States;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_transport::Transport;
@@ -57,8 +58,8 @@ pub struct Connection<C> {
     /// See [`Connection::ends_softly`].
     ends_softly: Cell<bool>,
     nodelay: Cell<bool>,
-    /// Whether another loop may take it over, or has done so: see [`Connection::offer`].
-    offered: Cell<bool>,
+    /// Set while another loop may take it over, and when one has done so: see [`Connection::offer`].
+    offered: Cell<Option<Entered>>,
 }
 
 /// A cell with this value, or one that can still be given one.
@@ -199,7 +200,7 @@ impl<C> Connection<C> {
             close_when_idle: Cell::new(false),
             ends_softly: Cell::new(false),
             nodelay: Cell::new(false),
-            offered: Cell::new(false),
+            offered: Cell::new(None),
         }
     }
 
@@ -221,7 +222,10 @@ impl<C> Connection<C> {
     /// Lets another loop take the connection over should this one be late, as long as nothing has come from it: neither a byte,
     /// nor the session of a connection that another service has passed on.
     pub fn offer(&self) {
-        debug_assert!(self.requests.get() == 0 && !self.offered.get(), "a connection is offered once at a time");
+        debug_assert!(
+            self.requests.get() == 0 && self.offered.get().is_none(),
+            "a connection is offered once at a time"
+        );
         if self.extra.get().is_none() {
             let fd = self.transport.shared_fd();
             self.offered.set(self.loop_state.silent.enter(self.number, &fd, &self.peer, &self.listen));
@@ -231,32 +235,37 @@ impl<C> Connection<C> {
     /// Keeps the connection on this loop from now on. False if another loop has taken it over.
     #[inline]
     pub fn stays(&self) -> bool {
-        !self.offered.get() || self.withdraw()
+        self.offered.get().is_none_or(|entered| self.withdraw(entered))
     }
 
-    fn withdraw(&self) -> bool {
-        let stays = self.loop_state.silent.leave(self.number);
-        self.offered.set(!stays);
+    fn withdraw(&self, entered: Entered) -> bool {
+        let stays = self.loop_state.silent.leave(entered);
+        if stays {
+            self.offered.set(None);
+        }
         stays
     }
 
     /// Whether another loop has taken the connection over.
     pub fn is_taken(&self) -> bool {
-        self.offered.get() && self.loop_state.silent.is_taken(self.number)
+        self.offered.get().is_some_and(|entered| self.loop_state.silent.is_taken(entered))
     }
 
     /// Leaves the connection to another loop that has taken it over.
     pub fn let_go(&self) {
-        debug_assert!(self.is_taken(), "no other loop has connection {}", self.number);
-        self.transport.disown();
-        self.loop_state.silent.forget(self.number);
+        if let Some(entered) = self.offered.take() {
+            self.transport.disown();
+            self.loop_state.silent.forget(entered);
+        }
     }
 
     /// Whether another loop may have the connection while it has no request: nothing is kept with it but what
     /// [`Connection::moved_here`] takes over.
     pub fn may_move(&self) -> bool {
         let has_states = self.extra.get().is_some_and(|extra| extra.states.get().is_some());
-        !has_states && !self.has_places() && !self.is_closing() && self.requests.get() > 0
+        // A loop that it was taken over from, and that has not noticed yet, could not take it back.
+        let is_shared = self.transport.is_shared();
+        !has_states && !self.has_places() && !self.is_closing() && self.requests.get() > 0 && !is_shared
     }
 
     /// The loop that the connection goes to when its request is answered, if it is to go.

@@ -64,11 +64,16 @@ impl Socket {
     }
 
     /// Takes over a connected, non-blocking socket from a loop that is late, which lets go of it when it has time. The peer finds
-    /// the end when this value is dropped, and not only then.
+    /// the end when this value is dropped, even if that loop still has the socket.
     pub fn taken_over(fd: Arc<OwnedFd>) -> Socket {
         let socket = Socket::of_shared(fd);
         socket.is_taken_over.set(true);
         socket
+    }
+
+    /// Whether somebody else has the socket too: a pool thread, or a loop that it was taken over from.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.fd) > 1
     }
 
     /// Leaves the socket to another loop, which has [taken it over](Socket::taken_over) from this one: the peer finds no end when
@@ -314,8 +319,8 @@ impl Socket {
         }
     }
 
-    /// To be called when the connection was just made, so that its peer has hardly sent anything: the first read waits for an
-    /// event, instead of trying in vain.
+    /// To be called when the connection was just made and nothing was read or waited for, since its peer has hardly sent
+    /// anything: the first read waits for an event, instead of trying in vain.
     pub fn expect_nothing(&self) {
         self.read_first.set(false);
     }
@@ -454,7 +459,12 @@ impl Socket {
     /// # Errors
     /// The error of `epoll_ctl(2)`.
     pub fn watch(&self) -> io::Result<()> {
-        self.registration(Side::Read).map(drop)
+        if self.registered.get().is_none() {
+            self.registration(Side::Read)?;
+            // The loop has not looked since.
+            self.read_first.set(true);
+        }
+        Ok(())
     }
 
     /// Whether the socket may be used on this thread: no other loop has it in its epoll instance.
@@ -551,7 +561,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if self.is_taken_over.get() && Arc::strong_count(&self.fd) > 1 {
+        if self.is_taken_over.get() && self.is_shared() {
             self.end();
         }
         if let Some(registered) = self.registered.take() {

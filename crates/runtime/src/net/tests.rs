@@ -59,6 +59,18 @@ fn what_comes_between_a_short_read_and_the_registration_is_read_and_the_end_too(
 }
 
 #[test]
+fn a_socket_that_was_just_registered_is_not_taken_for_quiet() {
+    run(async {
+        let (socket, mut peer) = pair();
+        peer.write_all(b"one").unwrap();
+        assert_eq!(socket.read(&mut Vec::with_capacity(16)).await.unwrap(), 3);
+        drop(peer);
+        socket.watch().unwrap();
+        assert!(!socket.is_quiet(false), "no event has told of the end yet");
+    });
+}
+
+#[test]
 fn a_peer_that_has_sent_something_although_nothing_was_expected_is_heard() {
     run(async {
         let (socket, mut peer) = pair();

@@ -136,7 +136,7 @@ fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
     if late.is_empty() {
         return;
     }
-    late.iter().for_each(|late| rescue_silent::take_over(shared, *late));
+    late.iter().for_each(|late| rescue_silent::take_over(shared, watched, *late));
     let others = loops.taking().any(|(index, _)| !late.contains(&index));
     let concerned: Vec<(&Watched, Way)> =
         watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, &late, others)?))).collect();

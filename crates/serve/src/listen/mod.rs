@@ -159,6 +159,11 @@ impl ListenSpec {
         ListenKey { protocol: self.protocol, name: self.name.clone() }
     }
 
+    /// Whether the other specification is of the same socket, perhaps with other options.
+    pub fn has_key_of(&self, other: &ListenSpec) -> bool {
+        (self.protocol, &self.name) == (other.protocol, &other.name)
+    }
+
     /// A number that stands for the address, by which addresses take turns in a pool.
     pub fn lane(&self) -> u64 {
         let mut hasher = FxHasher::default();

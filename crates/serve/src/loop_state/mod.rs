@@ -28,7 +28,7 @@ pub struct LoopState {
     /// What the loop is to give to other loops.
     pub shedding: Arc<Shedding>,
     /// The connections of the loop from which nothing has come yet.
-    pub silent: Arc<Silent>,
+    pub silent: Silent,
     /// The state that all loops share.
     pub shared: Arc<Shared>,
     /// The limit of connections.
@@ -47,7 +47,7 @@ impl LoopState {
     pub(crate) fn new(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
         let loops = shared.loops.load();
         let shedding = loops.shedding.get(index).cloned().unwrap_or_default();
-        let silent = loops.silent.get(index).cloned().unwrap_or_default();
+        let silent = Silent::new(loops.silent.get(index).cloned().unwrap_or_default());
         drop(loops);
         let generation = shared.generation.load_full();
         let state = Rc::new(LoopState {

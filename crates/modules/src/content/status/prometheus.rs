@@ -59,7 +59,8 @@ impl Text {
         of(
             "freerun_connections_rescued_total",
             "counter",
-            "Connections that were accepted for other loops in this one's place, because it was late.",
+            "Connections that other loops have accepted in this one's place or taken over before it had read anything, \
+             because it was late.",
             |l| l.connections.rescued,
         );
         of("freerun_loop_drained", "gauge", "1 while it takes no new connections.", |l| l.drain.into());

@@ -305,7 +305,7 @@ const parts = [];
         figure("Idle", (row) => row.connections.idle, count),
         figure("Accepted", (row) => row.accepting, rate(short)),
         figure("Rescued", (row) => row.connections.rescued, count,
-            { note: "Connections that others accepted, because the loop was late" }),
+            { note: "Connections that others accepted or took over, because the loop was late" }),
         figure("Moved", (row) => row.connections.moved, count,
             { note: "Connections that went to other loops between two requests" }),
         figure("Stalls", (row) => row.stalls, count, { grade: (row) => row.stalls > 0 ? "warn" : "" }),
