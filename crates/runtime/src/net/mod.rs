@@ -2,13 +2,13 @@
 //!
 //! A connection whose request is there at once and whose response fits the socket buffer never costs an `epoll_ctl`.
 
+mod congestion;
 mod listening;
 pub mod udp;
 
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,6 +20,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::events::{Ready, Registration, Side};
 use crate::{loops, timer};
 
+pub use congestion::choose_congestion_control;
 pub use listening::Listening;
 
 /// How long a peer that has only shut down its sending side is assumed to wait for the response, while its work waits
@@ -573,23 +574,6 @@ impl Drop for Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// The congestion control that every kernel has and every process may use (`net.ipv4.tcp_allowed_congestion_control`,
-/// tcp(7)).
-const RENO: &str = "reno";
-
-/// Chooses the congestion control of a TCP socket whose peer has this address, or which listens there.
-///
-/// Between two sockets of one machine there is no path whose rate or queue could be measured: the accounts of BBR or
-/// CUBIC, and BBR's pacing, cost time with each segment and bring nothing. For a loopback address Reno is taken, which
-/// does least. Other addresses keep the system's setting. A route may prescribe one (`ip route … congctl lock`), which
-/// takes precedence.
-pub fn choose_congestion_control(socket: impl AsFd, address: IpAddr) {
-    if address.to_canonical().is_loopback() {
-        // The connection works without it, too.
-        let _ = rustix::net::sockopt::set_tcp_congestion(socket, RENO);
     }
 }
 
