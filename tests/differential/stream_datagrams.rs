@@ -75,8 +75,11 @@ fn told_at_once(kind: Kind, cases: &[Case], echo: SocketAddr) -> Vec<String> {
     let server = setup.start(kind);
     let spoken: Vec<(Vec<String>, usize)> =
         cases.iter().enumerate().map(|(number, case)| talk(&server, number, case)).collect();
-    let sessions: usize = spoken.iter().map(|(_, sessions)| sessions).sum();
-    eventually("all lines of the log", || server.access_log().lines().count() >= sessions);
+    eventually("all lines of the log", || {
+        let access = server.access_log();
+        let lines = |number: usize| access.lines().filter(|line| line.starts_with(&format!("/{number} "))).count();
+        spoken.iter().enumerate().all(|(number, (_, sessions))| lines(number) >= *sessions)
+    });
     let (access, errors) = (server.access_log(), server.error_log());
     spoken
         .into_iter()

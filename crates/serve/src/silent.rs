@@ -6,6 +6,7 @@
 //! one knows.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU8;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -17,7 +18,7 @@ use crate::loop_local::LoopLocal;
 
 /// How many connections of a loop are known. When there are more, one that was entered long ago makes room for a new one, which
 /// is likelier to send something soon.
-const PLACES: u16 = 256;
+const PLACES: u8 = 255;
 
 /// How many places are tried for a connection when none is free.
 const TRIES: usize = 4;
@@ -58,10 +59,24 @@ struct Last {
     listen: Arc<ListenSpec>,
 }
 
-/// Where a connection was entered.
+/// The place where a connection was entered: one more than its index, so that a connection that has none takes no more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entered {
-    place: u16,
+pub struct Slot(NonZeroU8);
+
+impl Slot {
+    fn new(index: u8) -> Slot {
+        Slot(NonZeroU8::MIN.saturating_add(index))
+    }
+
+    fn index(self) -> u8 {
+        self.0.get() - 1
+    }
+}
+
+/// A connection in its place, as another thread has seen it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    slot: Slot,
     number: u64,
 }
 
@@ -85,8 +100,8 @@ impl Default for SilentPlaces {
 }
 
 impl SilentPlaces {
-    fn place(&self, place: u16) -> &Place {
-        &self.places[usize::from(place)]
+    fn place(&self, slot: Slot) -> &Place {
+        &self.places[usize::from(slot.index())]
     }
 
     /// Notes whether other loops are there that could help.
@@ -105,10 +120,10 @@ impl SilentPlaces {
     }
 
     /// The sockets of the connections that are there, for another thread. Those that a third loop still has are left out.
-    pub(crate) fn sockets(&self) -> Vec<(Entered, Arc<OwnedFd>)> {
+    pub(crate) fn sockets(&self) -> Vec<(Seen, Arc<OwnedFd>)> {
         // Theirs, and this one.
         const HOLDERS: usize = 2;
-        let socket = |(index, place): (u16, &Place)| {
+        let socket = |(index, place): (u8, &Place)| {
             let state = place.state.load(Acquire);
             if state == NOBODY || state & TAKEN != 0 {
                 return None;
@@ -116,17 +131,17 @@ impl SilentPlaces {
             let fd = place.last.try_lock().ok()?.as_ref()?.fd.upgrade()?;
             // The state may be that of another connection by now, whose socket this is.
             let is_same = place.state.load(Acquire) == state;
-            let entered = Entered { place: index, number: state >> 1 };
-            (is_same && Arc::strong_count(&fd) <= HOLDERS).then_some((entered, fd))
+            let seen = Seen { slot: Slot::new(index), number: state >> 1 };
+            (is_same && Arc::strong_count(&fd) <= HOLDERS).then_some((seen, fd))
         };
         (0..PLACES).zip(&self.places).filter_map(socket).collect()
     }
 
     /// Takes a connection over, on another thread than its loop's, if its listening socket is one that `is_wanted`. `None`: its
     /// loop goes on with it.
-    pub(crate) fn take(&self, entered: Entered, is_wanted: impl FnOnce(&ListenSpec) -> bool) -> Option<TakenOver> {
-        let Entered { place, number } = entered;
-        let place = self.place(place);
+    pub(crate) fn take(&self, seen: Seen, is_wanted: impl FnOnce(&ListenSpec) -> bool) -> Option<TakenOver> {
+        let Seen { slot, number } = seen;
+        let place = self.place(slot);
         let last = place.last.try_lock().ok()?;
         let Last { fd, peer, listen } = last.as_ref()?;
         let fd = fd.upgrade().filter(|_| is_wanted(listen))?;
@@ -140,45 +155,46 @@ impl SilentPlaces {
 pub struct Silent {
     shared: Arc<SilentPlaces>,
     /// The places without a connection; those that were used last are used first.
-    free: RefCell<Vec<u16>>,
-    /// The place whose connection makes room next.
-    oldest: Cell<u16>,
+    free: RefCell<Vec<Slot>>,
+    /// The index of the place whose connection makes room next.
+    oldest: Cell<u8>,
 }
 
 impl Silent {
     /// The connections of a loop that begins.
     pub(crate) fn new(shared: Arc<SilentPlaces>) -> Silent {
-        Silent { shared, free: RefCell::new((0..PLACES).rev().collect()), oldest: Cell::new(0) }
+        Silent { shared, free: RefCell::new((0..PLACES).rev().map(Slot::new).collect()), oldest: Cell::new(0) }
     }
 
-    /// Enters a connection. `None` if nobody could help, or no place can be had: then it stays with the loop in any case.
+    /// Enters a connection with this socket. `None` if nobody could help, or no place can be had: then it stays with the loop in any case.
     pub fn enter(
         &self,
         number: u64,
-        fd: &Arc<OwnedFd>,
+        fd: impl FnOnce() -> Arc<OwnedFd>,
         peer: &Address,
         listen: &LoopLocal<ListenSpec>,
-    ) -> Option<Entered> {
+    ) -> Option<Slot> {
         if !self.shared.is_watched.load(Relaxed) {
             return None;
         }
+        let fd = fd();
         let free = self.free.borrow_mut().pop();
         let next = || {
             let oldest = self.oldest.get();
             self.oldest.set((oldest + 1) % PLACES);
-            oldest
+            Slot::new(oldest)
         };
-        let tried = free.into_iter().chain(std::iter::repeat_with(next)).take(TRIES);
-        let entered = tried.map(|place| Entered { place, number }).find(|to| self.put(*to, fd, peer, listen));
-        if let Some(free) = free.filter(|free| entered.is_none_or(|entered| entered.place != *free)) {
+        let mut tried = free.into_iter().chain(std::iter::repeat_with(next)).take(TRIES);
+        let slot = tried.find(|slot| self.put(*slot, number, &fd, peer, listen));
+        if let Some(free) = free.filter(|free| slot != Some(*free)) {
             self.free.borrow_mut().push(free);
         }
-        entered
+        slot
     }
 
     /// Puts a connection in this place. False if another thread looks at the place, or another loop has its connection.
-    fn put(&self, to: Entered, fd: &Arc<OwnedFd>, peer: &Address, listen: &LoopLocal<ListenSpec>) -> bool {
-        let place = self.shared.place(to.place);
+    fn put(&self, slot: Slot, number: u64, fd: &Arc<OwnedFd>, peer: &Address, listen: &LoopLocal<ListenSpec>) -> bool {
+        let place = self.shared.place(slot);
         let Ok(mut last) = place.last.try_lock() else { return false };
         let state = place.state.load(Relaxed);
         if state & TAKEN != 0 {
@@ -188,17 +204,16 @@ impl Silent {
         let known = last.take().map(|last| last.listen).filter(|known| listen.is(known));
         let listen = known.unwrap_or_else(|| listen.shared());
         *last = Some(Last { fd: Arc::downgrade(fd), peer: peer.clone(), listen });
-        place.state.store(here(to.number), Release);
+        place.state.store(here(number), Release);
         true
     }
 
     /// Strikes out a connection. False: another loop has it.
     #[must_use]
-    pub fn leave(&self, entered: Entered) -> bool {
-        let Entered { place, number } = entered;
-        let left = self.shared.place(place).state.compare_exchange(here(number), NOBODY, AcqRel, Acquire);
+    pub fn leave(&self, slot: Slot, number: u64) -> bool {
+        let left = self.shared.place(slot).state.compare_exchange(here(number), NOBODY, AcqRel, Acquire);
         match left {
-            Ok(_) => self.free.borrow_mut().push(place),
+            Ok(_) => self.free.borrow_mut().push(slot),
             // It may have had to make room.
             Err(state) => return state != here(number) | TAKEN,
         }
@@ -206,15 +221,15 @@ impl Silent {
     }
 
     /// Whether another loop has the connection.
-    pub fn is_taken(&self, entered: Entered) -> bool {
-        self.shared.place(entered.place).state.load(Acquire) == here(entered.number) | TAKEN
+    pub fn is_taken(&self, slot: Slot, number: u64) -> bool {
+        self.shared.place(slot).state.load(Acquire) == here(number) | TAKEN
     }
 
     /// Frees the place of a connection that another loop has, when this loop is done with it.
-    pub fn forget(&self, entered: Entered) {
-        debug_assert!(self.is_taken(entered), "no other loop has {entered:?}");
-        self.shared.place(entered.place).state.store(NOBODY, Release);
-        self.free.borrow_mut().push(entered.place);
+    pub fn forget(&self, slot: Slot, number: u64) {
+        debug_assert!(self.is_taken(slot, number), "no other loop has connection {number}");
+        self.shared.place(slot).state.store(NOBODY, Release);
+        self.free.borrow_mut().push(slot);
     }
 }
 
@@ -243,95 +258,126 @@ mod tests {
         Address::Ip("127.0.0.1:7".parse().unwrap())
     }
 
-    fn numbers(silent: &Silent) -> Vec<u64> {
-        let mut numbers: Vec<u64> = silent.shared.sockets().iter().map(|(entered, _)| entered.number).collect();
-        numbers.sort_unstable();
-        numbers
+    /// A register with an address for its connections.
+    struct Fixture {
+        silent: Silent,
+        listen: LoopLocal<ListenSpec>,
+    }
+
+    impl Fixture {
+        fn new() -> Fixture {
+            Fixture { silent: silent(), listen: spec() }
+        }
+
+        fn enter(&self, number: u64, fd: &Arc<OwnedFd>) -> Option<Seen> {
+            Some(Seen { slot: self.silent.enter(number, || fd.clone(), &peer(), &self.listen)?, number })
+        }
+
+        fn leave(&self, seen: Seen) -> bool {
+            self.silent.leave(seen.slot, seen.number)
+        }
+
+        fn is_taken(&self, seen: Seen) -> bool {
+            self.silent.is_taken(seen.slot, seen.number)
+        }
+
+        fn forget(&self, seen: Seen) {
+            self.silent.forget(seen.slot, seen.number);
+        }
+
+        fn take(&self, seen: Seen) -> Option<TakenOver> {
+            self.silent.shared.take(seen, |_| true)
+        }
+
+        fn numbers(&self) -> Vec<u64> {
+            let mut numbers: Vec<u64> = self.silent.shared.sockets().iter().map(|(seen, _)| seen.number).collect();
+            numbers.sort_unstable();
+            numbers
+        }
     }
 
     #[test]
     fn one_of_both_has_the_connection() {
-        let (silent, listen) = (silent(), spec());
+        let all = Fixture::new();
         let (one, other) = (socket(), socket());
-        let first = silent.enter(1, &one, &peer(), &listen).unwrap();
-        let second = silent.enter(2, &other, &peer(), &listen).unwrap();
-        assert_eq!(numbers(&silent), [1, 2]);
+        let (first, second) = (all.enter(1, &one).unwrap(), all.enter(2, &other).unwrap());
+        assert_eq!(all.numbers(), [1, 2]);
         // The loop begins with the first one.
-        assert!(silent.leave(first) && silent.shared.take(first, |_| true).is_none());
+        assert!(all.leave(first) && all.take(first).is_none());
         // The second one goes, if its address is still listened on.
-        assert!(silent.shared.take(second, |_| false).is_none() && !silent.is_taken(second));
-        let taken = silent.shared.take(second, |spec| spec.name == listen.name).unwrap();
-        assert!(Arc::ptr_eq(&taken.fd, &other) && taken.number == 2 && listen.is(&taken.listen));
-        assert!(silent.shared.take(second, |_| true).is_none() && numbers(&silent).is_empty());
-        assert!(silent.is_taken(second) && !silent.leave(second), "and its loop notices");
-        silent.forget(second);
-        assert!(!silent.is_taken(second) && silent.enter(3, &other, &peer(), &listen).is_some());
+        assert!(all.silent.shared.take(second, |_| false).is_none() && !all.is_taken(second));
+        let taken = all.silent.shared.take(second, |spec| spec.name == all.listen.name).unwrap();
+        assert!(Arc::ptr_eq(&taken.fd, &other) && taken.number == 2 && all.listen.is(&taken.listen));
+        assert!(all.take(second).is_none() && all.numbers().is_empty());
+        assert!(all.is_taken(second) && !all.leave(second), "and its loop notices");
+        all.forget(second);
+        assert!(!all.is_taken(second) && all.enter(3, &other).is_some());
         // A third loop still has the other one: it does not go back there.
-        assert!(numbers(&silent).is_empty());
+        assert!(all.numbers().is_empty());
         drop(taken);
-        assert_eq!(numbers(&silent), [3]);
+        assert_eq!(all.numbers(), [3]);
     }
 
     #[test]
     fn those_that_were_entered_long_ago_make_room_but_not_for_one_that_comes_and_goes() {
-        let (silent, listen) = (silent(), spec());
+        let all = Fixture::new();
         let enter = |number: u64| {
             let fd = socket();
-            (silent.enter(number, &fd, &peer(), &listen).unwrap(), fd)
+            (all.enter(number, &fd).unwrap(), fd)
         };
         let (first, _open) = enter(1);
         for number in 2..1_000 {
-            assert!(silent.leave(enter(number).0));
+            assert!(all.leave(enter(number).0));
         }
-        assert_eq!(numbers(&silent), [1]);
-        let (all, _open): (Vec<Entered>, Vec<_>) = (10_001..10_000 + u64::from(PLACES)).map(enter).unzip();
-        let known = numbers(&silent);
+        assert_eq!(all.numbers(), [1]);
+        let (others, _open): (Vec<Seen>, Vec<_>) = (10_001..10_000 + u64::from(PLACES)).map(enter).unzip();
+        let known = all.numbers();
         assert!(known.len() == usize::from(PLACES) && known[0] == 1);
         // Another loop has the next one that would make room.
-        assert!(silent.shared.take(first, |_| true).is_some());
+        assert!(all.take(first).is_some());
         let (last, _open) = enter(20_000);
-        assert!(silent.is_taken(first) && numbers(&silent).contains(&20_000) && !numbers(&silent).contains(&10_001));
-        assert!(silent.leave(all[0]), "it stays with the loop");
-        assert!(silent.shared.take(all[0], |_| true).is_none());
-        assert!(all[1..].iter().chain([&last]).all(|entered| silent.leave(*entered)));
-        silent.forget(first);
-        assert_eq!(silent.free.borrow().len(), usize::from(PLACES), "each place is free, and once");
+        assert!(all.is_taken(first) && all.numbers().contains(&20_000) && !all.numbers().contains(&10_001));
+        assert!(all.leave(others[0]), "it stays with the loop");
+        assert!(all.take(others[0]).is_none());
+        assert!(others[1..].iter().chain([&last]).all(|seen| all.leave(*seen)));
+        all.forget(first);
+        assert_eq!(all.silent.free.borrow().len(), usize::from(PLACES), "each place is free, and once");
     }
 
     #[test]
     fn a_connection_that_has_ended_is_closed() {
-        let (silent, listen) = (silent(), spec());
+        let all = Fixture::new();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd: Arc<OwnedFd> = Arc::new(listener.accept().unwrap().0.into());
-        let entered = silent.enter(5, &fd, &peer(), &listen).unwrap();
-        assert!(silent.leave(entered));
+        let seen = all.enter(5, &fd).unwrap();
+        assert!(all.leave(seen));
         drop(fd);
         assert_eq!(std::io::Read::read(&mut &client, &mut [0; 1]).unwrap(), 0);
-        assert!(silent.shared.take(entered, |_| true).is_none());
+        assert!(all.take(seen).is_none());
     }
 
     #[test]
     fn a_loop_without_others_enters_nothing_and_is_told_once() {
-        let (silent, listen, fd) = (silent(), spec(), socket());
-        silent.shared.set_watched(false);
-        assert_eq!(silent.enter(1, &fd, &peer(), &listen), None);
-        assert!(silent.shared.tell() && !silent.shared.tell());
-        silent.shared.is_heard();
-        assert!(silent.shared.tell());
+        let all = Fixture::new();
+        all.silent.shared.set_watched(false);
+        assert_eq!(all.enter(1, &socket()), None);
+        assert!(all.silent.shared.tell() && !all.silent.shared.tell());
+        all.silent.shared.is_heard();
+        assert!(all.silent.shared.tell());
     }
 
     #[test]
     fn two_threads_never_have_the_same_connection() {
         const CONNECTIONS: u64 = 20_000;
-        let (silent, listen, fd) = (silent(), spec(), socket());
+        let (all, fd) = (Fixture::new(), socket());
         let over = Arc::new(AtomicBool::new(false));
         let taker = std::thread::spawn({
-            let (shared, over) = (silent.shared.clone(), over.clone());
+            let (shared, over) = (all.silent.shared.clone(), over.clone());
             move || {
                 let mut taken = Vec::new();
                 while !over.load(Acquire) {
-                    let some: Vec<Entered> = shared.sockets().into_iter().map(|(entered, _)| entered).collect();
+                    let some: Vec<Seen> = shared.sockets().into_iter().map(|(seen, _)| seen).collect();
                     taken.extend(
                         some.into_iter().filter_map(|one| shared.take(one, |_| true)).map(|taken| taken.number),
                     );
@@ -341,19 +387,19 @@ mod tests {
         });
         let mut kept = Vec::new();
         for number in 1..=CONNECTIONS {
-            let entered = silent.enter(number, &fd, &peer(), &listen);
+            let entered = all.enter(number, &fd);
             if number % 3 == 0 {
                 std::thread::yield_now();
             }
             match entered {
-                Some(entered) if !silent.leave(entered) => silent.forget(entered),
+                Some(entered) if !all.leave(entered) => all.forget(entered),
                 _ => kept.push(number),
             }
         }
         over.store(true, Release);
-        let mut all = taker.join().unwrap();
-        all.append(&mut kept);
-        all.sort_unstable();
-        assert!(all.iter().copied().eq(1..=CONNECTIONS), "each is with one of both");
+        let mut every = taker.join().unwrap();
+        every.append(&mut kept);
+        every.sort_unstable();
+        assert!(every.iter().copied().eq(1..=CONNECTIONS), "each is with one of both");
     }
 }

@@ -25,7 +25,7 @@ use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::loop_state::LoopState;
 use freerun_serve::service::Moving;
-use freerun_serve::silent::Entered;
+use freerun_serve::silent::Slot;
 use freerun_serve::states::States;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_transport::Transport;
@@ -59,7 +59,7 @@ pub struct Connection<C> {
     ends_softly: Cell<bool>,
     nodelay: Cell<bool>,
     /// Set while another loop may take it over, and when one has done so: see [`Connection::offer`].
-    offered: Cell<Option<Entered>>,
+    offered: Cell<Option<Slot>>,
 }
 
 /// A cell with this value, or one that can still be given one.
@@ -227,19 +227,19 @@ impl<C> Connection<C> {
             "a connection is offered once at a time"
         );
         if self.extra.get().is_none() {
-            let fd = self.transport.shared_fd();
-            self.offered.set(self.loop_state.silent.enter(self.number, &fd, &self.peer, &self.listen));
+            let fd = || self.transport.shared_fd();
+            self.offered.set(self.loop_state.silent.enter(self.number, fd, &self.peer, &self.listen));
         }
     }
 
     /// Keeps the connection on this loop from now on. False if another loop has taken it over.
     #[inline]
     pub fn stays(&self) -> bool {
-        self.offered.get().is_none_or(|entered| self.withdraw(entered))
+        self.offered.get().is_none_or(|slot| self.withdraw(slot))
     }
 
-    fn withdraw(&self, entered: Entered) -> bool {
-        let stays = self.loop_state.silent.leave(entered);
+    fn withdraw(&self, slot: Slot) -> bool {
+        let stays = self.loop_state.silent.leave(slot, self.number);
         if stays {
             self.offered.set(None);
         }
@@ -248,14 +248,14 @@ impl<C> Connection<C> {
 
     /// Whether another loop has taken the connection over.
     pub fn is_taken(&self) -> bool {
-        self.offered.get().is_some_and(|entered| self.loop_state.silent.is_taken(entered))
+        self.offered.get().is_some_and(|slot| self.loop_state.silent.is_taken(slot, self.number))
     }
 
     /// Leaves the connection to another loop that has taken it over.
     pub fn let_go(&self) {
-        if let Some(entered) = self.offered.take() {
+        if let Some(slot) = self.offered.take() {
             self.transport.disown();
-            self.loop_state.silent.forget(entered);
+            self.loop_state.silent.forget(slot, self.number);
         }
     }
 

@@ -9,7 +9,7 @@ use super::give::Helpers;
 use super::rescue::Watched;
 use super::{LATE, loop_listeners};
 use crate::shared::Shared;
-use crate::silent::{Entered, SilentPlaces};
+use crate::silent::{Seen, SilentPlaces};
 
 /// Has other loops take over the connections of a late loop whose first bytes have come, as long as these loops have room.
 pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {
@@ -21,11 +21,11 @@ pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {
     }
     let mut helpers = Helpers::of(shared, late, |stats| stats.in_poll_for() < LATE);
     let mut has_taken = false;
-    for entered in speak {
+    for seen in speak {
         let Some(helper) = helpers.next() else { break };
         // Only the late loop knows the configuration by which an address is served that is no longer listened on.
         let is_watched = |spec: &_| watched.iter().any(|watched| watched.spec.has_key_of(spec));
-        let Some(taken) = silent.take(entered, is_watched) else { continue };
+        let Some(taken) = silent.take(seen, is_watched) else { continue };
         has_taken = true;
         stats.rescued.add();
         // That loop takes connections; one that a reload lets go stays for a second at least.
@@ -41,7 +41,7 @@ pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {
 }
 
 /// The connections from which something has come.
-fn speaking(silent: &SilentPlaces) -> Vec<Entered> {
+fn speaking(silent: &SilentPlaces) -> Vec<Seen> {
     // The sockets are held for the time of the call alone: while they are, nobody else can close them.
     let sockets = silent.sockets();
     let mut fds: Vec<PollFd<'_>> =
@@ -51,5 +51,5 @@ fn speaking(silent: &SilentPlaces) -> Vec<Entered> {
         return Vec::new();
     }
     let all = sockets.iter().zip(&fds);
-    all.filter(|(_, fd)| fd.revents().contains(PollFlags::IN)).map(|((entered, _), _)| *entered).collect()
+    all.filter(|(_, fd)| fd.revents().contains(PollFlags::IN)).map(|((seen, _), _)| *seen).collect()
 }
