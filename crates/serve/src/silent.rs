@@ -121,7 +121,7 @@ impl SilentPlaces {
 
     /// The sockets of the connections that are there, for another thread. Those that a third loop still has are left out.
     pub(crate) fn sockets(&self) -> Vec<(Seen, Arc<OwnedFd>)> {
-        // Theirs, and this one.
+        // The loop that has entered the connection, and this thread.
         const HOLDERS: usize = 2;
         let socket = |(index, place): (u8, &Place)| {
             let state = place.state.load(Acquire);
@@ -166,7 +166,8 @@ impl Silent {
         Silent { shared, free: RefCell::new((0..PLACES).rev().map(Slot::new).collect()), oldest: Cell::new(0) }
     }
 
-    /// Enters a connection with this socket. `None` if nobody could help, or no place can be had: then it stays with the loop in any case.
+    /// Enters a connection with this socket. `None` if nobody could help, or no place can be had: then it stays with the loop in
+    /// any case.
     pub fn enter(
         &self,
         number: u64,
@@ -178,18 +179,29 @@ impl Silent {
             return None;
         }
         let fd = fd();
+        let is_put = |slot: &Slot| self.put(*slot, number, &fd, peer, listen);
         let free = self.free.borrow_mut().pop();
+        if let Some(free) = free {
+            let slot = Some(free).filter(is_put);
+            if slot.is_none() {
+                self.release(free);
+            }
+            return slot;
+        }
+        // All places have connections: none of them is among the free ones.
         let next = || {
             let oldest = self.oldest.get();
             self.oldest.set((oldest + 1) % PLACES);
             Slot::new(oldest)
         };
-        let mut tried = free.into_iter().chain(std::iter::repeat_with(next)).take(TRIES);
-        let slot = tried.find(|slot| self.put(*slot, number, &fd, peer, listen));
-        if let Some(free) = free.filter(|free| slot != Some(*free)) {
-            self.free.borrow_mut().push(free);
-        }
-        slot
+        std::iter::repeat_with(next).take(TRIES).find(is_put)
+    }
+
+    /// Notes that a place has no connection.
+    fn release(&self, slot: Slot) {
+        let mut free = self.free.borrow_mut();
+        debug_assert!(free.len() < usize::from(PLACES), "a place is free twice");
+        free.push(slot);
     }
 
     /// Puts a connection in this place. False if another thread looks at the place, or another loop has its connection.
@@ -213,7 +225,7 @@ impl Silent {
     pub fn leave(&self, slot: Slot, number: u64) -> bool {
         let left = self.shared.place(slot).state.compare_exchange(here(number), NOBODY, AcqRel, Acquire);
         match left {
-            Ok(_) => self.free.borrow_mut().push(slot),
+            Ok(_) => self.release(slot),
             // It may have had to make room.
             Err(state) => return state != here(number) | TAKEN,
         }
@@ -229,7 +241,7 @@ impl Silent {
     pub fn forget(&self, slot: Slot, number: u64) {
         debug_assert!(self.is_taken(slot, number), "no other loop has connection {number}");
         self.shared.place(slot).state.store(NOBODY, Release);
-        self.free.borrow_mut().push(slot);
+        self.release(slot);
     }
 }
 
@@ -342,6 +354,18 @@ mod tests {
         assert!(others[1..].iter().chain([&last]).all(|seen| all.leave(*seen)));
         all.forget(first);
         assert_eq!(all.silent.free.borrow().len(), usize::from(PLACES), "each place is free, and once");
+    }
+
+    #[test]
+    fn a_place_that_another_thread_looks_at_is_not_waited_for_and_stays_free() {
+        let (all, fd) = (Fixture::new(), socket());
+        let seen = all.enter(1, &fd).unwrap();
+        assert!(all.leave(seen));
+        let looks = all.silent.shared.place(seen.slot).last.lock().unwrap();
+        assert!((2..1_000).all(|number| all.enter(number, &fd).is_none()));
+        drop(looks);
+        assert_eq!(all.silent.free.borrow().len(), usize::from(PLACES));
+        assert!(all.enter(1_000, &fd).is_some());
     }
 
     #[test]
