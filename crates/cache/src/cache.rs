@@ -159,9 +159,17 @@ impl Cache {
         self.store.index.peek(key)
     }
 
-    /// Counts a use of a key that has no object (`proxy_cache_min_uses`). The answer includes this use.
-    pub fn count(&self, key: Key, now: u64) -> u32 {
-        self.store.index.count(key, now)
+    /// Counts a use of a key that has no object (`proxy_cache_min_uses`), or only the entry `known`, which cannot be
+    /// used. The answer includes this use. `None`: an object was stored since the caller looked for one, and nothing is
+    /// counted.
+    pub fn count(&self, key: Key, known: Option<&Arc<Entry>>, now: u64) -> Option<u32> {
+        let uses = self.store.index.count(key, now);
+        // An object that is stored later than this look takes the count away itself.
+        if self.has_changed(key, known) {
+            self.store.index.forget_count(key);
+            return None;
+        }
+        Some(uses)
     }
 
     /// The number of the newest purge. A caller takes it before it asks the upstream, and gives it to

@@ -221,6 +221,11 @@ impl Index {
         self.counts.pin().get(&key).map_or(0, |count| count.uses.load(Relaxed))
     }
 
+    /// Forgets the uses of a key.
+    pub(crate) fn forget_count(&self, key: Key) {
+        self.counts.pin().remove(&key);
+    }
+
     pub(crate) fn counted(&self) -> usize {
         self.counts.len()
     }
@@ -268,7 +273,7 @@ impl Index {
             policy::Item::set_frequency(&entry, policy::Item::frequency(old));
             old.leave()
         });
-        self.counts.pin().remove(&about.key);
+        self.forget_count(about.key);
         self.tell(Event::Stored { entry: entry.clone(), replaced });
         let purged = |key: Key| self.mark(short(key)).load(SeqCst) > about.sequence;
         if purged(about.key) || purged(about.main) {

@@ -339,8 +339,10 @@ impl Serve<'_> {
             // A request is counted once, however often it looks; a response that is being fetched was asked for often
             // enough.
             if stale.is_none() && !counted && self.shared.proxy_cache_min_uses > 1 {
+                // Without a count, the response was stored since the lookup.
+                let Some(uses) = self.cache().count(located.key, known, now) else { continue };
                 counted = true;
-                if self.cache().count(located.key, now) < self.shared.proxy_cache_min_uses {
+                if uses < self.shared.proxy_cache_min_uses {
                     return ask.alone(request, status, None).await;
                 }
             }

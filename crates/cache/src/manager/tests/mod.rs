@@ -341,16 +341,20 @@ fn uses_are_counted_until_there_is_an_object() {
     let mut bench = Bench::open(&config(&folder));
     bench.settle();
     let key = Key::of(b"a");
-    assert_eq!([1, 2, 3].map(|_| bench.cache.count(key, NOW)), [1, 2, 3]);
+    assert_eq!([1, 2, 3].map(|_| bench.cache.count(key, None, NOW)), [1, 2, 3].map(Some));
     bench.store("a", 10).unwrap();
     assert_eq!(bench.cache.figures().counted, 0);
-    assert_eq!(bench.cache.count(key, NOW), 1);
+    // A request that has looked before the object was stored has to look again: it is not the first use of anything.
+    assert_eq!(bench.cache.count(key, None, NOW), None);
+    assert_eq!(bench.cache.figures().counted, 0);
+    let entry = bench.cache.peek(key);
+    assert_eq!(bench.cache.count(key, entry.as_ref(), NOW), Some(1));
     bench.clock += Duration::from_secs(1000);
     bench.settle();
     assert_eq!(bench.cache.figures().counted, 0);
     // The bound holds for any number of keys.
     for number in 0..20_000_u32 {
-        bench.cache.count(Key::of(&number.to_le_bytes()), NOW + 1000);
+        bench.cache.count(Key::of(&number.to_le_bytes()), None, NOW + 1000);
     }
     assert!(bench.cache.figures().counted <= 8192);
     bench.settle();
