@@ -248,7 +248,7 @@ fn what_the_log_says_of_groups_without_a_server() {
             .start(kind);
         let statuses = [server.get("/").status, server.get("/").status];
         server.logs("no live upstreams while connecting to upstream");
-        let log = server.error_log();
+        let log = server.error_log_of_traffic();
         let lines: Vec<String> = log
             .lines()
             .filter(|line| line.contains("upstream"))

@@ -55,7 +55,7 @@ fn words(kind: Kind, more: &str) -> Vec<String> {
         client.rest();
     }
     server.stop();
-    let log = server.error_log();
+    let log = server.error_log_of_traffic();
     let lines = log.lines().filter(|line| line.contains("server: s") && !line.contains("closed keepalive connection"));
     let message =
         |line: &str| line.split_once(" *").and_then(|(_, rest)| rest.split_once(' ')).map(|(_, told)| told.to_owned());

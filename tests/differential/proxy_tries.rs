@@ -81,7 +81,7 @@ fn told(kind: Kind, http: &str, requests: &[Ask], names: &[(String, &str)]) -> V
     let answer = |(ask, begun): (&Ask, Option<Client>)| begun.unwrap_or_else(|| begin(ask)).response().text();
     let bodies: Vec<String> = requests.iter().zip(begun).map(answer).collect();
     eventually("all lines of the log", || server.access_log().lines().count() >= requests.len());
-    let (access, errors) = (server.access_log(), server.error_log());
+    let (access, errors) = (server.access_log(), server.error_log_of_traffic());
     bodies
         .into_iter()
         .enumerate()

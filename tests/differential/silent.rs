@@ -84,7 +84,7 @@ fn logs_of(kind: Kind) -> Vec<String> {
     }
     server.stop();
     let impatient = std::fs::read_to_string(server.path("impatient.log")).unwrap_or_default();
-    let mut told = told(&server, &(server.error_log() + &impatient + &server.access_log()));
+    let mut told = told(&server, &(server.error_log_of_traffic() + &impatient + &server.access_log()));
     told.sort();
     told
 }

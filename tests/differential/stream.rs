@@ -90,8 +90,14 @@ fn comparable(text: &str, server: &Server) -> String {
 /// Everything that comes of the cases: a line for each, its line in the access log, and its lines in the error log.
 fn outcome(server: &Server, cases: &[Case]) -> String {
     let log = || std::fs::read_to_string(server.path("sessions.log")).unwrap_or_default();
-    let errors =
-        || server.error_log().lines().filter_map(message).map(|line| comparable(&line, server)).collect::<Vec<_>>();
+    let errors = || {
+        server
+            .error_log_of_traffic()
+            .lines()
+            .filter_map(message)
+            .map(|line| comparable(&line, server))
+            .collect::<Vec<_>>()
+    };
     let mut out = String::new();
     for case in cases {
         let (logged, told) = (log().lines().count(), errors().len());

@@ -80,7 +80,7 @@ fn told_at_once(kind: Kind, cases: &[Case], echo: SocketAddr) -> Vec<String> {
         let lines = |number: usize| access.lines().filter(|line| line.starts_with(&format!("/{number} "))).count();
         spoken.iter().enumerate().all(|(number, (_, sessions))| lines(number) >= *sessions)
     });
-    let (access, errors) = (server.access_log(), server.error_log());
+    let (access, errors) = (server.access_log(), server.error_log_of_traffic());
     spoken
         .into_iter()
         .enumerate()
@@ -107,11 +107,7 @@ fn words(errors: &str, server: &Server, number: usize) -> Vec<String> {
         let session = begin.split_once(": *").expect("a number").1.split(' ').next().expect("a number");
         let marker = format!("*{session} ");
         let lines = errors.lines().filter_map(|line| {
-            // The machine may be busy.
             let message = line.split_once(&marker)?.1;
-            if message.starts_with("event loop ") {
-                return None;
-            }
             Some(format!("{}: {message}", line.split(['[', ']']).nth(1)?))
         });
         by_session.insert(session.to_owned(), lines.collect());

@@ -171,7 +171,7 @@ fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> V
         })
         .collect();
     eventually("all lines of the log", || server.access_log().lines().count() >= cases.len());
-    let (access, errors) = (server.access_log(), server.error_log());
+    let (access, errors) = (server.access_log(), server.error_log_of_traffic());
     results
         .into_iter()
         .enumerate()
@@ -182,9 +182,7 @@ fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> V
             let begin = errors.lines().find(|line| line.ends_with(&port)).expect("a line");
             let session =
                 format!("*{} ", begin.split_once(": *").expect("a number").1.split(' ').next().expect("a number"));
-            // A busy machine stalls a loop, which is told of the session that it was at.
-            let is_own = |line: &&str| line.contains(&session) && !line.contains("event loop ");
-            let words = errors.lines().filter(is_own).filter_map(|line| {
+            let words = errors.lines().filter(|line| line.contains(&session)).filter_map(|line| {
                 let message = line.split_once(&session)?.1;
                 let level = line.split(['[', ']']).nth(1)?;
                 Some(format!("{level}: {}", without_ports(message, names, &server)))

@@ -167,6 +167,15 @@ impl Server {
         read(&self.path("error.log"))
     }
 
+    /// The content of its error log without the lines about event loops that were held up: freerun alone has them, and on
+    /// a busy machine they come by chance, also with the number of a connection. For comparisons of whole logs.
+    pub fn error_log_of_traffic(&self) -> String {
+        let log = self.error_log();
+        log.split_inclusive('\n')
+            .filter(|line| !(line.contains("event loop ") && line.contains(" stalled for ")))
+            .collect()
+    }
+
     /// The content of its access log, `@DIR@/access.log`.
     pub fn access_log(&self) -> String {
         read(&self.path("access.log"))

@@ -142,7 +142,7 @@ fn run(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]
     // Lines may be written after the response: when the server has ended, all are there. Each ask had a connection of its own.
     server.signal(Signal::QUIT);
     server.wait();
-    let (access, errors) = (server.access_log(), server.error_log());
+    let (access, errors) = (server.access_log(), server.error_log_of_traffic());
     let connections: BTreeSet<u64> = access.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(connections.len(), asks.len(), "{kind:?}: connections in the log");
     for (outcome, connection) in outcomes.iter_mut().zip(connections) {

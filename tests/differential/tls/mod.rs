@@ -158,7 +158,7 @@ fn said(server: &Server, ports: &[u16]) -> Vec<String> {
     client.send(mark);
     let _ = client.try_response("GET");
     server.logs(&format!("/mark-{}", server.port()));
-    let log = server.error_log();
+    let log = server.error_log_of_traffic();
     let of_clients =
         log.lines().filter_map(|line| line.split_once("] ")?.1.split_once(": *").map(|(_, rest)| (line, rest)));
     let mut said: Vec<String> = of_clients
@@ -167,9 +167,7 @@ fn said(server: &Server, ports: &[u16]) -> Vec<String> {
             let text = rest.split_once(' ')?.1;
             Some(format!("[{level}] {}", text_without_ports(text, ports)))
         })
-        .filter(|line| {
-            !["keepalive connection", "keepalive", "/mark-", "stalled for"].iter().any(|part| line.contains(part))
-        })
+        .filter(|line| !["keepalive connection", "keepalive", "/mark-"].iter().any(|part| line.contains(part)))
         .collect();
     said.sort();
     said.dedup();

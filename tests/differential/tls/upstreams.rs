@@ -29,9 +29,9 @@ fn compare(certificate: &str, lines: &[&str]) {
                     |line: &str| ["[error]", "[crit]", "[alert]", "[warn]"].iter().any(|level| line.contains(level));
                 let of = |line: &str| Some(text_without_ports(line.split_once(": *")?.1.split_once(' ')?.1, &ports));
                 let logged = || {
-                    let log = server.error_log();
+                    let log = server.error_log_of_traffic();
                     let mut logged: Vec<String> = log.lines().filter(|line| loud(line)).filter_map(of).collect();
-                    logged.retain(|line| !line.contains("stalled for") && !line.contains("/probe"));
+                    logged.retain(|line| !line.contains("/probe"));
                     logged
                 };
                 if told[0].contains("50") {
