@@ -1,21 +1,51 @@
 //! The clock of a loop: the time at which the current poll began. On other threads it is the kernel's clock.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The moment that the process counts its monotonic nanoseconds from.
+struct Epoch {
+    instant: Instant,
+    /// The same moment on the kernel's clock, or a moment later: no [`Instant`] that is made of nanoseconds is in
+    /// the future.
+    kernel: u64,
+}
+
+/// How often both clocks are read for the epoch.
+const EPOCH_LOOKS: u32 = 8;
+
+impl Epoch {
+    /// The present moment, and by how many nanoseconds its parts are apart at most.
+    fn look() -> (u64, Epoch) {
+        let before = kernel_nanos();
+        let instant = Instant::now();
+        let kernel = kernel_nanos();
+        (kernel - before, Epoch { instant, kernel })
+    }
+
+    fn get() -> &'static Epoch {
+        static EPOCH: OnceLock<Epoch> = OnceLock::new();
+        // The thread may lose its processor between two looks: the pair that is closest counts.
+        EPOCH.get_or_init(|| (0..EPOCH_LOOKS).map(|_| Epoch::look()).min_by_key(|(gap, _)| *gap).expect("a look").1)
+    }
+}
 
 /// The instant that the process counts its monotonic nanoseconds from.
 pub fn epoch() -> Instant {
-    static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    *EPOCH.get_or_init(Instant::now)
+    Epoch::get().instant
 }
 
 /// The start of the current poll, or the end of the last one: accurate enough for anything that happens within the
 /// poll.
 #[derive(Clone, Copy)]
 struct Now {
-    instant: Instant,
-    /// The nanoseconds from [`epoch`] to `instant`.
+    /// The nanoseconds since [`epoch`].
     nanos: u64,
+    /// The same as an instant, once it has been asked for: hardly a poll does, and the conversion costs more than the clock.
+    instant: Option<Instant>,
 }
 
 thread_local! {
@@ -25,9 +55,8 @@ thread_local! {
 
 /// Reads the kernel's clock, and sets the time of this thread's loop to it. In nanoseconds since [`epoch`].
 pub(crate) fn look() -> u64 {
-    let instant = Instant::now();
-    let nanos = since_epoch(instant);
-    NOW.set(Some(Now { instant, nanos }));
+    let nanos = since_epoch();
+    NOW.set(Some(Now { nanos, instant: None }));
     nanos
 }
 
@@ -38,12 +67,17 @@ pub(crate) fn tear_down() {
 
 /// The start of the current poll: the time to the accuracy of one poll, without asking the kernel.
 pub fn now() -> Instant {
-    NOW.get().map_or_else(Instant::now, |now| now.instant)
+    let Some(now) = NOW.get() else { return Instant::now() };
+    now.instant.unwrap_or_else(|| {
+        let instant = epoch() + Duration::from_nanos(now.nanos);
+        NOW.set(Some(Now { instant: Some(instant), ..now }));
+        instant
+    })
 }
 
 /// [`now`] in nanoseconds since the process began.
 pub fn nanos() -> u64 {
-    NOW.get().map_or_else(|| since_epoch(Instant::now()), |now| now.nanos)
+    nanos_here().unwrap_or_else(since_epoch)
 }
 
 /// [`nanos`], on a loop's thread; `None` elsewhere.
@@ -56,6 +90,37 @@ pub fn millis() -> u64 {
     nanos() / 1_000_000
 }
 
-fn since_epoch(now: Instant) -> u64 {
-    u64::try_from(now.saturating_duration_since(epoch()).as_nanos()).unwrap_or(u64::MAX - 1)
+/// The kernel's monotonic clock (`CLOCK_MONOTONIC`, clock_gettime(2)), which is that of [`Instant`], too.
+fn kernel_nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // The clock begins when the machine does.
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+fn since_epoch() -> u64 {
+    kernel_nanos().saturating_sub(Epoch::get().kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_and_instants_are_of_one_clock() {
+        let before = Instant::now();
+        let nanos = look();
+        let now = now();
+        let after = Instant::now();
+        assert!(
+            now <= after && after - now <= (after - before) + Duration::from_millis(1),
+            "{before:?} {now:?} {after:?}"
+        );
+        assert_eq!(now, epoch() + Duration::from_nanos(nanos));
+        assert_eq!((super::now(), super::nanos(), nanos_here()), (now, nanos, Some(nanos)));
+        // It stands still until the loop looks again.
+        while look() == nanos {}
+        assert!(super::nanos() > nanos && super::now() > now);
+        tear_down();
+        assert!(nanos_here().is_none() && super::nanos() > nanos && super::now() >= after);
+    }
 }
