@@ -44,7 +44,7 @@ pub fn epoch() -> Instant {
 struct Now {
     /// The nanoseconds since [`epoch`].
     nanos: u64,
-    /// The same as an instant, once it has been asked for: hardly a poll does, and the conversion costs more than the clock.
+    /// This time as an instant, once it has been asked for: few polls do, and the conversion costs more than the clock.
     instant: Option<Instant>,
 }
 
