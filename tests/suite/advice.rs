@@ -1,6 +1,6 @@
 //! What follows nginx's line: the first of two, a name that is similar, a `;` that was forgotten, all further problems.
 
-use freerun_testkit::{Checked, Kind, check, require};
+use freerun_testkit::{Checked, Kind, certificates, check, require};
 
 fn tested(text: &str) -> Checked {
     check(Kind::Freerun, text).expect("it starts")
@@ -10,6 +10,12 @@ fn tested(text: &str) -> Checked {
 fn told(checked: &Checked) -> Vec<&str> {
     checked.stderr.lines().filter(|line| line.starts_with("nginx: [") || line.starts_with("help: ")).collect()
 }
+
+const NO_BREAK_SPACE: &str =
+    "the word has the letter U+00A0 in it, which only looks like a space: type a space instead";
+
+const TEMPLATE: &str =
+    "this looks like a template that nobody has filled in: run the program that does it (envsubst, for example) first";
 
 /// What stands inside `http {}` from line 3 on, and the help.
 const HELP: &[(&str, &str)] = &[
@@ -43,7 +49,34 @@ const HELP: &[(&str, &str)] = &[
     ),
     ("server { set $http_host x; }", "the server itself gives $http_host its value; choose another name"),
     ("server { location / { proxy_pass app; } }", "an address begins with \"http://\" or \"https://\""),
-    ("client_max_body_size 10mb;", "the syntax is: client_max_body_size size; where a size is 512, 8k or 10m"),
+    (
+        "client_max_body_size 10mb;",
+        "did you mean \"10m\"? the syntax is: client_max_body_size size; where a size is 512, 8k or 10m",
+    ),
+    ("client_max_body_size 10x;", "the syntax is: client_max_body_size size; where a size is 512, 8k or 10m"),
+    ("server { location ~ ^/a{2}$ { } }", "a regular expression with \"{\" or \"}\" has to stand in quotes"),
+    ("server { root = /x; }", "no \"=\" stands between \"root\" and its value"),
+    ("server { location /api return 200; }", "is a \"{\" missing before this word?"),
+    ("server { if ($host == a) { return 403; } }", "one \"=\" compares here"),
+    (
+        "server { if ($host = a && $scheme = b) { return 403; } }",
+        "one \"if\" has one condition; a \"map\" of several variables can have more",
+    ),
+    ("add_header A “b c d”;", "“ is a letter like any other here: quotes are \" and '"),
+    ("server { listen\u{a0}127.0.0.1:80; }", NO_BREAK_SPACE),
+    ("root\u{a0}/var/www;", NO_BREAK_SPACE),
+    ("server { listen ${PORT}; }", TEMPLATE),
+    ("server { listen {{ .Values.port }}; }", TEMPLATE),
+    ("log_format json x;\naccess_log @DIR@/a.log jsno;", "did you mean \"json\"?"),
+    ("include nginx.cnf;", "did you mean \"@DIR@/nginx.conf\"?"),
+    (
+        "server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate .; ssl_certificate_key none.key; }",
+        "the file is empty, or is a folder",
+    ),
+    (
+        "server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate /none/a.pem; ssl_certificate_key none.key; }",
+        "there is no such file",
+    ),
     (
         "server { expires 1 day; }",
         "the syntax is: expires [modified] time | epoch | max | off; where a time is 500ms, 30, 30s, 5m, 12h or 1d",
@@ -213,4 +246,66 @@ fn addresses_that_a_start_could_not_bind_fail_the_test() {
     let address = taken.local_addr().expect("an address");
     let checked = tested(&format!("events {{ }}\nhttp {{ server {{ listen {address}; }} }}\n"));
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+}
+
+#[test]
+fn a_certificate_and_a_key_in_each_other_s_place_are_told() {
+    if !require::freerun() {
+        return;
+    }
+    let [certificate, key] = ["ec.crt", "ec.key"].map(|file| certificates().path(file).display().to_string());
+    let told_of = |first: &str, second: &str| {
+        let checked = tested(&format!(
+            "events {{ }}\nhttp {{ server {{ listen 127.0.0.1:@PORT@ ssl;\nssl_certificate {first};\n\
+             ssl_certificate_key {second}; }} }}\n"
+        ));
+        told(&checked).get(1).map(|line| (*line).to_owned())
+    };
+    let help = "help: the file has a key and no certificate: were the files of the two directives swapped?";
+    assert_eq!(told_of(&key, &certificate).as_deref(), Some(help));
+    let help = "help: the file has a certificate and no key: were the files of the two directives swapped?";
+    assert_eq!(told_of(&certificate, &certificate).as_deref(), Some(help));
+}
+
+#[test]
+fn a_part_of_a_word_is_underlined() {
+    if !require::freerun() {
+        return;
+    }
+    for (lines, part) in
+        [("log_format a '$uri $remote_adr';", "$remote_adr"), ("server { location ~ ^/a)b { } }", "^/a)b")]
+    {
+        let checked = tested(&format!("events {{ }}\nhttp {{\n{lines}\n}}\n"));
+        let at = lines.find(part).expect("a part");
+        let expected = format!(" 3 | {lines}\n   | {}{}\n", " ".repeat(at), "^".repeat(part.len()));
+        assert!(checked.stderr.contains(&expected), "{lines}: {}", checked.stderr);
+    }
+}
+
+#[test]
+fn a_pipe_to_which_nobody_writes_ends_a_test() {
+    if !require::freerun() {
+        return;
+    }
+    let dir = freerun_testkit::TempDir::new("pipe");
+    let pipe = dir.path().join("pipe.conf").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let checked = tested(&format!("events {{ }}\ninclude {pipe};\n"));
+    let why = "nothing has come from this pipe for 5 seconds";
+    assert_eq!(told(&checked)[0], format!("nginx: [emerg] open() \"{pipe}\" failed ({why}) in @DIR@/nginx.conf:2"));
+}
+
+#[test]
+fn files_that_include_each_other_end_soon() {
+    if !require::freerun() {
+        return;
+    }
+    let dir = freerun_testkit::TempDir::new("includes");
+    for level in 0..11 {
+        let text = format!("include {}/{}.conf;\n", dir.path().display(), level + 1).repeat(4);
+        std::fs::write(dir.path().join(format!("{level}.conf")), text).expect("writing");
+    }
+    std::fs::write(dir.path().join("11.conf"), "# nothing\n").expect("writing");
+    let checked = tested(&format!("events {{ }}\ninclude {}/0.conf;\n", dir.path().display()));
+    assert!(checked.stderr.contains("[emerg] more than 200000 files are included in "), "{}", checked.stderr);
 }

@@ -87,11 +87,17 @@ fn advised(mut problem: Problem, registry: &Registry, context: Contexts, node: &
     if let Some(line) = forgotten_end(&problem, registry, context, node) {
         return problem.hint(missing_end(line));
     }
+    if node.args.first().is_some_and(|word| word.text == "=" && !word.quoted)
+        && problem.message.starts_with("invalid number of")
+    {
+        return problem.hint(format!("no \"=\" stands between \"{}\" and its value", node.name.text));
+    }
     if problem.hint.is_none()
         && let Some(shape) = registry.lookup(&node.name.text, context).map(|directive| directive.shape)
     {
-        problem.hint = near::parameter(&problem.message, shape.syntax)
-            .or_else(|| is_of_a_value(&problem).then(|| syntax(&node.name.text, shape) + units(shape)));
+        problem.hint = near::parameter(&problem.message, shape.syntax).or_else(|| {
+            is_of_a_value(&problem).then(|| written(node, shape) + &syntax(&node.name.text, shape) + units(shape))
+        });
     }
     problem
 }
@@ -100,6 +106,22 @@ fn advised(mut problem: Problem, registry: &Registry, context: Contexts, node: &
 fn is_of_a_value(problem: &Problem) -> bool {
     let message = &problem.message;
     problem.first.is_none() && message.contains("invalid ") && !message.contains("it must be")
+}
+
+/// The question whether a size was meant that has a unit of two letters, as other programs write it.
+fn written(node: &Node, shape: Shape) -> String {
+    let size = node.args.iter().filter(|_| units(shape).contains("size")).find_map(|word| {
+        let digits = word.text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = word.text.split_at(digits);
+        let number: u64 = number.parse().ok()?;
+        match unit.to_ascii_lowercase().as_str() {
+            "kb" | "kib" => Some(format!("{number}k")),
+            "mb" | "mib" => Some(format!("{number}m")),
+            "gb" | "gib" => Some(format!("{}m", number.checked_mul(1024)?)),
+            _ => None,
+        }
+    });
+    size.map_or_else(String::new, |size| format!("did you mean \"{size}\"? "))
 }
 
 /// How the sizes and times that a directive takes are written.
@@ -166,7 +188,12 @@ fn place(registry: &Registry, context: Contexts, node: &Node) -> Result<Owner, P
     match (&node.block, shape.is_block()) {
         (None, true) => {
             let message = format!("directive \"{name}\" has no opening \"{{\"");
-            return Err(Problem::new(message).at_node(node).at(node.end));
+            // With one word more than it takes, the block's directives have become words.
+            let within = node.args.iter().find(|word| registry.knows(&word.text)).map(|word| word.place);
+            return Err(Problem::new(message)
+                .at_node(node)
+                .at(within.unwrap_or(node.end))
+                .hint_if(within.map(|_| "is a \"{\" missing before this word?".to_owned())));
         }
         (Some(_), false) => {
             let message = format!("directive \"{name}\" is not terminated by \";\"");

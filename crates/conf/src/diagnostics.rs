@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Deref;
 
+use crate::odd_text;
 use crate::place::{Place, Sources};
 use crate::problem::Problem;
 
@@ -87,7 +88,7 @@ impl Problem {
         if let Some(place) = self.place
             && let Some(line) = sources.line(place)
         {
-            excerpt(&mut text, line, place);
+            excerpt(&mut text, line, odd_text::narrowed(sources, place, &self.message));
         }
         if let Some(hint) = self.help(sources) {
             // Writing to a String cannot fail.

@@ -64,6 +64,7 @@ mod lexer;
 mod macros;
 mod manual;
 mod near;
+mod odd_text;
 mod parse;
 mod place;
 mod plain;

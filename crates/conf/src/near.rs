@@ -21,6 +21,9 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     if name.starts_with('\u{feff}') {
         return problem.hint("the file begins with a byte order mark; save it without one");
     }
+    if is_repetition(name) {
+        return problem.hint("a regular expression with \"{\" or \"}\" has to stand in quotes");
+    }
     if let Some((_, instead)) = known::WITHOUT.iter().find(|(without, _)| without == name) {
         return problem.hint(*instead);
     }
@@ -51,6 +54,14 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
         Some(near) => problem.hint(format!("did you mean \"{near}\"? nginx has it, freerun does not have it yet")),
         None => problem,
     }
+}
+
+/// Whether a word is what follows `{` in a regular expression that is not in quotes: `2}$` of `^/a{2}$`.
+fn is_repetition(name: &str) -> bool {
+    name.split_once('}').is_some_and(|(count, _)| {
+        count.starts_with(|first: char| first.is_ascii_digit())
+            && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
+    })
 }
 
 /// The hint to a parameter of a directive with this syntax that is similar to the one in nginx's message about it.

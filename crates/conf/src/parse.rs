@@ -5,9 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::lexer::{Lexer, Token};
+use crate::near::near;
 use crate::place::{Place, Source, Sources};
 use crate::problem::{Level, Problem};
-use crate::tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, Node, Tree, Word};
+use crate::tree::{
+    Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDED, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, Node, Tree, Word,
+};
 
 /// Reads a configuration: first the `-g` text, if any, then the main file, with `include` followed through `loader`.
 ///
@@ -24,6 +27,7 @@ pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: 
         order: 0,
         bytes: 0,
         includes: 0,
+        included: 0,
         open: Vec::new(),
         odd: None,
     };
@@ -63,7 +67,10 @@ struct Parser<'a> {
     warnings: Vec<Problem>,
     order: u32,
     bytes: usize,
+    /// How many files include each other here.
     includes: u32,
+    /// How many files were included so far.
+    included: u32,
     /// The blocks that are being read, the outermost first.
     open: Vec<Open>,
     /// The first block whose `}` stands further left than its name, and that place: with its own `}` missing it has taken
@@ -224,12 +231,31 @@ impl Parser<'_> {
             vec![path]
         };
         self.includes += 1;
-        let result = paths.iter().try_for_each(|path| match self.file(path, Some(node), out) {
-            Err(problem) if problem.place == Some(word.place) => Err(problem.hint_if(relative.clone())),
-            result => result,
+        let result = paths.iter().try_for_each(|path| {
+            self.included += 1;
+            if self.included > MAX_INCLUDED {
+                let message = format!("more than {MAX_INCLUDED} files are included");
+                return Err(Problem::new(message).at_node(node).at(word.place));
+            }
+            match self.file(path, Some(node), out) {
+                Err(problem) if problem.place == Some(word.place) => {
+                    let hint = self.similar_file(path).or(relative.clone());
+                    Err(problem.hint_if(hint))
+                }
+                result => result,
+            }
         });
         self.includes -= 1;
         result
+    }
+
+    /// The question whether another file of the folder was meant.
+    fn similar_file(&mut self, path: &str) -> Option<String> {
+        let (folder, name) = path.rsplit_once('/')?;
+        // What is there need not be readable, and then nothing is similar.
+        let others = self.loader.glob(&format!("{folder}/*")).unwrap_or_default();
+        let names = others.iter().filter_map(|other| Some(other.rsplit_once('/')?.1)).filter(|other| *other != name);
+        near(name, names).map(|near| format!("did you mean \"{folder}/{near}\"?"))
     }
 
     /// The problem of a text that ends too early.

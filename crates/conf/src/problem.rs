@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::odd_text;
 use crate::place::{Place, Sources};
 use crate::tree::{Node, Word};
 
@@ -144,7 +145,8 @@ impl Problem {
     /// The text after `help: `.
     pub fn help(&self, sources: &Sources) -> Option<String> {
         let first = || sources.location(self.first?).map(|location| format!("the first one is in {location}"));
-        self.hint.clone().or_else(first)
+        let odd = self.place.and_then(|place| odd_text::help(sources, place));
+        odd.or_else(|| self.hint.clone()).or_else(first)
     }
 
     /// Fills in missing places from the directive that was being applied.

@@ -125,6 +125,9 @@ pub const MAX_TOTAL: usize = 256 << 20;
 pub const MAX_NODES: u32 = 2_000_000;
 /// The deepest chain of files that include each other.
 pub const MAX_INCLUDES: u32 = 32;
+/// The most files that are included in total, a file counting each time: each of a few files that include each other four
+/// times is soon read a million times.
+pub const MAX_INCLUDED: u32 = 200_000;
 /// The deepest nesting of blocks.
 pub const MAX_BLOCKS: u32 = 100;
 /// The longest word in bytes as it is written, with the sign that ends it: the size of nginx's read buffer.

@@ -10,6 +10,8 @@ use freerun_conf::{Loader, MAX_FILE};
 use freerun_serve::tls::files::{self, FileState, SecretFiles, Stamp};
 use serde::{Deserialize, Serialize};
 
+use crate::patient_file::PatientFile;
+
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
 /// the permission, or the time, to read the files itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +58,7 @@ impl Loader for Recorder {
 /// The error of open(2) or read(2).
 pub fn read_text(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+    PatientFile::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -74,8 +76,8 @@ pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
     if known.is_some() && std::fs::metadata(path).is_ok_and(|now| Some(stamp(&now)) == known) {
         return Ok(FileState::Unchanged);
     }
-    let file = std::fs::File::open(path)?;
-    let metadata = file.metadata()?;
+    let file = PatientFile::open(path)?;
+    let metadata = file.file.metadata()?;
     let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     let (contents, broken) = files::read_wiping(file, expected);
     Ok(FileState::Contents { contents, stamp: stamp(&metadata), broken })

@@ -17,6 +17,7 @@ mod master;
 mod migrate;
 mod order;
 mod paths;
+mod patient_file;
 mod pidfile;
 mod reference;
 mod serve;

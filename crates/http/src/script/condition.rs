@@ -68,7 +68,11 @@ impl<S: Subject> Condition<S> {
         let mut words: Vec<Word> = node.args.clone();
         let first = words.first().map(|word| word.text.clone()).unwrap_or_default();
         let place = words.first().map_or(node.name.place, |word| word.place);
-        let invalid = |text: &str| Problem::new(format!("invalid condition \"{text}\"")).at_node(node).at(place);
+        let joins = |word: &Word| ["&&", "||", "and", "or"].contains(&word.text.as_str()) && !word.quoted;
+        let hint = node.args.iter().any(joins).then(|| freerun_serve::values::ONE_CONDITION.to_owned());
+        let invalid = |text: &str| {
+            Problem::new(format!("invalid condition \"{text}\"")).at_node(node).at(place).hint_if(hint.clone())
+        };
         let Some(opened) = first.strip_prefix('(') else { return Err(invalid(&first)) };
         if opened.is_empty() {
             words.remove(0);

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Problem};
-use freerun_tls::load::{CertifiedKey, Chain, Key, LoadError, inline, unopened};
+use freerun_tls::load::{CertifiedKey, Chain, Key, LoadError, Problem as PemProblem, inline, unopened};
 use freerun_tls::verify::{Source, TrustError};
 
 use super::files::{ConfigurationFiles, KnownFile, Secret, SecretFiles, full_path};
@@ -98,8 +98,12 @@ pub(super) fn pair(
         None => {
             let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
             let made = made.map_err(|Unusable { whose, line, help }| {
-                let spot = if whose == Whose::Key { key.spot } else { certificate.spot };
-                spot.blamed(Problem::new(line).hint_if(help.map(str::to_owned)))
+                let named = if whose == Whose::Key { key } else { certificate };
+                let help = match help {
+                    Some(NO_FILE) if named.written.starts_with('/') => Some("there is no such file"),
+                    help => help,
+                };
+                named.spot.blamed(Problem::new(line).hint_if(help.map(str::to_owned)))
             })?;
             if let Some(contents) = known {
                 cx.extensions.get_or_default::<Inheritance>().put(&contents, &made);
@@ -152,19 +156,60 @@ pub(super) fn make<P: AsRef<[u8]>>(
     let open = |whose, what: &str, path: &str, error: io::Error| {
         let said = unopened(path, &error);
         let help = match error.kind() {
-            io::ErrorKind::NotFound => {
-                Some("there is no such file; a relative path begins in the folder of the configuration")
-            }
+            io::ErrorKind::NotFound => Some(NO_FILE),
             io::ErrorKind::PermissionDenied => Some("the user who starts the server has to be able to read the file"),
             _ => None,
         };
         Unusable { whose, line: format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})"), help }
     };
     let pem = read(certificate).map_err(|error| open(Whose::Certificate, "certificate", certificate, error))?;
-    let chain = Chain::from_pem(pem.bytes()).map_err(failed)?;
+    let chain = Chain::from_pem(pem.bytes()).map_err(|error| {
+        let help = help_for_certificate(&error, pem.bytes());
+        Unusable { help, ..failed(error) }
+    })?;
     let pem = read(key).map_err(|error| open(Whose::Key, "certificate key", key, error))?;
-    let private = Key::from_pem(pem.bytes(), passwords).map_err(failed)?;
+    let private = Key::from_pem(pem.bytes(), passwords).map_err(|error| {
+        let help = help_for_key(&error, pem.bytes());
+        Unusable { help, ..failed(error) }
+    })?;
     CertifiedKey::new(&chain, &private).map_err(failed)
+}
+
+/// What may help if a file is not there; for an absolute path it is more than there is to say.
+const NO_FILE: &str = "there is no such file; a relative path begins in the folder of the configuration";
+
+/// What may be wrong with a file of which nothing could be read.
+const EMPTY: &str = "the file is empty, or is a folder";
+
+fn help_for_certificate(error: &LoadError, pem: &[u8]) -> Option<&'static str> {
+    match error {
+        LoadError::Certificate(PemProblem::NoStartLine) if pem.trim_ascii().is_empty() => Some(EMPTY),
+        LoadError::Certificate(PemProblem::NoStartLine) if has(pem, b"PRIVATE KEY-----") => {
+            Some("the file has a key and no certificate: were the files of the two directives swapped?")
+        }
+        LoadError::Certificate(PemProblem::NoStartLine) => Some(
+            "a certificate begins with \"-----BEGIN CERTIFICATE-----\"; openssl x509 -inform DER makes that of others",
+        ),
+        _ => None,
+    }
+}
+
+fn help_for_key(error: &LoadError, pem: &[u8]) -> Option<&'static str> {
+    match error {
+        LoadError::Key(PemProblem::NoStartLine) if pem.trim_ascii().is_empty() => Some(EMPTY),
+        LoadError::Key(PemProblem::NoStartLine) if has(pem, b"BEGIN CERTIFICATE-----") => {
+            Some("the file has a certificate and no key: were the files of the two directives swapped?")
+        }
+        LoadError::Key(PemProblem::NoPassword) => {
+            Some("the key is encrypted: \"ssl_password_file\" names the file with its password")
+        }
+        LoadError::Key(PemProblem::BadDecrypt) => Some("no password in the file of \"ssl_password_file\" fits"),
+        _ => None,
+    }
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 /// The path of the file that a value of `ssl_certificate_key` names, which may also be an engine or a store of OpenSSL. `path`

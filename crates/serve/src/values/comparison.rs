@@ -5,6 +5,9 @@ use freerun_conf::{Cx, Node, Problem, Word};
 use super::{GaveUp, Pattern, Reference, Template, VariableTable};
 use crate::subject::Subject;
 
+/// What helps where several conditions were written as one.
+pub const ONE_CONDITION: &str = "one \"if\" has one condition; a \"map\" of several variables can have more";
+
 /// What a variable is compared with.
 pub enum Comparison<S> {
     /// It has a value other than `0`.
@@ -44,7 +47,12 @@ impl<S: Subject> Comparison<S> {
             }
             _ => {
                 let message = format!("unexpected \"{}\" in condition", operator.text);
-                return Err(Problem::new(message).at_node(node).at(operator.place));
+                let hint = match plain {
+                    "==" => "one \"=\" compares here",
+                    "&&" | "||" | "and" | "or" => ONE_CONDITION,
+                    _ => "conditions compare by \"=\", \"!=\", \"~\", \"~*\", \"!~\" and \"!~*\"",
+                };
+                return Err(Problem::new(message).at_node(node).at(operator.place).hint(hint));
             }
         };
         Ok(Some((comparison, negative)))

@@ -13,7 +13,7 @@ mod variable;
 
 pub use bytes::ComputedBytes;
 pub use common::{Common, NGINX_VERSION, address_value, port_value};
-pub use comparison::Comparison;
+pub use comparison::{Comparison, ONE_CONDITION};
 pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};
 pub use table::{Target, VariableTable, target};
 pub use template::Template;
