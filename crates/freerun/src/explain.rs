@@ -1,19 +1,21 @@
 //! `freerun explain`: what the reference says of a directive or a variable, on the terminal.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use freerun_conf::{Contexts, near};
+use freerun_conf::{Contexts, fold, near, unmarked};
 
 use crate::cli::UsageError;
 use crate::configuration::registry;
 use crate::reference::{additions, variables};
 
 /// The text of `freerun explain --help`.
-const HELP: &str = "\
-freerun explain DIRECTIVE | '$variable'
-  prints what the reference says; exit code 1 if there is no such name
+pub const HELP: &str = "\
+freerun explain DIRECTIVE | '$variable' | WORD
+  prints what the reference says of a directive or a variable; of another word, the names of those
+  that speak of it. The exit code is 1 if there are none
 ";
 
 /// Reads the arguments after `explain`: the name.
@@ -23,7 +25,7 @@ freerun explain DIRECTIVE | '$variable'
 pub fn parse(args: &[OsString]) -> Result<String, UsageError> {
     match args {
         [name] => Ok(name.to_string_lossy().into_owned()),
-        _ => Err(UsageError::Own("explain", "write one DIRECTIVE or '$variable'".to_owned())),
+        _ => Err(UsageError::Own("explain", "write one DIRECTIVE, '$variable' or WORD".to_owned())),
     }
 }
 
@@ -66,12 +68,56 @@ fn explained(name: &str) -> Result<String, String> {
     let near = directives
         .map(str::to_owned)
         .or_else(|| near(word, variables::names().into_iter()).map(|name| format!("${name}")));
-    match (near, freerun_conf::module_of(word).filter(|_| !is_variable)) {
+    let module = freerun_conf::module_of(word).filter(|_| !is_variable);
+    if near.is_none() && module.is_none() && !is_variable {
+        let speaking = speaking_of(word);
+        if !speaking.is_empty() {
+            return Ok(format!("There is no directive \"{word}\"; these speak of it:\n\n{speaking}"));
+        }
+    }
+    match (near, module) {
         (_, Some(module)) => told += &format!("; it is of {module}, which freerun does not have"),
         (Some(near), None) => told += &format!("; did you mean \"{near}\"?"),
         (None, None) => {}
     }
     Err(told)
+}
+
+/// The most directives that are named as speaking of a word.
+const MAX_NAMED: usize = 30;
+
+/// The directives whose documentation has a word, each with its summary.
+fn speaking_of(word: &str) -> String {
+    let mut seen = BTreeSet::new();
+    let mut names: Vec<&str> = registry().names(Contexts::ANY).filter(|name| seen.insert(*name)).collect();
+    names.sort_unstable();
+    let mut text = String::new();
+    let mut count = 0;
+    for name in names {
+        let Some(directive) = registry().named(name).find(|known| has_word(known.documentation, word)) else {
+            continue;
+        };
+        count += 1;
+        if count <= MAX_NAMED {
+            text += &format!("  {name}\n{}", fold(&unmarked(&directive.summary()), 8));
+        }
+    }
+    if count > MAX_NAMED {
+        text += &format!("  … and {} more\n", count - MAX_NAMED);
+    }
+    text
+}
+
+/// Whether a text has a word, or the plural of it, in any case.
+fn has_word(text: &str, word: &str) -> bool {
+    let (text, word) = (text.to_lowercase(), word.to_lowercase());
+    let is_letter = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    word.len() > 1
+        && text.match_indices(word.as_str()).any(|(at, _)| {
+            let rest = &text[at + word.len()..];
+            let rest = rest.strip_prefix('s').unwrap_or(rest);
+            !is_letter(text[..at].chars().next_back()) && !is_letter(rest.chars().next())
+        })
 }
 
 /// A reader that closes its end early, such as head, is no error.
@@ -107,6 +153,14 @@ mod tests {
             xslt,
             "unknown directive \"xslt_stylesheet\"; it is of ngx_http_xslt_module, which freerun does not have"
         );
+    }
+
+    #[test]
+    fn a_word_is_looked_for_in_the_texts() {
+        let found = explained("websocket").expect("directives speak of it");
+        assert!(found.starts_with("There is no directive \"websocket\"; these speak of it:\n\n  "), "{found}");
+        assert!(has_word("For WebSockets.", "websocket") && !has_word("unwebsocketed", "websocket"));
+        assert!(!has_word("rate_limit", "rate") && has_word("the rate", "Rate"));
     }
 
     #[test]

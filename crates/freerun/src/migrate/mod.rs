@@ -1,5 +1,6 @@
 //! `freerun migrate`: says what an installation of nginx would be here, before anything is started.
 
+mod concern;
 mod report;
 mod survey;
 #[cfg(test)]
@@ -18,17 +19,18 @@ use survey::Survey;
 pub const NO_REPORT: u8 = 3;
 
 /// The text of `freerun migrate --help`.
-const HELP: &str = "\
-freerun migrate [-c FILE] [-p PREFIX] [-g DIRECTIVES] [--json]
+pub const HELP: &str = "\
+freerun migrate [-c FILE] [-p PREFIX] [-g DIRECTIVES] [--quiet] [--json]
   reads a configuration of nginx with everything that it includes, and says of each directive whether
   it works, differs, has no effect or is missing here. Nothing is started or changed
   -c FILE       : the configuration (default: as without \"migrate\")
   -p PREFIX     : what relative paths start from
   -g DIRECTIVES : directives of the main level beside those of the file
+  --quiet       : only what differs, is not found, is missing or is refused
   --json        : the report as JSON
-  The exit code is 0 if all works as in nginx, 1 if something differs or has no effect, 2 if something
-  is missing or refused, 3 if there is no report. Files, hosts and users that only this machine lacks
-  are named, and do not count.
+  The exit code is 0 if what is written works as in nginx, 1 if something that is written does another
+  thing than in nginx, 2 if a server would not start here: something is missing or refused, or a file
+  or a user is not on this machine. It is 3 if there is no report.
 ";
 
 /// The options of `freerun migrate`.
@@ -38,6 +40,8 @@ pub struct Migrate {
     pub options: Options,
     /// Whether `--json` was given.
     pub json: bool,
+    /// Whether `--quiet` was given: what needs nobody's attention is left out.
+    pub quiet: bool,
     /// Whether `--help` was given.
     pub help: bool,
 }
@@ -59,6 +63,10 @@ pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
             }
             Long("json") => {
                 migrate.json = true;
+                continue;
+            }
+            Short('q') | Long("quiet") => {
+                migrate.quiet = true;
                 continue;
             }
             Short('c') => &mut migrate.options.conf,
@@ -96,7 +104,7 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         }
     };
     match migrate.json {
-        false => print(&report::text(&survey, &start(&migrate.options))),
+        false => print(&report::text(&survey, &start(&migrate.options), &input.conf_prefix, migrate.quiet)),
         true => match serde_json::to_string_pretty(&survey) {
             Ok(text) => print(&format!("{text}\n")),
             Err(error) => {

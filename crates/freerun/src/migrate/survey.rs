@@ -12,6 +12,7 @@ use freerun_conf::{
 use freerun_serve::zones::Zones;
 use serde::Serialize;
 
+use super::concern;
 use crate::bundle::Input;
 use crate::check;
 use crate::configuration::{Known, Side, build_tree, registry};
@@ -23,6 +24,9 @@ const MAX_ROUNDS: usize = 64;
 
 /// After how many messages about values, files and names the search for further ones ends.
 const MAX_MESSAGES: usize = 200;
+
+/// For how many unknown names similar ones are looked for.
+const MAX_COMPARED: usize = 500;
 
 /// The result. Lists of directives have the most used ones first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -37,8 +41,10 @@ pub struct Survey {
     pub accepted: usize,
     /// Those that are the same as in nginx, or that nginx does not have.
     pub works: Vec<Used>,
-    /// Those that work, with a difference.
+    /// Those that work, with a difference that concerns what is written.
     pub differs: Vec<Used>,
+    /// Those that work, with a difference that what is written does not meet.
+    pub differs_in_principle: Vec<Used>,
     /// Those that are accepted and have no effect.
     pub no_effect: Vec<Used>,
     /// Those that freerun does not have.
@@ -52,8 +58,13 @@ pub struct Survey {
     pub not_found: Vec<Told>,
     /// What a start would warn of.
     pub warnings: Vec<Told>,
+    /// How many of the things that were not found would keep a server from starting on this machine.
+    pub needed_to_start: usize,
     /// Whether so much was refused that not all of it was looked for.
     pub may_be_more: bool,
+    /// Whether a directive without effect is there whose effect somebody may miss.
+    #[serde(skip)]
+    is_effect_missed: bool,
 }
 
 /// A name and its uses.
@@ -89,23 +100,27 @@ pub struct Told {
 /// The result in a number, which is the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All of it works as in nginx.
+    /// What is written works as in nginx.
     Works = 0,
-    /// All of it is accepted, but something differs or has no effect.
+    /// All of it is accepted, but something that is written does another thing than in nginx.
     Differs = 1,
-    /// Something is missing or refused.
+    /// A server would not start: something is missing or refused, or this machine lacks a file or a user.
     Missing = 2,
 }
 
 impl Survey {
-    /// The result in a number. What this machine does not have does not count: the report may be made on another one.
+    /// The result in a number.
     pub fn verdict(&self) -> Verdict {
-        let is_missing = !(self.missing.is_empty() && self.missing_variables.is_empty() && self.refused.is_empty());
-        match is_missing {
+        match !self.is_accepted() || self.needed_to_start > 0 {
             true => Verdict::Missing,
-            false if self.differs.is_empty() && self.no_effect.is_empty() => Verdict::Works,
+            false if self.differs.is_empty() && !self.is_effect_missed => Verdict::Works,
             false => Verdict::Differs,
         }
+    }
+
+    /// Whether freerun has all that the configuration names. A machine that has the files as well could start a server.
+    pub fn is_accepted(&self) -> bool {
+        self.missing.is_empty() && self.missing_variables.is_empty() && self.refused.is_empty()
     }
 
     /// Reads a configuration.
@@ -129,6 +144,7 @@ impl Survey {
         };
         let absent = std::mem::take(&mut files.problems);
         survey.not_found.extend(absent.iter().map(|problem| Told::of(problem, &sources)));
+        survey.needed_to_start = survey.not_found.len();
         if let Some(error) = tree.error.take() {
             let mut told = Told::of(&error, &sources);
             told.help.get_or_insert("what follows the error is not in this report".to_owned());
@@ -166,7 +182,8 @@ impl Survey {
                     let list = if is_absent { &mut survey.not_found } else { &mut survey.refused };
                     if !list.contains(&told) {
                         list.push(told);
-                        wrong.extend(culprit.filter(|node| !is_absent && node.block.is_none()).map(|node| node.order));
+                        survey.needed_to_start += usize::from(is_absent);
+                        wrong.extend(culprit.filter(|_| !is_absent).map(|node| node.order));
                     }
                 }
                 culprits.extend(culprit.map(|node| (node.order, node.block.is_some())));
@@ -186,9 +203,11 @@ impl Survey {
         tables.classify(&whole, Contexts::MAIN, &wrong);
         let lost = tables.lost + wrong.len();
         survey.accepted = survey.directives.saturating_sub(lost);
-        let Tables { works, differs, no_effect, missing, missing_variables, .. } = tables;
+        survey.is_effect_missed = tables.is_effect_missed;
+        let Tables { works, differs, differs_in_principle, no_effect, missing, missing_variables, .. } = tables;
         survey.works = works.list();
         survey.differs = differs.list();
+        survey.differs_in_principle = differs_in_principle.list();
         survey.no_effect = no_effect.list();
         survey.missing = missing.list();
         survey.missing_variables = missing_variables.list();
@@ -267,18 +286,34 @@ struct Tables<'s> {
     sources: &'s Sources,
     works: Uses,
     differs: Uses,
+    differs_in_principle: Uses,
     no_effect: Uses,
     missing: Uses,
     missing_variables: Uses,
     /// The directives that are missing, those inside of them included.
     lost: usize,
+    /// How many different names were looked for among similar ones.
+    compared: usize,
+    /// Whether a directive without effect is there whose effect somebody may miss.
+    is_effect_missed: bool,
 }
 
 impl<'s> Tables<'s> {
     fn new(sources: &'s Sources) -> Tables<'s> {
-        let (works, differs, no_effect) = Default::default();
+        let (works, differs, differs_in_principle, no_effect) = Default::default();
         let (missing, missing_variables) = Default::default();
-        Tables { sources, works, differs, no_effect, missing, missing_variables, lost: 0 }
+        Tables {
+            sources,
+            works,
+            differs,
+            differs_in_principle,
+            no_effect,
+            missing,
+            missing_variables,
+            lost: 0,
+            compared: 0,
+            is_effect_missed: false,
+        }
     }
 
     fn place(&self, place: Place) -> String {
@@ -290,9 +325,16 @@ impl<'s> Tables<'s> {
         nodes.retain_mut(|node| {
             let name = node.name.text.as_str();
             if !registry().knows(name) {
-                // Similar names are looked for once, and not for each use.
-                let told_before = self.missing.told(name);
-                let advice = told_before.unwrap_or_else(|| missing(registry(), context, node).hint);
+                // Similar names are looked for once, and not for each use; and not without end, as each of them is compared
+                // with all that there are.
+                let advice = match self.missing.told(name) {
+                    Some(told) => told,
+                    None if self.compared >= MAX_COMPARED => None,
+                    None => {
+                        self.compared += 1;
+                        missing(registry(), context, node).hint
+                    }
+                };
                 let first = self.place(node.name.place);
                 self.missing.add(name, advice, first, module_of(name));
                 self.lost += 1 + inside(node);
@@ -308,18 +350,25 @@ impl<'s> Tables<'s> {
         });
     }
 
-    /// Sorts the directives by how they compare with nginx's, but for those that are `wrong`.
+    /// Sorts the directives by how they compare with nginx's, but for those that are `wrong`. What is inside of a wrong block
+    /// may be right.
     fn classify(&mut self, nodes: &[Node], context: Contexts, wrong: &HashSet<u32>) {
-        for node in nodes.iter().filter(|node| !wrong.contains(&node.order)) {
+        for node in nodes {
             // One in a wrong place was reported as refused.
             let Some(known) = registry().lookup(&node.name.text, context) else { continue };
-            let first = self.place(node.name.place);
-            let (uses, told) = match known.fidelity {
-                Fidelity::Same | Fidelity::Own => (&mut self.works, None),
-                Fidelity::Differs(how) => (&mut self.differs, Some(unmarked(how))),
-                Fidelity::NoEffect(why) => (&mut self.no_effect, Some(unmarked(why))),
-            };
-            uses.add(known.name, told, first, None);
+            if !wrong.contains(&node.order) {
+                let first = self.place(node.name.place);
+                let (uses, told) = match known.fidelity {
+                    Fidelity::Same | Fidelity::Own => (&mut self.works, None),
+                    Fidelity::Differs(how) if concern::differs(node) => (&mut self.differs, Some(unmarked(how))),
+                    Fidelity::Differs(how) => (&mut self.differs_in_principle, Some(unmarked(how))),
+                    Fidelity::NoEffect(why) => {
+                        self.is_effect_missed |= concern::is_missed(node);
+                        (&mut self.no_effect, Some(unmarked(why)))
+                    }
+                };
+                uses.add(known.name, told, first, None);
+            }
             if let Block::Inside(inner) = known.shape.block {
                 self.classify(node.children(), inner, wrong);
             }

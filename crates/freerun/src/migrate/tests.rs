@@ -56,19 +56,51 @@ fn what_is_the_same_is_counted_by_name() {
     assert_eq!(names(&survey.works), works);
     assert_eq!((survey.directives, survey.accepted, survey.files), (7, 7, 1));
     assert_eq!(survey.verdict(), Verdict::Works);
-    let text = report::text(&survey, "freerun -c x");
-    assert!(text.starts_with("/etc/nginx/nginx.conf: 7 directives in 1 file\n"), "{text}");
+    let text = report::text(&survey, "freerun -c x", "/etc/nginx/", false);
+    let start = "/etc/nginx/nginx.conf: 7 directives in 1 file\nPlaces are below /etc/nginx/\n";
+    assert!(
+        text.starts_with(start) && text.contains("     1  root                            nginx.conf:4\n"),
+        "{text}"
+    );
+    let quiet = report::text(&survey, "freerun", "/etc/nginx/", true);
+    assert_eq!(quiet, format!("{start}\n7 of 7 directives are accepted; start with:\n  freerun\n"));
     assert!(text.ends_with("\n7 of 7 directives are accepted; start with:\n  freerun -c x\n"), "{text}");
 }
 
 #[test]
 fn differences_and_what_has_no_effect_come_with_the_reason() {
-    let survey = survey("events { accept_mutex_delay 1s; }\nhttp { tcp_nopush on; connection_pool_size 256; }\n");
-    assert_eq!(names(&survey.differs), [("tcp_nopush", 1, ":2")]);
-    assert!(survey.differs[0].told.as_ref().is_some_and(|how| how.contains("256 KB")));
+    let text = "events { accept_mutex_delay 1s; }\nhttp { tcp_nopush on; sendfile off; connection_pool_size 256; }\n";
+    let survey = survey(text);
+    assert_eq!(names(&survey.differs), [("sendfile", 1, ":2")]);
+    assert!(survey.differs[0].told.as_ref().is_some_and(|how| how.contains("sendfile(2)")));
+    assert_eq!(names(&survey.differs_in_principle), [("tcp_nopush", 1, ":2")]);
     assert!(survey.no_effect.iter().any(|used| used.name == "connection_pool_size" && used.told.is_some()));
     assert_eq!(survey.verdict(), Verdict::Differs);
     assert_eq!(survey.accepted, survey.directives);
+}
+
+#[test]
+fn a_difference_in_principle_and_an_effect_that_nobody_misses_are_none() {
+    let text = |events: &str, http: &str| survey(&format!("events {{ {events} }}\nhttp {{ {http} }}\n"));
+    let plain = text("use epoll;", "access_log off; sendfile on; tcp_nopush on; types_hash_max_size 2048;");
+    assert_eq!((names(&plain.differs), plain.verdict()), (vec![], Verdict::Works));
+    assert!(plain.differs_in_principle.iter().any(|used| used.name == "sendfile"));
+    let text_of = report::text(&plain, "freerun", "/etc/nginx/", false);
+    assert!(text_of.contains("        access_log, sendfile, tcp_nopush, use\n"), "{text_of}");
+    assert_eq!(text("debug_connection 127.0.0.1;", "").verdict(), Verdict::Differs);
+}
+
+#[test]
+fn a_block_in_the_wrong_place_is_not_accepted() {
+    let survey = survey("events {}\nhttp {}\nserver { listen 8080; }\n");
+    assert_eq!((survey.refused.len(), survey.accepted, survey.directives), (1, 3, 4));
+}
+
+#[test]
+fn many_unknown_names_are_reported_in_no_time() {
+    let names: String = (0..20_000).map(|number| format!("nobody_has_{number};\n")).collect();
+    let survey = survey(&format!("events {{}}\nhttp {{\n{names}}}\n"));
+    assert_eq!(survey.missing.len(), 20_000);
 }
 
 #[test]
@@ -85,7 +117,7 @@ fn it_goes_on_after_what_is_missing() {
     assert_eq!((survey.directives, survey.accepted), (10, 4));
     assert_eq!(survey.verdict(), Verdict::Missing);
     assert!(
-        report::text(&survey, "freerun").ends_with("or replace, what is missing or refused; then try:\n  freerun -t\n")
+        report::text(&survey, "freerun", "", true).ends_with("what is missing or refused; then try:\n  freerun -t\n")
     );
 }
 
@@ -111,11 +143,11 @@ fn a_configuration_with_endless_mistakes_ends() {
         "{}",
         survey.refused.len()
     );
-    assert!(report::text(&survey, "freerun").contains("\n  … and there may be more: "));
+    assert!(report::text(&survey, "freerun", "", true).contains("\n  … and there may be more: "));
 }
 
 #[test]
-fn what_only_the_machine_lacks_is_named_and_does_not_count() {
+fn what_only_the_machine_lacks_is_accepted_and_keeps_a_server_from_starting() {
     let text = "user nobody-has-this-name;\nevents {}\nhttp {\n include absent.conf;\n server {\n  listen 8443 ssl;\n  \
                 ssl_certificate /absent/a.pem;\n  ssl_certificate_key /absent/a.key;\n  root /a;\n  \
                 proxy_ssl_verify on;\n  proxy_ssl_trusted_certificate /absent/ca.pem;\n  \
@@ -127,8 +159,12 @@ fn what_only_the_machine_lacks_is_named_and_does_not_count() {
     }
     assert_eq!(survey.refused, []);
     assert_eq!(survey.not_found[0].place.as_deref(), Some("/etc/nginx/nginx.conf:4"));
-    assert_eq!(survey.accepted, survey.directives);
-    assert_ne!(survey.verdict(), Verdict::Missing);
+    assert_eq!((survey.accepted, survey.needed_to_start), (survey.directives, survey.not_found.len()));
+    assert!(survey.is_accepted() && survey.verdict() == Verdict::Missing);
+    let text = report::text(&survey, "freerun", "/etc/nginx/", true);
+    let count = survey.not_found.len();
+    let end = format!("would not start on this machine: {count} things are missing (above); then try:\n  freerun -t\n");
+    assert!(text.ends_with(&end), "{text}");
 }
 
 #[test]
@@ -140,7 +176,7 @@ fn a_file_that_is_not_there_may_define_what_is_unknown() {
     assert_eq!(told(&survey), Vec::<String>::new());
     assert_eq!(survey.not_found.len(), 2);
     assert!(survey.not_found[1].help.as_ref().is_some_and(|help| help.contains("included file")));
-    assert_eq!(survey.verdict(), Verdict::Works);
+    assert!(survey.is_accepted() && survey.verdict() == Verdict::Missing);
 }
 
 #[test]
@@ -197,4 +233,5 @@ fn the_command_that_starts_the_server_can_be_pasted() {
     assert!(super::parse(&["--jsn".into()]).is_err());
     assert!(super::parse(&["-c".into()]).is_err());
     assert!(super::parse(&["--json".into()]).expect("an option").json);
+    assert!(super::parse(&["--quiet".into()]).expect("an option").quiet);
 }

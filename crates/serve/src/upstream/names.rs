@@ -108,10 +108,13 @@ impl SystemName {
 
 /// The names of a protocol's servers that are looked up in the system.
 pub fn system_names<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
-    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, server)| !server.resolve);
-    let names = servers.filter_map(|(_, server)| {
+    let servers =
+        upstreams.all().flat_map(|upstream| upstream.named().into_iter().map(move |(_, server)| (upstream, server)));
+    let names = servers.filter(|(_, server)| !server.resolve).filter_map(|(upstream, server)| {
         let Where::Name(name) = &server.place else { return None };
-        let groups = upstreams.all().filter(|group| group.declared).map(|group| &**group.name());
+        // A group often has the name of its only server: it is not meant by itself.
+        let others = upstreams.all().filter(|group| group.declared && group.name() != upstream.name());
+        let groups = others.map(|group| &**group.name());
         let near = freerun_conf::near(&name.host, groups).map(Box::from);
         Some(SystemName { near, ..SystemName::new(&name.host, "upstream", &server.text, server.written) })
     });

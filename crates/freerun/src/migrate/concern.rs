@@ -1,0 +1,152 @@
+//! Whether a difference from nginx concerns what a configuration says, or only what the directive could say.
+//!
+//! Most differences are such in principle: `sendfile` differs with `off`, and nearly everybody writes `on`. A report whose
+//! exit code counts both is never 0, and is then looked at by nobody.
+
+use freerun_conf::Node;
+
+/// Members of the proxy family: what is said of `proxy_…` holds for their directives as well.
+const FAMILY: &[&str] = &["fastcgi_", "uwsgi_", "scgi_", "grpc_", "memcached_", "tunnel_"];
+
+/// Directives whose difference nobody meets by what is written: a bound that is far away, a time, another inner way to the
+/// same result, or something that nginx refuses.
+const IN_PRINCIPLE: &[&str] = &[
+    "access_log",
+    "api",
+    "auth_basic_user_file",
+    "auth_jwt_key_file",
+    "autoindex",
+    "charset",
+    "dav_ext_lock_zone",
+    "disable_symlinks",
+    "echo_blocking_sleep",
+    "fancyindex",
+    "geoip2",
+    "gunzip",
+    "limit_conn_zone",
+    "limit_rate",
+    "limit_req_zone",
+    "mirror",
+    "mp4_max_buffer_size",
+    "num_map",
+    "open_file_cache",
+    "open_log_file_cache",
+    "output_buffers",
+    "predicate",
+    "proxy_buffer_size",
+    "proxy_cache_convert_head",
+    "proxy_cache_lock",
+    "proxy_method",
+    "proxy_next_upstream",
+    "proxy_pass",
+    "proxy_protocol",
+    "proxy_redirect",
+    "proxy_ssl_conf_command",
+    "proxy_ssl_name",
+    "proxy_store",
+    "resolver",
+    "server",
+    "ssi",
+    "ssl_certificate_cache",
+    "ssl_certificate_key",
+    "ssl_conf_command",
+    "ssl_session_ticket_key",
+    "ssl_session_tickets",
+    "ssl_verify_client",
+    "sub_filter",
+    "subs_filter",
+    "tcp_nopush",
+    "worker_processes",
+    "worker_rlimit_nofile",
+    "zstd_comp_level",
+];
+
+/// Directives without effect whose absence somebody may notice. Of the others the effect was one on nginx's own memory or
+/// tables.
+const MISSED: &[&str] = &["debug_connection", "ssl_ech_file"];
+
+/// Whether the difference of this directive concerns what it says. One that is not known here does.
+pub fn differs(node: &Node) -> bool {
+    let name = node.name.text.as_str();
+    let generic = FAMILY.iter().find_map(|prefix| name.strip_prefix(prefix)).map(|rest| format!("proxy_{rest}"));
+    let name = generic.as_deref().unwrap_or(name);
+    let has = |test: &dyn Fn(&str) -> bool| node.args.iter().any(|word| test(&word.text));
+    match name {
+        "aio" => has(&|word| word.starts_with("threads")),
+        "error_log" => has(&|word| word.starts_with("syslog:") || word.starts_with("memory:")),
+        "geo" => node.children().iter().any(|entry| entry.name.text == "ranges"),
+        "keyval_zone" => has(&|word| word.starts_with("state=")),
+        "more_set_headers" | "more_set_input_headers" | "proxy_set_header" => {
+            has(&|word| ["content-length", "transfer-encoding"].iter().any(|field| begins_with(word, field)))
+        }
+        "proxy_cache_path" => {
+            has(&|word| ["loader_", "manager_", "purger_"].iter().any(|parameter| word.starts_with(parameter)))
+        }
+        "proxy_http_version" => has(&|word| word == "2"),
+        "proxy_request_buffering" | "sendfile" => has(&|word| word == "off"),
+        "ssl_certificate" => has(&|word| word == "auto" || word == "watch" || word.starts_with("watch=")),
+        "ssl_certificate_compression" => has(&|word| word == "zstd"),
+        "ssl_protocols" | "proxy_ssl_protocols" => has(&|word| ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"].contains(&word)),
+        "ssl_session_cache" => has(&|word| word.starts_with("builtin")),
+        "use" => has(&|word| word != "epoll"),
+        name => !IN_PRINCIPLE.contains(&name),
+    }
+}
+
+/// Whether somebody may miss the effect of a directive that has none.
+pub fn is_missed(node: &Node) -> bool {
+    MISSED.contains(&node.name.text.as_str())
+}
+
+fn begins_with(word: &str, field: &str) -> bool {
+    word.get(..field.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_conf::{Fidelity, OneText};
+
+    use super::*;
+    use crate::configuration::registry;
+
+    fn concerned(text: &str) -> bool {
+        let tree = freerun_conf::parse("x", None, "", &mut OneText(text));
+        differs(&tree.nodes[0])
+    }
+
+    #[test]
+    fn what_is_written_decides() {
+        for (text, expected) in [
+            ("sendfile on;", false),
+            ("sendfile off;", true),
+            ("error_log /var/log/nginx/error.log;", false),
+            ("error_log syslog:server=log.example;", true),
+            ("ssl_certificate a.pem;", false),
+            ("ssl_certificate a.pem watch;", true),
+            ("ssl_protocols TLSv1.2 TLSv1.3;", false),
+            ("ssl_protocols TLSv1.1 TLSv1.2;", true),
+            ("grpc_ssl_protocols TLSv1;", true),
+            ("proxy_set_header Host $host;", false),
+            ("proxy_set_header content-length 0;", true),
+            ("fastcgi_cache_path /c keys_zone=c:1m;", false),
+            ("fastcgi_cache_path /c keys_zone=c:1m manager_files=1;", true),
+            ("geo $g { default 0; }", false),
+            ("ssl_ciphers HIGH;", true),
+            ("use epoll;", false),
+        ] {
+            assert_eq!(concerned(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_name_is_that_of_a_directive_that_differs() {
+        for name in IN_PRINCIPLE {
+            let mut named = registry().named(name);
+            assert!(named.any(|known| matches!(known.fidelity, Fidelity::Differs(_))), "{name}");
+        }
+        for name in MISSED {
+            let mut named = registry().named(name);
+            assert!(named.any(|known| matches!(known.fidelity, Fidelity::NoEffect(_))), "{name}");
+        }
+    }
+}
