@@ -1,11 +1,13 @@
 //! `load_module`: freerun loads no foreign code, but accepts the lines that distributions write for functions that are
 //! built in.
 
-use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, unmarked};
 
-/// Modules whose function is built in: the name of nginx's module, the file's name without `.so`.
+/// Modules whose function is built in: the name of nginx's module, the file's name without `.so`. That they are not loaded
+/// changes nothing, so nothing is said of it.
 const BUILT_IN: &[&str] = &[
     "ndk_http_module",
+    "ngx_http_acme_module",
     "ngx_http_brotli_filter_module",
     "ngx_http_brotli_static_module",
     "ngx_http_dav_ext_module",
@@ -17,6 +19,8 @@ const BUILT_IN: &[&str] = &[
     "ngx_http_subs_filter_module",
     "ngx_http_zstd_filter_module",
     "ngx_http_zstd_static_module",
+    "ngx_stream_geoip2_module",
+    "ngx_stream_module",
 ];
 
 /// Modules that do nothing until one of their directives is used, and that distributions load as soon as they are
@@ -24,7 +28,6 @@ const BUILT_IN: &[&str] = &[
 const INERT: &[&str] = &[
     "ngx_http_auth_pam_module",
     "ngx_http_auth_spnego_module",
-    "ngx_http_cache_purge_module",
     "ngx_http_geoip_module",
     "ngx_http_image_filter_module",
     "ngx_http_js_module",
@@ -36,11 +39,13 @@ const INERT: &[&str] = &[
     "ngx_mail_module",
     "ngx_nchan_module",
     "ngx_rtmp_module",
-    "ngx_stream_geoip2_module",
     "ngx_stream_geoip_module",
     "ngx_stream_js_module",
-    "ngx_stream_module",
 ];
+
+/// Modules that freerun does not have, but whose directives it knows, and what to know of that.
+const OTHERWISE: &[(&str, &str)] =
+    &[("ngx_http_cache_purge_module", "the directives `…_cache_purge` are those of nginx's commercial edition here")];
 
 /// One `load_module` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +77,9 @@ impl Value for LoadModule {
         }
         loaded.0.push(name.clone());
         if BUILT_IN.contains(&name.as_str()) {
-            let message = format!("module \"{name}\" is part of freerun and is not loaded");
+            // It is there.
+        } else if let Some((_, told)) = OTHERWISE.iter().find(|(module, _)| *module == name) {
+            let message = format!("module \"{name}\" is not loaded: {}", unmarked(told));
             cx.warn(Problem::warning(message).at_node(node));
         } else if INERT.contains(&name.as_str()) {
             let message =

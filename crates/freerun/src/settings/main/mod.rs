@@ -245,8 +245,8 @@ settings! {
             fidelity = NoEffect("reading the clock costs no system call");
         /// A module of nginx in a file of its own.
         ///
-        /// No code is loaded, and the file need not exist. The line is taken, with a warning, for modules whose function is
-        /// built in, and for known ones that do nothing without directives of their own; any other is refused.
+        /// No code is loaded, and the file need not exist. The line is taken for modules whose function is built in, and, with
+        /// a warning, for known ones that do nothing without directives of their own; any other is refused.
         load_module: Many<LoadModule>, in MAIN,
             fidelity = Differs("nothing is loaded: modules are known by the names of their files");
         /// Whether files of certificates and keys that have not been modified since are not read again for the next

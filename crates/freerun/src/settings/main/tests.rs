@@ -25,6 +25,16 @@ fn read(text: &str) -> Result<SettingsSet, String> {
     cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())
 }
 
+/// The warnings about a text at the main level.
+fn warnings(text: &str) -> Vec<String> {
+    let registry = registry();
+    let tree = parse("x.conf", None, "", &mut OneText(text));
+    let mut cx = Cx::new(tree.sources.clone());
+    let defaults = registry.defaults(&mut cx).unwrap();
+    apply_block(&registry, Contexts::MAIN, &tree.nodes, &defaults, &mut cx).unwrap();
+    cx.warnings.into_iter().map(|warning| warning.message).collect()
+}
+
 #[test]
 fn the_tables_are_sound() {
     let registry = registry();
@@ -126,5 +136,26 @@ fn modules_are_known_by_their_file() {
     ];
     for (text, message) in rows {
         assert_eq!(read(text).err().as_deref(), message, "{text}");
+    }
+}
+
+#[test]
+fn only_what_a_module_would_have_brought_and_is_not_there_is_warned_of() {
+    // What Debian's packages load, and what is told of it.
+    let rows = [
+        ("ngx_stream_module", None),
+        ("ngx_stream_geoip2_module", None),
+        ("ngx_http_brotli_static_module", None),
+        ("ngx_http_headers_more_filter_module", None),
+        ("ngx_mail_module", Some("there is no such module, its directives are unknown")),
+        (
+            "ngx_http_cache_purge_module",
+            Some("the directives …_cache_purge are those of nginx's commercial edition here"),
+        ),
+    ];
+    for (module, told) in rows {
+        let warnings = warnings(&format!("load_module modules/{module}.so;"));
+        let expected = told.map(|told| format!("module \"{module}\" is not loaded: {told}"));
+        assert_eq!(warnings, Vec::from_iter(expected), "{module}");
     }
 }
