@@ -2,6 +2,7 @@
 
 mod changes;
 mod description;
+mod origin;
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -2,6 +2,7 @@
 
 mod caches;
 mod drain;
+mod examples;
 mod log;
 mod schema;
 

@@ -23,6 +23,20 @@ pub enum Name {
     Regex(Arc<Pattern>),
 }
 
+impl Name {
+    /// Whether this is `host`, in lower case and without a port, or a wildcard for it. A regular expression is neither.
+    pub fn is_text_of(&self, host: &str) -> bool {
+        match self {
+            Name::Exact(name) => !name.is_empty() && name == host,
+            Name::Front(suffix, itself) => {
+                host.len() > suffix.len() && host.ends_with(suffix.as_str()) || *itself && host == &suffix[1..]
+            }
+            Name::Back(prefix) => host.len() > prefix.len() && host.starts_with(prefix.as_str()),
+            Name::Regex(_) => false,
+        }
+    }
+}
+
 /// The servers of one address by name.
 #[derive(Debug)]
 pub struct NameTable<S> {

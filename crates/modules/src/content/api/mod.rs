@@ -52,12 +52,19 @@ settings! {
         ///
         /// With `write=on` the servers of groups that have a `zone` are added, changed and removed (`POST`, `PATCH` and `DELETE` of
         /// `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect when it is answered, for
-        /// requests that begin then. With a `state` it is kept. Without one, a change of servers is lost with the next reload, and
-        /// pairs go on over reloads; both are lost when the worker dies, in whose place another one begins with the configuration.
-        /// What a browser sends for a page of another server is refused with 403.
+        /// requests that begin then. With a `state` it is kept. Without one, a change of servers is lost with the next reload, so
+        /// that a server that was drained or is `down` gets requests again, and pairs go on over reloads; both are lost when the
+        /// worker dies, in whose place another one begins with the configuration.
         ///
-        /// A server that is still there after a reload, at the same address or by the same name, keeps its `id`. Those of
-        /// addresses that a name stands for stay as long as the name has them. After another start all are new.
+        /// What a browser sends for a page of another server is refused with 403. So is what it sends by a name that this server
+        /// does not have, since anybody may let a name of their own stand for an address of yours (DNS rebinding): browsers may
+        /// use an IP address, `localhost`, and the names and wildcards of `server_name`, but not its regular expressions. Programs
+        /// that are no browsers may use any name. Reading is not restricted so: give the server a `server_name`, and have another
+        /// one that is the `default_server` answer all other names with 444, if pages must not read it either.
+        ///
+        /// The `id` of a server is a large number, and not 0, 1, 2 as in nginx: the list of a group's servers has it. A server that
+        /// is still there after a reload, at the same address or by the same name, keeps its `id`. Those of addresses that a name
+        /// stands for stay as long as the name has them. After another start all are new.
         ///
         /// Below `/freerun/1/` is what nginx's API has no place for: event loops, which can be drained, thread pools, mounts,
         /// single keys of caches, which can be explained and purged, and levels of the error log for single clients.

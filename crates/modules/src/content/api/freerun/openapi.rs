@@ -4,17 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use freerun_proto::Method;
 use serde_json::{Map, Value, json};
 
 use super::refusal::{Code, Error};
-use super::table::{ENDPOINTS, Endpoint, NAME, VERSION};
+use super::table::{ENDPOINTS, Endpoint, Example, NAME, VERSION};
 use crate::content::described::{Described, Schemas};
 
 /// What is so for all endpoints.
 const ABOUT: &str = "What freerun has beside nginx's API: event loops, thread pools, mounts, single keys of caches, levels \
 of the error log for single clients. The fields of answers are those of `status`, which [status_fields.md](status_fields.md) explains.\n\n\
 Who may use it is a matter of `allow`, `deny`, `auth_basic` and so on in the location. What changes something needs \
-`write=on`, and is refused if a browser sends it for a page of another server. What is refused changes nothing.";
+`write=on`, and is refused if a browser sends it for a page of another server, or by a name that is neither `localhost`, an \
+IP address nor in `server_name`. What is refused changes nothing.";
 
 /// The refusals that any endpoint may answer with.
 fn refusals(endpoint: &Endpoint) -> BTreeSet<Code> {
@@ -92,11 +94,25 @@ pub fn file() -> String {
     format!("{:#}\n", document(&format!("/api/{NAME}/{VERSION}")))
 }
 
+/// The example of an endpoint: a command, and some fields of what it prints.
+fn example(endpoint: &Endpoint) -> String {
+    let Example { path, body, answer } = endpoint.example;
+    let method = match endpoint.method {
+        Method::Get => String::new(),
+        _ => format!(" -X {}", endpoint.method_text()),
+    };
+    let data = if body.is_empty() { String::new() } else { format!(" -d '{body}'") };
+    let line = format!("$ curl -s{method}{data} 'http://127.0.0.1:8080/api/{NAME}/{VERSION}{path}'");
+    let answer = if answer.is_empty() { String::new() } else { format!("{answer}\n") };
+    format!("\n```console\n{line}\n{answer}```\n")
+}
+
 /// The page of the reference: Markdown.
 pub fn page() -> String {
     let mut text = format!(
         "{ABOUT}\n\nWith `location /api {{ api write=on; … }}` the paths begin with `/api/{NAME}/{VERSION}`. \
-         [freerun-api.json](freerun-api.json) describes them for programs (OpenAPI 3.1).\n"
+         [freerun-api.json](freerun-api.json) describes them for programs (OpenAPI 3.1). The examples show some fields of \
+         each answer; one that shows none has status 204.\n"
     );
     for endpoint in ENDPOINTS {
         let _ = write!(text, "\n## `{} {}`\n\n{}", endpoint.method_text(), endpoint.path, endpoint.summary);
@@ -110,6 +126,7 @@ pub fn page() -> String {
         for (name, docs) in endpoint.arguments {
             let _ = writeln!(text, "- `{name}`: {docs}");
         }
+        text.push_str(&example(endpoint));
         let codes: Vec<String> =
             refusals(endpoint).iter().map(|code| format!("{} `{}`", code.status(), code.name())).collect();
         if !codes.is_empty() {

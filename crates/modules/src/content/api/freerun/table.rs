@@ -35,10 +35,26 @@ pub struct Endpoint {
     pub body: Option<Schema>,
     /// The body of the response; without it, the status is 204.
     pub answer: Option<Schema>,
+    /// How it is used.
+    pub example: Example,
     /// Why it may be refused, beside what is so for all.
     pub refusals: &'static [Code],
     /// The handler.
     pub(super) run: Run,
+}
+
+/// A request as it may be sent, and its answer, for the page of the reference.
+pub struct Example {
+    /// The path behind the version, with names filled in.
+    pub path: &'static str,
+    /// The body of the request: JSON.
+    pub body: &'static str,
+    /// Some fields of the answer: JSON, or nothing.
+    pub answer: &'static str,
+}
+
+const fn example(path: &'static str, answer: &'static str) -> Example {
+    Example { path, body: "", answer }
 }
 
 /// Gives a schema.
@@ -56,6 +72,7 @@ const GET: Endpoint = Endpoint {
     arguments: &[],
     body: None,
     answer: None,
+    example: example("", ""),
     refusals: &[],
     run: shown::index,
 };
@@ -69,6 +86,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/",
         id: "listPaths",
         summary: "The names of what is below.",
+        example: example("/", r#"["caches","log","loops","mounts","openapi.json","pools"]"#),
         answer: Some(Vec::<String>::schema),
         run: shown::index,
         ..GET
@@ -77,6 +95,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/caches",
         id: "listCaches",
         summary: "All caches with their figures, by name.",
+        example: example("/caches", r#"[{"name":"pages","state":"ready","entries":1}]"#),
         answer: Some(Vec::<CacheFigures>::schema),
         refusals: &[Code::Overloaded],
         run: caches::all,
@@ -86,6 +105,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/caches/{zone}",
         id: "getCache",
         summary: "The figures of a cache.",
+        example: example("/caches/pages", r#"{"name":"pages","state":"ready","entries":1}"#),
         answer: Some(CacheFigures::schema),
         refusals: &[Code::CacheNotFound],
         run: caches::one,
@@ -95,6 +115,10 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/caches/{zone}/keys",
         id: "explainKey",
         summary: "What is stored for a key, where, how fresh it is, and why.",
+        example: example(
+            "/caches/pages/keys?key=/page",
+            r#"{"key":"/page","why":"fresh for 600 more seconds: Cache-Control","entry":{"fresh":true}}"#,
+        ),
         details: "One of the arguments is needed. A key for which nothing is stored is explained, too. Asking changes no \
                   state. A variant (`Vary`) has a hash of its own.",
         arguments: &[
@@ -110,6 +134,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/caches/{zone}/keys",
         id: "removeKey",
         summary: "Removes what is stored for a key, with all variants.",
+        example: example("/caches/pages/keys?key=/page", ""),
         details: "It is in force at once, for responses as well that are being fetched.",
         arguments: &[("key", "The text of the key, in which an asterisk is a character like any other.")],
         refusals: &[Code::BadArgument, Code::CacheNotFound, Code::KeyNotFound],
@@ -120,8 +145,11 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/caches/{zone}/purge",
         id: "purge",
         summary: "Purges a key, all keys that begin with a text, or all objects with a tag.",
-        details: "It is in force at once, however many objects it concerns; their files are removed later. It outlives the \
-                  process.",
+        example: Example { path: "/caches/pages/purge", body: r#"{"key":"/p*"}"#, answer: "" },
+        details: "`{\"key\": \"/page\"}` purges one key, `{\"key\": \"/p*\"}`, with an asterisk at its end, all keys that \
+                  begin with `/p`, and `{\"tags\": [\"red\", \"blue\"]}` all objects with one of these tags in `Surrogate-Key` or \
+                  `Cache-Tag`. It is in force at once, however many objects it concerns; their files are removed later. \
+                  It outlives the process.",
         body: Some(caches::purge_schema),
         refusals: &[Code::BadBody, Code::CacheNotFound, Code::KeyNotFound, Code::TooLong],
         run: caches::purge,
@@ -131,6 +159,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/log",
         id: "getLog",
         summary: "The logs, the addresses with a level of their own, and the last errors.",
+        example: example("/log", r#"{"addresses":{},"last_errors":[]}"#),
         answer: Some(log::LogState::schema),
         run: log::show,
         ..GET
@@ -139,6 +168,11 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/log",
         id: "changeLog",
         summary: "Gives addresses of clients a level of the error log of their own, or takes it away.",
+        example: Example {
+            path: "/log",
+            body: r#"{"addresses":{"192.0.2.1":"debug"}}"#,
+            answer: r#"{"addresses":{"192.0.2.1":"debug"}}"#,
+        },
         details: "Lines about requests, connections and sessions of such a client are written from this level on, \
                   whatever `error_log` says, more of them or fewer. Addresses that are not named keep their level. At \
                   most 64 addresses have one, until the next reload.",
@@ -152,6 +186,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/log",
         id: "resetLog",
         summary: "Takes the levels of all addresses away.",
+        example: example("/log", r#"{"addresses":{}}"#),
         answer: Some(log::LogState::schema),
         run: log::reset,
         ..DELETE
@@ -160,6 +195,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/loops",
         id: "listLoops",
         summary: "All event loops: their connections, their turns, their stalls.",
+        example: example("/loops", r#"[{"index":0,"drain":false},{"index":1,"drain":false}]"#),
         answer: Some(Vec::<Loop>::schema),
         run: loops::all,
         ..GET
@@ -168,6 +204,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/loops/{index}",
         id: "getLoop",
         summary: "An event loop.",
+        example: example("/loops/1", r#"{"index":1,"drain":false}"#),
         answer: Some(Loop::schema),
         refusals: &[Code::LoopNotFound],
         run: loops::one,
@@ -177,6 +214,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/loops/{index}",
         id: "changeLoop",
         summary: "Drains an event loop, or ends that.",
+        example: Example { path: "/loops/1", body: r#"{"drain":true}"#, answer: r#"{"index":1,"drain":true}"# },
         details: "A loop that is drained takes no new connections, while others do. It keeps the connections that it has, \
                   and its part of the sockets for datagrams. The next reload ends it.",
         body: Some(loops::change_schema),
@@ -189,6 +227,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/mounts",
         id: "listMounts",
         summary: "The mounts that files were served from, and how the kernel is asked about them.",
+        example: example("/mounts", r#"[{"mount":"/","rung":"nowait"}]"#),
         answer: Some(Vec::<Mount>::schema),
         refusals: &[Code::Overloaded],
         run: shown::mounts,
@@ -198,6 +237,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/openapi.json",
         id: "describe",
         summary: "This description.",
+        example: example("/openapi.json", r#"{"openapi":"3.1.0","info":{"title":"freerun"}}"#),
         answer: Some(any_object),
         refusals: &[Code::Overloaded],
         run: shown::description,
@@ -207,6 +247,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/pools",
         id: "listPools",
         summary: "The thread pools: threads, queue, times.",
+        example: example("/pools", r#"[{"name":"default","active":0}]"#),
         answer: Some(Vec::<Pool>::schema),
         run: shown::pools,
         ..GET
@@ -320,6 +361,11 @@ mod tests {
         for endpoint in ENDPOINTS {
             assert!(!endpoint.summary.is_empty() && endpoint.path.starts_with('/'), "{}", endpoint.id);
             assert!(endpoint.writes() || endpoint.body.is_none(), "{}", endpoint.id);
+            let Example { path, body, answer } = endpoint.example;
+            let path: Vec<&str> =
+                path.split('?').next().unwrap_or_default().split('/').filter(|part| !part.is_empty()).collect();
+            assert!(endpoint.matches(&path).is_some(), "{}", endpoint.id);
+            assert_eq!((body.is_empty(), answer.is_empty()), (endpoint.body.is_none(), endpoint.answer.is_none()));
         }
     }
 }
