@@ -154,6 +154,32 @@ fn the_signal_option_reaches_the_master() {
     assert!(!server.path("server.pid").exists(), "the pid file goes with the master");
 }
 
+/// To end a server, and to rotate its logs, the file of its process id is enough.
+#[test]
+fn a_broken_configuration_keeps_no_server_from_ending() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let mut server = Setup::server(&site, "return 200 here;").freerun();
+    let conf = server.path("nginx.conf").display().to_string();
+    let (prefix, log) = (server.path("").display().to_string(), server.path("error.log").display().to_string());
+    let order = |name: &str| with(&["-s", name, "-c", &conf, "-p", &prefix, "-e", &log]);
+    server.edit("return 200 here", "nonsense on; return 200 here");
+    let done = order("reload");
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    fs::remove_file(server.path("error.log")).expect("removing");
+    for name in ["reopen", "quit"] {
+        let done = order(name);
+        assert_eq!(done.code, Some(0), "{name}: {}", done.stderr);
+        assert!(done.stderr.contains("unknown directive \"nonsense\""), "{}", done.stderr);
+    }
+    assert_eq!(server.wait().code(), Some(0));
+    // Of a file that cannot be read to its end, no other server is guessed.
+    fs::write(&conf, "http {").expect("writing");
+    assert_eq!(order("stop").code, Some(1));
+}
+
 /// `-s reload` returns when the new configuration is in use, or says why it is not.
 #[test]
 fn a_reload_tells_its_result() {
@@ -208,6 +234,43 @@ impl Drop for Daemon {
             let _ = kill_process(pid, Signal::TERM);
         }
     }
+}
+
+/// Lines of the error log and of the access log go to one file through two descriptors.
+#[test]
+fn a_file_for_all_that_is_printed_gets_all_of_it() {
+    if !require::freerun() {
+        return;
+    }
+    let port = freerun_testkit::ports::free();
+    let (dir, path, prefix, _) = conf(&format!(
+        "daemon off; error_log stderr;\npid @DIR@/server.pid;\nevents {{ }}\nhttp {{ access_log /dev/stdout;\n\
+         client_body_temp_path @DIR@/body; server {{ listen 127.0.0.1:{port}; root @DIR@; }} }}\n"
+    ));
+    let file = fs::File::create(dir.path().join("log")).expect("a file");
+    let mut child = std::process::Command::new(Kind::Freerun.program().expect("freerun"))
+        .args(["-c", &path, "-p", &prefix])
+        .stdin(std::process::Stdio::null())
+        .stdout(file.try_clone().expect("the same file"))
+        .stderr(file)
+        .spawn()
+        .expect("it starts");
+    let _end = Daemon(dir.path().join("server.pid"));
+    let address = ([127, 0, 0, 1], port).into();
+    freerun_testkit::eventually("it serves", || freerun_testkit::Client::try_connect(address).is_ok());
+    let mut client = freerun_testkit::Client::connect(address);
+    for number in 0..8 {
+        let path = if number % 2 == 0 { format!("/none{number}") } else { "/nginx.conf".to_owned() };
+        client.get(&path);
+    }
+    let lines = || fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+    freerun_testkit::eventually("all lines are there", || {
+        let text = lines();
+        text.matches("\"GET /").count() - text.matches("request: \"GET /").count() == 8
+            && text.matches("failed (2: No such file or directory)").count() == 4
+    });
+    drop(_end);
+    child.wait().expect("it ends");
 }
 
 #[test]

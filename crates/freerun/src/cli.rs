@@ -82,7 +82,7 @@ impl Order {
     }
 }
 
-/// The options of `freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | --tls NAME[,NAME...]] [--quiet]`.
+/// The options of `freerun serve`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Serve {
     /// The folder; `.` by default.
@@ -94,6 +94,12 @@ pub struct Serve {
     pub tls: Option<ServeTls>,
     /// Whether `--quiet` was given: requests are not shown.
     pub quiet: bool,
+    /// Whether `--hidden` was given: files and folders whose names begin with a dot are served and listed.
+    pub hidden: bool,
+    /// Whether `--follow-links` was given: symbolic links are followed, wherever they lead to.
+    pub follow_links: bool,
+    /// Further names by which clients may ask: `--host`.
+    pub hosts: Vec<String>,
     /// Whether `--help` was given.
     pub help: bool,
 }
@@ -158,20 +164,31 @@ pub enum UsageError {
 /// The commands that freerun has besides nginx's options.
 const COMMANDS: [&str; 4] = ["serve", "reference", "migrate", "explain"];
 
-/// Long options: those of the program itself come first.
-const LONG: [&str; 12] = [
-    "--help",
-    "--version",
-    "--listen",
-    "--port",
-    "--tls",
-    "--quiet",
-    "--json",
-    "--http",
-    "--email",
-    "--acme-directory",
-    "--acme-ca",
-    "--check",
+/// Long options of the program itself.
+const PROGRAM_OPTIONS: &[&str] = &["--help", "--version"];
+
+/// Long options of each command.
+const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
+    (
+        "serve",
+        &[
+            "--listen",
+            "--port",
+            "--tls",
+            "--quiet",
+            "--hidden",
+            "--follow-links",
+            "--host",
+            "--http",
+            "--email",
+            "--acme-directory",
+            "--acme-ca",
+            "--help",
+        ],
+    ),
+    ("migrate", &["--json", "--quiet", "--help"]),
+    ("reference", &["--check"]),
+    ("explain", &["--help"]),
 ];
 
 impl UsageError {
@@ -182,12 +199,15 @@ impl UsageError {
             UsageError::InvalidOption(wrong) if wrong == "-" => {
                 let long = given.iter().filter_map(|arg| arg.to_str()).find(|arg| arg.starts_with("--"))?;
                 let name = long.split_once('=').map_or(long, |(name, _)| name);
-                Some(match freerun_conf::near(name, LONG.into_iter()) {
-                    Some(near @ ("--help" | "--version")) => format!("did you mean \"{near}\"? {see}"),
-                    Some("--json") => "\"--json\" is an option of \"freerun migrate\"".to_owned(),
-                    Some("--check") => "\"--check\" is an option of \"freerun reference\"".to_owned(),
-                    Some(near) => format!("\"{near}\" is an option of \"freerun serve\""),
-                    None => see.to_owned(),
+                if let Some(near) = freerun_conf::near(name, PROGRAM_OPTIONS.iter().copied()) {
+                    return Some(format!("did you mean \"{near}\"? {see}"));
+                }
+                let near = COMMAND_OPTIONS
+                    .iter()
+                    .find_map(|(command, options)| Some((command, freerun_conf::near(name, options.iter().copied())?)));
+                Some(match near {
+                    Some((command, near)) => format!("\"{near}\" is an option of \"freerun {command}\""),
+                    None => format!("there is no option \"{name}\"; {see}"),
                 })
             }
             UsageError::InvalidOption(wrong) => Some(match wrong.strip_prefix("-s ") {
@@ -201,10 +221,21 @@ impl UsageError {
                 },
             }),
             UsageError::Requires(..) => None,
-            UsageError::Own(command, _) => Some(match *command {
-                "serve" => "\"freerun serve --help\" shows its options".to_owned(),
-                _ => see.to_owned(),
-            }),
+            UsageError::Own(command, told) => {
+                let shows = match *command {
+                    "reference" => see.to_owned(),
+                    command => format!("\"freerun {command} --help\" shows its options"),
+                };
+                // lexopt puts the option in such quotes.
+                let wrong = told.split('\'').nth(1).filter(|wrong| wrong.starts_with("--"));
+                let options = COMMAND_OPTIONS.iter().find(|(name, _)| name == command).map(|(_, options)| *options);
+                let near =
+                    wrong.and_then(|wrong| freerun_conf::near(wrong, options.unwrap_or_default().iter().copied()));
+                Some(match near.filter(|near| Some(*near) != wrong) {
+                    Some(near) => format!("did you mean \"{near}\"? {shows}"),
+                    None => shows,
+                })
+            }
         }
     }
 
@@ -290,7 +321,16 @@ fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
 fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     use lexopt::Arg::{Long, Short, Value};
     let wrong = |error: lexopt::Error| UsageError::Own("serve", error.to_string());
-    let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, tls: None, quiet: false, help: false };
+    let mut serve = Serve {
+        dir: ".".into(),
+        listen: SERVE_ADDRESS,
+        tls: None,
+        quiet: false,
+        hidden: false,
+        follow_links: false,
+        hosts: Vec::new(),
+        help: false,
+    };
     let (mut dir, mut listen, mut port, mut names) = (None, None, None, None);
     let (mut directory, mut ca, mut email, mut http) = (None, None, None, None);
     let mut parser = lexopt::Parser::from_args(args);
@@ -308,6 +348,12 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
                 port = Some(text.to_str().and_then(|text| text.parse::<u16>().ok()).ok_or_else(told)?);
             }
             Short('q') | Long("quiet") => serve.quiet = true,
+            Long("hidden") => serve.hidden = true,
+            Long("follow-links") => serve.follow_links = true,
+            Long("host") => {
+                let names = parser.value().map_err(wrong)?.to_string_lossy().into_owned();
+                serve.hosts.extend(names.split(',').filter(|name| !name.is_empty()).map(str::to_lowercase));
+            }
             Long("tls") => names = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
             Long("acme-directory") => directory = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
             Long("acme-ca") => ca = Some(parser.value().map_err(wrong)?),
@@ -451,7 +497,12 @@ mod tests {
             (&["--port", "80"], "\"--port\" is an option of \"freerun serve\""),
             (&["-s", "relaod"], "did you mean \"-s reload\"?"),
             (&["-s", "x"], "signals are stop, quit, reopen and reload"),
-            (&["serve", "--prot", "80"], "\"freerun serve --help\" shows its options"),
+            (&["--foo"], "there is no option \"--foo\"; \"freerun --help\" shows what there is"),
+            (&["--jsn"], "\"--json\" is an option of \"freerun migrate\""),
+            (&["serve", "--prot", "80"], "did you mean \"--port\"? \"freerun serve --help\" shows its options"),
+            (&["serve", "--nothing"], "\"freerun serve --help\" shows its options"),
+            (&["serve", "--listen"], "\"freerun serve --help\" shows its options"),
+            (&["migrate", "--quite"], "did you mean \"--quiet\"? \"freerun migrate --help\" shows its options"),
         ] {
             let given: Vec<OsString> = line.iter().map(OsString::from).collect();
             assert_eq!(parse(given.clone()).unwrap_err().help(&given).as_deref(), Some(help), "{line:?}");
@@ -474,8 +525,19 @@ mod tests {
         let plain = serve(&[]).unwrap();
         assert_eq!(
             plain,
-            Serve { dir: ".".into(), listen: "127.0.0.1:8080".parse().unwrap(), tls: None, quiet: false, help: false }
+            Serve {
+                dir: ".".into(),
+                listen: "127.0.0.1:8080".parse().unwrap(),
+                tls: None,
+                quiet: false,
+                hidden: false,
+                follow_links: false,
+                hosts: vec![],
+                help: false
+            }
         );
+        let more = serve(&["--hidden", "--follow-links", "--host", "Box.example,b", "--host=c"]).unwrap();
+        assert!(more.hidden && more.follow_links && more.hosts == ["box.example", "b", "c"]);
         for (text, wanted) in [
             ("0.0.0.0:81", "0.0.0.0:81"),
             ("9000", "127.0.0.1:9000"),

@@ -121,6 +121,21 @@ pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Config
     read_after(input, loader, side, Known::default(), Zones::default())
 }
 
+/// The path of the pid file that a configuration names which cannot be used otherwise. `None`: there is none, or it may stand
+/// behind an error of the syntax.
+pub fn pid_path(input: &Input, loader: &mut dyn Loader) -> Option<String> {
+    let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
+    let mut named = tree.nodes.into_iter().filter(|node| node.name.text == "pid").peekable();
+    if named.peek().is_none() && tree.error.is_some() {
+        return None;
+    }
+    let nodes: Vec<Node> = named.take(1).collect();
+    let mut cx = Cx::new(tree.sources);
+    let defaults = registry().defaults(&mut cx).ok()?;
+    let (settings, _) = apply_block(registry(), Contexts::MAIN, &nodes, &defaults, &mut cx).ok()?;
+    settings.get::<MainSettings>().pid_path(&input.prefix).filter(|_| !cx.has_problems())
+}
+
 /// What is known beforehand of the world outside of the configuration's texts.
 #[derive(Debug, Default)]
 pub struct Known {

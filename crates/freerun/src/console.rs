@@ -20,6 +20,20 @@ pub fn initial_log(paths: &Paths) -> Result<ErrorLog, Error> {
     Ok(ErrorLog::new(vec![(file, Level::Notice)]).with_console())
 }
 
+/// Has stdout and stderr append to the files that a shell has opened for them. Lines of the logs go there through several
+/// descriptors, each with a place of its own in the file (`> log 2>&1`, `access_log /dev/stdout`): without this one would
+/// overwrite what another has written.
+pub fn append_to_files() {
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+    for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let is_file = fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        if is_file && let Ok(flags) = fcntl_getfl(stream) {
+            // Without it lines may be lost, as before.
+            let _ = fcntl_setfl(stream, flags | OFlags::APPEND);
+        }
+    }
+}
+
 fn level(severity: Severity) -> Level {
     match severity {
         Severity::Notice => Level::Notice,

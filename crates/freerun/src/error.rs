@@ -65,6 +65,12 @@ impl Error {
         }
     }
 
+    /// Whether another port would do: this one is taken, or not for this user.
+    pub fn is_about_port(&self) -> bool {
+        use io::ErrorKind::{AddrInUse, PermissionDenied};
+        matches!(self, Error::Call { error, .. } if matches!(error.kind(), AddrInUse | PermissionDenied))
+    }
+
     /// Makes an error of a failed call without a path, for `map_err`.
     pub fn call<E: Into<io::Error>>(call: &str) -> impl FnOnce(E) -> Error + use<'_, E> {
         move |error| Error::Call { call: call.to_owned(), error: error.into() }

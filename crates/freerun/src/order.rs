@@ -20,17 +20,21 @@ use crate::{console, pidfile};
 /// up and to bind.
 const PATIENCE: Duration = BUILD_PATIENCE.saturating_add(Duration::from_secs(60));
 
-/// Reads the configuration for the path of the pid file, as nginx does, and sends the signal.
+/// Reads the configuration for the path of the pid file, as nginx does, and sends the signal. A server has to be ended, and its
+/// logs are rotated, whatever somebody has written into the file since it was started: of a broken one, the path alone counts.
 pub fn run(order: Order, input: &Input, log: &ErrorLog) -> ExitCode {
-    let configuration = match configuration::read(input, &mut Recorder::default(), Side::Master) {
-        Ok(configuration) => configuration,
+    let pid_path = match configuration::read(input, &mut Recorder::default(), Side::Master) {
+        Ok(configuration) => configuration.main().pid_path(&input.prefix),
         Err(failure) => {
             console::tell_failure(log, &failure);
-            return ExitCode::FAILURE;
+            match (order, configuration::pid_path(input, &mut Recorder::default())) {
+                (Order::Stop | Order::Quit | Order::Reopen, Some(path)) => Some(path),
+                _ => return ExitCode::FAILURE,
+            }
         }
     };
     log.write(Level::Notice, None, format_args!("signal process started"));
-    let Some(path) = configuration.main().pid_path(&input.prefix) else {
+    let Some(path) = pid_path else {
         log.write(Level::Error, None, format_args!("\"pid off\" leaves no file that tells whom to signal"));
         return ExitCode::FAILURE;
     };

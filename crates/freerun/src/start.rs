@@ -90,6 +90,7 @@ fn server(options: &Options) -> ExitCode {
     if let Some(order) = options.signal {
         return order::run(order, &input, &log);
     }
+    console::append_to_files();
     let start =
         Start { input: input.clone(), embedded: None::<Recorded>, secrets: None, inherited, log, on_ready: None };
     match master::run(start) {

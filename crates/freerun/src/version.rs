@@ -52,9 +52,10 @@ pub fn help() -> String {
 Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
        freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | NAME] [--quiet]
+                     [--hidden] [--follow-links] [--host NAME]
+       freerun migrate [-c filename] [-p prefix] [-g directives] [--quiet] [--json]
+       freerun explain DIRECTIVE | '$variable' | WORD
        freerun reference [--check] DIR
-       freerun migrate [-c filename] [--json]
-       freerun explain DIRECTIVE | '$variable'
 
 Options:
   -?,-h         : this help
@@ -70,6 +71,8 @@ Options:
   -g directives : set global directives out of configuration file
 
 {}
+{}
+{}
 freerun reference [--check] DIR
   writes the reference of all directives to DIR, one page for each module
   --check              : only tell which pages there are not current
@@ -77,7 +80,9 @@ freerun reference [--check] DIR
         paths::PREFIX,
         paths::ERROR_LOG_PATH,
         paths::CONF_PATH,
-        serve_help()
+        serve_help(),
+        crate::migrate::HELP,
+        crate::explain::HELP,
     )
 }
 
@@ -86,12 +91,19 @@ pub fn serve_help() -> String {
     format!(
         "\
 freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | --tls NAME[,NAME...]] [--quiet]
+              [--hidden] [--follow-links] [--host NAME[,NAME...]]
   serves the files of DIR (default: the current folder) without a configuration file, and lists
   folders that have no index.html; every request is shown
   --listen ADDR        : ADDRESS:PORT, ADDRESS or PORT (default: {}, with --tls internal
                          port {}, with --tls NAME port 443 of all IPv4 addresses)
   --port PORT          : the port alone
   --quiet              : do not show requests
+  --hidden             : serve and list files and folders whose names begin with a dot, too; without
+                         it there are none but .well-known
+  --follow-links       : follow symbolic links, out of DIR as well; without it they are refused (403)
+  --host NAME          : a further name by which clients may ask. Without it only IP addresses,
+                         localhost, the machine's name and the names of --tls are answered, so that
+                         no web page can read the files by letting its own name stand for this machine
   --tls internal       : over https, with a certificate of a local authority, which is kept in
                          $XDG_DATA_HOME/freerun or ~/.local/share/freerun
   --tls NAME           : over https, with a certificate for NAME from Let's Encrypt or another CA

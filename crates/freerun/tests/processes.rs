@@ -67,7 +67,11 @@ fn serve_lists_folders_and_shows_requests_unless_it_is_told_not_to() {
         assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{first}");
         assert_eq!(line().contains("--quiet"), !quiet);
         let page = get(&address, "/");
-        assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("<a href=\"%C3%A4.txt\">\u{e4}.txt</a>"), "{page}");
+        assert!(
+            page.starts_with("HTTP/1.1 200 ")
+                && page.contains("<a href=\"%C3%A4.txt\" title=\"\u{e4}.txt\">\u{e4}.txt</a>"),
+            "{page}"
+        );
         assert!(page.contains("\r\nContent-Type: text/html; charset=utf-8\r\n"), "{page}");
         if !quiet {
             let shown = line();

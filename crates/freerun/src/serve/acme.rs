@@ -5,15 +5,19 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use freerun_acme::Identifier;
 use freerun_runtime::log::Errno;
 
-use crate::cli::ServeAcme;
+use crate::cli::{SERVE_DIRECTORY, ServeAcme};
+
+/// The word that is no name of a server, but of the local authority.
+const INTERNAL: &str = "internal";
 
 /// The folder of accounts and certificates below that of the program's data.
 const FOLDER: &str = "acme";
 
 /// A text as a word of a configuration, whatever is in it.
-fn word(text: &str) -> String {
+pub fn word(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -27,6 +31,33 @@ pub struct Lines {
 }
 
 impl ServeAcme {
+    /// Refuses names that the CA gives nobody a certificate for. The one that is asked unless another is named is open to the
+    /// world: to ask it for such a name only opens ports, and counts against the owner's limits there.
+    ///
+    /// # Errors
+    /// There is such a name: a sentence about it.
+    pub fn check_names(&self) -> Result<(), String> {
+        self.names.iter().try_for_each(|name| {
+            let hint = match freerun_conf::near(name, [INTERNAL].into_iter()) {
+                Some(near) => format!("; did you mean \"--tls {near}\"?"),
+                None if !name.is_ascii() => "; write it in the form xn--…".to_owned(),
+                None => String::new(),
+            };
+            let refused =
+                |why: &dyn std::fmt::Display| Err(format!("serve: no certificate for \"{name}\": {why}{hint}"));
+            match Identifier::parse(name) {
+                Err(why) => refused(&why),
+                Ok(Identifier::Dns(host)) if self.directory == SERVE_DIRECTORY && !host.contains('.') => {
+                    refused(&"a public name has a dot")
+                }
+                Ok(Identifier::Dns(host)) if self.directory == SERVE_DIRECTORY && host.contains('_') => {
+                    refused(&"a public name has letters, digits, \"-\" and dots alone")
+                }
+                Ok(_) => Ok(()),
+            }
+        })
+    }
+
     /// What the configuration says of the certificate. `state` is the folder for accounts and certificates.
     ///
     /// # Errors
@@ -56,7 +87,7 @@ impl ServeAcme {
             )
         });
         let server = format!(
-            "        server_name {names};\n        ssl_certificate auto;\n        \
+            "        http2 on;\n        server_name {names};\n        ssl_certificate auto;\n        \
              error_page 497 =302 https://$http_host$request_uri;\n"
         );
         Ok(Lines { http: issuer + &redirect.unwrap_or_default(), server })
@@ -78,6 +109,26 @@ pub fn folder(data: Option<PathBuf>) -> Result<Option<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_nobody_gets_a_certificate_for_are_refused() {
+        let check = |directory: &str, name: &str| {
+            let names = vec!["a.example".to_owned(), name.to_owned()];
+            ServeAcme { names, directory: directory.to_owned(), ca: None, email: None, http: None }.check_names()
+        };
+        let said = |name: &str| check(SERVE_DIRECTORY, name).expect_err(name);
+        let told = "serve: no certificate for \"intenal\": a public name has a dot; did you mean \"--tls internal\"?";
+        assert_eq!(said("intenal"), told);
+        assert!(said("foo_bar.example").contains("letters, digits"));
+        assert!(said("bücher.example").contains("xn--"));
+        for name in ["", "*.a.example", "a b.example", "-a.example", "a..example", "https://a.example/", "1.2.3"] {
+            said(name);
+        }
+        assert_eq!(check(SERVE_DIRECTORY, "www.A.example."), Ok(()));
+        // A CA of one's own may know other names.
+        assert_eq!(check("https://ca.local/", "my_box"), Ok(()));
+        assert!(check("https://ca.local/", "a b").is_err());
+    }
 
     #[test]
     fn no_text_leads_out_of_its_word() {

@@ -7,7 +7,7 @@ mod internal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use crate::master::inherited::Inherited;
 use crate::master::listeners;
 use crate::master::{self, Start};
 use crate::settings::user::privileged;
-use crate::version;
+use crate::{console, version};
 use acme::Lines;
 
 /// The configuration. The folder is its prefix, so that no character of the folder's name has a meaning in it.
@@ -45,6 +45,13 @@ pub fn run(options: &Serve) -> ExitCode {
         eprintln!("freerun: {message}");
         ExitCode::FAILURE
     };
+    // Before anything is opened to the world, or asked of a CA.
+    if let Some(ServeTls::Acme(order)) = &options.tls
+        && let Err(why) = order.check_names()
+    {
+        return told(why);
+    }
+    console::append_to_files();
     let shown = options.dir.to_string_lossy();
     let dir = match fs::canonicalize(&options.dir).and_then(|dir| fs::read_dir(&dir).map(|_| dir)) {
         Ok(dir) => dir,
@@ -57,14 +64,22 @@ pub fn run(options: &Serve) -> ExitCode {
     // The address is bound here, so that `--listen 127.0.0.1:0` can report the port that it got.
     let (adopted, address) = match listeners::bind_plain(options.listen, &log) {
         Ok(bound) => bound,
-        Err(error) => return told(error.to_string()),
+        Err(error) => {
+            let code = told(error.to_string());
+            console::tell_help(&error);
+            if error.is_about_port() {
+                eprintln!("help: \"--port PORT\" chooses another port, 0 any that is free");
+            }
+            return code;
+        }
     };
     let secure = match options.tls.as_ref().map(|tls| Secure::new(tls, address)).transpose() {
         Ok(secure) => secure,
         Err(why) => return told(why),
     };
     let lines = secure.as_ref().map(|secure| &secure.lines);
-    let embedded = recorded(address, lines, options.quiet);
+    let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let embedded = recorded(address, lines, options, &host);
     let (secrets, trust) = match secure {
         Some(Secure { secrets, trust, .. }) => (secrets, Some(trust)),
         None => (None, None),
@@ -84,11 +99,13 @@ pub fn run(options: &Serve) -> ExitCode {
         inherited: Inherited { listeners: adopted, ..Inherited::default() },
         log,
         on_ready: Some(Box::new(move || {
-            let url = trust.as_ref().map_or_else(|| format!("http://{address}"), |trust| trust.url(address));
+            let scheme = if trust.is_some() { "https" } else { "http" };
+            let url =
+                trust.as_ref().map_or_else(|| format!("http://{}", reachable(address)), |trust| trust.url(address));
             // The process that started this one may not read stdout.
             let mut out = std::io::stdout();
             let _ = writeln!(out, "freerun: serving {} at {url}/ (status: {url}/status)", dir.display());
-            let _ = out.write_all(notes(address, quiet).as_bytes());
+            let _ = out.write_all(notes(address, scheme, quiet).as_bytes());
             let _ = out.write_all(trust.map(|trust| trust.told(&url)).unwrap_or_default().as_bytes());
         })),
     };
@@ -96,11 +113,33 @@ pub fn run(options: &Serve) -> ExitCode {
 }
 
 /// Who can reach the server, what follows on the terminal and how it ends.
-fn notes(address: SocketAddr, quiet: bool) -> String {
+fn notes(address: SocketAddr, scheme: &str, quiet: bool) -> String {
     let what = if address.ip().is_loopback() { "reach it" } else { "read its status" };
     let reach = format!("only this machine can {what}; ");
     let shown = if quiet { "" } else { "every request is shown here (--quiet: none); " };
-    format!("freerun: {reach}{shown}Ctrl-C ends it\n")
+    let others =
+        own_address(address).map_or(String::new(), |own| format!("freerun: others reach it at {scheme}://{own}/\n"));
+    format!("{others}freerun: {reach}{shown}Ctrl-C ends it\n")
+}
+
+/// The address by which others reach a server that listens at all addresses: the one that this machine would send from.
+/// Connecting a datagram socket sends nothing.
+fn own_address(address: SocketAddr) -> Option<SocketAddr> {
+    if !address.ip().is_unspecified() {
+        return None;
+    }
+    // Addresses of documentation (RFC 5737, RFC 3849): the route to them is that to everybody.
+    let (any, far): (SocketAddr, SocketAddr) = match address.ip() {
+        IpAddr::V4(_) => ((Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::new(192, 0, 2, 1), 9).into()),
+        IpAddr::V6(_) => {
+            let far = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+            ((Ipv6Addr::UNSPECIFIED, 0).into(), (far, 9).into())
+        }
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(far).ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    Some(SocketAddr::new(own, address.port())).filter(|own| !own.ip().is_loopback())
 }
 
 /// What https needs.
@@ -206,7 +245,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn internal_lines() -> Lines {
     let (certificate, key) = (internal::CERTIFICATE, internal::KEY);
     let server = format!(
-        "        ssl_certificate {certificate} watch=1m;\n        ssl_certificate_key {key};\n        \
+        "        http2 on;\n        ssl_certificate {certificate} watch=1m;\n        ssl_certificate_key {key};\n        \
          error_page 497 =302 https://$http_host$request_uri;\n"
     );
     Lines { http: String::new(), server }
@@ -214,14 +253,15 @@ fn internal_lines() -> Lines {
 
 /// The texts of the configuration, with the address and the lines of TLS filled in. An address has no character that would
 /// need quotes. Clients on this machine that come to one of its addresses have that address themselves.
-fn recorded(address: SocketAddr, tls: Option<&Lines>, quiet: bool) -> Recorded {
+fn recorded(address: SocketAddr, tls: Option<&Lines>, options: &Serve, host: &str) -> Recorded {
     let listen = if tls.is_some() { format!("{address} ssl") } else { address.to_string() };
     let (http, server) = tls.map_or(("", ""), |lines| (&lines.http, &lines.server));
     let conf = CONFIGURATION.replace("{{listen}}", &listen).replace("{{tls}}", server).replace("{{http}}", http);
     let ip = address.ip();
     let own = if ip.is_unspecified() { String::new() } else { format!("            allow {ip};\n") };
     let conf = conf.replace("{{own}}", &own);
-    let conf = conf.replace("{{access}}", if quiet { "off" } else { "/dev/stdout serve" });
+    let conf = conf.replace("{{access}}", if options.quiet { "off" } else { "/dev/stdout serve" });
+    let conf = conf.replace("{{names}}", &names(options, host)).replace("{{files}}", &file_lines(options));
     let files = [(NAME, conf.as_str()), ("mime.types", TYPES)];
     Recorded {
         files: files.into_iter().map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).collect(),
@@ -231,6 +271,41 @@ fn recorded(address: SocketAddr, tls: Option<&Lines>, quiet: bool) -> Recorded {
     }
 }
 
+/// The lines of the map of names: those of this machine, which is called `host`, of the certificate and of `--host`.
+fn names(options: &Serve, host: &str) -> String {
+    let of_tls = match &options.tls {
+        Some(ServeTls::Acme(order)) => order.names.as_slice(),
+        _ => &[],
+    };
+    let own = [host.to_owned(), format!("{host}.local")].into_iter().filter(|_| !host.is_empty());
+    let mut names: Vec<String> =
+        own.chain(options.hosts.iter().chain(of_tls).map(|name| name.trim_end_matches('.').to_lowercase())).collect();
+    names.sort_unstable();
+    names.dedup();
+    // These are in the map already.
+    let is_new = |name: &String| !name.is_empty() && name != "localhost" && !name.ends_with(".localhost");
+    // A backslash keeps a name from being read as one of the map's parameters.
+    names
+        .iter()
+        .filter(|name| is_new(name))
+        .map(|name| format!("        {} 1;\n", acme::word(&format!("\\{name}"))))
+        .collect()
+}
+
+/// The lines about files that are not for everybody.
+fn file_lines(options: &Serve) -> String {
+    let mut lines = String::new();
+    match options.hidden {
+        true => lines += "        fancyindex_show_dotfiles on;\n",
+        // `.well-known` is for clients (RFC 8615).
+        false => lines += "        location ~ \"/\\.(?!well-known(/|$))\" { return 404; }\n",
+    }
+    if !options.follow_links {
+        lines += "        disable_symlinks on from=$document_root;\n        fancyindex_hide_symlinks on;\n";
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,10 +313,27 @@ mod tests {
     use crate::error::Error;
     use crate::loader::Replay;
 
+    fn options(address: &str) -> Serve {
+        Serve {
+            dir: ".".into(),
+            listen: address.parse().unwrap(),
+            tls: None,
+            quiet: true,
+            hidden: false,
+            follow_links: false,
+            hosts: vec![],
+            help: false,
+        }
+    }
+
     #[test]
     fn the_embedded_configuration_is_good() -> Result<(), Error> {
         for address in ["127.0.0.1:8080", "[::1]:81", "0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
-            let texts = recorded(address.parse().unwrap(), None, true);
+            let mut options = options(address);
+            options.hosts = vec!["a\"; b".to_owned(), "default".to_owned(), "~x".to_owned(), "localhost".to_owned()];
+            options.hidden = address.starts_with("0.");
+            options.follow_links = options.hidden;
+            let texts = recorded(options.listen, None, &options, "the-box");
             let input = Input {
                 conf: NAME.to_owned(),
                 globals: None,
@@ -277,7 +369,7 @@ mod tests {
             privileged: false,
         };
         let known = configuration::Known { read: Some(read), ..Default::default() };
-        let texts = recorded(address, Some(&internal_lines()), false);
+        let texts = recorded(address, Some(&internal_lines()), &options("127.0.0.1:8443"), "the-box");
         let read = configuration::read_after(&input, &mut Replay(&texts), Side::Master, known, Default::default());
         let configuration = read.map_err(|failure| failure.problems.render(&failure.sources, ""))?;
         assert!(configuration.pairs.len() == 1 && configuration.pairs[0].watch.is_some());
