@@ -2,7 +2,8 @@
 //!
 //! A page has two kinds of blocks that are followed, from its top to its end, in a folder of its own:
 //!
-//! - a block of `nginx`, `sh` or `text` whose first line is `# NAME` or `<!-- NAME -->` is a file of that name;
+//! - a block of `nginx`, `sh` or `text` whose first line is `# NAME` or `<!-- NAME -->` is a file of that name; one of `nginx`
+//!   has that line too, as a comment, so that the numbers of lines in messages are those of whoever copies the block as it is;
 //! - a block of `console` has commands, after `$ `, and below each what it prints. In this, `…` stands for anything in a line, and
 //!   alone in a line for any lines. A command that ends in `&` goes on, and the next waits until it listens.
 //!
@@ -62,8 +63,16 @@ fn steps(page: &str) -> Vec<Step> {
             }
         } else if let Some((name, rest)) = block.split_first().and_then(|((_, first), rest)| Some((name(first)?, rest)))
         {
-            let text = rest.iter().fold(String::new(), |text, (_, line)| text + line + "\n");
+            let first = if language == "nginx" { format!("# {name}\n") } else { String::new() };
+            let text = rest.iter().fold(first, |text, (_, line)| text + line + "\n");
             steps.push(Step::File { name: name.to_owned(), text });
+        }
+    }
+    for step in &steps {
+        if let Step::Command { line, command, expected } = step {
+            // grep prints 0 where it finds nothing, and any number would do.
+            let counts_anything = command.contains("grep -c") && expected.iter().any(|line| line == "…");
+            assert!(!counts_anything, "line {line}: a count that may be 0 shows nothing: {command}");
         }
     }
     steps

@@ -14,6 +14,7 @@ mod compress;
 mod config_errors;
 mod connections;
 mod corpus;
+mod documentation;
 mod early_bodies;
 mod echoes;
 mod files;

@@ -266,7 +266,8 @@ fn statuses_beyond_those_that_a_zone_counts_one_by_one_are_told_by_class() {
 #[test]
 fn certificates_of_one_file_and_subject_are_told_apart() {
     let text = prometheus::text(&figures());
-    let all = text.lines().filter(|line| line.starts_with("freerun_tls_certificate_expires_seconds{")).map(sample);
+    let all =
+        text.lines().filter(|line| line.starts_with("freerun_tls_certificate_expires_timestamp_seconds{")).map(sample);
     let told: Vec<_> = all
         .map(|(_, labels, value)| {
             let label = |name: &str| labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.clone());

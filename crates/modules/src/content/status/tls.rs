@@ -215,7 +215,7 @@ pub(super) fn text(tls: &Tls, out: &mut Text) {
     let name = "freerun_tls_session_cache_evicted_total";
     out.head(name, "counter", "Sessions that made room for others in the cache.");
     stores.iter().for_each(|store| out.sample(name, &[("cache", &store.name)], store.evicted));
-    let name = "freerun_tls_certificate_expires_seconds";
+    let name = "freerun_tls_certificate_expires_timestamp_seconds";
     out.head(name, "gauge", "When a certificate of the configuration expires, in seconds since 1970.");
     let names: Vec<String> = tls.certificates.iter().map(|one| one.names.join(" ")).collect();
     let mut seen: HashMap<[&str; 5], usize> = HashMap::new();
