@@ -43,7 +43,7 @@
 /// }
 /// ```
 ///
-/// * A field without `= "text"` starts out as its type's `Default`.
+/// * A field without `= "text"` starts out as its type's `Default`; a constant may stand for the text.
 /// * `in` names constants of [`Contexts`](crate::Contexts).
 /// * Options after the contexts, in any order: `local` (not inherited by a nested location, but by an `if` inside the
 ///   location), `content` (like `local`, and inherited by a `limit_except` inside the location, too), `own` (not inherited
@@ -88,7 +88,7 @@ macro_rules! settings {
             $(
                 $(#[doc = $doc:literal])*
                 $(#[name = $name:literal])?
-                $field:ident : $type:ty $(= $default:literal)?, in $($context:ident)|+
+                $field:ident : $type:ty $(= $default:expr)?, in $($context:ident)|+
                     $(, $option:ident $(= $option_value:expr)?)*;
             )*
         }
@@ -307,7 +307,7 @@ macro_rules! __optional {
     () => {
         ::core::option::Option::None
     };
-    ($value:literal) => {
+    ($value:expr) => {
         ::core::option::Option::Some($value)
     };
 }
@@ -318,7 +318,7 @@ macro_rules! __default {
     ($type:ty, $name:expr, $cx:ident) => {
         <$type as ::core::default::Default>::default()
     };
-    ($type:ty, $name:expr, $cx:ident, $text:literal) => {
+    ($type:ty, $name:expr, $cx:ident, $text:expr) => {
         $crate::parse_default::<$type>($name, $text, $cx)?
     };
 }

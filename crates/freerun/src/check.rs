@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use freerun_conf::Problem;
 use freerun_proxy::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
+use freerun_serve::parts::FolderNeed;
 use freerun_serve::resolver::NamedServers;
 
 use crate::bundle::Input;
@@ -43,10 +44,13 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     console::tell_warnings(log, &configuration.warnings, &configuration.sources);
     console::tell_warnings(log, &unknown_names(&configuration), &configuration.sources);
     tell(&syntax_ok);
-    if let Err(error) = surroundings(input, &configuration) {
-        log.write(Level::Emerg, None, format_args!("{error}"));
-        console::tell_help(&error);
-        return failed();
+    match surroundings(input, &configuration) {
+        Ok(warnings) => console::tell_warnings(log, &warnings, &configuration.sources),
+        Err(error) => {
+            log.write(Level::Emerg, None, format_args!("{error}"));
+            console::tell_help(&error);
+            return failed();
+        }
     }
     tell(&format!("configuration file {} test is successful", input.conf));
     if options.dump {
@@ -66,12 +70,13 @@ pub fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
 }
 
 /// Checks the things outside that the configuration needs: logs that can be opened, a pid file that can be written, a
-/// user, addresses that can be bound.
-fn surroundings(input: &Input, configuration: &Configuration) -> Result<(), Error> {
+/// user, addresses that can be bound. Returns warnings about things without which it serves.
+fn surroundings(input: &Input, configuration: &Configuration) -> Result<Vec<Problem>, Error> {
     logs::open_all(&configuration.logs, &Logs::new())?;
     let identity = configuration.identity().map_err(Error::Configuration)?;
-    temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref())?;
+    let folders = &configuration.blueprint.temp_folders;
+    let warnings = temp_folders::make(folders, FolderNeed::Unused, identity.as_ref())?;
     configuration.main().pid_path(&input.prefix).map_or(Ok(()), |path| pidfile::check(&path))?;
     let specs: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| (**spec).clone()).collect();
-    listeners::try_bind(&specs)
+    listeners::try_bind(&specs).map(|()| warnings)
 }

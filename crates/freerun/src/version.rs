@@ -26,6 +26,10 @@ pub fn build(modules: &[&str]) -> String {
         ("--lock-path", paths::LOCK_PATH),
         ("--pid-path", paths::PID_PATH),
         ("--http-client-body-temp-path", paths::CLIENT_BODY_TEMP_PATH),
+        ("--http-proxy-temp-path", paths::PROXY_TEMP_PATH),
+        ("--http-fastcgi-temp-path", paths::FASTCGI_TEMP_PATH),
+        ("--http-uwsgi-temp-path", paths::UWSGI_TEMP_PATH),
+        ("--http-scgi-temp-path", paths::SCGI_TEMP_PATH),
         ("--user", paths::USER),
     ] {
         line += &format!(" {option}={value}");

@@ -12,7 +12,7 @@ use crate::generation::Generation;
 use crate::limit_figures::LimitZones;
 use crate::listen::{ListenKey, ListenSpec};
 use crate::logs::LogPaths;
-use crate::parts::{Parts, Paths, TempFolders};
+use crate::parts::{Parts, Paths, TempFolder, TempFolders};
 use crate::services::Services;
 use crate::status_zones::StatusZones;
 use crate::tls::key_log::KeyLogFiles;
@@ -27,8 +27,8 @@ pub struct Blueprint {
     pub log_paths: Vec<String>,
     /// The files for secrets of TLS sessions, which are among these.
     pub key_logs: KeyLogFiles,
-    /// Folders for temporary files, which must be there before the worker serves.
-    pub temp_folders: Vec<String>,
+    /// Folders for temporary files, which the master makes before the worker serves.
+    pub temp_folders: Vec<TempFolder>,
     /// The folders that relative paths begin at.
     pub paths: Paths,
     /// The state that passes from one generation to the next.

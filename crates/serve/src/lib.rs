@@ -6,8 +6,8 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`background`], [`drained`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`], [`parts`],
-//!    [`shedding`], [`states`], [`zones`]: leaf types;
+//! 1. [`address`], [`background`], [`compiled`], [`drained`], [`hosts`], [`limit_figures`], [`loop_local`], [`predictor`],
+//!    [`parts`], [`shedding`], [`states`], [`zones`]: leaf types;
 //! 2. [`logs`], [`resolver`] and [`state_file`]: values of the directives that name log files, name servers and files with a
 //!    state;
 //! 3. [`listen`]: the specification and the key of a listening socket; [`silent`]: connections from which nothing has come yet;
@@ -44,6 +44,7 @@ pub mod background;
 pub mod blueprint;
 pub mod build;
 pub mod captures;
+pub mod compiled;
 pub mod datagrams;
 #[cfg(debug_assertions)]
 pub mod debug_block;

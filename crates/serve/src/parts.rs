@@ -47,15 +47,60 @@ impl Parts {
     }
 }
 
+/// How much depends on a folder that the master makes. A folder that several places name has the greatest of their needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FolderNeed {
+    /// It is a default that nothing in the configuration uses; nginx makes such folders, too.
+    Unused,
+    /// It is a default that requests may need. Without it those alone fail.
+    Used,
+    /// The configuration names it: without it the configuration cannot be used.
+    Named,
+}
+
+/// A folder that the master makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TempFolder {
+    /// The folder's path.
+    pub path: String,
+    /// The directive that names such a folder.
+    pub directive: String,
+    /// How much depends on it.
+    pub need: FolderNeed,
+}
+
 /// The folders for temporary files, which the master makes. Lives in the configuration's context.
 #[derive(Debug, Clone, Default)]
-pub struct TempFolders(pub Vec<String>);
+pub struct TempFolders(pub Vec<TempFolder>);
 
 impl TempFolders {
+    /// Adds a folder that the configuration names by this directive; it may be added more than once.
+    pub fn add(&mut self, path: &str, directive: &str) {
+        self.add_with(path, directive, FolderNeed::Named);
+    }
+
     /// Adds a folder, which may be added more than once.
-    pub fn add(&mut self, path: &str) {
-        if !self.0.iter().any(|known| known == path) {
-            self.0.push(path.to_owned());
+    pub fn add_with(&mut self, path: &str, directive: &str, need: FolderNeed) {
+        match self.0.iter_mut().find(|known| known.path == path) {
+            Some(known) => known.need = known.need.max(need),
+            None => self.0.push(TempFolder { path: path.to_owned(), directive: directive.to_owned(), need }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_the_greatest_of_its_needs() {
+        let mut folders = TempFolders::default();
+        folders.add_with("/a", "x_temp_path", FolderNeed::Unused);
+        folders.add_with("/a", "x_temp_path", FolderNeed::Used);
+        folders.add_with("/b", "y_temp_path", FolderNeed::Unused);
+        folders.add_with("/a", "x_temp_path", FolderNeed::Unused);
+        folders.add("/b", "y_temp_path");
+        let needs: Vec<_> = folders.0.iter().map(|folder| (folder.path.as_str(), folder.need)).collect();
+        assert_eq!(needs, [("/a", FolderNeed::Used), ("/b", FolderNeed::Named)]);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
+use freerun_serve::parts::FolderNeed;
 use freerun_serve::tls::files::{ReadFile, SecretFiles};
 use freerun_serve::tls::inherited::InheritedPairs;
 use freerun_serve::tls::live::FilePair;
@@ -47,6 +48,8 @@ pub struct Draft {
     /// The configuration.
     pub configuration: Configuration,
     recorded: Recorded,
+    /// The folders for temporary files on which less depends are not made.
+    least_need: FolderNeed,
 }
 
 /// Reads the configuration, after one that had these files and certificates of TLS; `secrets` reads such files if they are
@@ -74,7 +77,9 @@ pub fn read(
             let mut recorded = embedded.cloned().unwrap_or(recorder.recorded);
             recorded.hosts.clone_from(&configuration.hosts);
             recorded.secrets.clone_from(&configuration.secrets);
-            Ok(Draft { configuration, recorded })
+            // Without a configuration file, nothing on the machine is prepared for more than it is asked for.
+            let least_need = if embedded.is_some() { FolderNeed::Used } else { FolderNeed::Unused };
+            Ok(Draft { configuration, recorded, least_need })
         }
         Err(failure) => {
             tell(&failure);
@@ -127,7 +132,9 @@ impl Draft {
             told
         })?;
         let identity = configuration.identity().map_err(|error| told(&error))?;
-        temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref()).map_err(|error| told(&error))?;
+        let folders = &configuration.blueprint.temp_folders;
+        let made = temp_folders::make(folders, self.least_need, identity.as_ref()).map_err(|error| told(&error))?;
+        console::tell_warnings(log, &made, &configuration.sources);
         let files = configuration.logs.iter().map(|name| own_file(writer, name, &logs)).collect::<Result<Vec<_>, _>>();
         let own_log = configuration.error_log(&files.map_err(|error| told(&error))?);
         let loops = main.worker_processes.count() as u32;

@@ -441,6 +441,7 @@ impl Builder<'_> {
             }
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
         }
+        settings.get::<CoreSettings>().client_body_temp_path.note(false, cx);
         self.block().settle(&settings, cx)?;
         // The sort is stable: the handler that makes the content stays before the others of its phase.
         handlers.sort_by_key(|handler| handler.phase);

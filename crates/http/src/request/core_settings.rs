@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use freerun_conf::{Buffers, Many, Offset, Size, keyword_enum, settings};
 use freerun_proto::conditional::Modified;
+use freerun_serve::compiled;
 
 use super::Request;
 use crate::values::aio::AioSetting;
@@ -138,9 +139,15 @@ settings! {
         client_body_in_single_buffer: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is");
         /// The folder for request bodies that do not stay in memory.
         ///
-        /// The master makes it for the worker's user. The levels concern `client_body_in_file_only`: other files of bodies
-        /// have no names.
-        client_body_temp_path: TempPath = "client_body_temp", in HTTP | SERVER | LOCATION;
+        /// The master makes it for the worker's user, as nginx does. If the compiled-in folder (`-V` prints it) cannot be
+        /// made, nginx does not start; freerun makes the folders above it if they are missing, otherwise it warns, and
+        /// answers 500 to requests that need the folder. A folder that the configuration names has to be usable.
+        ///
+        /// The levels concern `client_body_in_file_only`: other files of bodies have no names, so that nothing is left of
+        /// them. The error log calls such a file by its folder and the number of its inode, as the system does:
+        /// `/var/lib/nginx/body/#1234`.
+        client_body_temp_path: TempPath = compiled::CLIENT_BODY_TEMP_PATH, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("a compiled-in folder that cannot be made is a warning");
         /// How long an idle connection is kept, and the value of `Keep-Alive: timeout=`.
         keepalive_timeout: KeepaliveTimeout = "75s", in HTTP | SERVER | LOCATION;
         /// How many requests one connection may carry.

@@ -1,7 +1,7 @@
 //! Folders for temporary files.
 
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
-use freerun_serve::parts::{Paths, TempFolders};
+use freerun_serve::parts::{FolderNeed, Paths, TempFolders};
 
 /// A folder for temporary files, relative to the prefix.
 #[derive(Debug, Clone)]
@@ -10,6 +10,23 @@ pub struct TempPath {
     pub path: String,
     /// The number of digits in the names of each level of folders below it.
     pub levels: Vec<u8>,
+    /// The directive that names the folder.
+    directive: String,
+    /// Whether the configuration names the folder: otherwise it is the compiled-in one.
+    is_named: bool,
+}
+
+impl TempPath {
+    /// Notes a level of the configuration that has this folder, so that the master makes it as nginx does: also where it
+    /// is a default. `is_used`: requests of this level may need it.
+    pub fn note(&self, is_used: bool, cx: &mut Cx) {
+        let need = match (self.is_named, is_used) {
+            (true, _) => FolderNeed::Named,
+            (false, true) => FolderNeed::Used,
+            (false, false) => FolderNeed::Unused,
+        };
+        cx.extensions.get_or_default::<TempFolders>().add_with(&self.path, &self.directive, need);
+    }
 }
 
 impl Value for TempPath {
@@ -24,10 +41,12 @@ impl Value for TempPath {
             }
         }
         let path = cx.extensions.get_or_default::<Paths>().absolute(directive.args[0].as_str());
-        // A default folder is made only if a configured directive may use it.
-        if directive.name.place != Place::NONE {
-            cx.extensions.get_or_default::<TempFolders>().add(&path);
+        let is_named = directive.name.place != Place::NONE;
+        let folder = TempPath { path, levels, directive: directive.name.text.clone(), is_named };
+        // A default is noted by the levels that have it.
+        if is_named {
+            folder.note(true, cx);
         }
-        Ok(TempPath { path, levels })
+        Ok(folder)
     }
 }

@@ -41,7 +41,7 @@ fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(wanted) = &wanted {
         let folders = cx.extensions.get_or_default::<TempFolders>();
         for path in wanted.issuers.iter().filter_map(|issuer| issuer.state_path.as_ref()) {
-            folders.add(&path.to_string_lossy());
+            folders.add(&path.to_string_lossy(), "state_path");
         }
     }
     let parts = cx.extensions.get_or_default::<Parts>();

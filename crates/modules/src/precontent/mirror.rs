@@ -10,6 +10,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::phases::subrequest::background;
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_runtime::loops;
 use freerun_serve::background::Background;
@@ -63,6 +64,13 @@ pub static MODULE: Module = Module {
         wanted: |settings| !settings.get::<MirrorSettings>().mirror.0.is_empty(),
         run: Run::Later(|request| Box::pin(run(request))),
     }],
+    settle: Some(|settings, cx| {
+        let own = settings.get::<MirrorSettings>();
+        if !own.mirror.0.is_empty() && own.mirror_request_body {
+            settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
+        }
+        Ok(())
+    }),
     ..Module::EMPTY
 };
 

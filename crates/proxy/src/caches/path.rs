@@ -204,7 +204,7 @@ impl Setting for CachePaths {
         let defined = Defined { path: read.clone(), kind, home, place: directive.end };
         table.declare(directive, kind, &named, &read.path, || Some(()), |_| defined.clone())?;
         cx.extensions.get_or_default::<Caches>().add(defined);
-        cx.extensions.get_or_default::<TempFolders>().add(&read.path);
+        cx.extensions.get_or_default::<TempFolders>().add(&read.path, &directive.name.text);
         Ok(CachePaths)
     }
 }

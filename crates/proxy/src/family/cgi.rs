@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::log_error;
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
-use freerun_serve::parts::TempFolders;
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
@@ -84,8 +84,8 @@ pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Fa
     }
 }
 
-/// The member's part of [`Module::settle`](freerun_http::module::Module): checks that sizes fit each other, and makes
-/// the folder for temporary files where requests are passed on.
+/// The member's part of [`Module::settle`](freerun_http::module::Module): checks that sizes fit each other, and has
+/// the folder for temporary files made.
 ///
 /// # Errors
 /// What is wrong, in nginx's words.
@@ -98,8 +98,9 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
     }
     if S::pass(settings).is_some() {
         params::settle(S::params(settings), cx)?;
-        cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
+        settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
     }
+    family.proxy_temp_path.note(S::pass(settings).is_some(), cx);
     Ok(())
 }
 

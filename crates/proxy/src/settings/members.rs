@@ -1,5 +1,7 @@
 //! The members of the family.
 
+use freerun_serve::compiled;
+
 use crate::settings::{FamilySettings, member};
 
 member! {
@@ -16,19 +18,21 @@ member! {
     pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head", "ssl_*"], differs &[(
         "request_buffering",
         "a body in chunks is read before it is passed on in any case: an application is told the length",
-    )];
+    )], temp compiled::FASTCGI_TEMP_PATH;
 }
 
 member! {
     /// Requests passed on over the uwsgi protocol: the directives that all members of the family have; the others are
     /// on [its own page](uwsgi_application.md).
-    pub struct Uwsgi: "uwsgi_", "uwsgi", lacks &["cache_convert_head", "send_lowat"];
+    pub struct Uwsgi: "uwsgi_", "uwsgi", lacks &["cache_convert_head", "send_lowat"],
+        temp compiled::UWSGI_TEMP_PATH;
 }
 
 member! {
     /// Requests passed on over SCGI: the directives that all members of the family have; the others are on [its own
     /// page](scgi_application.md).
-    pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat", "ssl_*"];
+    pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat", "ssl_*"],
+        temp compiled::SCGI_TEMP_PATH;
 }
 
 member! {

@@ -23,6 +23,7 @@ use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::settings::transfer::LowWater;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
+use freerun_serve::compiled;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream_settings;
 
@@ -182,7 +183,13 @@ upstream_settings! {
         /// The number of bytes that are written to a temporary file at a time. By default two buffers.
         proxy_temp_file_write_size: Option<Size>, in HTTP | SERVER | LOCATION;
         /// The folder for temporary files of responses, and the numbers of digits in the names of its subfolders.
-        proxy_temp_path: TempPath = "proxy_temp", in HTTP | SERVER | LOCATION;
+        ///
+        /// The master makes it for the worker's user, as nginx does. If the compiled-in folder (`-V` prints it) cannot be
+        /// made, nginx does not start; freerun makes the folders above it if they are missing, otherwise it warns, and
+        /// responses that do not fit the buffers wait for their clients. Subfolders are not made: the files have no names.
+        /// The error log calls such a file by its folder and the number of its inode.
+        proxy_temp_path: TempPath = compiled::PROXY_TEMP_PATH, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("a compiled-in folder that cannot be made is a warning");
     }
 }
 
@@ -248,6 +255,9 @@ pub trait Member: Send + Sync + 'static {
     /// In which rows it is not as with nginx, and how, where the other members are; rows without prefix.
     const DIFFERS: &'static [(&'static str, &'static str)];
 
+    /// The compiled-in default of its `temp_path`.
+    const TEMP_PATH: &'static str = compiled::PROXY_TEMP_PATH;
+
     /// Changes the defaults of the rows that it lacks.
     fn adapt(_settings: &mut FamilySettings) {}
 
@@ -304,7 +314,7 @@ impl Table {
                 name: renamed(directive.name),
                 fidelity: differs.unwrap_or(directive.fidelity),
                 documentation: renamed(directive.documentation),
-                default: directive.default.map(renamed),
+                default: if name == "temp_path" { Some(M::TEMP_PATH) } else { directive.default.map(renamed) },
                 ..*directive
             };
             table.push((own, row));
@@ -319,7 +329,7 @@ impl Table {
 /// Implements [`Member`] for a new type.
 macro_rules! member {
     ($(#[doc = $doc:literal])* $vis:vis struct $name:ident: $prefix:literal, $group:literal, lacks $lacks:expr
-        $(, differs $differs:expr)? $(, with $adapt:expr)?;) => {
+        $(, differs $differs:expr)? $(, temp $temp:expr)? $(, with $adapt:expr)?;) => {
         $(#[doc = $doc])*
         $vis struct $name;
 
@@ -333,6 +343,8 @@ macro_rules! member {
                 $(let _ = differs; let differs: &[(&str, &str)] = $differs;)?
                 differs
             };
+
+            $(const TEMP_PATH: &'static str = $temp;)?
 
             $(fn adapt(settings: &mut $crate::settings::FamilySettings) {
                 let adapt: fn(&mut $crate::settings::FamilySettings) = $adapt;
@@ -390,7 +402,7 @@ impl<M: Member> Settings for Prefixed<M> {
 
     fn defaults(cx: &mut Cx) -> Result<Self, Problem> {
         let mut settings = FamilySettings::defaults(cx)?;
-        // The only default that contains the member's name.
+        // The only default that each member has of its own.
         let temp_path = Self::directives().iter().find(|directive| directive.name.ends_with("_temp_path"));
         if let Some((name, text)) = temp_path.and_then(|directive| Some((directive.name, directive.default?))) {
             settings.proxy_temp_path = freerun_conf::parse_default(name, text, cx)?;

@@ -45,8 +45,8 @@ fn each_member_has_its_own_values_under_its_own_names() {
     assert_eq!((fast.proxy_read_timeout.as_secs(), proxy.proxy_read_timeout.as_secs()), (60, 5));
     let hides = |settings: &FamilySettings| settings.hides(HeaderId::Other, b"x-a", &Hidden::NOTHING);
     assert!(hides(&fast) && !hides(&proxy));
-    assert!(fast.proxy_temp_path.path.ends_with("fastcgi_temp"), "{}", fast.proxy_temp_path.path);
-    assert!(proxy.proxy_temp_path.path.ends_with("proxy_temp"));
+    assert_eq!(fast.proxy_temp_path.path, freerun_serve::compiled::FASTCGI_TEMP_PATH);
+    assert_eq!(proxy.proxy_temp_path.path, freerun_serve::compiled::PROXY_TEMP_PATH);
     assert_eq!((fast.busy_buffers_size(), proxy.busy_buffers_size()), (16384, 8192));
 }
 

@@ -14,6 +14,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::phases::subrequest::target;
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::template::Template;
@@ -81,6 +82,12 @@ pub static MODULE: Module = Module {
     groups: &[group::<EchoSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(|request| Box::pin(answer(request))) }],
     content: commands::NAMES,
+    settle: Some(|settings, cx| {
+        if settings.get::<EchoSettings>().echo.list().iter().any(Command::needs_body) {
+            settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
+        }
+        Ok(())
+    }),
     filters: &[Filter { slot: Slot::Around, wanted: around::wanted, run: around::run }],
     variables: VARIABLES,
     ..Module::EMPTY

@@ -6,13 +6,13 @@ pub mod settings;
 
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Field;
 use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::proxy_protocol::write::{Carrier, TooLarge};
 use freerun_proto::response::Asked;
-use freerun_serve::parts::TempFolders;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::ProxyProtocol;
 
@@ -32,7 +32,7 @@ use crate::settings::{FamilySettings, Member, Prefixed};
 use crate::state::record::Record;
 use crate::upstream::UpstreamRef;
 
-/// Checks the sizes of every level, used or not, like nginx; makes the folder for temporary files where it is used.
+/// Checks the sizes of every level, used or not, like nginx; has the folder for temporary files made.
 ///
 /// # Errors
 /// What is wrong, in nginx's words.
@@ -47,8 +47,9 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
             let http2 = own.proxy_http_version == HttpVersion::Http2;
             let _ = pass.tls.set(family.upstream_tls(Proxy::PREFIX, http2, cx)?);
         }
-        cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
+        settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
     }
+    family.proxy_temp_path.note(own.proxy_pass.is_some(), cx);
     Ok(())
 }
 
