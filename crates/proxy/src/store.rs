@@ -111,7 +111,8 @@ impl Keeping {
     /// Completes the file: it gets its name.
     async fn end(mut self) {
         if let Err(error) = self.name_it().await {
-            self.log.write(Level::Crit, format_args!("{error} while storing a response"));
+            let text = error.describe(self.target.to_bytes());
+            self.log.write(Level::Crit, format_args!("{text} while storing a response"));
         }
         hot::files_changed();
     }

@@ -82,6 +82,11 @@ impl Collector {
         file.append(self.gathered.split().freeze(), via).await
     }
 
+    /// The path by which logs call the file that the body goes to, once there is one.
+    pub fn file_path(&self) -> Option<Vec<u8>> {
+        self.file.as_ref().map(TempFile::shown_path)
+    }
+
     /// Completes the body after its last piece.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use freerun_proto::Error;
 use freerun_runtime::files::FileError;
+use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
@@ -278,7 +279,16 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
 /// pool is). The status is 500, too, if another reader had a part of the body and did not keep it: the rest is not the
 /// whole body.
 pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
-    collect_in(request, true).await
+    collect_for(request, Purpose::Handler).await
+}
+
+/// Reads the whole body as [`collect`](collect()) does, for a handler that keeps it as a file: that it goes to a file first
+/// is not worth a line in the log.
+///
+/// # Errors
+/// See [`collect`](collect()).
+pub async fn collect_upload(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+    collect_for(request, Purpose::Upload).await
 }
 
 /// Reads the whole body as [`collect`](collect()) does, before a location is chosen (`client_body_early_read`): the
@@ -287,11 +297,22 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
 /// # Errors
 /// See [`collect`](collect()).
 pub async fn collect_early(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
-    collect_in(request, false).await
+    collect_for(request, Purpose::Early).await
 }
 
-/// Reads the whole body. `named`: into a file with a name where `client_body_in_file_only` asks for it.
-async fn collect_in(request: &mut Request, named: bool) -> Result<Rc<Collected>, BodyError> {
+/// What a body is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The request's handler.
+    Handler,
+    /// A handler that keeps it as a file.
+    Upload,
+    /// Whatever is chosen later: `client_body_in_file_only` of a location does not count.
+    Early,
+}
+
+/// Reads the whole body, unless that was done before.
+async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<Collected>, BodyError> {
     let kept = request.shared().get::<KeptBody>();
     if let Some(body) = &*kept.0.borrow() {
         return Ok(body.clone());
@@ -300,7 +321,7 @@ async fn collect_in(request: &mut Request, named: bool) -> Result<Rc<Collected>,
         crate::log_error!(request, Error, "a request body that was passed on in part cannot be read again");
         return Err(BodyError::Status(500));
     }
-    let body = match read_all(request, named).await {
+    let body = match read_all(request, purpose).await {
         Ok(body) => Rc::new(body),
         Err(error) => {
             request.body.give_up();
@@ -313,7 +334,7 @@ async fn collect_in(request: &mut Request, named: bool) -> Result<Rc<Collected>,
     Ok(body)
 }
 
-async fn read_all(request: &mut Request, named: bool) -> Result<Collected, BodyError> {
+async fn read_all(request: &mut Request, purpose: Purpose) -> Result<Collected, BodyError> {
     take_back(request);
     send_continue(request);
     let location = request.place.location.clone();
@@ -323,9 +344,12 @@ async fn read_all(request: &mut Request, named: bool) -> Result<Collected, BodyE
     let spool = Spool {
         directory: CString::new(folder.path.as_str()).map_err(|_| BodyError::Status(500))?,
         levels: folder.levels.clone(),
-        file_only: named && core.client_body_in_file_only != InFileOnly::Off,
+        file_only: purpose != Purpose::Early && core.client_body_in_file_only != InFileOnly::Off,
         keep: core.client_body_in_file_only == InFileOnly::On,
     };
+    // As by nginx, what the configuration asks for is less remarkable than a body that does not fit its buffer.
+    let level = if spool.file_only { Level::Notice } else { Level::Warn };
+    let mut is_logged = purpose == Purpose::Upload;
     let in_memory = usize::try_from(core.client_body_buffer_size.0).unwrap_or(usize::MAX);
     let files = request.generation.files.clone();
     let mut collector = Collector::new(files, aio, request.client_key(), spool, in_memory);
@@ -336,6 +360,10 @@ async fn read_all(request: &mut Request, named: bool) -> Result<Collected, BodyE
             check_size(request, limit)?;
             collector.push(&request.head.buffer[range]).await.map_err(|error| not_kept(request, &error))?;
         }
+        if !is_logged && let Some(path) = collector.file_path() {
+            is_logged = true;
+            log_file(request, level, &path);
+        }
         if request.body.is_stream()
             && let Some(piece) = next_of_stream(request, &mut timer, core.client_body_timeout).await?
         {
@@ -344,7 +372,13 @@ async fn read_all(request: &mut Request, named: bool) -> Result<Collected, BodyE
             continue;
         }
         if request.body.is_done() {
-            return collector.finish().await.map_err(|error| not_kept(request, &error));
+            let body = collector.finish().await.map_err(|error| not_kept(request, &error))?;
+            if let Collected::File(file) = &body
+                && !is_logged
+            {
+                log_file(request, level, &file.shown_path());
+            }
+            return Ok(body);
         }
         read_more(request, &mut timer, core.client_body_timeout).await?;
     }
@@ -367,6 +401,11 @@ fn timed_out(request: &Request) -> BodyError {
         crate::log_error!(request, Info, "client timed out (110: Connection timed out)");
     }
     BodyError::TimedOut
+}
+
+fn log_file(request: &Request, level: Level, path: &[u8]) {
+    let path = String::from_utf8_lossy(path);
+    crate::log::write(&request, level, format_args!("a client request body is buffered to a temporary file {path}"));
 }
 
 fn not_kept(request: &Request, error: &FileError) -> BodyError {

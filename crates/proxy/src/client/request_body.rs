@@ -224,12 +224,19 @@ impl OutgoingBody {
                 let piece = read.map_err(|error| match error {
                     FileError::Pool(PoolError::ClientGone) => UpstreamError::ClientGone,
                     error => {
+                        let error = error.at(|| file.shown_path());
                         log_error!(request, Crit, "{error} while sending request to upstream");
                         UpstreamError::Ours
                     }
                 })?;
                 if piece.is_empty() {
-                    log_error!(request, Crit, "a temporary file ended too early while sending request to upstream");
+                    let path = file.shown_path();
+                    let path = String::from_utf8_lossy(&path);
+                    log_error!(
+                        request,
+                        Crit,
+                        "the temporary file \"{path}\" ended too early while sending request to upstream"
+                    );
                     return Err(UpstreamError::Ours);
                 }
                 position.at += piece.len() as u64;

@@ -325,10 +325,12 @@ impl Flow {
         let Some(spool) = &mut self.spool else { return };
         let written = spool.written().await;
         match written {
-            Ok(()) if !std::mem::replace(&mut self.told, true) => self.log(
-                Level::Warn,
-                format_args!("an upstream response is buffered to a temporary file while {}", Stage::ReadingBody),
-            ),
+            Ok(()) if !std::mem::replace(&mut self.told, true) => {
+                let path = spool.file_path().unwrap_or_default();
+                let (path, stage) = (String::from_utf8_lossy(&path), Stage::ReadingBody);
+                let text = format_args!("an upstream response is buffered to a temporary file {path} while {stage}");
+                self.log(Level::Warn, text);
+            }
             Ok(()) => {}
             Err(error) => self.log(Level::Crit, format_args!("{error} while {}", Stage::ReadingBody)),
         }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::request::response::{FileRange, LocalBoxFuture};
-use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
+use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via, nameless_path};
 
 use crate::client::pieces::Pieces;
 use crate::client::write_turns;
@@ -131,6 +131,11 @@ impl Spool {
         self.writing.is_some()
     }
 
+    /// The path by which logs call the file, once something was written to it.
+    pub fn file_path(&self) -> Option<Vec<u8>> {
+        self.file.as_ref().map(|file| nameless_path(&self.place.folder, file))
+    }
+
     /// The turns for writing to the folder's file system: a writer waits for one.
     pub fn turns(&self) -> Turns {
         self.turns.clone()
@@ -220,10 +225,13 @@ impl Spool {
             let via = Via { aio, client: *client, gone: None };
             let most = (*read).clamp(1, MAX_READ);
             let wanted = usize::try_from(self.len - self.read).map_or(most, |left| left.min(most));
-            let piece = files.read_at(file, self.read, wanted, BytesMut::new(), via).await?.freeze();
-            if piece.len() < wanted {
-                return Err(FileError::System { call: "pread()", errno: rustix::io::Errno::IO.raw_os_error() });
-            }
+            let read = match files.read_at(file, self.read, wanted, BytesMut::new(), via).await {
+                Ok(piece) if piece.len() < wanted => {
+                    Err(FileError::System { call: "pread()", errno: rustix::io::Errno::IO.raw_os_error() })
+                }
+                read => read,
+            };
+            let piece = read.map_err(|error| error.at(|| nameless_path(&self.place.folder, file)))?.freeze();
             self.read += piece.len() as u64;
             return Ok(Some(piece));
         }

@@ -121,18 +121,32 @@ pub fn make_folder(path: &CStr, mode: u32) -> Result<(), FileError> {
     rustix::fs::mkdir(path, Mode::from_raw_mode(mode)).map_err(failed("mkdir()"))
 }
 
-/// Makes every missing folder of a path.
+/// Makes the missing folders of a path. The last one is tried first: usually only that one is missing, and a process that
+/// may make folders there need not be allowed to look at those above.
 pub(super) fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
     let bytes = path.to_bytes();
-    let ends = bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    for end in ends.chain([bytes.len()]) {
-        let part = CString::new(&bytes[..end]).map_err(|_| Errno::INVAL)?;
-        match rustix::fs::mkdir(&part, Mode::from_raw_mode(mode)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error),
+    // The end of each folder's path, from the last folder to the first one.
+    let slashes = bytes.iter().enumerate().skip(1).rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let mut missing = Vec::new();
+    for end in std::iter::once(bytes.len()).chain(slashes) {
+        match make_part(&bytes[..end], mode) {
+            Err(Errno::NOENT) => missing.push(end),
+            made => {
+                made?;
+                break;
+            }
         }
     }
-    Ok(())
+    missing.into_iter().rev().try_for_each(|end| make_part(&bytes[..end], mode))
+}
+
+/// Makes one folder, unless it is there.
+fn make_part(path: &[u8], mode: u32) -> Result<(), Errno> {
+    let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+    match rustix::fs::mkdir(&path, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes a file with this content, in the place of any file that has the name.

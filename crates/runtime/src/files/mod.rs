@@ -45,8 +45,8 @@ pub use links::{Anchored, LinkCheck, LinkRule};
 pub use list::{Arrange, Change, Encoding, Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
-pub use temp::TempFile;
-pub use types::{Aio, FileError, Gone, Meta, OpenFile, Trouble, Via};
+pub use temp::{TempFile, nameless_path};
+pub use types::{Aio, FileError, Gone, Meta, NamedError, OpenFile, Trouble, Via};
 pub use unnamed::Unnamed;
 
 /// The file operations of the worker: one value for all loops.

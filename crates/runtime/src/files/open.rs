@@ -197,7 +197,7 @@ impl FileSystem {
 fn renamed(error: FileError, call: &'static str) -> FileError {
     match error {
         FileError::System { errno, .. } => FileError::System { call, errno },
-        pool @ FileError::Pool(_) => pool,
+        other => other,
     }
 }
 

@@ -29,7 +29,15 @@ pub struct TempFile {
     file: Arc<OpenFile>,
     len: u64,
     files: Arc<FileSystem>,
+    folder: CString,
     name: Option<TempName>,
+}
+
+/// The path by which a file without a name is called in logs: the folder that it was made in, and the number of its
+/// inode, as the system calls it in `/proc`.
+pub fn nameless_path(folder: &CStr, file: &OpenFile) -> Vec<u8> {
+    let number = format!("/#{}", file.meta().ino);
+    [folder.to_bytes(), number.as_bytes()].concat()
 }
 
 /// The name of a temporary file that has one.
@@ -94,13 +102,14 @@ impl FileSystem {
     {
         let (this, owned, len) = (self.clone(), directory.to_owned(), data.as_ref().len() as u64);
         let make = move || {
-            let file = this.make_temp(&owned)?;
-            this.write_all(&file, 0, data.as_ref())?;
-            Ok::<_, FileError>(file)
+            let file = this.make_temp(&owned).map_err(|error| error.at(|| owned.to_bytes().to_vec()))?;
+            let written = this.write_all(&file, 0, data.as_ref());
+            written.map_err(|error| error.at(|| nameless_path(&owned, &file)))?;
+            Ok::<_, FileError>((file, owned))
         };
-        let file = self.offload(via, self.tag_of(directory, via.client), make).await??;
+        let (file, folder) = self.offload(via, self.tag_of(directory, via.client), make).await??;
         file.grown(len);
-        Ok(TempFile { file: Arc::new(file), len, files: self.clone(), name: None })
+        Ok(TempFile { file: Arc::new(file), len, files: self.clone(), folder, name: None })
     }
 
     /// Makes a temporary file with a name of ten digits or more in the folder, below as many further folders as there
@@ -118,15 +127,16 @@ impl FileSystem {
     ) -> Result<TempFile, FileError> {
         let (this, owned, levels) = (self.clone(), directory.to_owned(), levels.to_owned());
         let tag = self.tag_of(directory, via.client);
-        let (file, path) = self.offload(via, tag, move || this.make_named_temp(&owned, &levels)).await??;
+        let make = move || Ok::<_, FileError>((this.make_named_temp(&owned, &levels)?, owned));
+        let ((file, path), folder) = self.offload(via, tag, make).await??;
         let name = TempName { path, keep: AtomicBool::new(keep), closer: self.closer.clone(), tag };
-        Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone(), name: Some(name) })
+        Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone(), folder, name: Some(name) })
     }
 
     fn make_named_temp(&self, directory: &CStr, levels: &[u8]) -> Result<(OpenFile, CString), FileError> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let failed = |error| FileError::new(OPEN, error);
+        let failed = |error| FileError::new(OPEN, error).at(|| directory.to_bytes().to_vec());
         for attempt in 0..NUMBERS {
             let digits = format!("{:010}", NUMBER.fetch_add(1 << attempt, Relaxed));
             let mut path = directory.to_bytes().to_vec();
@@ -139,7 +149,7 @@ impl FileSystem {
                 let folder = CString::new(path.clone()).map_err(|_| failed(Errno::INVAL))?;
                 match rustix::fs::mkdir(&folder, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(FileError::new("mkdir()", error)),
+                    Err(error) => return Err(FileError::new("mkdir()", error).at(|| folder.into_bytes())),
                 }
             }
             path.push(b'/');
@@ -149,7 +159,7 @@ impl FileSystem {
                 Ok(fd) => return Ok((self.opened(fd)?, path)),
                 // A process before this one has made it.
                 Err(Errno::EXIST) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(FileError::new(OPEN, error).at(|| path.into_bytes())),
             }
         }
         Err(failed(Errno::EXIST))
@@ -219,10 +229,19 @@ impl TempFile {
         let tag: Tag = file.tag(via.client);
         file.mount.pooled.add();
         let files = self.files.clone();
-        self.files.offload(via, tag, move || files.write_all(&file, offset, data.as_ref())).await??;
+        let written = self.files.offload(via, tag, move || files.write_all(&file, offset, data.as_ref())).await?;
+        written.map_err(|error| error.at(|| self.shown_path()))?;
         self.len += len;
         self.file.grown(self.len);
         Ok(())
+    }
+
+    /// The path by which logs call the file: its own, or that of [`nameless_path`].
+    pub fn shown_path(&self) -> Vec<u8> {
+        match &self.name {
+            Some(name) => name.path.to_bytes().to_vec(),
+            None => nameless_path(&self.folder, &self.file),
+        }
     }
 
     /// The file's path, if it has a name.

@@ -78,12 +78,35 @@ pub enum FileError {
         /// The error number.
         errno: i32,
     },
+    /// The system's error, about a file whose path the caller does not know.
+    #[error(transparent)]
+    Named(Box<NamedError>),
     /// The pool did not run the operation.
     #[error(transparent)]
     Pool(#[from] PoolError),
 }
 
+/// The system's error about a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} \"{}\" failed ({errno}: {})", String::from_utf8_lossy(path), error_text(*errno))]
+pub struct NamedError {
+    /// The call as in nginx's log, e.g. `open()`.
+    call: &'static str,
+    /// The error number.
+    errno: i32,
+    /// The path.
+    path: Vec<u8>,
+}
+
 impl FileError {
+    /// The same error with the path of the file that it is about, unless it has one.
+    pub fn at(self, path: impl FnOnce() -> Vec<u8>) -> FileError {
+        match self {
+            FileError::System { call, errno } => FileError::Named(Box::new(NamedError { call, errno, path: path() })),
+            error => error,
+        }
+    }
+
     pub(crate) fn new(call: &'static str, errno: Errno) -> FileError {
         FileError::System { call, errno: errno.raw_os_error() }
     }
@@ -92,6 +115,7 @@ impl FileError {
     pub fn errno(&self) -> Option<i32> {
         match self {
             FileError::System { errno, .. } => Some(*errno),
+            FileError::Named(error) => Some(error.errno),
             FileError::Pool(_) => None,
         }
     }
@@ -108,12 +132,14 @@ impl FileError {
         self.errno().is_some_and(|errno| [Errno::NOSPC, Errno::DQUOT].iter().any(|full| full.raw_os_error() == errno))
     }
 
-    /// The text for the log, in nginx's words: `open() "/x" failed (2: No such file or directory)`.
+    /// The text for the log, in nginx's words: `open() "/x" failed (2: No such file or directory)`. The error's own path
+    /// comes before this one.
     pub fn describe(&self, path: &[u8]) -> String {
         match self {
             FileError::System { call, errno } => {
                 format!("{call} \"{}\" failed ({errno}: {})", String::from_utf8_lossy(path), error_text(*errno))
             }
+            FileError::Named(error) => error.to_string(),
             FileError::Pool(error) => error.to_string(),
         }
     }

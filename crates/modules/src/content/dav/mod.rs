@@ -24,7 +24,6 @@ use freerun_proto::{BodyFraming, HeaderId, Method, date};
 use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
 use freerun_runtime::pool::PoolError;
-use freerun_serve::parts::TempFolders;
 
 use work::{Failure, Moves, Target, Work};
 
@@ -113,8 +112,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 /// Checks the settings: PUT needs the folder for bodies.
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if settings.get::<DavSettings>().dav_methods.has(Method::Put) {
-        let folder = &settings.get::<CoreSettings>().client_body_temp_path.path;
-        cx.extensions.get_or_default::<TempFolders>().add(folder);
+        settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
     }
     Ok(())
 }
@@ -234,7 +232,7 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
         log_error!(request, Error, "PUT request body is unavailable");
         return Err(500);
     }
-    let body = match body::collect(request).await {
+    let body = match body::collect_upload(request).await {
         Ok(body) => body,
         Err(BodyError::Status(status)) => {
             return Err(status);
