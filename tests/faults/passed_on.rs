@@ -27,7 +27,8 @@ fn a_full_disk_under_a_buffered_response_loses_nothing() {
         peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
         peer.send(&sent);
     });
-    server.logs("pwrite() failed (28: No space left on device) while reading upstream, client: 127.0.0.1");
+    server.logs(&format!("pwrite() \"{place}/proxy/#"));
+    server.logs("\" failed (28: No space left on device) while reading upstream, client: 127.0.0.1");
     let response = client.response();
     assert!(response.body == body, "{} bytes", response.body.len());
     sending.join().expect("the upstream");

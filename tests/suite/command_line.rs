@@ -139,7 +139,7 @@ fn signals_need_a_master() {
 #[test]
 fn the_signal_option_reaches_the_master() {
     let site = Site::new();
-    let mut server = Setup::server(&site, "return 200 before;").run();
+    let mut server = Setup::server(&site, "return 200 before;").main("pid @DIR@/server.pid;").run();
     let conf = server.path("nginx.conf").display().to_string();
     let (prefix, log) = (server.path("").display().to_string(), server.path("error.log").display().to_string());
     let order = |name: &str| {
@@ -187,7 +187,7 @@ fn a_reload_tells_its_result() {
         return;
     }
     let site = Site::new();
-    let server = Setup::server(&site, "return 200 one;").freerun();
+    let server = Setup::server(&site, "return 200 one;").main("pid @DIR@/server.pid; worker_processes 1;").freerun();
     let conf = server.path("nginx.conf").display().to_string();
     let (prefix, log) = (server.path("").display().to_string(), server.path("error.log").display().to_string());
     let reload = || with(&["-s", "reload", "-c", &conf, "-p", &prefix, "-e", &log]);

@@ -229,7 +229,9 @@ fn serve(at: &Path, loops: u32, lines: &str) -> Server {
             location = /status {{ status; }}
         }}"
     );
-    Setup::new().root_path(at).main(&format!("user nobody nogroup; worker_processes {loops};")).http(&server).run()
+    let main = format!("user nobody nogroup; worker_processes {loops};");
+    // Some of the tests mount over what is served.
+    Setup::new().root_path(at).shared_mounts().main(&main).http(&server).run()
 }
 
 /// How many files the server has opened, or asked for, without a pool.

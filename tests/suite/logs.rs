@@ -49,9 +49,8 @@ fn formats_and_variables() {
     let lines = server.access_lines(3);
     let sent = lines[0].split('|').nth(6).and_then(|n| n.parse::<usize>().ok()).expect("bytes_sent");
     assert!(sent > 150 && response.body.len() == 10);
-    let expected = format!(
-        "127.0.0.1|GET|/a|q|200|10|{sent}|46|1|.|http|n|h|application/octet-stream|OK|\\x22quote\\x22\\x09\\x5C <"
-    );
+    let expected =
+        format!("127.0.0.1|GET|/a|q|200|10|{sent}|46|1|.|http|n|h|text/plain|OK|\\x22quote\\x22\\x09\\x5C <");
     assert_eq!(lines[0], expected);
     assert!(lines[1].contains("|404|") && lines[1].contains("|2|"), "{}", lines[1]);
     assert!(lines[2].contains("|3|p|"), "the third was pipelined: {}", lines[2]);

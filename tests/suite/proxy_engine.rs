@@ -431,7 +431,8 @@ fn a_slow_client_does_not_hold_the_upstream_up() {
             }
         }
         assert_eq!(peer.rest(), b"");
-        server.logs("an upstream response is buffered to a temporary file while reading upstream");
+        let place = server.path("proxy").display().to_string();
+        server.logs(&format!("an upstream response is buffered to a temporary file {place}/#"));
         let response = client.response();
         assert!(response.body == body, "{framing} {lines} {} bytes", response.body.len());
         // The connection is in order after it.
@@ -479,7 +480,8 @@ fn a_folder_that_takes_no_file_loses_nothing() {
         peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
         peer.send(vec![b'x'; SIZE]);
     });
-    server.logs("open() failed (2: No such file or directory) while reading upstream");
+    let place = server.path("proxy").display().to_string();
+    server.logs(&format!("open() \"{place}\" failed (2: No such file or directory) while reading upstream"));
     let response = client.response();
     assert_eq!(response.body.len(), SIZE);
     sending.join().unwrap();

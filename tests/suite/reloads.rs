@@ -182,7 +182,8 @@ fn logs_and_pid_follow_the_configuration() {
         return;
     }
     let site = site();
-    let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let lines = "access_log @DIR@/access.log; location /v { return 200 one; }";
+    let server = Setup::server(&site, lines).freerun();
     server.get("/v");
     server.access_lines(1);
     server.edit(

@@ -19,6 +19,7 @@ pub mod mmdb;
 mod movie;
 mod peer;
 pub mod ports;
+mod private_tree;
 pub mod relay;
 pub mod require;
 mod response;

@@ -1,7 +1,7 @@
 //! Runs freerun or nginx in a folder of its own.
 
 use crate::setup::{Kind, Setup, fill_in};
-use crate::{Client, Error, PATIENCE, Response, TempDir, Tls, eventually, within};
+use crate::{Client, Error, PATIENCE, Response, TempDir, Tls, eventually, private_tree, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -29,13 +29,17 @@ impl Server {
     pub(crate) fn start(kind: Kind, setup: Setup) -> Result<Server, Error> {
         let dir = TempDir::new("server");
         let mut ports = Vec::new();
-        let text = fill_in(&setup.text(kind), dir.path(), setup.document_root(), &mut ports);
+        let text = fill_in(&setup.text(), dir.path(), setup.document_root(), &mut ports);
         let failed = |what: String| Error::Start(format!("{kind:?}: {what}"));
         fs::write(dir.path().join("nginx.conf"), &text).map_err(|error| failed(error.to_string()))?;
         fs::create_dir_all(dir.path().join("logs")).map_err(|error| failed(error.to_string()))?;
         let stderr = fs::File::create(dir.path().join("stderr")).map_err(|error| failed(error.to_string()))?;
-        let child = setup
-            .command(kind, dir.path())?
+        private_tree::prepare(dir.path()).map_err(|error| failed(error.to_string()))?;
+        let mut command = setup.command(kind, dir.path())?;
+        if let Some(globals) = setup.globals(kind) {
+            command.arg("-g").arg(fill_in(&globals, dir.path(), None, &mut ports));
+        }
+        let child = command
             .arg("-c")
             .arg(dir.path().join("nginx.conf"))
             .arg("-p")

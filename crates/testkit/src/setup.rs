@@ -1,7 +1,7 @@
 //! A server's configuration, in a form that freerun and nginx both accept.
 
 use crate::dir::Site;
-use crate::{Error, Server, ports, require};
+use crate::{Error, Server, ports, private_tree, require};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,7 +14,9 @@ pub enum Kind {
     Nginx,
 }
 
-/// A configuration that is being put together.
+/// A configuration that is being put together. It has the lines of the test and no others: what the harness needs is given on
+/// the command line, and the compiled-in folders (the access log's and those of temporary files) are the server's own, by a
+/// mount namespace. Without root there is none; then the configuration names folders in `@DIR@`.
 ///
 /// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document
 /// root, `@CERTS@` for the folder of [`certificates`](crate::certificates()), `@PORT@` for its port and `@PORT2@` to `@PORT9@` for further free ports.
@@ -30,10 +32,11 @@ pub struct Setup {
     program: Option<PathBuf>,
     under: Vec<String>,
     environment: Vec<(String, String)>,
+    shares_mounts: bool,
 }
 
 impl Setup {
-    /// A configuration with only the harness's own lines.
+    /// A configuration without lines.
     pub fn new() -> Setup {
         Setup::default()
     }
@@ -62,20 +65,21 @@ impl Setup {
         self
     }
 
-    /// Adds lines to the main context; `worker_processes` and `error_log` replace the harness's own.
+    /// Adds lines to the main context. `error_log`, `pid` and `daemon` replace what the harness gives by `-g`:
+    /// `@DIR@/error.log` with the level `info`, `@DIR@/server.pid`, and `off`.
     pub fn main(mut self, lines: &str) -> Setup {
         self.main.push_str(lines);
         self.main.push('\n');
         self
     }
 
-    /// Adds lines to `events`; `worker_connections` replaces the harness's own.
+    /// Adds lines to `events`.
     pub fn events(mut self, lines: &str) -> Setup {
         self.events.push_str(lines);
         self
     }
 
-    /// Adds lines to `http`; `access_log` and `default_type`, wherever they are in them, replace the harness's own.
+    /// Adds lines to `http`.
     pub fn http(mut self, lines: &str) -> Setup {
         self.http.push_str(lines);
         self.http.push('\n');
@@ -108,6 +112,12 @@ impl Setup {
         self
     }
 
+    /// Has the server see mounts that are made after its start, so that it has no mount namespace of its own.
+    pub fn shared_mounts(mut self) -> Setup {
+        self.shares_mounts = true;
+        self
+    }
+
     /// Sets an environment variable of the server.
     pub fn environment(mut self, name: &str, value: &str) -> Setup {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -120,7 +130,9 @@ impl Setup {
             Some(program) => program.clone(),
             None => kind.program()?,
         };
-        let mut words = self.under.iter().map(|word| word.replace("@DIR@", &dir.display().to_string()));
+        let tree = if self.has_private_tree() { private_tree::words(dir) } else { Vec::new() };
+        let under = self.under.iter().map(|word| word.replace("@DIR@", &dir.display().to_string()));
+        let mut words = tree.into_iter().chain(under);
         let mut command = match words.next() {
             Some(first) => {
                 let mut command = Command::new(first);
@@ -141,32 +153,43 @@ impl Setup {
         self.root.as_ref()
     }
 
-    /// The text of the configuration before its `@…@` are replaced.
-    pub(crate) fn text(&self, kind: Kind) -> String {
-        if let Some(whole) = &self.whole {
-            return whole.clone();
+    /// The directives that the harness needs and that are no part of the configuration: they are given by `-g`.
+    pub(crate) fn globals(&self, kind: Kind) -> Option<String> {
+        if self.whole.is_some() {
+            return None;
         }
-        let own = |lines: &str, name: &str, line: &str| {
-            if lines.contains(name) { String::new() } else { format!("{line}\n") }
-        };
-        let mut text = "daemon off;\npid @DIR@/server.pid;\n".to_owned();
+        let names = |name: &str| self.main.split([';', '\n', '{']).any(|line| line.trim_start().starts_with(name));
+        let mut text = String::new();
+        for (name, line) in [
+            ("daemon ", "daemon off; "),
+            ("pid ", "pid @DIR@/server.pid; "),
+            ("error_log ", "error_log @DIR@/error.log info; "),
+        ] {
+            if !names(name) {
+                text += line;
+            }
+        }
         if kind == Kind::Nginx
             && !self.stream.is_empty()
             && let Some(module) = require::nginx_module("ngx_stream_module")
         {
-            text += &format!("load_module {};\n", module.display());
+            text += &format!("load_module {};", module.display());
         }
-        text += &own(&self.main, "worker_processes", "worker_processes 1;");
-        text += &own(&self.main, "error_log", "error_log @DIR@/error.log info;");
-        text += &self.main;
-        text += &format!("events {{\n{}", own(&self.events, "worker_connections", "worker_connections 512;"));
-        text += &format!("{}\n}}\nhttp {{\n", self.events);
-        text += &own(&self.http, "access_log", "access_log @DIR@/access.log;");
-        text += &own(&self.http, "default_type", "default_type application/octet-stream;");
-        text += "client_body_temp_path @DIR@/body;\n";
-        if kind == Kind::Nginx {
-            // nginx makes all its temporary folders at start; the compiled-in ones need not exist here.
-            for module in ["proxy", "fastcgi", "uwsgi", "scgi"] {
+        Some(text)
+    }
+
+    /// The text of the configuration before its `@…@` are replaced: the lines of the test, in their blocks.
+    pub(crate) fn text(&self) -> String {
+        if let Some(whole) = &self.whole {
+            return whole.clone();
+        }
+        let mut text = format!("{}events {{\n{}\n}}\nhttp {{\n", self.main, self.events);
+        if !self.has_private_tree() {
+            // The compiled-in folders belong to a server that is installed, and may not be there.
+            if !self.http.contains("access_log") {
+                text += "access_log @DIR@/access.log;\n";
+            }
+            for module in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
                 text += &format!("{module}_temp_path @DIR@/{module};\n");
             }
         }
@@ -176,6 +199,11 @@ impl Setup {
             text += &format!("stream {{\n{}}}\n", self.stream);
         }
         text
+    }
+
+    /// Whether the server has compiled-in folders of its own.
+    pub(crate) fn has_private_tree(&self) -> bool {
+        !self.shares_mounts && private_tree::is_possible()
     }
 
     /// Starts a server with this configuration.

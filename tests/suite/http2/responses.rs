@@ -239,7 +239,7 @@ fn compressed_and_included_and_substituted() {
     let site = Site::new();
     site.file("page.txt", "text ".repeat(10_000)).file("page.shtml", "<!--#include virtual=\"/part.txt\" -->, after");
     site.file("part.txt", "a part");
-    let lines = "ssi on; ssi_types application/octet-stream; gzip on; gzip_types *;";
+    let lines = "ssi on; ssi_types text/plain; gzip on; gzip_types *;";
     let server = plain(&site, lines).run();
     let mut http2 = connect(&server);
     let answer = http2.get_with("/page.txt", &[("accept-encoding", "gzip")]);
