@@ -1,6 +1,7 @@
 //! `freerun migrate`: says what an installation of nginx would be here, before anything is started.
 
 mod concern;
+mod machine;
 mod report;
 mod survey;
 #[cfg(test)]
@@ -95,7 +96,7 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         // Servers are started with the rights of root, whoever asks for the report.
         privileged: true,
     };
-    let survey = match Survey::of(&input, &mut survey::disk()) {
+    let mut survey = match Survey::of(&input, &mut survey::disk()) {
         Ok(survey) => survey,
         Err(problem) => {
             eprintln!("freerun: {}", problem.message);
@@ -103,6 +104,10 @@ pub fn run(migrate: &Migrate) -> ExitCode {
             return ExitCode::from(NO_REPORT);
         }
     };
+    // Another file than the installed one says nothing of how this machine is set up.
+    if !paths.conf_given {
+        survey.warnings.extend(machine::warnings(&mut survey::disk()));
+    }
     match migrate.json {
         false => print(&report::text(&survey, &start(&migrate.options), &input.conf_prefix, migrate.quiet)),
         true => match serde_json::to_string_pretty(&survey) {

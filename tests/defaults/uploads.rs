@@ -1,0 +1,99 @@
+//! Request bodies of all sizes through everything that reads them, with the default folders.
+
+use freerun_testkit::eventually;
+
+use crate::applications::{self, Protocol};
+use crate::machine::{Machine, Running, port};
+
+/// The last one that stays in memory, the first that does not, and large ones.
+const SIZES: [usize; 4] = [15 << 10, 17 << 10, 1 << 20, 100 << 20];
+
+fn upload(server: &Running<'_>, path: &str, method: &str, size: usize) -> (u16, String) {
+    let mut client = server.connect();
+    client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n"));
+    let sending = client.send_meanwhile(vec![b'x'; size]);
+    let response = client.response();
+    sending.join().expect("the body is sent");
+    (response.status, response.text())
+}
+
+#[test]
+fn bodies_of_all_sizes_reach_applications_of_all_protocols() {
+    let Some(machine) = Machine::debian() else { return };
+    let port = port();
+    let of = |protocol| applications::start(protocol, 0);
+    let site = format!(
+        "error_log /var/log/nginx/error.log warn;
+        server {{ listen 127.0.0.1:{port}; client_max_body_size 0;
+            location /proxy {{ proxy_pass http://{}; }}
+            location /fastcgi {{ fastcgi_pass {}; include fastcgi_params; }}
+            location /scgi {{ scgi_pass {}; include scgi_params; }}
+            location /uwsgi {{ uwsgi_pass {}; include uwsgi_params; }} }}",
+        of(Protocol::Http),
+        of(Protocol::FastCgi),
+        of(Protocol::Scgi),
+        of(Protocol::Uwsgi)
+    );
+    let server = machine.site(&site).serve(port);
+    for member in ["proxy", "fastcgi", "scgi", "uwsgi"] {
+        for size in SIZES {
+            let answer = upload(&server, &format!("/{member}"), "POST", size);
+            assert_eq!(answer, (200, format!("{size}\n")), "{member}");
+        }
+    }
+    assert_eq!(server.error_log().matches("a client request body is buffered to a temporary file").count(), 12);
+    server.logs("[warn]");
+    server.logs("a client request body is buffered to a temporary file /var/lib/nginx/body/#");
+}
+
+#[test]
+fn dav_and_grpc_take_bodies_of_all_sizes() {
+    let Some(machine) = Machine::debian() else { return };
+    let (port, grpc) = (port(), port());
+    std::fs::create_dir(machine.path("/var/lib/nginx/www")).expect("a folder");
+    let of_worker = ["chown", "www-data", "/var/lib/nginx/www"];
+    assert!(machine.run(&[], &of_worker).status.success());
+    let site = format!(
+        "server {{ listen 127.0.0.1:{port}; client_max_body_size 0;
+            location / {{ root /var/lib/nginx/www; dav_methods PUT; }}
+            location /grpc {{ grpc_pass grpc://127.0.0.1:{grpc}; }} }}
+        server {{ listen 127.0.0.1:{grpc}; http2 on; client_max_body_size 0;
+            root /var/lib/nginx/www; dav_methods PUT; }}"
+    );
+    let server = machine.site(&site).serve(port);
+    for size in SIZES {
+        for name in ["dav", "grpc"] {
+            let (status, text) = upload(&server, &format!("/{name}-{size}"), "PUT", size);
+            assert_eq!(status, 201, "{name} {size}: {text}");
+            let stored = machine.path(&format!("/var/lib/nginx/www/{name}-{size}"));
+            assert_eq!(std::fs::metadata(stored).expect("the stored file").len(), size as u64);
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_has_gone_and_a_full_disk_are_named_in_the_log() {
+    let full = "mkdir $T/full && mount -t tmpfs -o size=64k,mode=700,uid=www-data none $T/full";
+    let Some(machine) = Machine::new(crate::machine::Layout::Debian, full) else { return };
+    let port = port();
+    let full = machine.path("/full");
+    let site = format!(
+        "server {{ listen 127.0.0.1:{port};
+            location / {{ proxy_pass http://{}; }}
+            location /full {{ client_body_temp_path {}; proxy_pass http://127.0.0.1:1; }} }}",
+        applications::start(Protocol::Http, 0),
+        full.display()
+    );
+    let server = machine.site(&site).serve(port);
+    assert_eq!(upload(&server, "/full", "POST", 1 << 20).0, 507);
+    server.logs(&format!("pwrite() \"{}/#", full.display()));
+    server.logs("\" failed (28: No space left on device)");
+    std::fs::remove_dir(machine.path("/var/lib/nginx/body")).expect("the folder is empty");
+    assert_eq!(upload(&server, "/", "POST", 17 << 10).0, 500);
+    server.logs("open() \"/var/lib/nginx/body\" failed (2: No such file or directory)");
+    // A small body needs no folder, and a reload makes it again.
+    assert_eq!(upload(&server, "/", "POST", 15 << 10).0, 200);
+    server.signal(rustix::process::Signal::HUP);
+    eventually("the folder is there", || machine.path("/var/lib/nginx/body").is_dir());
+    assert_eq!(upload(&server, "/", "POST", 17 << 10).0, 200);
+}
