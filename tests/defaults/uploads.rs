@@ -80,8 +80,10 @@ fn a_folder_that_has_gone_and_a_full_disk_are_named_in_the_log() {
     let site = format!(
         "server {{ listen 127.0.0.1:{port};
             location / {{ proxy_pass http://{}; }}
+            location /store {{ proxy_store /var/lib/nginx/stored; proxy_pass http://{}; }}
             location /full {{ client_body_temp_path {}; proxy_pass http://127.0.0.1:1; }} }}",
         applications::start(Protocol::Http, 0),
+        applications::start(Protocol::Http, 200_000),
         full.display()
     );
     let server = machine.site(&site).serve(port);
@@ -91,6 +93,9 @@ fn a_folder_that_has_gone_and_a_full_disk_are_named_in_the_log() {
     std::fs::remove_dir(machine.path("/var/lib/nginx/body")).expect("the folder is empty");
     assert_eq!(upload(&server, "/", "POST", 17 << 10).0, 500);
     server.logs("open() \"/var/lib/nginx/body\" failed (2: No such file or directory)");
+    std::fs::remove_dir(machine.path("/var/lib/nginx/proxy")).expect("the folder is empty");
+    assert_eq!(server.connect().get("/store").body.len(), 200_002);
+    server.logs("open() \"/var/lib/nginx/proxy\" failed (2: No such file or directory) while storing a response");
     // A small body needs no folder, and a reload makes it again.
     assert_eq!(upload(&server, "/", "POST", 15 << 10).0, 200);
     server.signal(rustix::process::Signal::HUP);

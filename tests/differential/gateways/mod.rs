@@ -105,14 +105,24 @@ fn messages(log: &str, connection: u64, address: &str) -> Vec<String> {
         })?;
         let (number, message) = line[level..].split_once('*')?.1.split_once(' ')?;
         let message = (number.parse() == Ok(connection)).then_some(message)?;
+        // freerun knows the upstream server when it reads the body, and says so behind the client.
+        let message = message.split(", client: ").next().unwrap_or_default();
         // The application closes a moment after it has answered: whether the next request meets that is chance.
         let by_chance = message.starts_with("an idle upstream connection was closed");
-        let about =
-            !by_chance && ["upstream", "memcached", "FastCGI", "uwsgi"].iter().any(|word| message.contains(word));
-        about.then(|| message.replace(address, "ADDRESS"))
+        let about = !by_chance
+            && ["upstream", "memcached", "FastCGI", "uwsgi", "request body"].iter().any(|word| message.contains(word));
+        about.then(|| without_file_name(&message.replace(address, "ADDRESS")))
     };
     // Messages may have line ends in them; what follows those says nothing more.
-    log.lines().filter_map(said).map(|line| line.split(", client: ").next().unwrap_or_default().to_owned()).collect()
+    log.lines().filter_map(said).collect()
+}
+
+/// A message about a temporary file with only the configured folder of it: those of nginx have names and folders of their own.
+fn without_file_name(message: &str) -> String {
+    let Some((before, path)) = message.split_once("a temporary file ") else { return message.to_owned() };
+    let (path, after) = path.split_once(' ').unwrap_or((path, ""));
+    let folder: Vec<&str> = path.split('/').take(5).collect();
+    format!("{before}a temporary file {} {after}", folder.join("/"))
 }
 
 fn run(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]) -> Vec<Outcome> {
