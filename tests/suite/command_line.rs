@@ -161,7 +161,7 @@ fn a_broken_configuration_keeps_no_server_from_ending() {
         return;
     }
     let site = Site::new();
-    let mut server = Setup::server(&site, "return 200 here;").freerun();
+    let mut server = Setup::server(&site, "return 200 here;").main("pid @DIR@/server.pid;").freerun();
     let conf = server.path("nginx.conf").display().to_string();
     let (prefix, log) = (server.path("").display().to_string(), server.path("error.log").display().to_string());
     let order = |name: &str| with(&["-s", name, "-c", &conf, "-p", &prefix, "-e", &log]);
