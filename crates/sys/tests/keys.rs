@@ -58,6 +58,50 @@ fn passwords_are_asked_for_where_they_are_needed() {
     assert!(PrivateKey::from_pem(b"", Some(b"x")).is_err_and(|error| !error.asked && error.errors.no_start_line()));
 }
 
+/// RFC 8018 and RFC 7914, as OpenSSL has written them.
+const PBES2_OTHERS: [&str; 4] = [
+    include_str!("../../tls/tests/fixtures/ec-scrypt.key"),
+    include_str!("../../tls/tests/fixtures/ec-sha224.key"),
+    include_str!("../../tls/tests/fixtures/ec-sha384.key"),
+    include_str!("../../tls/tests/fixtures/ec-sha512.key"),
+];
+
+#[test]
+fn keys_are_decrypted_with_scrypt_and_with_other_functions_for_passwords() {
+    for pem in PBES2_OTHERS {
+        let read = |password: Option<&[u8]>| PrivateKey::from_pem(pem.as_bytes(), password);
+        assert!(read(Some(b"secret")).is_ok_and(|key| certificate(EC[0]).check_key(&key) == Ok(())), "{pem}");
+        assert!(read(None).is_err_and(|error| error.asked));
+        assert!(
+            read(Some(b"other")).is_err_and(|error| error.asked && !error.errors.unsupported_encryption()),
+            "{pem}"
+        );
+        let cut: Vec<_> = pem.lines().enumerate().filter(|(number, _)| *number != 2).map(|(_, line)| line).collect();
+        assert!(PrivateKey::from_pem(cut.join("\n").as_bytes(), Some(b"secret")).is_err());
+    }
+}
+
+#[test]
+fn encryption_that_is_not_supported_is_no_wrong_password() {
+    for pem in [
+        include_str!("../../tls/tests/fixtures/ec-camellia.key"),
+        include_str!("../../tls/tests/fixtures/ec-ofb.key"),
+        include_str!("../../tls/tests/fixtures/ec-2des.key"),
+    ] {
+        let read = PrivateKey::from_pem(pem.as_bytes(), Some(b"secret"));
+        assert!(read.is_err_and(|error| error.asked && error.errors.unsupported_encryption()), "{pem}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let marked = |pem: &str| format!("\u{feff}{pem}");
+    let crt = certificate(&marked(EC[0]));
+    assert_eq!(crt.check_key(&key(&marked(EC[1]))), Ok(()));
+    assert!(PrivateKey::from_pem(marked(PBES2).as_bytes(), Some(b"secret")).is_ok());
+    assert!(PrivateKey::from_pem(marked(PBES2_OTHERS[0]).as_bytes(), Some(b"secret")).is_ok());
+}
+
 #[test]
 fn pkcs8_is_the_same_key() {
     for [crt, private] in [EC, RSA, ED25519] {

@@ -10,7 +10,7 @@ use freerun_testkit::{Kind, TempDir, check, require};
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tls/tests/fixtures");
 
 /// Files that are wrong in one way each, besides the good ones.
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     let dir = TempDir::new("tls");
     let read = |name: &str| fs::read_to_string(format!("{FIXTURES}/{name}")).expect("a fixture");
     let block = |content: &str| format!("-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n");
@@ -36,24 +36,40 @@ fn folder() -> TempDir {
     for (name, text) in files {
         fs::write(dir.path().join(name), text).expect("it is written");
     }
-    for name in
-        ["rsa.crt", "rsa.key", "other-rsa.key", "rsa-pbes2.key", "rsa1024.crt", "rsa1024.key", "ec.crt", "ec.key"]
-    {
+    for name in [
+        "rsa.crt",
+        "rsa.key",
+        "other-rsa.key",
+        "rsa-pbes2.key",
+        "rsa1024.crt",
+        "rsa1024.key",
+        "ec.crt",
+        "ec.key",
+        "ec.crl",
+        "ec-scrypt.key",
+        "ec-sha224.key",
+        "ec-sha384.key",
+        "ec-sha512.key",
+        "ec-camellia.key",
+        "ec-ofb.key",
+        "ec-2des.key",
+    ] {
         fs::write(dir.path().join(name), read(name)).expect("it is written");
+        fs::write(dir.path().join(format!("marked-{name}")), format!("\u{feff}{}", read(name))).expect("it is written");
     }
     dir
 }
 
 /// A case: what stands in place of `@LINE@` in the text around it, and what freerun says if that is not what nginx says.
-type Case = (&'static str, Option<&'static str>);
+pub(super) type Case = (&'static str, Option<&'static str>);
 
 /// Of that both say the same.
-const fn same(line: &'static str) -> Case {
+pub(super) const fn same(line: &'static str) -> Case {
     (line, None)
 }
 
 /// Of that freerun says this: its error without the place, its warning, or nothing at all.
-const fn differs(line: &'static str, told: &'static str) -> Case {
+pub(super) const fn differs(line: &'static str, told: &'static str) -> Case {
     (line, Some(told))
 }
 
@@ -65,7 +81,7 @@ fn verdict(kind: Kind, text: &str) -> (Option<i32>, Vec<String>) {
 
 /// Each case in place of `@LINE@`; `@/` is the folder with the files.
 #[track_caller]
-fn compare(around: &str, cases: &[Case]) {
+pub(super) fn compare(around: &str, cases: &[Case]) {
     if !require::nginx() {
         return;
     }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod clients;
+mod encodings;
 mod files;
 mod listeners;
 mod signatures;

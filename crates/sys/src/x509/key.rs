@@ -1,6 +1,6 @@
 //! Private keys.
 
-use super::{Errors, Reader, lc, take_buffer};
+use super::{Errors, Reader, lc, pbes2, take_buffer};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -57,7 +57,18 @@ impl PrivateKey {
             lc::PEM_read_bio_PrivateKey(reader.as_ptr(), null_mut(), Some(give_password), userdata)
         };
         let errors = Errors::take();
-        NonNull::new(key).map(Self).ok_or(PrivateKeyError { asked: password.asked, errors })
+        let failed = |errors| PrivateKeyError { asked: password.asked, errors };
+        match (NonNull::new(key), password.text) {
+            (Some(key), _) => Ok(Self(key)),
+            (None, Some(text)) if password.asked && errors.unsupported_encryption() => {
+                pbes2::read(pem, text).unwrap_or(Err(errors)).map_err(failed)
+            }
+            (None, _) => Err(failed(errors)),
+        }
+    }
+
+    pub(super) fn of(key: NonNull<lc::EVP_PKEY>) -> Self {
+        Self(key)
     }
 
     pub(super) fn as_ptr(&self) -> *mut lc::EVP_PKEY {

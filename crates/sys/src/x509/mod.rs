@@ -10,6 +10,7 @@ mod hosts;
 mod key;
 mod names;
 mod ocsp;
+mod pbes2;
 mod pem;
 mod rules;
 mod run;
@@ -80,6 +81,19 @@ impl Errors {
         self.has(lc::ERR_LIB_PEM, lc::PEM_R_BAD_BASE64_DECODE)
     }
 
+    /// A key is encrypted in a way that the library does not know.
+    pub fn unsupported_encryption(&self) -> bool {
+        let reasons = [
+            lc::PKCS8_R_UNKNOWN_ALGORITHM,
+            lc::PKCS8_R_UNKNOWN_CIPHER,
+            lc::PKCS8_R_UNKNOWN_CIPHER_ALGORITHM,
+            lc::PKCS8_R_UNSUPPORTED_CIPHER,
+            lc::PKCS8_R_UNSUPPORTED_KEY_DERIVATION_FUNCTION,
+            lc::PKCS8_R_UNSUPPORTED_PRF,
+        ];
+        reasons.into_iter().any(|reason| self.has(lc::ERR_LIB_PKCS8, reason))
+    }
+
     /// A password that was given does not decrypt the key.
     pub fn bad_decrypt(&self) -> bool {
         self.has(lc::ERR_LIB_CIPHER, lc::CIPHER_R_BAD_DECRYPT)
@@ -107,7 +121,10 @@ impl std::fmt::Display for Errors {
 
 impl std::error::Error for Errors {}
 
-/// A text that the library reads from.
+/// What some editors put at the beginning of a text: a byte order mark in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A text of PEM that the library reads from. A byte order mark at its beginning is passed over, as OpenSSL does.
 struct Reader<'a> {
     bio: NonNull<lc::BIO>,
     text: PhantomData<&'a [u8]>,
@@ -115,6 +132,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(text: &'a [u8]) -> Result<Self, Errors> {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let length = isize::try_from(text.len()).unwrap_or(isize::MAX);
         // SAFETY: the text outlives the reader, which borrows it, and the BIO only reads it.
         let bio = unsafe { lc::BIO_new_mem_buf(text.as_ptr().cast(), length as _) };

@@ -36,6 +36,8 @@ pub enum Problem {
     NoPassword,
     /// The block is encrypted, and no password fits.
     BadDecrypt,
+    /// The block is encrypted in a way that is not supported here.
+    UnsupportedEncryption,
     /// What is in the block is not what its label says; with what the library says of it.
     Malformed(String),
 }
@@ -65,6 +67,9 @@ impl Problem {
             Self::BadBase64 => "error:04800064:PEM routines::bad base64 decode",
             Self::NoPassword => "error:04800068:PEM routines::bad password read",
             Self::BadDecrypt => "error:1C800064:Provider routines::bad decrypt",
+            Self::UnsupportedEncryption => {
+                "error:0308010C:digital envelope routines::unsupported:the encryption of the key is not supported"
+            }
             Self::Malformed(said) => said,
         }
     }

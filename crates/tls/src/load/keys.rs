@@ -25,6 +25,9 @@ impl Key {
             if !error.asked {
                 return Err(LoadError::Key(Problem::of(&error.errors)));
             }
+            if password.is_some() && error.errors.unsupported_encryption() {
+                return Err(LoadError::Key(Problem::UnsupportedEncryption));
+            }
             // A wrong password may also decrypt to bytes that look padded but are no key, so every failure of an encrypted key
             // is one of its password.
             password = match (password, candidates.next()) {
