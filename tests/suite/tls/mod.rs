@@ -8,6 +8,7 @@ mod early_data;
 mod files;
 mod kept;
 mod key_logs;
+mod locked_keys;
 mod ocsp;
 pub(crate) mod pebble;
 mod programs;

@@ -53,8 +53,17 @@ pub struct PairNames {
     pub key: ComputedName,
 }
 
-/// The full paths of a certificate and its key, or their contents.
-type PairPaths = (String, String);
+/// What a pair is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct PairId {
+    /// The full path of the certificate.
+    certificate: String,
+    /// The full path of the key.
+    key: String,
+    /// A digest of the passwords that the key may be decrypted with, if there are any. Whoever does not have them does not get the
+    /// key that others have decrypted, and whoever has them does not get the failure of those who do not.
+    passwords: Option<[u8; 32]>,
+}
 
 /// What files are read with.
 pub struct PairReader<'r, F> {
@@ -113,7 +122,7 @@ impl Loaded {
     }
 }
 
-type Table = Cache<PairPaths, Arc<Known>>;
+type Table = Cache<PairId, Arc<Known>>;
 
 /// Pairs that are known, for all loops together. They outlive a configuration.
 #[derive(Debug)]
@@ -149,8 +158,8 @@ impl Kept {
     }
 
     /// Keeps a pair; if there are too many, the least recently used one goes.
-    fn insert(&self, paths: &PairPaths, known: Arc<Known>) {
-        if self.most <= LOOKED_THROUGH && self.pairs.peek(paths).is_none() {
+    fn insert(&self, id: &PairId, known: Arc<Known>) {
+        if self.most <= LOOKED_THROUGH && self.pairs.peek(id).is_none() {
             while self.pairs.len() >= self.most {
                 let used = |known: &Arc<Known>| known.used.load(Ordering::Relaxed);
                 let oldest = self.pairs.iter().min_by_key(|(_, known)| used(known));
@@ -158,15 +167,15 @@ impl Kept {
                 self.pairs.remove(&oldest);
             }
         }
-        self.pairs.insert(paths.clone(), known);
+        self.pairs.insert(id.clone(), known);
     }
 
-    fn get(&self, paths: &PairPaths, now: u64) -> Option<Loaded> {
-        let known = self.pairs.get(paths)?;
+    fn get(&self, id: &PairId, now: u64) -> Option<Loaded> {
+        let known = self.pairs.get(id)?;
         let is_good =
             since(known.used.load(Ordering::Relaxed), now) < self.inactive && since(known.read, now) < self.valid;
         if !is_good {
-            self.pairs.remove_if(paths, |other| Arc::ptr_eq(other, &known));
+            self.pairs.remove_if(id, |other| Arc::ptr_eq(other, &known));
             return None;
         }
         known.used.store(now, Ordering::Relaxed);
@@ -187,12 +196,12 @@ impl KnownPairs {
     }
 
     /// What is known of a pair, or what `read` finds out. `None` if that was not done.
-    async fn get<F>(&self, paths: &PairPaths, read: impl FnOnce() -> F) -> Option<Result<Loaded, String>>
+    async fn get<F>(&self, id: &PairId, read: impl FnOnce() -> F) -> Option<Result<Loaded, String>>
     where
         F: Future<Output = Option<Result<CertifiedKey, String>>>,
     {
         let asked = loops::nanos();
-        if let Some(loaded) = self.kept.as_ref().and_then(|kept| kept.get(paths, asked)) {
+        if let Some(loaded) = self.kept.as_ref().and_then(|kept| kept.get(id, asked)) {
             return Some(Ok(loaded));
         }
         let loaded = |known: &Arc<Known>| {
@@ -200,23 +209,23 @@ impl KnownPairs {
             known.made.clone().map(|key| Loaded { key, kept })
         };
         loop {
-            match self.recent.get_value_or_guard_async(paths).await {
+            match self.recent.get_value_or_guard_async(id).await {
                 Ok(known) => {
                     // It was read while this connection has waited for it, or it cannot be used.
                     if known.read >= asked || known.made.is_err() && since(known.read, loops::nanos()) < FAILED {
                         return Some(loaded(&known));
                     }
-                    self.recent.remove_if(paths, |other| Arc::ptr_eq(other, &known));
+                    self.recent.remove_if(id, |other| Arc::ptr_eq(other, &known));
                 }
                 Err(guard) => {
                     let known = Arc::new(Known::new(read().await?, loops::nanos()));
                     if let (Ok(_), Some(kept)) = (&known.made, &self.kept) {
-                        kept.insert(paths, known.clone());
+                        kept.insert(id, known.clone());
                     }
                     // Those who wait for it get it from the guard. A pair that can be used does not stay there: private keys
                     // are kept where the configuration says so, and nowhere else.
                     if guard.insert(known.clone()).is_ok() && known.made.is_ok() {
-                        self.recent.remove_if(paths, |other| Arc::ptr_eq(other, &known));
+                        self.recent.remove_if(id, |other| Arc::ptr_eq(other, &known));
                     }
                     return Some(loaded(&known));
                 }
@@ -239,19 +248,23 @@ impl KnownPairs {
             None => String::from_utf8_lossy(&reader.paths.beside_configuration(name.as_bytes())).into_owned(),
         };
         let PairNames { certificate, key } = names;
-        let paths = (full(&certificate.value), key_path(&key.value, &full(&key.value), full)?);
-        let both = [("certificate", certificate, &paths.0), ("certificate key", key, &paths.1)];
+        let id = PairId {
+            certificate: full(&certificate.value),
+            key: key_path(&key.value, &full(&key.value), full)?,
+            passwords: passwords.map(PasswordFile::digest),
+        };
+        let both = [("certificate", certificate, &id.certificate), ("certificate key", key, &id.key)];
         if let Some((what, _, path)) = both.into_iter().find(|(_, name, _)| name.leads_elsewhere()) {
             let shown = shown(path);
             return Err(format!("cannot load {what} \"{shown}\": a variable has \"..\" in its value"));
         }
-        let tag = reader.files.tag_of(&CString::new(paths.0.as_str()).unwrap_or_default(), reader.client);
-        let (wanted, passwords) = (paths.clone(), passwords.cloned());
+        let tag = reader.files.tag_of(&CString::new(id.certificate.as_str()).unwrap_or_default(), reader.client);
+        let (wanted, passwords) = (id.clone(), passwords.cloned());
         let unread = RefCell::new(String::new());
         let read = async || {
             let load = move || {
                 let passwords = passwords.as_ref().map_or(&[][..], PasswordFile::passwords);
-                let made = make(&wanted.0, &wanted.1, passwords, read);
+                let made = make(&wanted.certificate, &wanted.key, passwords, read);
                 // nginx sets it for one session, not for all.
                 made.map_err(|unusable| unusable.line.replacen("SSL_CTX_use_", "SSL_use_", 1))
             };
@@ -266,10 +279,10 @@ impl KnownPairs {
             }
         };
         // Contents are not files: they are not kept.
-        let is_inline = inline(paths.0.as_bytes()).or(inline(paths.1.as_bytes())).is_some();
+        let is_inline = inline(id.certificate.as_bytes()).or(inline(id.key.as_bytes())).is_some();
         let loaded = match is_inline {
             true => read().await.map(|made| made.map(|key| Loaded { key, kept: None })),
-            false => self.get(&paths, read).await,
+            false => self.get(&id, read).await,
         };
         loaded.unwrap_or_else(|| Err(unread.take()))
     }
@@ -293,8 +306,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn paths(name: &str) -> PairPaths {
-        (format!("{name}.crt"), format!("{name}.key"))
+    fn id(name: &str) -> PairId {
+        PairId { certificate: format!("{name}.crt"), key: format!("{name}.key"), passwords: None }
     }
 
     #[test]
@@ -308,7 +321,7 @@ mod tests {
                 std::future::poll_fn(|_| if begun.replace(true) { Poll::Ready(()) } else { Poll::Pending }).await;
                 Some(Ok(certified("ec")))
             };
-            let name = paths("a");
+            let name = id("a");
             let (mut first, mut second) = (pin!(known.get(&name, read)), pin!(known.get(&name, read)));
             let mut context = Context::from_waker(Waker::noop());
             assert!(first.as_mut().poll(&mut context).is_pending());
@@ -326,17 +339,17 @@ mod tests {
             let cache =
                 CertificateCache { max: 2, inactive: Duration::from_secs(3600), valid: Duration::from_secs(3600) };
             let known = KnownPairs::new(Some(cache));
-            let good = known.get(&paths("good"), async || Some(Ok(certified("ec")))).await;
+            let good = known.get(&id("good"), async || Some(Ok(certified("ec")))).await;
             assert!(matches!(&good, Some(Ok(_))));
             for number in 0..100 {
-                let name = paths(&number.to_string());
+                let name = id(&number.to_string());
                 let failed = known.get(&name, async || Some(Err("no".to_owned()))).await;
                 assert_eq!(failed.map(|made| made.map(|_| ())), Some(Err("no".to_owned())));
                 let again = known.get(&name, async || unreachable!("it was just found out")).await;
                 assert_eq!(again.map(|made| made.map(|_| ())), Some(Err("no".to_owned())));
             }
             let (read, kept) = (good.unwrap().unwrap(), async || unreachable!("it is kept"));
-            let kept = known.get(&paths("good"), kept).await.unwrap().unwrap();
+            let kept = known.get(&id("good"), kept).await.unwrap().unwrap();
             let prepared = [read, kept].map(|loaded| loaded.prepared().map(std::ptr::from_ref));
             assert!(prepared[0].is_some() && prepared[0] == prepared[1], "settings stay with what is kept");
         })
@@ -347,9 +360,25 @@ mod tests {
     fn one_who_leaves_lets_another_read() {
         loops::block_on(async {
             let known = KnownPairs::new(None);
-            assert!(known.get(&paths("a"), async || None).await.is_none());
-            let read = known.get(&paths("a"), async || Some(Ok(certified("ec")))).await;
+            assert!(known.get(&id("a"), async || None).await.is_none());
+            let read = known.get(&id("a"), async || Some(Ok(certified("ec")))).await;
             assert!(read.is_some_and(|read| read.is_ok_and(|loaded| loaded.prepared().is_none())), "nothing is kept");
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_pair_is_known_to_those_alone_who_have_the_same_passwords() {
+        loops::block_on(async {
+            let hour = Duration::from_secs(3600);
+            let known = KnownPairs::new(Some(CertificateCache { max: 4, inactive: hour, valid: hour }));
+            let with = PairId { passwords: Some([1; 32]), ..id("a") };
+            assert!(
+                known.get(&id("a"), async || Some(Err("no password".to_owned()))).await.is_some_and(|a| a.is_err())
+            );
+            assert!(known.get(&with, async || Some(Ok(certified("ec")))).await.is_some_and(|a| a.is_ok()));
+            assert!(known.get(&id("a"), async || unreachable!()).await.is_some_and(|a| a.is_err()));
+            assert!(known.get(&with, async || unreachable!()).await.is_some_and(|a| a.is_ok()));
         })
         .unwrap();
     }
@@ -358,13 +387,13 @@ mod tests {
     fn the_least_recently_used_pair_makes_room() {
         let hour = Duration::from_secs(3600);
         let kept = Kept::new(CertificateCache { max: 4, inactive: hour, valid: hour });
-        let is_there = |name: &str| kept.pairs.peek(&paths(name)).is_some();
-        kept.insert(&paths("a"), Arc::new(Known::new(Ok(certified("ec")), 1)));
-        kept.insert(&paths("b"), Arc::new(Known::new(Ok(certified("ec")), 2)));
-        assert!(kept.get(&paths("a"), 3).is_some());
-        kept.insert(&paths("c"), Arc::new(Known::new(Ok(certified("ec")), 4)));
+        let is_there = |name: &str| kept.pairs.peek(&id(name)).is_some();
+        kept.insert(&id("a"), Arc::new(Known::new(Ok(certified("ec")), 1)));
+        kept.insert(&id("b"), Arc::new(Known::new(Ok(certified("ec")), 2)));
+        assert!(kept.get(&id("a"), 3).is_some());
+        kept.insert(&id("c"), Arc::new(Known::new(Ok(certified("ec")), 4)));
         assert_eq!(["a", "b", "c"].map(is_there), [true, false, true]);
-        kept.insert(&paths("c"), Arc::new(Known::new(Ok(certified("ec")), 5)));
+        kept.insert(&id("c"), Arc::new(Known::new(Ok(certified("ec")), 5)));
         assert_eq!(["a", "b", "c"].map(is_there), [true, false, true], "it takes the place of the same pair");
     }
 
@@ -374,11 +403,11 @@ mod tests {
         let cache = CertificateCache { max: 2, inactive: Duration::from_secs(10), valid: Duration::from_secs(25) };
         let kept = Kept::new(cache);
         let known = |at| Arc::new(Known::new(Ok(certified("ec")), at));
-        kept.pairs.insert(paths("a"), known(0));
+        kept.pairs.insert(id("a"), known(0));
         for (at, is_there) in [(9, true), (18, true), (24, true), (25, false), (26, false)] {
-            assert_eq!(kept.get(&paths("a"), at * second).is_some(), is_there, "{at}");
+            assert_eq!(kept.get(&id("a"), at * second).is_some(), is_there, "{at}");
         }
-        kept.pairs.insert(paths("a"), known(30 * second));
-        assert!(kept.get(&paths("a"), 40 * second).is_none(), "nobody has used it");
+        kept.pairs.insert(id("a"), known(30 * second));
+        assert!(kept.get(&id("a"), 40 * second).is_none(), "nobody has used it");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_time};
 use freerun_runtime::log::Errno;
+use freerun_tls::digest::sha256_of;
 use freerun_tls::load;
 use zeroize::Zeroizing;
 
@@ -199,12 +200,18 @@ const MAX_PASSWORD: usize = 4095;
 pub struct PasswordFile {
     name: FileName,
     passwords: Arc<Vec<Zeroizing<Vec<u8>>>>,
+    digest: [u8; 32],
 }
 
 impl PasswordFile {
     /// The passwords.
     pub fn passwords(&self) -> &[Zeroizing<Vec<u8>>] {
         &self.passwords
+    }
+
+    /// A digest of the passwords, whichever file they are in.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
     }
 }
 
@@ -241,7 +248,8 @@ impl Value for PasswordFile {
         if passwords.iter().any(|password| password.len() > MAX_PASSWORD) {
             return Err(Problem::new(format!("too long line in \"{path}\"")));
         }
-        Ok(PasswordFile { passwords: Arc::new(passwords), name })
+        let digest = sha256_of(passwords.iter().map(|password| password.as_slice()).collect::<Vec<_>>());
+        Ok(PasswordFile { passwords: Arc::new(passwords), name, digest })
     }
 }
 
