@@ -32,11 +32,21 @@ pub enum CertificateState {
     Ordering,
     /// There is one, and it does not have to be renewed yet.
     Valid,
+    /// There was one, which has ended, and the next attempt is not due yet.
+    Expired,
     /// The last attempt failed. There may be a certificate all the same: see [`CertificateStatus::not_after`].
     Failed,
 }
 
 impl CertificateStatus {
+    /// What is being done about it at a moment: what was valid when its state was noted may have ended since.
+    pub fn state_at(&self, now: SystemTime) -> CertificateState {
+        match self.state {
+            CertificateState::Valid if self.not_after.is_some_and(|end| end <= now) => CertificateState::Expired,
+            state => state,
+        }
+    }
+
     /// That of a certificate of which nothing is known.
     pub(crate) fn new(certificate: CertificateSettings) -> CertificateStatus {
         CertificateStatus {
@@ -87,5 +97,28 @@ impl Board {
     pub(crate) fn all(&self) -> Vec<CertificateStatus> {
         let shown = self.lock();
         shown.order.iter().filter_map(|certificate| shown.states.get(certificate).cloned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::KeyKind;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_valid_expires() {
+        let settings = CertificateSettings { issuer: "ca".into(), identifiers: Vec::new(), key: KeyKind::default() };
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        let mut status = CertificateStatus { not_after: Some(end), ..CertificateStatus::new(settings) };
+        for (state, before, after) in [
+            (CertificateState::Valid, CertificateState::Valid, CertificateState::Expired),
+            (CertificateState::Ordering, CertificateState::Ordering, CertificateState::Ordering),
+            (CertificateState::Failed, CertificateState::Failed, CertificateState::Failed),
+        ] {
+            status.state = state;
+            assert_eq!(status.state_at(end - Duration::from_secs(1)), before);
+            assert_eq!(status.state_at(end), after);
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! | renewal otherwise | after two thirds of the lifetime |
 //! | in every case | before 19 twentieths of the lifetime have passed |
 //! | after a failure | a minute, doubled with each further one, up to six hours; longer where the CA says so |
-//! | after a success | an hour at least, whatever clock and window say |
+//! | after a success | an hour or half of the lifetime at least, whichever is less, whatever clock and window say |
 //! | asking for the window | as the CA says, between 3 hours and a day; 6 hours after a failure |
 
 use std::time::{Duration, SystemTime};
@@ -17,8 +17,10 @@ const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600);
 /// The longest pause that a CA may ask for: rate limits of public CAs last a week at most.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86400);
-/// The shortest time between a certificate that was issued and the next order.
+/// The shortest time between a certificate that was issued and the next order, unless half of its lifetime is shorter.
 const AFTER_SUCCESS: Duration = Duration::from_secs(3600);
+/// The shortest time between a certificate that was issued and the next order, however short its lifetime is.
+const AFTER_SHORTEST: Duration = Duration::from_secs(10);
 /// The shortest and the longest time between two questions for a window.
 const WINDOW_PAUSES: (Duration, Duration) = (Duration::from_secs(3 * 3600), Duration::from_secs(24 * 3600));
 /// The time to the next question for a window where this one had no answer.
@@ -135,7 +137,9 @@ impl Schedule {
 
     /// Takes a certificate that was just issued.
     pub(crate) fn issued(&mut self, now: SystemTime, validity: Validity) {
-        let attempt = Backoff { pause: Pause::begin(now, AFTER_SUCCESS), failures: 0 };
+        let lifetime = validity.to.duration_since(validity.from).unwrap_or_default();
+        let pause = (lifetime / 2).clamp(AFTER_SHORTEST, AFTER_SUCCESS);
+        let attempt = Backoff { pause: Pause::begin(now, pause), failures: 0 };
         *self = Schedule { held: Some(validity), attempt, ..Schedule::default() };
     }
 
@@ -304,12 +308,23 @@ mod tests {
         let mut schedule = Schedule::default();
         schedule.failed(at(0), None, 0.5);
         schedule.failed(at(60), None, 0.5);
-        // By this clock the new certificate has ended already.
-        schedule.issued(at(180), Validity { from: at(0), to: at(1), share: 0.5 });
+        // By this clock the new certificate has ended long ago.
+        let earlier = |days: u64| at(0) - Duration::from_secs(days * DAY);
+        schedule.issued(at(180), Validity { from: earlier(200), to: earlier(110), share: 0.5 });
         schedule.asked(at(180), None);
         assert_eq!(schedule.next(at(180)), Wait(at(180 + HOUR)));
         schedule.failed(at(180 + HOUR), None, 0.5);
         assert_eq!(schedule.next(at(180 + HOUR)), Wait(at(180 + HOUR + 60)));
+    }
+
+    #[test]
+    fn a_certificate_with_a_short_life_is_renewed_within_it() {
+        for (lifetime, wanted) in [(24, 16), (90 * 60, 3600), (3600, 2400), (DAY, 16 * HOUR), (0, 10), (1, 10)] {
+            let mut schedule = Schedule::default();
+            schedule.issued(at(0), Validity { from: at(0), to: at(lifetime), share: 0.5 });
+            schedule.asked(at(0), None);
+            assert_eq!(schedule.next_attempt(at(0)), at(wanted), "{lifetime}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::samples::Text;
 use crate::acme::client::Client;
 
 /// The words for the states, in the order of the metric.
-const STATES: [&str; 4] = ["waiting", "ordering", "valid", "failed"];
+const STATES: [&str; 5] = ["waiting", "ordering", "valid", "expired", "failed"];
 
 /// How a certificate is doing. Times are in seconds since 1970.
 #[derive(Debug, Serialize)]
@@ -31,15 +31,17 @@ fn seconds(time: SystemTime) -> u64 {
 
 impl From<CertificateStatus> for Certificate {
     fn from(status: CertificateStatus) -> Certificate {
+        let state = status.state_at(SystemTime::now());
         let of = status.certificate;
         Certificate {
             issuer: of.issuer,
             names: of.identifiers.iter().map(Identifier::to_string).collect(),
             key: of.key.name(),
-            state: match status.state {
+            state: match state {
                 CertificateState::Waiting => "waiting",
                 CertificateState::Ordering => "ordering",
                 CertificateState::Valid => "valid",
+                CertificateState::Expired => "expired",
                 CertificateState::Failed => "failed",
             },
             not_after: status.not_after.map(seconds),
