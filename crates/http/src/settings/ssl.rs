@@ -34,14 +34,24 @@ ssl_settings! {
         /// `./auto`.
         ssl_certificate: Many<ServerCertificate<Template>>, in HTTP | SERVER, fidelity = Differs("`watch` and `auto` are freerun's own");
         /// A file with the key of the certificate.
-        ssl_certificate_key: Many<ComputedFile<Template>>, in HTTP | SERVER, fidelity = Differs("a key of another type than the certificate's is refused when it is loaded");
+        ///
+        /// Keys of RSA (2048 bits and more), of ECDSA with P-256, P-384 or P-521, and of Ed25519 are there. Those for RSA-PSS alone
+        /// (`id-RSASSA-PSS`) and of Ed448 are refused: the library does not sign with them.
+        ///
+        /// A key may be encrypted in PKCS#8 by PBES2 with AES or DES-EDE3 in CBC mode, its own key derived by PBKDF2 or scrypt, or by
+        /// `PBE-SHA1-3DES`; in the older form by DES, DES-EDE3, AES or SEED. Other ciphers, such as Camellia, ARIA and modes like OFB,
+        /// are refused as not supported.
+        ssl_certificate_key: Many<ComputedFile<Template>>, in HTTP | SERVER, fidelity = Differs("a key of another type than the certificate's is refused when it is loaded; keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
         /// Whether a client may send a request before the handshake is over.
         ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and each brings early data once");
         /// Whether clients have to show a certificate.
         ///
         /// A request for a server that asks for certificates is answered only on a connection whose handshake has named that
         /// server; on others it gets 421 (nginx 1.22 answers 400 where the client has named no server that there is).
-        ssl_verify_client: VerifyClient = "off", in HTTP | SERVER, fidelity = Differs("the certificate of a session that is resumed is verified again, so that one that was revoked meanwhile is refused");
+        ///
+        /// Clients with keys of RSA, of ECDSA with P-256, P-384 or P-521, and of Ed25519 are asked for certificates. One whose key is
+        /// of another kind, such as Ed448, shows none: `$ssl_client_verify` is `NONE`.
+        ssl_verify_client: VerifyClient = "off", in HTTP | SERVER, fidelity = Differs("the certificate of a session that is resumed is verified again, so that one that was revoked meanwhile is refused; clients with keys of Ed448 have no certificate here");
     }
 }
 

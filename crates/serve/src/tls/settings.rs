@@ -23,7 +23,10 @@ macro_rules! ssl_settings {
             pub struct $name {
                 $($own)*
                 /// Keeps certificates whose names have variables in memory.
-                ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $outer | $inner, since = "1.27.4", fidelity = Differs("what is kept outlives a reload that changes none of the parameters; of more than 2048 elements it is not always the least recently used one that goes");
+                ///
+                /// A key that was decrypted with the passwords of one server (`ssl_password_file`) is kept for servers with the same
+                /// passwords alone.
+                ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $outer | $inner, since = "1.27.4", fidelity = Differs("what is kept outlives a reload that changes none of the parameters; of more than 2048 elements it is not always the least recently used one that goes; certificates are kept with `ssl_password_file`, too");
                 /// Whether certificates are sent compressed.
                 ssl_certificate_compression: bool = "off", in $outer | $inner, since = "1.29.1", fidelity = Differs("zlib and brotli are there, zstd is not");
                 /// The ciphers that are allowed, in OpenSSL's syntax.
@@ -40,7 +43,9 @@ macro_rules! ssl_settings {
                 /// A file with parameters for the key exchange DHE.
                 ssl_dhparam: Option<$crate::tls::values::FileName>, in $outer | $inner, fidelity = NoEffect("no suite that is there uses it; the file is checked");
                 /// The curves for the key exchange ECDHE.
-                ssl_ecdh_curve: $crate::tls::values::Listed = "auto", in $outer | $inner;
+                ///
+                /// `auto` stands for `X25519MLKEM768:X25519:P-256:P-384:P-521`.
+                ssl_ecdh_curve: $crate::tls::values::Listed = "auto", in $outer | $inner, fidelity = Differs("X448, the Brainpool curves and the groups of DHE are not there, and `auto` does not have them; a name of one is a warning");
                 /// A file with keys for encrypted client hellos.
                 ssl_ech_file: ::freerun_conf::Many<$crate::tls::ech::EchFile>, in $outer | $inner, since = "1.29.4", fidelity = NoEffect($crate::tls::settings::NO_ECH);
                 /// A file for the secrets of clients' sessions, in the format of `SSLKEYLOGFILE`, which Wireshark reads.

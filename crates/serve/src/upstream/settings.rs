@@ -45,9 +45,13 @@ macro_rules! upstream_settings {
                 /// certificate, and not at all where `proxy_ssl_conf_command` says by which algorithms it may sign.
                 proxy_ssl_certificate: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+;
                 /// Keeps certificates whose names have variables in memory.
-                proxy_ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $($context)|+, since = "1.27.4";
-                /// A file with the key of the certificate.
-                proxy_ssl_certificate_key: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+;
+                ///
+                /// A key that was decrypted with the passwords of one location (`proxy_ssl_password_file`) is kept for locations with
+                /// the same passwords alone.
+                proxy_ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $($context)|+, since = "1.27.4", fidelity = Differs("certificates are kept with `proxy_ssl_password_file`, too");
+                /// A file with the key of the certificate. The kinds of keys and of their encryption are those of
+                /// `ssl_certificate_key`.
+                proxy_ssl_certificate_key: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+, fidelity = Differs("keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
                 /// The ciphers that are allowed, in OpenSSL's syntax.
                 proxy_ssl_ciphers: $crate::tls::values::Listed = "DEFAULT", in $($context)|+, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
                 /// A command for OpenSSL.
@@ -62,7 +66,7 @@ macro_rules! upstream_settings {
                 proxy_ssl_key_log: Option<$crate::tls::key_log::KeyLogPath>, in $($context)|+, since = "1.27.2";
                 /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
                 /// directive it is the host that requests or sessions are passed to.
-                proxy_ssl_name: Option<$crate::values::Template<$subject>>, in $($context)|+, fidelity = Differs("with `proxy_ssl_server_name`, a name that DNS could not have is an error (502, in `stream` 500)");
+                proxy_ssl_name: Option<$crate::values::Template<$subject>>, in $($context)|+, fidelity = Differs("with `proxy_ssl_server_name`, a name of more than 253 bytes is an error (502, in `stream` 500)");
                 /// A file with the passwords of keys, one a line.
                 proxy_ssl_password_file: Option<$crate::tls::values::PasswordFile>, in $($context)|+;
                 /// The versions of the protocol that are allowed.
