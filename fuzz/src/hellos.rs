@@ -3,7 +3,8 @@
 use freerun_proto::Span;
 use freerun_proto::tls::records::{MAX_CLIENT_HELLO, MAX_INPUT};
 use freerun_proto::tls::{
-    ClientHello, HelloError, HelloReader, Ja4, Preread, PrereadReader, Progress, ReceivedHello, fingerprint, name_form,
+    ClientHello, HelloError, HelloReader, Ja4, Preread, PrereadReader, Progress, ReceivedHello, fingerprint,
+    located_extensions, message_bytes, replace_in_messages,
 };
 
 use crate::choice;
@@ -21,6 +22,7 @@ pub fn client_hello(data: &[u8]) {
         Ok(Some(received)) => {
             check_hello(&received, input);
             check_preread(&preread.unwrap_or_default(), &received, input);
+            check_reframed(&received, input);
             check_other_records(&received, input, usize::from(options >> 5) + 1);
         }
         Ok(None) => assert!(preread.is_none() || input[0] >= 0x80),
@@ -76,7 +78,12 @@ fn check_hello(received: &ReceivedHello, input: &[u8]) {
     assert!(hello.key_share_groups(message).count() * 5 <= hello.key_shares.unwrap_or_default().len());
     let name = hello.server_name(message).unwrap_or_default();
     assert!(name.len() <= 255 && !name.contains(&0));
-    let _ = (name_form(name), hello.wants_resumption(message), hello.highest_version(message));
+    let _ = (hello.wants_resumption(message), hello.highest_version(message), hello.is_fallback(message));
+    let located = located_extensions(message).map(|(at, kind, content)| {
+        assert_eq!(message[at..at + 2], kind.to_be_bytes());
+        (kind, content)
+    });
+    assert!(located.eq(hello.extensions(message)));
     // What is printed of it has an entry for each.
     let entries = |names: String| names.split(':').filter(|name| !name.is_empty()).count();
     assert_eq!(entries(hello.cipher_names(message).to_string()), hello.cipher_suites(message).len());
@@ -91,6 +98,18 @@ fn check_preread(preread: &Preread, received: &ReceivedHello, input: &[u8]) {
     let (hello, message) = (&received.hello, received.message(input));
     assert_eq!(preread.server_name(input), hello.server_name(message).unwrap_or_default());
     assert!(preread.alpn(input).eq(hello.alpn(message)));
+}
+
+/// The message is the same in as few records as possible, and its bytes are found there.
+fn check_reframed(received: &ReceivedHello, input: &[u8]) {
+    let message = received.message(input);
+    let mut reframed = received.reframed(input.to_vec());
+    assert!(message_bytes(&reframed).starts_with(message) && message_bytes(input).starts_with(message));
+    let read = read_in_steps(&reframed, reframed.len());
+    assert!(read.is_ok_and(|read| read.is_some_and(|read| read.message(&reframed) == message)));
+    let (at, byte) = (message.len() / 2, message[message.len() / 2]);
+    replace_in_messages(&mut reframed, at, &[!byte]);
+    assert_eq!(message_bytes(&reframed)[at], !byte);
 }
 
 /// The message says the same in records of another size.

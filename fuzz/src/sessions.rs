@@ -4,6 +4,7 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use freerun_proto::tls::{HelloReader, Progress as Hello};
 use freerun_tls::load::{CertifiedKey, Chain, Key};
 use freerun_tls::session::{
     ClientConfig, ClientSettings, Event, FailureKind, MAX_INPUT, ServerConfig, ServerSettings, Session,
@@ -48,6 +49,21 @@ pub fn session(data: &[u8]) {
     let whole = run(bytes, bytes.len().max(1), options);
     if options & 1 == 1 {
         assert_eq!(whole, run(bytes, usize::from(options >> 1 & 31) + 1, options));
+    }
+    answer(bytes);
+}
+
+/// A server that reads the ClientHello itself answers it, whatever name it asks for: no name is a reason to refuse it.
+fn answer(bytes: &[u8]) {
+    let Some((server, _)) = settings() else { panic!("the certificate of the tests cannot be read") };
+    let Ok(Hello::Hello(read)) = HelloReader::new().advance(bytes) else { return };
+    let Ok(mut session) = Session::answer(server, &read.hello, read.message(bytes)) else { return };
+    let mut received = read.reframed(bytes.to_vec());
+    let (mut output, mut plaintext) = (Vec::new(), Vec::new());
+    let progress = session.step(Duration::from_secs(1), &mut received, &mut output, &mut plaintext, 64);
+    assert!(progress.consumed <= received.len());
+    if let Event::Failed(failure) = progress.event {
+        assert!(!failure.said.contains("ServerName"), "{failure}");
     }
 }
 

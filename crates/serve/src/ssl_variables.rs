@@ -130,7 +130,7 @@ impl<S: TlsSubject> SslVariables<S> {
             agreed(r, |agreed| Some(agreed.version.name().into()))
         }),
         Variable::named("ssl_server_name", "The server that the client asked for by SNI.", |r, _| {
-            r.tls_facts()?.asked_for.as_deref().map(|name| Cow::Borrowed(name.as_bytes()))
+            r.tls_facts()?.asked_for.as_deref().map(Cow::Borrowed)
         }),
         Variable::named("ssl_session_id", "The identifier of the TLS session, in hexadecimal.", |r, _| {
             agreed(r, |agreed| {

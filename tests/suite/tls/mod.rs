@@ -6,6 +6,7 @@ mod choice;
 mod clients;
 mod early_data;
 mod files;
+mod hellos;
 mod kept;
 mod key_logs;
 mod locked_keys;

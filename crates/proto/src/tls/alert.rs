@@ -20,6 +20,8 @@ pub enum Alert {
     ProtocolVersion = 70,
     /// Something went wrong that is not the client's fault.
     InternalError = 80,
+    /// The client has fallen back to a lower version than both sides speak (RFC 7507 section 3).
+    InappropriateFallback = 86,
     /// An extension is missing.
     MissingExtension = 109,
     /// There is no server of that name (also `ssl_reject_handshake`).
@@ -40,8 +42,13 @@ impl Alert {
     /// The alert as an unencrypted record, which is how it is sent while nothing has been agreed on. Its version is that
     /// of TLS 1.2, as RFC 8446 section 5.1 wants it.
     pub const fn record(self) -> [u8; ALERT_RECORD] {
-        [21, 3, 3, 0, 2, 2, self.code()]
+        alert_record(self.code())
     }
+}
+
+/// The fatal alert with this number, see [`Alert::record`].
+pub const fn alert_record(code: u8) -> [u8; ALERT_RECORD] {
+    [21, 3, 3, 0, 2, 2, code]
 }
 
 /// Why the bytes of a connection are no ClientHello that can be gone on with.

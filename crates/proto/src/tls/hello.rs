@@ -52,6 +52,8 @@ const MAX_SESSION_ID: usize = 32;
 const MAX_SERVER_NAME: usize = 255;
 /// The type of names of hosts in the extension `server_name`, which is the only one there is.
 const HOST_NAME: u8 = 0;
+/// The value among the cipher suites by which a client says that it has fallen back to a lower version (RFC 7507 section 2).
+const FALLBACK_SCSV: u16 = 0x5600;
 /// The compression method that compresses nothing.
 const NO_COMPRESSION: u8 = 0;
 
@@ -74,8 +76,7 @@ pub struct ClientHello {
     pub compression_methods: Span,
     /// All extensions. [`ClientHello::extensions`] reads them.
     pub extensions: Span,
-    /// The name of the server as the client sent it, which may be anything up to 255 bytes without NUL, even empty:
-    /// [`name_form`] tells.
+    /// The name of the server as the client sent it, which may be anything up to 255 bytes without NUL, even empty.
     pub server_name: Option<Span>,
     /// Application protocols; at least one, and none of them empty. [`ClientHello::alpn`] reads them.
     pub alpn: Option<Span>,
@@ -364,6 +365,11 @@ impl ClientHello {
         }
     }
 
+    /// Whether the client has tried a higher version before, and failed (RFC 7507 section 2).
+    pub fn is_fallback(&self, message: &[u8]) -> bool {
+        self.cipher_suites(message).any(|suite| suite == FALLBACK_SCSV)
+    }
+
     /// Whether the client asks for a session to be resumed: by a key known beforehand if it speaks TLS 1.3, by a ticket,
     /// or by a session id that is not just one of TLS 1.3 (RFC 8446 section 4.1.2: it then means nothing).
     pub fn wants_resumption(&self, message: &[u8]) -> bool {
@@ -373,36 +379,24 @@ impl ClientHello {
     }
 }
 
-/// What the text of a server's name is, as far as TLS is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameForm {
-    /// A name of DNS: labels of letters, digits, `-` and `_`; perhaps with a dot at the end, which RFC 6066 section 3 does
-    /// not allow and clients send.
-    Dns,
-    /// An IP address, which RFC 6066 section 3 does not allow. It counts as no name.
-    IpAddress,
-    /// Something else, or nothing at all.
-    Malformed,
-}
-
-/// Which form a server's name has.
-pub fn name_form(name: &[u8]) -> NameForm {
-    /// The longest name of DNS, without the dot at its end, and the longest label (RFC 1035 section 2.3.4).
-    const MAX_NAME: usize = 253;
-    const MAX_LABEL: usize = 63;
-    let Ok(text) = std::str::from_utf8(name) else { return NameForm::Malformed };
-    let bare = text.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(text);
-    if bare.parse::<std::net::IpAddr>().is_ok() {
-        return NameForm::IpAddress;
-    }
-    let name = name.strip_suffix(b".").unwrap_or(name);
-    let is_label = |label: &[u8]| {
-        (1..=MAX_LABEL).contains(&label.len())
-            && label.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+/// The extensions of a ClientHello, each with its type, its content and the offset in the message at which it begins. The message
+/// need not be whole: the proof of a key known beforehand is made of a ClientHello without its end (RFC 8446 section 4.2.11.2).
+pub fn located_extensions(message: &[u8]) -> impl Iterator<Item = (usize, u16, &[u8])> {
+    /// The type of an extension and the length of its content.
+    const EXTENSION_HEAD: usize = 4;
+    let mut before = Cursor { rest: message };
+    let mut skip = || {
+        before.take(MESSAGE_HEAD + 2 + RANDOM)?;
+        before.vector8()?;
+        before.vector16()?;
+        before.vector8()?;
+        before.u16()
     };
-    if name.len() <= MAX_NAME && name.split(|&byte| byte == b'.').all(is_label) {
-        NameForm::Dns
-    } else {
-        NameForm::Malformed
-    }
+    let extensions = if skip().is_some() { before.rest } else { &[] };
+    let mut next = message.len() - extensions.len();
+    Extensions::new(extensions).map(move |(kind, content)| {
+        let begin = next;
+        next += EXTENSION_HEAD + content.len();
+        (begin, kind, content)
+    })
 }

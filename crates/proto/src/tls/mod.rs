@@ -23,10 +23,10 @@ mod tests;
 
 pub use alert::{Alert, HelloError};
 pub use fingerprint::Ja4;
-pub use hello::{ClientHello, ExtensionType, NameForm, name_form};
+pub use hello::{ClientHello, ExtensionType, located_extensions};
 pub use lists::{AlpnProtocols, Extensions, KeyShareGroups, U16s, is_grease};
 pub use preread::{Preread, PrereadReader};
-pub use records::{MessageReader, RawMessage};
+pub use records::{MessageReader, RawMessage, is_whole_message, message_bytes, replace_in_messages};
 
 /// Version 1.3 of TLS, as it stands in `supported_versions`.
 pub const TLS_1_3: u16 = 0x0304;
@@ -61,6 +61,11 @@ impl ReceivedHello {
     /// The bytes that the spans of [`ReceivedHello::hello`] are about; `input` is what [`HelloReader::advance`] was given.
     pub fn message<'m>(&'m self, input: &'m [u8]) -> &'m [u8] {
         self.raw.bytes(input)
+    }
+
+    /// Everything that was received, `input`, with the message in as few records as possible.
+    pub fn reframed(&self, input: Vec<u8>) -> Vec<u8> {
+        self.raw.reframed(input)
     }
 }
 

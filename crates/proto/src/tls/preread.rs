@@ -99,9 +99,18 @@ pub const fn version_name(version: u16) -> Option<&'static str> {
 }
 
 /// Reads what `ssl_preread` wants to know from the bytes of a connection.
-#[derive(Debug, Default)]
+///
+/// A ClientHello may be as long as the protocol allows: how many bytes are read before a connection is passed on is the caller's
+/// limit.
+#[derive(Debug)]
 pub struct PrereadReader {
     records: MessageReader,
+}
+
+impl Default for PrereadReader {
+    fn default() -> PrereadReader {
+        PrereadReader { records: MessageReader::unlimited() }
+    }
 }
 
 impl PrereadReader {

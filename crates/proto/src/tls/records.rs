@@ -18,14 +18,28 @@ pub(super) const MESSAGE_HEAD: usize = 4;
 
 /// The most bytes in a record that is not encrypted.
 pub const MAX_RECORD: usize = 1 << 14;
-/// The longest ClientHello that is taken, its head included. OpenSSL takes eight times as much, and nobody sends it: with
-/// a key share of a post-quantum group it has less than 2 KiB.
-pub const MAX_CLIENT_HELLO: usize = MESSAGE_HEAD + MAX_RECORD;
-/// The most bytes of a connection in which a ClientHello has to be whole, however it is cut into records: the largest one
-/// and heads for records of six bytes or more.
-pub const MAX_INPUT: usize = 2 * MAX_RECORD;
+/// The longest ClientHello that a server takes, its head included: the longest message that rustls reads. OpenSSL takes twice
+/// as much.
+pub const MAX_CLIENT_HELLO: usize = MESSAGE_HEAD + 0xffff;
+/// The most bytes of a connection in which a server's ClientHello has to be whole, however it is cut into records: the largest
+/// one and heads for records of six bytes or more.
+pub const MAX_INPUT: usize = 2 * (MESSAGE_HEAD + 0xffff);
 /// The most records in a row that may be empty; OpenSSL's. (RFC 8446 forbids to send even one.)
 pub const MAX_EMPTY_RECORDS: u8 = 32;
+
+/// How much a [`MessageReader`] reads.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// The longest message, its head included.
+    message: usize,
+    /// The most bytes of a connection in which the message has to be whole.
+    input: usize,
+}
+
+/// The limits of a server.
+const SERVER_LIMITS: Limits = Limits { message: MAX_CLIENT_HELLO, input: MAX_INPUT };
+/// No limits but those of the protocol, and of spans.
+const NO_LIMITS: Limits = Limits { message: MESSAGE_HEAD + 0xff_ffff, input: u32::MAX as usize };
 
 /// A message that has come in one or several records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +73,71 @@ impl RawMessage {
             Place::Joined(_) => None,
         }
     }
+
+    /// Everything that was received, `input`, with the message in as few records as possible. A peer may send each byte in a
+    /// record of its own, and whoever reads them again would have all that work again.
+    pub(super) fn reframed(&self, input: Vec<u8>) -> Vec<u8> {
+        let Place::Joined(message) = &self.place else { return input };
+        let behind = input.get(self.input_len as usize..).unwrap_or_default();
+        let heads = message.len().div_ceil(MAX_RECORD) * RECORD_HEAD;
+        let mut framed = Vec::with_capacity(heads + message.len() + behind.len());
+        for part in message.chunks(MAX_RECORD) {
+            framed.extend_from_slice(&[HANDSHAKE, 3, 1]);
+            framed.extend_from_slice(&(part.len() as u16).to_be_bytes());
+            framed.extend_from_slice(part);
+        }
+        framed.extend_from_slice(behind);
+        framed
+    }
+}
+
+/// The content of the handshake records among these, one behind the other; other records are passed over, and so is what is not
+/// whole of the last one. Nothing of them may be encrypted.
+pub fn message_bytes(records: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (begin, end) in handshake_records(records) {
+        bytes.extend_from_slice(&records[begin..end]);
+    }
+    bytes
+}
+
+/// Whether these bytes begin with a whole message of the handshake.
+pub fn is_whole_message(bytes: &[u8]) -> bool {
+    let Some([_, length @ ..]) = bytes.first_chunk::<MESSAGE_HEAD>() else { return false };
+    bytes.len() - MESSAGE_HEAD >= u32::from_be_bytes([0, length[0], length[1], length[2]]) as usize
+}
+
+/// Replaces bytes of [`message_bytes`] from the offset `at` on, wherever heads of records stand between them.
+pub fn replace_in_messages(records: &mut [u8], at: usize, new: &[u8]) {
+    let places: Vec<_> = handshake_records(records).collect();
+    let mut new = new.iter();
+    let mut before = 0;
+    for (begin, end) in places {
+        let skipped = at.saturating_sub(before).min(end - begin);
+        before += end - begin;
+        if before > at {
+            records[begin + skipped..end].iter_mut().zip(&mut new).for_each(|(old, new)| *old = *new);
+        }
+    }
+}
+
+/// Where the contents of the handshake records among these begin and end.
+fn handshake_records(records: &[u8]) -> impl Iterator<Item = (usize, usize)> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let &[kind, _, _, high, low] = records.get(next..next + RECORD_HEAD)? else { return None };
+        let begin = next + RECORD_HEAD;
+        next = begin + usize::from(u16::from_be_bytes([high, low]));
+        (next <= records.len()).then_some((kind, begin, next))
+    })
+    .filter(|(kind, ..)| *kind == HANDSHAKE)
+    .map(|(_, begin, end)| (begin, end))
 }
 
 /// Finds the ClientHello in the records of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MessageReader {
+    limits: Limits,
     /// Where the next record begins in the input.
     next: usize,
     /// How many bytes of the message stand in the records before.
@@ -81,10 +155,25 @@ struct Record<'i> {
     len: usize,
 }
 
+impl Default for MessageReader {
+    fn default() -> MessageReader {
+        MessageReader::with_limits(SERVER_LIMITS)
+    }
+}
+
 impl MessageReader {
-    /// A reader for a connection that has sent nothing yet.
+    /// A reader for a connection that has sent nothing yet, with the limits of a server.
     pub fn new() -> MessageReader {
         MessageReader::default()
+    }
+
+    /// A reader for a connection that has sent nothing yet, for whose bytes the caller has a limit.
+    pub fn unlimited() -> MessageReader {
+        MessageReader::with_limits(NO_LIMITS)
+    }
+
+    fn with_limits(limits: Limits) -> MessageReader {
+        MessageReader { limits, next: 0, before: 0, head: [0; MESSAGE_HEAD], empty: 0 }
     }
 
     /// Reads on in `input`, all bytes of the connection so far. `None`: more are needed.
@@ -103,7 +192,7 @@ impl MessageReader {
                     self.before += record.len;
                     self.next += RECORD_HEAD + record.len;
                     // Not even a record of one byte has room any more.
-                    if self.next + RECORD_HEAD >= MAX_INPUT {
+                    if self.next + RECORD_HEAD >= self.limits.input {
                         return Err(HelloError::TooLong);
                     }
                 }
@@ -135,7 +224,7 @@ impl MessageReader {
         }
         let begin = self.next + RECORD_HEAD;
         let len = usize::from(len);
-        if begin + len > MAX_INPUT {
+        if begin + len > self.limits.input {
             return Err(HelloError::TooLong);
         }
         let end = (begin + len).min(input.len());
@@ -166,7 +255,7 @@ impl MessageReader {
             return Ok(ControlFlow::Continue(()));
         }
         let len = MESSAGE_HEAD + u32::from_be_bytes([0, len[0], len[1], len[2]]) as usize;
-        if len > MAX_CLIENT_HELLO {
+        if len > self.limits.message {
             return Err(HelloError::TooLong);
         }
         Ok(if known < len { ControlFlow::Continue(()) } else { ControlFlow::Break(len) })

@@ -3,7 +3,7 @@
 use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
-use freerun_proto::tls::{NameForm, name_form};
+use freerun_proto::host;
 use freerun_tls::verify::{Refusal, Verified};
 use freerun_transport::Transport;
 
@@ -17,7 +17,7 @@ use super::server::ServerTls;
 #[derive(Debug)]
 pub struct TlsFacts {
     /// The name that the client has asked for (SNI, RFC 6066 section 3), as it was sent: `$ssl_server_name`.
-    pub asked_for: Option<Box<str>>,
+    pub asked_for: Option<Box<[u8]>>,
     /// The ClientHello, if the configuration uses one of [`HELLO_VARIABLES`].
     pub hello: Option<Box<[u8]>>,
     verdict: RefCell<Verdict>,
@@ -36,14 +36,13 @@ pub const HELLO_VARIABLES: [&str; 5] = ["ssl_ciphers", "ssl_curves", "ssl_ja3_ha
 
 impl TlsFacts {
     /// What a ClientHello says.
-    pub fn new(asked_for: Option<Box<str>>, hello: Option<Box<[u8]>>) -> TlsFacts {
+    pub fn new(asked_for: Option<Box<[u8]>>, hello: Option<Box<[u8]>>) -> TlsFacts {
         TlsFacts { asked_for, hello, verdict: RefCell::new(Verdict { verified: Verified::None, by: None }) }
     }
 
     /// What is known of a client that makes this offer; `keeps_hello`: with its ClientHello.
     pub fn of(offer: Offer<'_>, keeps_hello: bool) -> TlsFacts {
-        let name = offer.hello.server_name(offer.message);
-        let asked_for = name.and_then(|name| std::str::from_utf8(name).ok()).map(Box::from);
+        let asked_for = offer.hello.server_name(offer.message).map(Box::from);
         TlsFacts::new(asked_for, keeps_hello.then(|| offer.message.into()))
     }
 
@@ -82,7 +81,7 @@ impl TlsFacts {
     }
 
     /// The name that the client has asked for in the form that virtual servers are looked up by, see [`name_to_look_up`].
-    /// `None` if there is none, or it is no name of DNS.
+    /// `None` if there is none, or it could be none of a server.
     pub fn server_name(&self) -> Option<String> {
         name_to_look_up(self.asked_for.as_deref()?)
     }
@@ -94,17 +93,47 @@ impl TlsFacts {
     /// The line for the error log.
     pub fn check_name(&self) -> Result<(), String> {
         match self.asked_for.as_deref() {
-            Some(name) if name_form(name.as_bytes()) == NameForm::Malformed => {
-                Err(format!("\"{}\" is no name of a server to find a certificate by", name.escape_default()))
+            Some(name) if host::parse(name).is_none() => {
+                Err(format!("\"{}\" is no name of a server to find a certificate by", name.escape_ascii()))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// A name that a client asks for, in the form that virtual servers are looked up by: in lower case, without a dot at its end.
-/// `None` if it is no name of DNS.
-pub fn name_to_look_up(name: &str) -> Option<String> {
-    let is_dns = name_form(name.as_bytes()) == NameForm::Dns;
-    is_dns.then(|| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
+/// A name that a client asks for in its handshake, in the form that virtual servers are looked up by: that of the field Host, in
+/// lower case and without a port and a dot at its end. `None` if it could not stand in that field.
+pub fn name_to_look_up(name: &[u8]) -> Option<String> {
+    let parts = host::parse(name)?;
+    let host = std::str::from_utf8(name.get(..parts.name_len as usize)?).ok()?;
+    Some(host.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_looked_up_by_what_could_stand_in_the_field_host() {
+        for (name, wanted) in [
+            ("A.test.", Some("a.test")),
+            ("x-.cdn.example.com", Some("x-.cdn.example.com")),
+            ("-a.test", Some("-a.test")),
+            ("123", Some("123")),
+            ("127.0.0.1", Some("127.0.0.1")),
+            ("a.test:443", Some("a.test")),
+            ("[::1]:443", Some("[::1]")),
+            ("", None),
+            ("a..test", None),
+            ("a b", None),
+            ("../a", None),
+            ("..", None),
+            ("é.test", None),
+        ] {
+            assert_eq!(name_to_look_up(name.as_bytes()).as_deref(), wanted, "{name}");
+            let facts = TlsFacts::new(Some(name.as_bytes().into()), None);
+            assert_eq!(facts.check_name().is_ok(), wanted.is_some(), "{name}");
+        }
+        assert_eq!(name_to_look_up(b"\xff\xfe"), None);
+    }
 }

@@ -139,7 +139,7 @@ impl TlsFigures {
             HandshakeError::Refused(Refusal::NoCertificate | Refusal::BadCertificate) => "no_certificate",
             HandshakeError::Failed(failure) => match failure.kind {
                 FailureKind::NotTls => "not_tls",
-                FailureKind::NoSharedVersion => "no_common_protocol",
+                FailureKind::NoSharedVersion | FailureKind::InappropriateFallback => "no_common_protocol",
                 FailureKind::NoSharedCipher => "no_common_cipher",
                 FailureKind::NoSharedGroup => "no_common_group",
                 FailureKind::NoSharedSignature => "no_common_signature",

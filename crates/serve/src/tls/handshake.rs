@@ -7,12 +7,13 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
+use freerun_proto::tls::alert::{ALERT_RECORD, alert_record};
 use freerun_proto::tls::{Alert, ClientHello, ExtensionType, HelloError, HelloReader, Progress, is_tls};
 use freerun_runtime::log::{Errno, Level, clock};
 use freerun_runtime::loops;
 use freerun_runtime::pool::{CpuPool, PoolError};
 use freerun_runtime::timer::Timer;
-use freerun_tls::session::{Event, Failure, FailureKind, MAX_INPUT, ServerConfig, Session};
+use freerun_tls::session::{Event, Failure, FailureKind, MAX_INPUT, ServerConfig, Session, asks_again};
 use freerun_transport::Transport;
 
 use super::figures::TlsFigures;
@@ -23,6 +24,10 @@ const FIRST_READ: usize = 4 << 10;
 
 /// The signature from which on a handshake always goes to the pool.
 const LONG: Duration = Duration::from_micros(150);
+
+/// The longest ClientHello that is answered on the loop. It has thousands of entries in its lists if a client wants that, and the
+/// library looks at each of them; usual ones have less than 2 KiB.
+const SHORT_HELLO: usize = 8 << 10;
 
 /// The longest signature of a handshake that is begun on the loop when the client offers to resume an earlier session,
 /// which needs none.
@@ -117,9 +122,7 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Refused(Refusal::NoCertificate) => {
                 to.write_str("no \"ssl_certificate\" is defined in server listening on SSL port")
             }
-            HandshakeError::Refused(Refusal::Rejected) => {
-                to.write_str("SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)")
-            }
+            HandshakeError::Refused(Refusal::Rejected) => to.write_str("handshake rejected"),
             HandshakeError::Refused(Refusal::BadCertificate) => {
                 to.write_str("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)")
             }
@@ -239,7 +242,7 @@ pub async fn shake_hands(
     }
     let mut received = std::mem::take(buffer);
     let mut reader = HelloReader::new();
-    let (config, long) = loop {
+    let (read, config, long) = loop {
         match reader.advance(&received) {
             Ok(Progress::Hello(read)) => {
                 let message = read.message(&received);
@@ -250,23 +253,27 @@ pub async fn shake_hands(
                         let config = config.for_client(read.hello.cipher_suites(message));
                         let signature = config.signature_time();
                         let gambles = signature <= LONGEST_GAMBLE && read.hello.wants_resumption(message);
-                        let is_short = signature < LONG || gambles;
-                        break (config, if is_short { LongSteps::None } else { LongSteps::Answer });
+                        let is_short = (signature < LONG || gambles) && message.len() <= SHORT_HELLO;
+                        break (read, config, if is_short { LongSteps::None } else { LongSteps::Answer });
                     }
                     Err(refusal) => {
-                        refuse(transport, refusal.alert());
+                        refuse(transport, refusal.alert().map(Alert::record));
                         return Err(HandshakeError::Refused(refusal));
                     }
                 }
             }
             Ok(Progress::NeedMore) => read_more(transport, timer, deadline, &mut received).await?,
             Err(error) => {
-                refuse(transport, error.alert());
+                refuse(transport, error.alert().map(Alert::record));
                 return Err(HandshakeError::Hello(error));
             }
         }
     };
-    let session = Session::new(&config).map_err(HandshakeError::Failed)?;
+    let session = Session::answer(&config, &read.hello, read.message(&received)).map_err(|failure| {
+        refuse(transport, failure.alert.map(alert_record));
+        HandshakeError::Failed(failure)
+    })?;
+    let received = read.reframed(received);
     finish(transport, timer, deadline, helpers, Handshake::new(session, received), long).await?;
     Ok(Speaks::Tls)
 }
@@ -312,7 +319,7 @@ async fn finish(
         };
         is_short = match long {
             LongSteps::None => true,
-            LongSteps::Answer => is_short || !is_retry(&handshake.output),
+            LongSteps::Answer => is_short || !asks_again(&handshake.output),
             LongSteps::Later => false,
         };
         // An alert is sent as well as it goes: why there is no session is told all the same.
@@ -330,18 +337,6 @@ async fn finish(
         tls.establish(handshake.session, handshake.received);
     }
     Ok(())
-}
-
-/// The random value by which a ServerHello asks for another ClientHello (RFC 8446 section 4.1.3).
-const RETRY: [u8; 32] = [
-    0xCF, 0x21, 0xAD, 0x74, 0xE5, 0x9A, 0x61, 0x11, 0xBE, 0x1D, 0x8C, 0x02, 0x1E, 0x65, 0xB8, 0x91, 0xC2, 0xA2, 0x11,
-    0x16, 0x7A, 0xBB, 0x8C, 0x5E, 0x07, 0x9E, 0x09, 0xE2, 0xC8, 0xA8, 0x33, 0x9C,
-];
-
-/// Whether what is sent begins with a HelloRetryRequest: a record of the handshake with a ServerHello that has its random
-/// value behind the version.
-fn is_retry(output: &[u8]) -> bool {
-    matches!(output, [22, _, _, _, _, 2, _, _, _, _, _, random @ ..] if random.starts_with(&RETRY))
 }
 
 /// Goes on with a handshake on a thread of the pool. The socket is not read meanwhile; if its client goes, the step is left
@@ -409,9 +404,9 @@ async fn send(
 }
 
 /// Sends an alert, as far as the socket takes it now: nothing else was sent, so it does.
-fn refuse(transport: &Transport, alert: Option<Alert>) {
+fn refuse(transport: &Transport, alert: Option<[u8; ALERT_RECORD]>) {
     if let Some(alert) = alert {
         // A client that has gone misses it.
-        let _ = transport.try_write(&[IoSlice::new(&alert.record())], false);
+        let _ = transport.try_write(&[IoSlice::new(&alert)], false);
     }
 }

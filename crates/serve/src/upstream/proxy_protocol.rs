@@ -130,7 +130,7 @@ fn fields<S: TlsSubject>(header: &mut HeaderV2, subject: &S, own: &[OwnTlv<S>]) 
     }
     let facts = subject.tls_facts().filter(|_| tls.is_some());
     if let Some(name) = facts.and_then(|facts| facts.asked_for.as_deref()).filter(|_| !is_own(AUTHORITY)) {
-        header.field(AUTHORITY, name.as_bytes())?;
+        header.field(AUTHORITY, name)?;
     }
     for OwnTlv { number, value } in own {
         let value = value.render(subject);

@@ -93,9 +93,7 @@ fn see(session: &Session, bytes: &[u8]) -> Seen {
         return Seen::Done;
     }
     let known = Known::of(&preread, bytes);
-    if let Ok(name) = std::str::from_utf8(&known.server_name)
-        && let Some(name) = name_to_look_up(name)
-    {
+    if let Some(name) = name_to_look_up(&known.server_name) {
         session.set_server(session.generation.server(&named(session, Some(&name))));
     }
     state.known.replace(Some(known));

@@ -8,7 +8,7 @@ use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::sign::{any_ecdsa_type, any_eddsa_type, any_supported_type};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The fewest bits of an RSA key.
@@ -26,6 +26,8 @@ struct Pair {
     kind: KeyKind,
     signature: Duration,
     own: Arc<Own>,
+    /// See [`CertifiedKey::client_resolver`].
+    resolver: OnceLock<Arc<dyn ResolvesClientCert>>,
 }
 
 /// What the first certificate says. The certificate itself would be some kilobytes of memory.
@@ -78,7 +80,7 @@ impl CertifiedKey {
         let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
         let own = Arc::new(Own::of(own));
-        Ok(Self(Arc::new(Pair { shared, stapled: ArcSwapOption::empty(), kind, signature, own })))
+        Ok(Self::of(shared, kind, signature, own))
     }
 
     /// Whether both are one value, of which one may be a clone. Others are not the same, even if their chains and keys are equal.
@@ -140,8 +142,13 @@ impl CertifiedKey {
     #[must_use]
     pub fn with_own_staple(&self) -> Self {
         let Pair { shared, kind, signature, own, .. } = &*self.0;
-        let (shared, stapled, own) = (Arc::clone(shared), ArcSwapOption::empty(), Arc::clone(own));
-        Self(Arc::new(Pair { shared, stapled, kind: *kind, signature: *signature, own }))
+        let (shared, own) = (Arc::clone(shared), Arc::clone(own));
+        Self::of(shared, *kind, *signature, own)
+    }
+
+    fn of(shared: Arc<rustls::sign::CertifiedKey>, kind: KeyKind, signature: Duration, own: Arc<Own>) -> Self {
+        let (stapled, resolver) = (ArcSwapOption::empty(), OnceLock::new());
+        Self(Arc::new(Pair { shared, stapled, kind, signature, own, resolver }))
     }
 
     /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,
@@ -160,19 +167,12 @@ impl CertifiedKey {
         self.0.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.0.shared))
     }
 
-    /// What shows this certificate to servers that ask for one; always the same object, by which sessions are told apart.
-    pub(crate) fn client_resolver(&self) -> Arc<dyn ResolvesClientCert> {
-        self.0.clone()
-    }
-}
-
-impl ResolvesClientCert for Pair {
-    /// The certificate is shown whomever the server would trust, as OpenSSL does.
-    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
-        Some(self.shared.clone())
-    }
-
-    fn has_certs(&self) -> bool {
-        true
+    /// What shows this certificate to servers that ask for one; always the same object, by which sessions are told apart. It is
+    /// made by the first call.
+    pub(crate) fn client_resolver(
+        &self,
+        make: impl FnOnce(Arc<rustls::sign::CertifiedKey>) -> Arc<dyn ResolvesClientCert>,
+    ) -> Arc<dyn ResolvesClientCert> {
+        self.0.resolver.get_or_init(|| make(self.0.shared.clone())).clone()
     }
 }

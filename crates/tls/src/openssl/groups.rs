@@ -87,7 +87,7 @@ pub static GROUPS: &[Group] = &[
 ];
 
 /// What `auto` stands for.
-pub const AUTO: &str = "X25519MLKEM768:X25519:P-256:P-384";
+pub const AUTO: &str = "X25519MLKEM768:X25519:P-256:P-384:P-521";
 
 /// Longest name that OpenSSL looks at.
 const LONGEST_NAME: usize = 63;
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn lists_that_are_accepted() {
         let cases = [
-            ("auto", "X25519MLKEM768:X25519:prime256v1:secp384r1", None),
+            ("auto", "X25519MLKEM768:X25519:prime256v1:secp384r1:secp521r1", None),
             ("P-256", "prime256v1", None),
             ("secp384r1 : x25519", "secp384r1:X25519", None),
             ("secp521r1:secp384r1:prime256v1", "secp521r1:secp384r1:prime256v1", None),

@@ -1,6 +1,7 @@
 //! What a session's cryptography is made of: the suites, groups and versions that the settings of both sides name.
 
 use super::Version;
+use super::concealment::TranscriptHash;
 use super::p521::P521;
 use crate::openssl::ciphers::SUITES;
 use crate::openssl::ciphersuites::Ciphersuite;
@@ -10,7 +11,7 @@ use arc_swap::ArcSwap;
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
-use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{CipherSuiteCommon, SupportedCipherSuite, SupportedProtocolVersion, Tls12CipherSuite, Tls13CipherSuite};
 use std::sync::{Arc, LazyLock, Weak};
 use thiserror::Error;
 
@@ -25,6 +26,34 @@ pub(super) static GROUPS: &[&dyn SupportedKxGroup] = &[
     kx_group::MLKEM768,
     kx_group::MLKEM1024,
 ];
+
+/// All suites that there are, with the hash function that knows what the peers have sent. There is one value of each for the life
+/// of the process, as rustls wants it.
+static ALL_SUITES: LazyLock<Vec<SupportedCipherSuite>> =
+    LazyLock::new(|| ALL_CIPHER_SUITES.iter().map(|suite| with_transcript_hash(*suite)).collect());
+
+fn with_transcript_hash(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+    let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
+        suite: common.suite,
+        hash_provider: Box::leak(Box::new(TranscriptHash(common.hash_provider))),
+        confidentiality_limit: common.confidentiality_limit,
+    };
+    match suite {
+        SupportedCipherSuite::Tls12(suite) => SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
+            common: common(&suite.common),
+            prf_provider: suite.prf_provider,
+            kx: suite.kx,
+            sign: suite.sign,
+            aead_alg: suite.aead_alg,
+        }))),
+        SupportedCipherSuite::Tls13(suite) => SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
+            common: common(&suite.common),
+            hkdf_provider: suite.hkdf_provider,
+            aead_alg: suite.aead_alg,
+            quic: suite.quic,
+        }))),
+    }
+}
 
 /// The largest plaintext of a record.
 pub(super) const MAX_FRAGMENT: usize = 16 << 10;
@@ -140,7 +169,7 @@ pub(super) fn usual_versions() -> Vec<Version> {
 
 /// The suites with these numbers, or all of OpenSSL's in its order.
 fn named_suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
-    let known = |number: u16| ALL_CIPHER_SUITES.iter().find(|suite| u16::from(suite.suite()) == number).copied();
+    let known = |number: u16| ALL_SUITES.iter().find(|suite| u16::from(suite.suite()) == number).copied();
     suites_or_all(named).into_iter().filter_map(known).collect()
 }
 

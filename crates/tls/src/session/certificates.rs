@@ -83,14 +83,16 @@ impl Certificates {
 }
 
 impl ResolvesServerCert for Certificates {
-    /// A client that can use none of the certificates gets the first one, with which the handshake fails by the alert that
-    /// belongs there.
+    /// A client that can use none of the certificates gets the first one, with which the handshake fails.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
         step::asked_for(hello.server_name());
         // The versions that the client offers are not told here, but nobody offers suites of TLS 1.3 without that version.
         let tls13 = self.provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some());
         let is_tls13 = tls13.map(SupportedCipherSuite::suite).any(|suite| hello.cipher_suites().contains(&suite));
         let fits = if is_tls13 { self.for_tls13(&hello) } else { self.for_tls12(&hello) };
+        if fits.is_none() {
+            step::has_no_certificate();
+        }
         let key = fits.or(self.keys.first())?;
         step::shows(Shown { key: key.kind(), signature: key.signature_algorithm() });
         Some(self.schemes.restrict(key.shared()))

@@ -1,6 +1,7 @@
 //! The settings of a client's sessions.
 
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
+use super::concealment::signing_as_sent;
 use super::step::{self, StepTime};
 use super::{KeyLog, Schemes, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
@@ -119,19 +120,20 @@ fn signature_time(certificate: Option<&CertifiedKey>) -> Duration {
 
 fn resolver(certificate: Option<&CertifiedKey>, schemes: &Schemes) -> Arc<dyn ResolvesClientCert> {
     match certificate {
-        Some(certificate) if schemes.are_limited() => Arc::new(Limited(schemes.restrict(certificate.shared()))),
-        Some(certificate) => certificate.client_resolver(),
+        Some(certificate) if schemes.are_limited() => Arc::new(ShownPair(schemes.restrict(certificate.shared()))),
+        Some(certificate) => certificate.client_resolver(|pair| Arc::new(ShownPair(pair))),
         None => NO_CERTIFICATE.clone(),
     }
 }
 
-/// A certificate whose key signs by some schemes alone.
+/// A certificate, with its key.
 #[derive(Debug)]
-struct Limited(Arc<SigningPair>);
+struct ShownPair(Arc<SigningPair>);
 
-impl ResolvesClientCert for Limited {
+impl ResolvesClientCert for ShownPair {
+    /// The certificate is shown whomever the server would trust, as OpenSSL does.
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<SigningPair>> {
-        Some(self.0.clone())
+        Some(signing_as_sent(self.0.clone()))
     }
 
     fn has_certs(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use freerun_proto::tls::alert::Alert;
 use freerun_proto::tls::names;
-use rustls::{Error, InvalidMessage, PeerIncompatible};
+use rustls::{Error, InvalidMessage, PeerIncompatible, ProtocolVersion};
 
 /// Why a session has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum FailureKind {
     NotTls,
     /// The peer speaks none of the versions.
     NoSharedVersion,
+    /// The peer has tried a higher version before, which it and the server speak (RFC 7507).
+    InappropriateFallback,
     /// The peer knows none of the cipher suites for which there is a certificate.
     NoSharedCipher,
     /// The peer knows none of the groups.
@@ -40,7 +42,7 @@ pub enum FailureKind {
     Protocol,
     /// The peer's certificate cannot be used.
     Certificate,
-    /// The name that is to be sent to a server is none that DNS could have.
+    /// The name that is to be sent to a server is empty, or too long.
     ServerName,
     /// The library itself fails, or is used in a wrong way.
     Internal,
@@ -49,6 +51,11 @@ pub enum FailureKind {
 impl Failure {
     pub(super) fn of(error: &Error) -> Self {
         Self { kind: FailureKind::of(error), alert: None, said: error.to_string() }
+    }
+
+    /// The failure, if it has come with this version of the protocol.
+    pub(super) fn in_version(self, version: Option<ProtocolVersion>) -> Self {
+        Self { kind: self.kind.in_version(version), ..self }
     }
 
     pub(super) fn new(kind: FailureKind, said: &str) -> Self {
@@ -60,6 +67,7 @@ impl Failure {
         match self.kind {
             FailureKind::NotTls => "SSL: error:0A00010B:SSL routines::wrong version number".to_owned(),
             FailureKind::NoSharedVersion => "SSL: error:0A000102:SSL routines::unsupported protocol".to_owned(),
+            FailureKind::InappropriateFallback => "SSL: error:0A000175:SSL routines::inappropriate fallback".to_owned(),
             FailureKind::NoSharedCipher => "SSL: error:0A0000C1:SSL routines::no shared cipher".to_owned(),
             FailureKind::NoSharedGroup => "SSL: error:0A000065:SSL routines::no suitable key share".to_owned(),
             FailureKind::NoSharedSignature => {
@@ -97,10 +105,20 @@ impl std::fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl FailureKind {
+    /// The kind of failure in a version of the protocol. Before TLS 1.3 a suite says how keys are exchanged and which certificate
+    /// is shown, so that who has no group or signature in common has no suite in common either, in OpenSSL's words.
+    pub(super) fn in_version(self, version: Option<ProtocolVersion>) -> Self {
+        match (self, version) {
+            (Self::NoSharedGroup | Self::NoSharedSignature, Some(ProtocolVersion::TLSv1_2)) => Self::NoSharedCipher,
+            (kind, _) => kind,
+        }
+    }
+
     /// The alert that belongs to it.
     pub(super) fn alert(self) -> Option<u8> {
         let alert = match self {
             Self::NoSharedVersion => Alert::ProtocolVersion,
+            Self::InappropriateFallback => Alert::InappropriateFallback,
             Self::NoSharedCipher | Self::NoSharedGroup | Self::NoSharedSignature => Alert::HandshakeFailure,
             Self::NoApplicationProtocol => Alert::NoApplicationProtocol,
             Self::BadRecord => Alert::BadRecordMac,

@@ -1,16 +1,19 @@
 //! The steps of a session, which are the same on both sides.
 
+use super::concealment::ConcealedName;
 use super::connection::Connection;
 use super::records::{
-    ALERT_ROOM, MAX_SESSION_ID, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
+    ALERT_ROOM, MAX_SESSION_ID, asks_again, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
 };
 use super::step::{self, Kept, Place};
 use super::{
     Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Origin, Progress, Shown, Version, names,
 };
 use bytes::BufMut;
+use freerun_proto::tls::{Alert, is_whole_message, message_bytes};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 use rustls::{AlertDescription, Error, HandshakeKind, ProtocolVersion};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A session of one side.
@@ -35,9 +38,22 @@ pub(super) struct Machine<C> {
     /// `close_notify` was sent, and so nothing may be sent any more. The peer may still send (RFC 8446 section 6.1).
     closed: bool,
     fragment: usize,
+    /// Which ClientHello still has a name to be concealed.
+    conceals: Conceals,
     /// The id that the server has given the session, and its length.
     hello_id: Option<(u8, [u8; MAX_SESSION_ID])>,
     kept: Kept,
+}
+
+/// The ClientHello of the peer in which the next step has to conceal the name of the server.
+#[derive(Clone, Copy)]
+enum Conceals {
+    /// None.
+    Nothing,
+    /// The first one, which is at the front of the received bytes; the extension begins at this offset of the message.
+    First(usize),
+    /// The second one, which the server has asked for.
+    Second,
 }
 
 /// How far a session is.
@@ -124,9 +140,15 @@ impl<C: Connection> Machine<C> {
             peer_closed: false,
             closed: false,
             fragment,
+            conceals: Conceals::Nothing,
             hello_id: None,
             kept,
         }
+    }
+
+    /// Has the first step conceal the name of the server in the ClientHello, whose extension begins at this offset.
+    pub(super) fn conceal_first(&mut self, at: usize) {
+        self.conceals = Conceals::First(at);
     }
 
     pub(super) fn step(
@@ -143,6 +165,10 @@ impl<C: Connection> Machine<C> {
             }
             return Progress { consumed, event };
         }
+        if let Some(event) = self.conceal(received) {
+            self.left = received.len();
+            return Progress { consumed: 0, event };
+        }
         // Answers that come too late, as one to a change of keys does after the end.
         let mut dropped = Vec::new();
         let output = if self.closed { &mut dropped } else { output };
@@ -158,9 +184,41 @@ impl<C: Connection> Machine<C> {
                 (id.len() as u8, bytes)
             });
         }
+        if let (Some(name), Stage::Handshake) = (&self.kept.concealed, &self.stage) {
+            let sent = &mut output[begin..];
+            name.reveal(sent);
+            self.conceals = if asks_again(sent) { Conceals::Second } else { Conceals::Nothing };
+        }
         debug_assert!(progress.consumed <= received.len());
         self.left = received.len() - progress.consumed;
         progress
+    }
+
+    /// Conceals the name of the server in the ClientHello that is awaited. The event: the step ends here, because it is not whole
+    /// or asks for another server than the first one.
+    fn conceal(&mut self, received: &mut [u8]) -> Option<Event> {
+        let name = self.kept.concealed.clone()?;
+        match self.conceals {
+            Conceals::Nothing => return None,
+            Conceals::First(at) => name.conceal(received, at),
+            Conceals::Second => {
+                let message = message_bytes(received);
+                if !is_whole_message(&message) && received.len() < MAX_INPUT && sent_alert(received).is_none() {
+                    return Some(Event::NeedsInput);
+                }
+                if let Some((at, second)) = ConcealedName::of_client(&message) {
+                    if !second.is_same(&name) {
+                        let failure =
+                            Failure::new(FailureKind::Protocol, "another server name in the second ClientHello");
+                        return Some(self.fail(failure, &[]));
+                    }
+                    second.conceal(received, at);
+                    self.kept.concealed = Some(Arc::new(second));
+                }
+            }
+        }
+        self.conceals = Conceals::Nothing;
+        None
     }
 
     /// What a step comes to for which the received bytes do not matter.
@@ -218,7 +276,9 @@ impl<C: Connection> Machine<C> {
                 Err(error) => {
                     let begin = output.len();
                     self.send_alerts(output);
-                    Reached::Failure(Failure::of(&error), begin)
+                    let version = self.connection.common().protocol_version();
+                    let failure = Failure::of(&error).in_version(version);
+                    Reached::Failure(self.without_certificate(failure, begin, output), begin)
                 }
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     let mut got = Got::new(open, plaintext, &mut self.rest);
@@ -269,6 +329,17 @@ impl<C: Connection> Machine<C> {
             let over = matches!(event, Event::PeerClosed | Event::Failed(_));
             return Progress { consumed: if over { all } else { consumed }, event };
         }
+    }
+
+    /// The failure of a handshake with a client that can use none of the certificates: in TLS 1.2 the library may find that only
+    /// when it signs, as an error of its own and without an alert.
+    fn without_certificate(&self, failure: Failure, begin: usize, output: &mut Vec<u8>) -> Failure {
+        if failure.kind != FailureKind::Internal || !step::is_without_certificate() {
+            return failure;
+        }
+        output.truncate(begin);
+        output.extend_from_slice(&Alert::HandshakeFailure.record());
+        Failure { kind: FailureKind::NoSharedCipher, ..failure }
     }
 
     /// What it means that nothing can be done with what is left of the received bytes.

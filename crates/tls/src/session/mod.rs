@@ -8,6 +8,8 @@
 //! | `server.rs`, `client.rs` | settings of both sides |
 //! | `certificates.rs` | which of its certificates a server shows |
 //! | `algorithms.rs`, `p521.rs` | the suites and groups that settings name |
+//! | `offer.rs` | what a server refuses of a ClientHello at once |
+//! | `concealment.rs` | names of servers that rustls does not take for names |
 //! | `machine.rs` | the steps of a session, the same on both sides |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
 //! | `signatures.rs` | signatures under the handshake: the peer's, and how keys sign |
@@ -17,12 +19,14 @@ mod algorithms;
 mod certificates;
 mod client;
 mod compression;
+mod concealment;
 mod connection;
 mod event;
 mod failure;
 mod key_log;
 mod machine;
 mod names;
+mod offer;
 mod p521;
 mod records;
 mod resume;
@@ -37,7 +41,7 @@ pub use event::{Agreed, Encrypted, Event, Origin, Progress, Shown};
 pub use failure::{Failure, FailureKind};
 pub use key_log::KeyLog;
 pub use names::Version;
-pub use records::has_whole_record;
+pub use records::{asks_again, has_whole_record};
 pub use resume::{
     ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, StoreCounts, TicketCounts, TicketFigures,
     TicketKeyError, TicketKeys,
@@ -46,10 +50,13 @@ pub use server::{ClientCertificates, ServerConfig, ServerSettings};
 pub use signatures::Schemes;
 
 use bytes::BufMut;
+use concealment::ConcealedName;
+use freerun_proto::tls::ClientHello;
 use machine::{Machine, Sink};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
 use rustls::server::UnbufferedServerConnection;
+use std::sync::Arc;
 use std::time::Duration;
 use step::Kept;
 
@@ -73,14 +80,35 @@ enum Side {
 }
 
 impl Session {
-    /// A session with a client that has connected.
+    /// A session with a client that has connected. What it sends goes to the library as it is, which refuses clients for the
+    /// names that they ask for if these could be none of DNS.
     pub fn new(config: &ServerConfig) -> Result<Self, Failure> {
+        Self::server(config, Kept::default())
+    }
+
+    /// A session with a client whose whole ClientHello was received: it is at the front of the bytes that the first step gets.
+    /// The client may ask for any name.
+    ///
+    /// # Errors
+    /// The client is to be refused, by the alert of the failure.
+    pub fn answer(config: &ServerConfig, hello: &ClientHello, message: &[u8]) -> Result<Self, Failure> {
+        offer::check(config, hello, message)?;
+        let concealed = hello.server_name.and_then(|_| ConcealedName::of_client(message));
+        let (at, concealed) = concealed.map_or((None, None), |(at, name)| (Some(at), Some(Arc::new(name))));
+        let mut session = Self::server(config, Kept { concealed, ..Kept::default() })?;
+        if let (Side::Server(machine), Some(at)) = (&mut session.0, at) {
+            machine.conceal_first(at);
+        }
+        Ok(session)
+    }
+
+    fn server(config: &ServerConfig, kept: Kept) -> Result<Self, Failure> {
         let connection = UnbufferedServerConnection::new(config.shared.clone()).map_err(|error| Failure::of(&error))?;
-        Ok(Self(Side::Server(Machine::new(connection, config.fragment, Kept::default()))))
+        Ok(Self(Side::Server(Machine::new(connection, config.fragment, kept))))
     }
 
     /// A session with a server, whose first step has something to send. The server is told `name` unless that is an IP address;
-    /// a name that DNS could not have is a failure. `now` is the time since 1970. Sessions with the same `peer` are resumed if
+    /// a name that is empty or too long is a failure. `now` is the time since 1970. Sessions with the same `peer` are resumed if
     /// they can be. No chain of certificates is verified, only that the server has the key of the certificate that it shows.
     pub fn client(
         config: &ClientConfig,
@@ -88,13 +116,15 @@ impl Session {
         name: Option<&str>,
         peer: Option<PeerSessions>,
     ) -> Result<Self, Failure> {
-        let name = match name {
+        let (name, concealed) = match name.map(|name| (name, ServerName::try_from(name.to_owned()))) {
             // Nobody is told an address, so any will do.
-            None => ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))),
-            Some(name) => ServerName::try_from(name.to_owned())
-                .map_err(|_| Failure::new(FailureKind::ServerName, "the server's name cannot be sent"))?,
+            None => (ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))), None),
+            Some((_, Ok(name))) => (name, None),
+            Some((name, Err(_))) => ConcealedName::of_server(name)
+                .map(|(placeholder, name)| (placeholder, Some(Arc::new(name))))
+                .ok_or_else(|| Failure::new(FailureKind::ServerName, "the server's name cannot be sent"))?,
         };
-        let kept = Kept { peer, ..Kept::default() };
+        let kept = Kept { peer, concealed, ..Kept::default() };
         let connect = || UnbufferedClientConnection::new(config.shared.clone(), name);
         let (connection, kept) = step::run(now, kept, connect);
         let connection = connection.map_err(|error| Failure::of(&error))?;

@@ -70,6 +70,19 @@ pub(super) fn hello_session_id(records: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*length)).filter(|id| id.len() <= MAX_SESSION_ID)
 }
 
+/// The random value by which a ServerHello asks for another ClientHello (RFC 8446 section 4.1.3).
+const RETRY: [u8; 32] = [
+    0xCF, 0x21, 0xAD, 0x74, 0xE5, 0x9A, 0x61, 0x11, 0xBE, 0x1D, 0x8C, 0x02, 0x1E, 0x65, 0xB8, 0x91, 0xC2, 0xA2, 0x11,
+    0x16, 0x7A, 0xBB, 0x8C, 0x5E, 0x07, 0x9E, 0x09, 0xE2, 0xC8, 0xA8, 0x33, 0x9C,
+];
+
+/// Whether these records of a server begin with a HelloRetryRequest: a ServerHello that asks for another ClientHello by the random
+/// value behind its version.
+pub fn asks_again(records: &[u8]) -> bool {
+    let random = |random: &[u8]| random.starts_with(&RETRY);
+    matches!(records, [HANDSHAKE, _, _, _, _, SERVER_HELLO, _, _, _, _, _, behind @ ..] if random(behind))
+}
+
 /// Whether there is a complete record at the front of these bytes.
 pub fn has_whole_record(received: &[u8]) -> bool {
     let Some([_, _, _, high, low]) = received.first_chunk::<HEADER>() else { return false };

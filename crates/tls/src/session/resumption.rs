@@ -19,6 +19,15 @@ pub(super) struct Resumption {
 }
 
 impl Resumption {
+    /// The context of the session whose step runs. rustls resumes a session only with the name that it began with (RFC 6066 section
+    /// 3); where it does not see the name, the context has it.
+    fn context(&self) -> Context {
+        match step::concealed() {
+            Some(name) => self.context.with_name(name.sent()),
+            None => self.context,
+        }
+    }
+
     fn store(&self) -> Option<&SessionStore> {
         match &self.sessions.cache {
             SessionCache::Kept(store) => Some(store),
@@ -29,7 +38,7 @@ impl Resumption {
     /// Notes where the session is kept, if it may have to be forgotten.
     fn note(&self, store: &SessionStore, id: &[u8]) {
         if self.may_forget {
-            step::kept(store, self.context, id);
+            step::kept(store, self.context(), id);
         }
     }
 
@@ -46,7 +55,7 @@ impl StoresServerSessions for Resumption {
     /// Keeps a session of TLS 1.2 under its id, or one of TLS 1.3 under what is its ticket.
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         let Some(store) = self.store().filter(|_| step::may_give()) else { return false };
-        let is_kept = store.put(self.context, &id, step::began(), session);
+        let is_kept = store.put(self.context(), &id, step::began(), session);
         if is_kept {
             step::gave(&id);
             self.note(store, &id);
@@ -56,7 +65,7 @@ impl StoresServerSessions for Resumption {
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
         let store = self.store()?;
-        let found = self.found(&*store.get(self.context, id)?, Place::Store)?;
+        let found = self.found(&*store.get(self.context(), id)?, Place::Store)?;
         self.note(store, id);
         Some(found)
     }
@@ -67,7 +76,7 @@ impl StoresServerSessions for Resumption {
         if !self.early_data {
             return self.get(id);
         }
-        let found = self.store()?.take(self.context, id).filter(|found| !found.is_elsewhere)?;
+        let found = self.store()?.take(self.context(), id).filter(|found| !found.is_elsewhere)?;
         self.found(&found, Place::Store)
     }
 
@@ -87,14 +96,14 @@ impl ProducesTickets for Resumption {
 
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
         let keys = self.sessions.tickets.as_ref().filter(|_| step::may_give())?;
-        let ticket = keys.seal(step::now(), self.context, step::began(), session)?;
+        let ticket = keys.seal(step::now(), self.context(), step::began(), session)?;
         self.sessions.figures.add(TicketFate::Issued);
         step::gave(&crate::digest::sha256(&ticket));
         Some(ticket)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.sessions.tickets.as_ref()?.open(step::now(), self.context, ticket);
+        let opened = self.sessions.tickets.as_ref()?.open(step::now(), self.context(), ticket);
         let session = opened.and_then(|found| self.found(&found, Place::Ticket).ok_or(TicketFate::Expired));
         self.sessions.figures.add(session.as_ref().err().copied().unwrap_or(TicketFate::Accepted));
         session.ok()

@@ -8,8 +8,8 @@ use super::resumption::Resumption;
 use super::step::StepTime;
 use super::{KeyLog, Schemes, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
-use rustls::CipherSuite;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{CipherSuite, SupportedCipherSuite};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +114,24 @@ impl ServerConfig {
     /// How long the signature of a handshake takes at most, whichever of the certificates is used.
     pub fn signature_time(&self) -> Duration {
         self.signature
+    }
+
+    /// Whether there may be sessions of this version.
+    pub(super) fn speaks(&self, version: Version) -> bool {
+        self.provider_suites().any(|suite| suite.version().version == version.protocol())
+    }
+
+    /// Whether sessions of this version may have the suite with this number.
+    pub(super) fn has_suite(&self, version: Version, number: u16) -> bool {
+        let is_it = |suite: &SupportedCipherSuite| {
+            suite.version().version == version.protocol() && u16::from(suite.suite()) == number
+        };
+        self.provider_suites().any(is_it)
+    }
+
+    /// The suites of the versions that are enabled.
+    fn provider_suites(&self) -> impl Iterator<Item = &SupportedCipherSuite> {
+        self.shared.crypto_provider().cipher_suites.iter()
     }
 
     /// The settings for a client that offers these suites, by number and the most preferred first.

@@ -4,6 +4,7 @@
 //! accepted here. webpki, which rustls would use, refuses to read certificates of version 1. AWS-LC reads them, and webpki gets
 //! the key alone.
 
+use super::concealment::as_sent;
 use freerun_sys::x509::Certificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -139,8 +140,9 @@ impl AnyPeer {
             .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
         let info = public_key(own)?;
         let key = webpki::RawPublicKeyEntity::try_from(&info).map_err(|_| CertificateError::BadEncoding)?;
+        let text = as_sent(text);
         let valid = |algorithm: &&dyn rustls::pki_types::SignatureVerificationAlgorithm| {
-            key.verify_signature(*algorithm, text, signed.signature()).is_ok()
+            key.verify_signature(*algorithm, &text, signed.signature()).is_ok()
         };
         if algorithms.iter().any(valid) {
             Ok(HandshakeSignatureValid::assertion())

@@ -2,10 +2,12 @@
 //! its beginning to its end, so it stands in a variable of the thread meanwhile.
 
 use super::Shown;
+use super::concealment::ConcealedName;
 use super::resume::{Context, PeerSessions, SessionStore};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 thread_local! {
@@ -20,8 +22,12 @@ pub(super) struct Kept {
     pub(super) server_name: Option<Box<str>>,
     /// The certificate that was chosen to be shown; only on the server's side.
     pub(super) shown: Option<Shown>,
+    /// The client can use none of the certificates; only on the server's side.
+    pub(super) has_no_certificate: bool,
     /// Earlier sessions with the same peer; only on the client's side.
     pub(super) peer: Option<PeerSessions>,
+    /// The name of the server that the library sees in another form.
+    pub(super) concealed: Option<Arc<ConcealedName>>,
     /// How the session goes on with an earlier one; only on the server's side.
     pub(super) resumption: Resumption,
 }
@@ -110,7 +116,25 @@ pub(super) fn now() -> Duration {
 
 /// Notes the name that the client asks for.
 pub(super) fn asked_for(name: Option<&str>) {
-    KEPT.with_borrow_mut(|kept| kept.server_name = name.map(Box::from));
+    KEPT.with_borrow_mut(|kept| {
+        let concealed = kept.concealed.as_ref().and_then(|concealed| concealed.name());
+        kept.server_name = name.or(concealed).map(Box::from);
+    });
+}
+
+/// The name of the server that the library sees in another form, if there is one.
+pub(super) fn concealed() -> Option<Arc<ConcealedName>> {
+    KEPT.with_borrow(|kept| kept.concealed.clone())
+}
+
+/// Notes that the client can use none of the certificates.
+pub(super) fn has_no_certificate() {
+    KEPT.with_borrow_mut(|kept| kept.has_no_certificate = true);
+}
+
+/// Whether the client can use none of the certificates.
+pub(super) fn is_without_certificate() -> bool {
+    KEPT.with_borrow(|kept| kept.has_no_certificate)
 }
 
 /// Notes the certificate that was chosen to be shown.

@@ -25,6 +25,11 @@ fn read_at(input: &[u8], ends: impl IntoIterator<Item = usize>) -> Result<Progre
     Ok(Progress::NeedMore)
 }
 
+/// A usual message.
+fn usual_message() -> Vec<u8> {
+    Builder::new(&usual()).message()
+}
+
 /// What a reader says, whatever pieces the input comes in: whole, byte by byte, and cut in two at each byte.
 fn read(input: &[u8]) -> Result<Progress, HelloError> {
     let whole = read_at(input, []);
@@ -149,16 +154,56 @@ fn the_longest_hello_and_one_that_is_longer() {
         }
     }
     let longer = records(&with_padding(room + 1), usize::MAX);
-    assert_eq!(read_at(&longer, 0..longer.len()), Err(HelloError::TooLong));
+    assert_eq!(read_at(&longer, (0..longer.len()).step_by(1000)), Err(HelloError::TooLong));
     // It is known with the first nine bytes.
     assert_eq!(read_at(&longer[..8], []), Ok(Progress::NeedMore));
     assert_eq!(read_at(&longer[..9], []), Err(HelloError::TooLong));
 }
 
 #[test]
+fn a_message_in_many_records_is_put_into_few() {
+    let message = Builder::new(&[extension(21, &vec![7; 40_000])]).message();
+    for size in [1000, usize::MAX] {
+        let input = [records(&message, size), b"behind".to_vec()].concat();
+        let Ok(Progress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
+        let reframed = received.reframed(input);
+        assert_eq!(reframed.len(), message.len() + 3 * records::RECORD_HEAD + b"behind".len());
+        assert_eq!((message_bytes(&reframed), reframed.ends_with(b"behind")), (message.clone(), true));
+    }
+    let input = records(&usual_message(), usize::MAX);
+    let Ok(Progress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
+    assert_eq!(received.reframed(input.clone()), input);
+}
+
+#[test]
+fn bytes_of_a_message_are_replaced_wherever_records_begin() {
+    let message: Vec<u8> = (0..60).collect();
+    for size in [1, 2, 7, usize::MAX] {
+        let mut input = [record(20, 0x0303, &[1]), records(&message, size)].concat();
+        let before = input.len();
+        replace_in_messages(&mut input, 13, b"new");
+        let wanted = [&message[..13], b"new", &message[16..]].concat();
+        assert_eq!((message_bytes(&input), input.len()), (wanted, before), "{size}");
+    }
+}
+
+#[test]
+fn extensions_are_found_in_a_message_without_its_end() {
+    let message = usual_message();
+    let all: Vec<_> = located_extensions(&message).collect();
+    assert_eq!(all.len(), usual().len());
+    for (at, kind, content) in &all {
+        let whole = [&kind.to_be_bytes()[..], &(content.len() as u16).to_be_bytes(), content].concat();
+        assert!(message[*at..].starts_with(&whole), "{kind}");
+    }
+    assert!(located_extensions(&message[..message.len() - 1]).eq(all[..all.len() - 1].iter().copied()));
+    assert_eq!(located_extensions(&message[..40]).count(), 0);
+}
+
+#[test]
 fn what_is_awaited_is_bounded() {
     // Records of a byte each, for the longest message there may be.
-    let message = [&[1, 0, 0x40, 0][..], &[0; 1 << 14]].concat();
+    let message = [&[1, 0, 0xff, 0xff][..], &[0; 0xffff]].concat();
     let input = records(&message, 1);
     let mut reader = HelloReader::new();
     let failed = (0..input.len()).find(|&end| reader.advance(&input[..end]).is_err()).unwrap();
@@ -275,30 +320,4 @@ fn the_first_byte_tells_tls_from_http() {
 #[test]
 fn an_alert_is_a_record() {
     assert_eq!(Alert::UnrecognizedName.record(), [21, 3, 3, 0, 2, 2, 112]);
-}
-
-#[test]
-fn names_of_servers_have_forms() {
-    let label = "a".repeat(63);
-    let longest = format!("{label}.{label}.{label}.{}", &label[..61]);
-    for (name, form) in [
-        ("example.com", NameForm::Dns),
-        ("Example.COM.", NameForm::Dns),
-        ("a_b.xn--4ca.test", NameForm::Dns),
-        (longest.as_str(), NameForm::Dns),
-        ("127.0.0.1", NameForm::IpAddress),
-        ("::1", NameForm::IpAddress),
-        ("[2001:db8::1]", NameForm::IpAddress),
-        ("", NameForm::Malformed),
-        (".", NameForm::Malformed),
-        ("a..b", NameForm::Malformed),
-        ("a/../b", NameForm::Malformed),
-        ("a b", NameForm::Malformed),
-        ("é.test", NameForm::Malformed),
-        (&format!("{longest}a"), NameForm::Malformed),
-        (&format!("{label}a.test"), NameForm::Malformed),
-    ] {
-        assert_eq!(name_form(name.as_bytes()), form, "{name}");
-    }
-    assert_eq!(name_form(b"\xff\xfe"), NameForm::Malformed);
 }

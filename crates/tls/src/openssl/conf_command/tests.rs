@@ -48,7 +48,7 @@ fn lists_and_files() {
         ("Ciphersuites", "", ""),
         ("Groups", "X25519: P-256", "X25519:prime256v1"),
         ("Curves", "P-384", "secp384r1"),
-        ("ECDHParameters", "+Automatic", "X25519MLKEM768:X25519:prime256v1:secp384r1"),
+        ("ECDHParameters", "+Automatic", "X25519MLKEM768:X25519:prime256v1:secp384r1:secp521r1"),
         ("ECDHParameters", " x25519", "X25519"),
         ("SignatureAlgorithms", "RSA+SHA256:ed25519", "rsa_pkcs1_sha256:ed25519"),
         ("ClientSignatureAlgorithms", "ECDSA+SHA256:PSS+SHA256", "ecdsa_secp256r1_sha256,rsa_pss_rsae_sha256"),

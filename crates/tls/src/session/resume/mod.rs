@@ -32,6 +32,11 @@ impl Context {
         context.copy_from_slice(&crate::digest::sha256(words)[..16]);
         Self(context)
     }
+
+    /// The context of those sessions of this one that began with a name.
+    pub(crate) fn with_name(self, name: &[u8]) -> Self {
+        Self::of(&[&self.0[..], name].concat())
+    }
 }
 
 /// A session that was kept.

@@ -62,7 +62,7 @@ fn names_are_sent_and_addresses_are_not() {
     assert_eq!(named(None), None);
     assert_eq!(named(Some("127.0.0.1")), None);
     assert_eq!(named(Some("::1")), None);
-    for name in ["", "a b", "-", "a..b", &"x".repeat(300)] {
+    for name in ["", "a\0b", &"x".repeat(254)] {
         let failed = Session::client(&only(Version::Tls13), NOW, Some(name), None).expect_err(name);
         assert_eq!(failed.kind, FailureKind::ServerName);
     }

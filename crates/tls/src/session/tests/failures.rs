@@ -1,8 +1,11 @@
 //! Peers that break the rules, on purpose or not.
 
-use super::super::{Event, FailureKind};
+use super::super::{Event, FailureKind, Session, Version};
 use super::client::Ability;
 use super::{End, NOW, config, exchange, handshake};
+use freerun_proto::tls::{HelloReader, Progress};
+use rustls::SignatureScheme;
+use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
 
 #[test]
@@ -40,6 +43,59 @@ fn a_version_that_is_not_served_is_refused_by_its_alert() {
     exchange(&mut client, &mut server, usize::MAX);
     assert_eq!((server.failure().kind, server.failure().alert), (FailureKind::NoSharedVersion, Some(70)));
     assert_eq!(server.failure().openssl(), "SSL: error:0A000102:SSL routines::unsupported protocol");
+}
+
+/// What a server says to a client with this ability and these settings for its ClientHello, before the library sees it.
+fn judged(ability: &Ability, mark: bool, server: &super::ServerSettings) -> Result<(), (FailureKind, Option<u8>)> {
+    let mut hello = ability.client().take_output();
+    if mark {
+        // The mark of a client that has fallen back takes the place of that for renegotiation, or of the last suite.
+        let at = hello.windows(2).position(|suite| suite == [0x00, 0xff]).expect("the mark for renegotiation");
+        hello[at..at + 2].copy_from_slice(&[0x56, 0x00]);
+    }
+    let Ok(Progress::Hello(read)) = HelloReader::new().advance(&hello) else { panic!("no ClientHello") };
+    let config = server.clone().build().expect("settings");
+    let session = Session::answer(&config, &read.hello, read.message(&hello));
+    session.map(|_| ()).map_err(|failure| (failure.kind, failure.alert))
+}
+
+#[test]
+fn clients_that_have_fallen_back_are_refused_where_the_server_speaks_more() {
+    let old = Ability { versions: vec![&TLS12], ..Ability::default() };
+    let only = |version| super::ServerSettings { versions: vec![version], ..super::settings() };
+    let refused = Err((FailureKind::InappropriateFallback, Some(86)));
+    assert_eq!(judged(&old, true, &super::settings()), refused);
+    assert_eq!(judged(&old, false, &super::settings()), Ok(()));
+    assert_eq!(judged(&old, true, &only(Version::Tls12)), Ok(()));
+    assert_eq!(judged(&old, true, &only(Version::Tls13)), Err((FailureKind::NoSharedVersion, Some(70))));
+    assert_eq!(judged(&Ability::default(), true, &super::settings()), Ok(()));
+}
+
+#[test]
+fn what_is_missing_is_named_in_the_order_of_openssl() {
+    let groups: [&[&dyn rustls::crypto::SupportedKxGroup]; 2] = [&[kx_group::X25519], &[kx_group::SECP384R1]];
+    let server = super::ServerSettings { groups: vec![29], ..super::settings() };
+    for (version, suite, groups, schemes, wanted) in [
+        // A suite for a certificate that the server has not, no group, no signature: before TLS 1.3 all of that is the suite.
+        (&TLS12, 0xc02f, groups[0], vec![SignatureScheme::RSA_PSS_SHA256], FailureKind::NoSharedCipher),
+        (&TLS12, 0xc02b, groups[1], vec![SignatureScheme::ECDSA_NISTP256_SHA256], FailureKind::NoSharedCipher),
+        (&TLS12, 0xc02b, groups[0], vec![SignatureScheme::ED25519], FailureKind::NoSharedCipher),
+        (&TLS13, 0x1301, groups[1], vec![SignatureScheme::ECDSA_NISTP256_SHA256], FailureKind::NoSharedGroup),
+        (&TLS13, 0x1301, groups[0], vec![SignatureScheme::ED25519], FailureKind::NoSharedSignature),
+    ] {
+        let (versions, suites, groups) = (vec![version], Some(vec![suite]), groups.to_vec());
+        let ability = Ability { versions, suites, groups, schemes, ..Ability::default() };
+        let server = End::answering(&server.clone().build().expect("settings"), &ability.client().take_output());
+        assert_eq!((server.failure().kind, server.failure().alert), (wanted, Some(40)), "{version:?}, {suite:x}");
+    }
+    let ability = Ability {
+        versions: vec![&TLS13],
+        suites: Some(vec![0x1301]),
+        groups: groups[1].to_vec(),
+        ..Ability::default()
+    };
+    let other = super::ServerSettings { suites: vec![0x1302], ..server };
+    assert_eq!(judged(&ability, false, &other), Err((FailureKind::NoSharedCipher, Some(40))));
 }
 
 #[test]

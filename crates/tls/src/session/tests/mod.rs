@@ -9,6 +9,7 @@ mod extras;
 mod failures;
 mod handshakes;
 mod library_server;
+mod names;
 mod resumed;
 mod tickets;
 
@@ -19,6 +20,7 @@ use super::{
 use crate::fixtures::{EC_CRT, EC_KEY, RSA_CRT, RSA_KEY};
 use crate::load::{CertifiedKey, Chain, Key};
 use client::Client;
+use freerun_proto::tls::{HelloReader, Progress};
 use std::time::Duration;
 
 /// A time at which the client's and the server's sessions are valid.
@@ -78,6 +80,15 @@ struct End {
 impl End {
     fn server(config: &ServerConfig) -> Self {
         Self::of(Session::new(config).expect("a session"))
+    }
+
+    /// A server that answers the ClientHello at the front of these bytes, which it has received.
+    fn answering(config: &ServerConfig, received: &[u8]) -> Self {
+        let Ok(Progress::Hello(hello)) = HelloReader::new().advance(received) else { panic!("no ClientHello") };
+        let session = Session::answer(config, &hello.hello, hello.message(received)).expect("a session");
+        let mut end = Self::of(session);
+        end.receive(&hello.reframed(received.to_vec()));
+        end
     }
 
     fn client(config: &ClientConfig, peer: Option<&PeerSessions>) -> Self {

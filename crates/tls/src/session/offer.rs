@@ -1,0 +1,37 @@
+//! What a server refuses of a ClientHello before its library sees it, in OpenSSL's order: the version, the mark of a client that
+//! has fallen back, and in TLS 1.3 the cipher suites. The library looks at other parts first, and so would say something else of
+//! clients that are refused for one of these.
+
+use super::server::ServerConfig;
+use super::{Failure, FailureKind, Version};
+use freerun_proto::tls::{ClientHello, TLS_1_2, TLS_1_3};
+
+/// Looks at what a client offers to a server with these settings.
+///
+/// # Errors
+/// The client is to be refused by the alert of the failure.
+pub(super) fn check(config: &ServerConfig, hello: &ClientHello, message: &[u8]) -> Result<(), Failure> {
+    let is_common = |version: Version| {
+        let number = match version {
+            Version::Tls12 => TLS_1_2,
+            Version::Tls13 => TLS_1_3,
+        };
+        config.speaks(version) && hello.offers_version(message, number)
+    };
+    let Some(version) = Version::ALL.into_iter().rfind(|version| is_common(*version)) else {
+        return Err(refused(FailureKind::NoSharedVersion));
+    };
+    let is_highest = !Version::ALL.into_iter().any(|other| other > version && config.speaks(other));
+    if !is_highest && hello.is_fallback(message) {
+        return Err(refused(FailureKind::InappropriateFallback));
+    }
+    let has_suite = || hello.cipher_suites(message).any(|suite| config.has_suite(version, suite));
+    if version == Version::Tls13 && !has_suite() {
+        return Err(refused(FailureKind::NoSharedCipher));
+    }
+    Ok(())
+}
+
+fn refused(kind: FailureKind) -> Failure {
+    Failure { alert: kind.alert(), ..Failure::new(kind, "the ClientHello is refused") }
+}
