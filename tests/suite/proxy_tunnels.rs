@@ -116,22 +116,10 @@ fn large_messages_of_slow_readers_are_not_lost() {
     drop(sending.join().unwrap());
 }
 
+/// As in nginx, the end of one side is the end of the tunnel, when the other side has what came before. The side that is told does
+/// not close by itself here: nothing waits for it, and so a worker that is to end does not either.
 #[test]
-fn one_direction_may_end_before_the_other() {
-    let upstream = Upstream::new();
-    let server = tunnelling(&upstream, "").freerun();
-    let (mut client, mut peer, _) = open(&server, &upstream, "");
-    client.send("last").half_close();
-    assert_eq!(peer.rest(), b"last");
-    peer.send("answer");
-    assert_eq!(got(&mut client, 6), b"answer");
-    drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
-}
-
-/// `close_notify` ends what its sender says, and nothing of what it is told.
-#[test]
-fn one_direction_may_end_before_the_other_with_tls() {
+fn the_end_of_one_side_ends_the_tunnel() {
     for client_has_tls in [false, true] {
         for upstream_has_tls in [false, true] {
             let upstream = if upstream_has_tls { Upstream::tls(TlsServer::new("ec")) } else { Upstream::new() };
@@ -140,17 +128,22 @@ fn one_direction_may_end_before_the_other_with_tls() {
                 true => "127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key",
                 false => "127.0.0.1:@PORT@",
             };
-            let server = tunnelling_over(listen, scheme, &upstream, "").freerun();
+            let mut server = tunnelling_over(listen, scheme, &upstream, "proxy_read_timeout 1h;").freerun();
+            let mut lines = 0;
             let connect = || if client_has_tls { server.connect_tls(&Tls::new()) } else { server.connect() };
             let ends = format!("TLS of the client: {client_has_tls}, of the upstream: {upstream_has_tls}");
-            // The client ends first.
-            let (mut client, mut peer, _) = open_from(connect(), &upstream, "");
-            client.send("last").half_close();
-            assert_eq!(peer.rest(), b"last", "{ends}");
-            peer.send("answer");
-            assert_eq!(got(&mut client, 6), b"answer", "{ends}");
-            drop(peer);
-            assert_eq!(client.ending(), Ending::Closed, "{ends}");
+            // The client ends its sending side, or both.
+            for is_half in [true, false] {
+                let (mut client, mut peer, _) = open_from(connect(), &upstream, "");
+                client.send("last").half_close();
+                let client = is_half.then_some(client);
+                assert_eq!(peer.rest(), b"last", "{ends}");
+                if let Some(mut client) = client {
+                    assert_eq!(client.ending(), Ending::Closed, "{ends}");
+                }
+                lines += 1;
+                server.access_lines(lines);
+            }
             // The upstream ends first.
             let (mut client, mut peer, _) = open_from(connect(), &upstream, "");
             peer.send("last");
@@ -160,10 +153,11 @@ fn one_direction_may_end_before_the_other_with_tls() {
             peer.half_close();
             assert_eq!(got(&mut client, 4), b"last", "{ends}");
             assert_eq!(client.ending(), Ending::Closed, "{ends}");
-            client.send("answer");
-            assert_eq!(peer.bytes(6), b"answer", "{ends}");
-            client.half_close();
             assert_eq!(peer.rest(), b"", "{ends}");
+            lines += 1;
+            server.access_lines(lines);
+            server.signal(Signal::QUIT);
+            eventually("the worker has ended", || !server.runs());
         }
     }
 }
@@ -244,6 +238,25 @@ fn nobody_switches_protocols_unasked() {
     let server = Setup::new().http(&http).freerun();
     assert_eq!(server.get("/").status, 502);
     assert_eq!(server.send(UPGRADE).status, 502);
+}
+
+/// As in nginx: a proxy in front may speak HTTP/1.0, and pass the fields on.
+#[test]
+fn a_client_of_http10_may_switch_protocols() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").run();
+    let mut client = server.connect();
+    client.send(UPGRADE.replace("HTTP/1.1", "HTTP/1.0"));
+    let mut peer = upstream.accept();
+    peer.head();
+    peer.send(SWITCHED);
+    head_len(&mut client);
+    let head = String::from_utf8(client.take()).expect("text");
+    assert!(head.starts_with("HTTP/1.1 101 ") && head.contains("\r\nUpgrade: websocket\r\n"), "{head}");
+    client.send("ping");
+    assert_eq!(peer.bytes(4), b"ping");
+    peer.send("pong");
+    assert_eq!(got(&mut client, 4), b"pong");
 }
 
 /// What is left of the request's body is not the beginning of what comes after HTTP.

@@ -1,6 +1,6 @@
 //! Who may have a tunnel (`tunnel_pass`), and to where.
 
-use freerun_testkit::{Client, Response, Server, Setup, Site, Upstream, eventually, ok};
+use freerun_testkit::{Client, Peer, Response, Server, Setup, Site, Upstream, eventually, ok};
 
 /// `plain:secret`
 const PLAIN: &str = "Proxy-Authorization: Basic cGxhaW46c2VjcmV0\r\n";
@@ -28,7 +28,7 @@ fn connect(target: &str, fields: &str) -> String {
 }
 
 /// Asks for a tunnel that is refused, or that is there.
-fn ask(client: &mut Client, upstream: &Upstream, fields: &str) -> Result<(), Response> {
+fn ask(client: &mut Client, upstream: &Upstream, fields: &str) -> Result<Peer, Response> {
     client.send(connect(&upstream.address(), fields));
     let end = |bytes: &[u8]| bytes.windows(4).position(|four| four == b"\r\n\r\n");
     if client.until(|bytes| end(bytes).is_some()).starts_with(b"HTTP/1.1 200 OK\r\n") {
@@ -36,7 +36,7 @@ fn ask(client: &mut Client, upstream: &Upstream, fields: &str) -> Result<(), Res
         let mut peer = upstream.accept();
         client.send("x");
         assert_eq!(peer.bytes(1), b"x");
-        return Ok(());
+        return Ok(peer);
     }
     Err(client.response_to("GET"))
 }
@@ -206,7 +206,7 @@ fn tunnels_count_as_requests_that_last() {
     let server =
         serving(&site, "limit_conn_zone $binary_remote_addr zone=c:1m;", "location / { limit_conn c 1; tunnel_pass; }");
     let mut first = server.connect();
-    ask(&mut first, &upstream, "").expect("a tunnel");
+    let _peer = ask(&mut first, &upstream, "").expect("a tunnel");
     assert_eq!(refused(&mut server.connect(), &upstream, "").status, 503);
     drop(first);
     server.access_lines(2);

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use freerun_testkit::http2::{Block, Frame, Http2, code};
 use freerun_testkit::{
     Client, Dns, Ending, Full, Kind, Peer, Refusing, Reply, Server, Setup, Site, TempDir, Tls, Upstream, check,
     eventually,
@@ -120,16 +121,14 @@ fn the_server_may_speak_first() {
     got(&mut client, b"more");
 }
 
+/// RFC 9110 section 9.3.6: when one side has ended, the other one gets what came before, and both connections are closed.
 #[test]
-fn each_side_may_end_before_the_other() {
+fn the_end_of_one_side_ends_the_tunnel() {
     let upstream = Upstream::new();
-    let server = open_proxy("");
+    let server = open_proxy("tunnel_read_timeout 1h;");
     let (mut client, mut peer) = open(&server, &upstream);
     client.send("last").half_close();
     assert_eq!(peer.rest(), b"last");
-    peer.send("answer");
-    got(&mut client, b"answer");
-    drop(peer);
     assert_eq!(client.ending(), Ending::Closed);
 
     let (mut client, mut peer) = open(&server, &upstream);
@@ -137,10 +136,8 @@ fn each_side_may_end_before_the_other() {
     peer.half_close();
     got(&mut client, b"last");
     assert_eq!(client.ending(), Ending::Closed);
-    client.send("answer");
-    assert_eq!(peer.bytes(6), b"answer");
-    client.half_close();
     assert_eq!(peer.rest(), b"");
+    server.access_lines(2);
 
     let (client, mut peer) = open(&server, &upstream);
     client.reset();
@@ -149,6 +146,63 @@ fn each_side_may_end_before_the_other() {
     peer.reset();
     assert!(client.is_closed());
     server.logs("recv() failed (104: Connection reset by peer) while proxying upgraded connection, client: 127.0.0.1");
+}
+
+/// Over HTTP/2 a tunnel is a stream, whose end is END_STREAM or a reset: of CONNECT, and of a WebSocket (RFC 8441 section 5).
+#[test]
+fn the_end_of_one_side_ends_the_tunnel_over_http2() {
+    let upstream = Upstream::new();
+    let http = format!(
+        "{FORMAT} server {{ listen 127.0.0.1:@PORT@; http2 on; http2_extended_connect on; tunnel_read_timeout 1h; tunnel_pass;
+             location /chat {{ proxy_pass http://{}; proxy_read_timeout 1h;
+                 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        upstream.address()
+    );
+    let server = Setup::new().http(&http).freerun();
+    let mut http2 = Http2::new(server.connect());
+    http2.greeted();
+    let mut ended = 0;
+    for is_websocket in [false, true] {
+        let open = |http2: &mut Http2| {
+            let block = match is_websocket {
+                false => Block::new().fields(&[(":method", "CONNECT"), (":authority", &upstream.address())]),
+                true => Block::new().fields(&[
+                    (":method", "CONNECT"),
+                    (":protocol", "websocket"),
+                    (":scheme", "http"),
+                    (":path", "/chat"),
+                    (":authority", "localhost"),
+                ]),
+            };
+            let stream = http2.begin(block);
+            let mut peer = upstream.accept();
+            if is_websocket {
+                peer.head();
+                peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+            }
+            assert_eq!(http2.head(stream), 200);
+            (stream, peer)
+        };
+        let (stream, mut peer) = open(&mut http2);
+        http2.upload(stream, b"last", true);
+        assert_eq!(peer.rest(), b"last");
+        assert!(http2.answer(stream).is_whole(), "{is_websocket}");
+
+        let (stream, mut peer) = open(&mut http2);
+        http2.send(Frame::reset(stream, code::CANCEL));
+        assert_eq!(peer.rest(), b"");
+
+        let (stream, mut peer) = open(&mut http2);
+        peer.send("last");
+        peer.half_close();
+        let answer = http2.answer(stream);
+        assert!(answer.is_whole() && answer.text() == "last", "{is_websocket}: {answer:?}");
+        assert_eq!(peer.rest(), b"");
+        ended += 3;
+        server.access_lines(ended);
+    }
+    // The connection goes on.
+    assert_eq!(http2.get("/").status, 405);
 }
 
 #[test]
@@ -189,11 +243,12 @@ fn the_client_may_have_tls() {
     let http = "server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; tunnel_pass; }";
     let server = Setup::new().root(&Site::new()).http(http).freerun();
     let (mut client, mut peer) = open_by(server.connect_tls(&Tls::new()), &upstream);
+    client.send("question");
+    assert_eq!(peer.bytes(8), b"question");
+    peer.send("answer");
+    got(&mut client, b"answer");
     client.send("last").half_close();
     assert_eq!(peer.rest(), b"last");
-    peer.send("answer");
-    drop(peer);
-    got(&mut client, b"answer");
     assert_eq!(client.ending(), Ending::Closed);
 }
 

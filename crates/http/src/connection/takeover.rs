@@ -10,8 +10,8 @@ pub trait Takeover<R> {
     /// Called first, with the bytes that the client has sent behind its request already.
     fn begin(&mut self, rest: Vec<u8>);
 
-    /// Polls the exchange between the client and its other end; ready when it is over, with whether both have ended it in
-    /// order.
+    /// Polls the exchange between the client and its other end; ready when it is over, with whether it has ended in
+    /// order: one of them has ended, and the client has all bytes.
     fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<bool>;
 
     /// Called last, with the request that led to it, before its log line is written, to record how it ended. Returns

@@ -1,5 +1,8 @@
-//! A connection that has left HTTP (WebSocket and others, and what CONNECT asks for): bytes go both ways until both
-//! ends have closed, or no bytes come for too long: from the upstream server, or with CONNECT from either side.
+//! A connection that has left HTTP (WebSocket and others, and what CONNECT asks for): bytes go both ways until one of the
+//! ends has closed, or no bytes come for too long: from the upstream server, or with CONNECT from either side.
+//!
+//! When one end has closed, the other end gets the bytes that have come before, and is closed, too: RFC 9110 section 9.3.6
+//! requires that of tunnels, and so a client that has gone leaves nothing open towards a server that does not close.
 
 use std::io;
 use std::rc::Rc;
@@ -12,7 +15,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
-use freerun_serve::relay::{News, Over, Relay, RelaySettings, RelaySide};
+use freerun_serve::relay::{News, Over, Relay, RelayEnd, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
@@ -51,7 +54,7 @@ impl Tunnel {
         let (upstream, rest) = upstream;
         let mut relay = Relay::new(&RelaySettings {
             piece: options.tunnel.map_or(PIECE, |tunnel| tunnel.piece),
-            half_close: true,
+            half_close: false,
             timeout: options.read_timeout,
             news: if options.tunnel.is_some() { News::OfBoth } else { News::OfServer },
             client_patience: Some(send_timeout),
@@ -82,7 +85,11 @@ impl Takeover<Request> for Tunnel {
 
     fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<bool> {
         let why = match ready!(self.relay.poll(&client, &self.upstream, context)) {
-            Over::Ended(_) => return Poll::Ready(true),
+            Over::Ended(side) => {
+                // The end of a stream of a shared connection has to be told; it is one in order if the client has all bytes.
+                client.shutdown_write();
+                return Poll::Ready(side == RelaySide::Upstream || self.relay.is_delivered(RelaySide::Client));
+            }
             Over::Receive(RelaySide::Client, _) | Over::Send(RelaySide::Client, _) => return Poll::Ready(false),
             Over::Blocked(RelaySide::Client) => Why::ClientLate,
             Over::Receive(RelaySide::Upstream, error) => Why::Upstream(UpstreamError::Receive(error)),

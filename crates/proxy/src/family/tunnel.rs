@@ -72,8 +72,8 @@ settings! {
         /// have a tunnel to anywhere**, unless it is restricted: see the beginning of this page.
         ///
         /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on, until
-        /// both sides have ended or nothing has come for `tunnel_read_timeout`. Each side may end before the other. A
-        /// name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if
+        /// one side has ended or nothing has come for `tunnel_read_timeout`. The other side gets what has come before, and
+        /// its connection is closed, too (RFC 9110 section 9.3.6). A name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if
         /// it has no address or no server accepts the connection, and 504 if that takes too long. The log line is
         /// written at the end, with all bytes.
         ///

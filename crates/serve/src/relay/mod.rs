@@ -158,6 +158,14 @@ impl Relay {
         }
     }
 
+    /// Whether this side has all bytes that were read from the other one.
+    pub fn is_delivered(&self, to: RelaySide) -> bool {
+        match to {
+            RelaySide::Client => self.down.is_empty(),
+            RelaySide::Upstream => self.up.is_empty(),
+        }
+    }
+
     /// Passes bytes on; ready when the relay is over. It has to be the same task each time.
     pub fn poll(&mut self, client: &impl RelayEnd, upstream: &impl RelayEnd, context: &mut Context<'_>) -> Poll<Over> {
         loop {

@@ -182,8 +182,8 @@ impl Drop for ResponseEnd<'_> {
     }
 }
 
-/// Sends the head that ends HTTP on the stream, and lets the takeover have the stream until both sides have ended. Returns
-/// whether they did so in order. What a driver makes of the status 101 is its business: HTTP/2 has 200 in its place (RFC 8441
+/// Sends the head that ends HTTP on the stream, and lets the takeover have the stream until it is over. Returns whether it has
+/// ended in order. What a driver makes of the status 101 is its business: HTTP/2 has 200 in its place (RFC 8441
 /// section 5).
 async fn take_over(
     request: &mut Request,

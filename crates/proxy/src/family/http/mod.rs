@@ -206,9 +206,9 @@ impl Family for Http {
     }
 
     fn upgrades(&self, request: &Request) -> bool {
-        // A client of HTTP/1.0 has no such field, whatever it sends (RFC 9110 section 7.8).
+        // As in nginx also for a client of HTTP/1.0, such as a proxy in front of this one: the field was passed on because the
+        // configuration says so, and the server has agreed.
         own(request).proxy_http_version == HttpVersion::Http11
-            && request.is_http11()
             && request.head.has(HeaderId::Upgrade)
             && own(request).proxy_set_header.sets(HeaderId::Upgrade, request)
     }
