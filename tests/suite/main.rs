@@ -12,6 +12,7 @@ mod caching;
 mod command_line;
 mod compress;
 mod config_errors;
+mod connection_fields;
 mod connections;
 mod corpus;
 mod documentation;

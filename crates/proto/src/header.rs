@@ -110,6 +110,20 @@ impl HeaderId {
         HeaderId::look_up(name).0
     }
 
+    /// Whether the field says something about the connection of HTTP/1 that it came by, so that it has no place in HTTP/2 (RFC
+    /// 9113 section 8.2.2).
+    #[inline]
+    pub const fn is_of_connection(self) -> bool {
+        matches!(
+            self,
+            HeaderId::Connection
+                | HeaderId::KeepAlive
+                | HeaderId::ProxyConnection
+                | HeaderId::TransferEncoding
+                | HeaderId::Upgrade
+        )
+    }
+
     /// The id of a field name, in any case, and whether the name is written in the usual way: as [`HeaderId::name`] has
     /// it.
     #[inline]

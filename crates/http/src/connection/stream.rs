@@ -34,6 +34,11 @@ pub trait Stream {
     /// announced.
     fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>>;
 
+    /// Whether the whole body has come, and all of it was taken: [`Stream::poll_body`] would tell its end.
+    fn is_body_taken(&self) -> bool {
+        false
+    }
+
     /// Sends an interim response (RFC 9110 section 15.2). The driver leaves it out if it cannot be sent at once.
     fn send_interim(&self, head: &ResponseHead);
 

@@ -18,36 +18,50 @@ pub enum SentBody {
     Chunked,
 }
 
-/// Appends the head of a request, and returns how it frames the body.
-pub type WriteHead = fn(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>;
+/// The consequences of the head of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentHead {
+    /// How it frames the body.
+    pub body: SentBody,
+    /// Whether it has told the server that this is the connection's last request.
+    pub is_last: bool,
+}
 
-/// An exchange over HTTP/1. `W` appends the head of the request, and returns how it frames the body.
+impl SentHead {
+    /// A head that says nothing of a body in chunks, nor of the connection.
+    pub const PLAIN: SentHead = SentHead { body: SentBody::Plain, is_last: false };
+}
+
+/// Appends the head of a request.
+pub type WriteHead = fn(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentHead, Fault>;
+
+/// An exchange over HTTP/1. `W` appends the head of the request.
 pub struct HttpExchange<W> {
     write_head: W,
-    sent: SentBody,
+    sent: SentHead,
     reply: Reply,
 }
 
 impl<W> HttpExchange<W>
 where
-    W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>,
+    W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentHead, Fault>,
 {
     /// An exchange whose request has the method that `asked` was made of; the response's head may have `max_head`
     /// bytes.
     pub fn new(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
-        HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::Http, asked, max_head) }
+        HttpExchange { write_head, sent: SentHead::PLAIN, reply: Reply::new(HeadKind::Http, asked, max_head) }
     }
 
     /// An exchange of a protocol that differs from HTTP only in the request's head (uwsgi, SCGI): the response is in
     /// HTTP or CGI, and the connection ends with it.
     pub fn cgi(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
-        HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }
+        HttpExchange { write_head, sent: SentHead::PLAIN, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }
     }
 }
 
 impl<W> Exchange for HttpExchange<W>
 where
-    W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>,
+    W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentHead, Fault>,
 {
     fn begin(&mut self, request: &Request, to: &To<'_>, body: BodyPlan, out: &mut Vec<u8>) -> Result<(), Fault> {
         self.sent = (self.write_head)(request, to, body, out)?;
@@ -55,19 +69,19 @@ where
     }
 
     fn before_piece(&mut self, len: usize, out: &mut Vec<u8>) {
-        if self.sent == SentBody::Chunked {
+        if self.sent.body == SentBody::Chunked {
             out.extend_from_slice(ChunkHead::new(len as u64).as_bytes());
         }
     }
 
     fn after_piece(&mut self, out: &mut Vec<u8>) {
-        if self.sent == SentBody::Chunked {
+        if self.sent.body == SentBody::Chunked {
             out.extend_from_slice(CHUNK_END);
         }
     }
 
     fn body_end(&mut self, out: &mut Vec<u8>) {
-        if self.sent == SentBody::Chunked {
+        if self.sent.body == SentBody::Chunked {
             out.extend_from_slice(LAST_CHUNK);
         }
     }
@@ -89,7 +103,7 @@ where
     }
 
     fn reusable(&self) -> bool {
-        self.reply.reusable()
+        !self.sent.is_last && self.reply.reusable()
     }
 
     fn remaining(&self) -> Option<u64> {

@@ -14,7 +14,7 @@ use freerun_proto::response::Asked;
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
-use crate::exchange::http1::{HttpExchange, SentBody};
+use crate::exchange::http1::{HttpExchange, SentHead};
 use crate::exchange::target::{Target, TargetLookup};
 use crate::exchange::{BodyPlan, Exchange, Fault, To, UpstreamHead};
 use crate::family::headers;
@@ -124,7 +124,7 @@ where
     W: FnMut(&Request, BodyPlan, &mut Vec<u8>) -> Result<(), Fault> + 'static,
 {
     let write_head = move |request: &Request, _: &To<'_>, body, out: &mut Vec<u8>| {
-        write(request, body, out).map(|()| SentBody::Plain)
+        write(request, body, out).map(|()| SentHead::PLAIN)
     };
     Box::new(HttpExchange::cgi(asked(request), max_head(family), write_head))
 }

@@ -8,12 +8,16 @@ use freerun_http::message::head::HeadField;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::HeaderId;
+use freerun_proto::encode::push_number;
 
 use crate::state::cache_fetch;
 use crate::state::cache_fetch::CacheFetch;
 
 /// The prefix of a parameter that stands for a field of the request.
 const FIELD: &[u8] = b"HTTP_";
+
+/// The parameter that names the host that the request is for.
+const HOST: &[u8] = b"HTTP_HOST";
 
 /// One `fastcgi_param`.
 #[derive(Debug, Clone)]
@@ -57,7 +61,9 @@ pub fn settle(params: &[Param], cx: &mut Cx) -> Result<(), Problem> {
 }
 
 /// Passes every parameter to `add`: those of the configuration in their order, and with `fields` those of the request,
-/// except for the ones that the configuration sets. Repeated fields are one parameter, joined like `$http_name`.
+/// except for the ones that the configuration sets. `HTTP_HOST` is the host that has chosen the server, in its normal form: a
+/// field `Host` that says something else would have the application act for another host than the one whose rules were applied
+/// (RFC 9112 section 3.2.2). Repeated fields are one parameter, joined like `$http_name`.
 ///
 /// # Errors
 /// The errors of `add`.
@@ -85,6 +91,11 @@ pub fn each<E>(
         });
         result?;
     }
+    let names_host = params.iter().any(|param| *param.name == *HOST);
+    let host = if names_host { Vec::new() } else { host(request) };
+    if !host.is_empty() {
+        add(HOST, &host)?;
+    }
     if !fields {
         return Ok(());
     }
@@ -92,7 +103,8 @@ pub fn each<E>(
     let all = request.head.fields();
     for (index, field) in all.clone().enumerate() {
         let same = |other: &HeadField<'_>| is_same(&field, other);
-        let left_out = asking.is_some() && cache_fetch::is_about_parts(field.id);
+        let is_for_cache = asking.is_some() && cache_fetch::is_about_parts(field.id);
+        let left_out = field.id == HeaderId::Host || is_for_cache;
         if left_out || all.clone().take(index).any(|other| same(&other)) {
             continue;
         }
@@ -118,6 +130,17 @@ pub fn each<E>(
         add(&name, &joined)?;
     }
     Ok(())
+}
+
+/// The host and the port that the request is for: `$host$is_request_port$request_port`.
+fn host(request: &Request) -> Vec<u8> {
+    let host = request.asked.host.as_deref().unwrap_or(&request.place.server.name);
+    let mut value = host.as_bytes().to_vec();
+    if let Some(port) = request.head.host().and_then(|host| host.port) {
+        value.push(b':');
+        push_number(&mut value, port.into());
+    }
+    value
 }
 
 /// The name of the parameter that stands for a field.

@@ -29,6 +29,8 @@ settings! {
         ///
         /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set; a
         /// variable with the value `""` is left out together with the field. `CONTENT_LENGTH` always comes first.
+        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without
+        /// a dot at its end, whatever the field `Host` says beside another host in the request line.
         scgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
     }
 }

@@ -31,6 +31,8 @@ settings! {
         ///
         /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set; a
         /// variable with the value `""` is left out together with the field.
+        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without
+        /// a dot at its end, whatever the field `Host` says beside another host in the request line.
         uwsgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
         /// The first modifier of the packet: the kind of the request.
         uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;

@@ -1,7 +1,6 @@
 //! The fields of responses on their way from the decoder into records, and what is wrong with them (RFC 9113 sections 8.2 and
 //! 8.3).
 
-use freerun_proto::HeaderId;
 use freerun_proto::ascii::{self, TOKEN, class};
 use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
 
@@ -35,14 +34,6 @@ fn shown(name: &[u8], value: &[u8]) -> String {
         text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
     };
     format!("{}: {}", text(name), text(value))
-}
-
-/// Whether a field says something about a connection, and so has no place in HTTP/2 (RFC 9113 section 8.2.2).
-pub fn is_of_connection(id: HeaderId, name: &[u8]) -> bool {
-    match id {
-        HeaderId::Connection | HeaderId::KeepAlive | HeaderId::TransferEncoding | HeaderId::Upgrade => true,
-        _ => name.eq_ignore_ascii_case(b"proxy-connection"),
-    }
 }
 
 impl HeadSink {
@@ -116,7 +107,7 @@ impl FieldSink for HeadSink {
         }
         let is_right = |byte: &u8| class(*byte) & TOKEN != 0 && !byte.is_ascii_uppercase();
         let is_name = ascii::same(id.lower_name(), name) || name.iter().all(is_right);
-        if !is_name || ascii::has_null_or_line_end(value) || is_of_connection(id, name) {
+        if !is_name || ascii::has_null_or_line_end(value) || id.is_of_connection() {
             return self.wrong(format!("upstream sent invalid header: \"{}\"", shown(name, value)));
         }
         if name.len() > LONGEST_NAME {
@@ -131,6 +122,8 @@ impl FieldSink for HeadSink {
 
 #[cfg(test)]
 mod tests {
+    use freerun_proto::HeaderId;
+
     use super::*;
 
     fn head(fields: &[(&str, &str)]) -> Result<u16, String> {

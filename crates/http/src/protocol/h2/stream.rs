@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use freerun_proto::HeaderId;
 use freerun_proto::h2::{Elsewhere, ErrorCode, Slot};
 use freerun_runtime::waiter::Waiter;
 use freerun_transport::FileSending;
@@ -44,8 +45,16 @@ pub(super) struct H2Stream {
     watchers: RefCell<Vec<Waker>>,
 }
 
-/// The fields of a response of HTTP/1 to `Upgrade`, of a WebSocket too.
-const OF_UPGRADE: [&[u8]; 3] = [b"connection", b"upgrade", b"sec-websocket-accept"];
+/// The field of a response of HTTP/1 that opens a WebSocket, besides those of the connection.
+const OF_WEBSOCKET: &[u8] = b"sec-websocket-accept";
+
+/// Whether HTTP/2 may have a field of this name (RFC 9113 section 8.2.2). A client refuses the whole response otherwise: that of
+/// a server of HTTP/1 that offers `Upgrade`, say.
+#[inline]
+fn may_be_sent(name: &[u8]) -> bool {
+    // The lengths of the names in question; most other names have another one.
+    !matches!(name.len(), 7 | 10 | 16 | 17) || !HeaderId::of(name).is_of_connection()
+}
 
 impl H2Stream {
     pub(super) fn new(shared: Rc<Shared>, slot: Slot, body_ended: bool) -> Rc<H2Stream> {
@@ -133,7 +142,7 @@ impl H2Stream {
     /// Sends the head that answers an extended CONNECT: what is 101 in HTTP/1 is 200 here, without the fields that belong to
     /// `Upgrade` (RFC 8441 section 5).
     fn send_upgrade(&self, head: &ResponseHead) {
-        let belongs = |name: &[u8]| OF_UPGRADE.iter().any(|of| name.eq_ignore_ascii_case(of));
+        let belongs = |name: &[u8]| !may_be_sent(name) || name.eq_ignore_ascii_case(OF_WEBSOCKET);
         self.shared.with(|machine| {
             machine.head(self.slot, false, |encoder, out| {
                 encoder.status(200, out);
@@ -187,6 +196,10 @@ impl Stream for H2Stream {
         Poll::Pending
     }
 
+    fn is_body_taken(&self) -> bool {
+        self.body_ended.get() && !self.has_wrong_length.get() && self.body.borrow().is_empty()
+    }
+
     fn send_interim(&self, head: &ResponseHead) {
         if self.is_over() {
             return;
@@ -194,7 +207,8 @@ impl Stream for H2Stream {
         self.shared.with(|machine| {
             machine.head(self.slot, false, |encoder, out| {
                 encoder.status(head.status, out);
-                head.fields.iter().for_each(|(name, value)| encoder.field(name, value, out));
+                let fields = head.fields.iter().filter(|(name, _)| may_be_sent(name));
+                fields.for_each(|(name, value)| encoder.field(name, value, out));
             });
         });
     }
@@ -210,7 +224,8 @@ impl Stream for H2Stream {
         self.shared.with(|machine| {
             machine.head(self.slot, ends, |encoder, out| {
                 encoder.status(head.status, out);
-                head.fields.iter().for_each(|(name, value)| encoder.field(name, value, out));
+                let fields = head.fields.iter().filter(|(name, _)| may_be_sent(name));
+                fields.for_each(|(name, value)| encoder.field(name, value, out));
             });
         });
     }
@@ -247,7 +262,8 @@ impl Stream for H2Stream {
 
     fn send_trailers(&self, fields: &[Field]) {
         if !self.is_over() {
-            self.shared.with(|machine| machine.trailers(self.slot, fields.to_vec()));
+            let fields = fields.iter().filter(|(name, _)| may_be_sent(name)).cloned().collect();
+            self.shared.with(|machine| machine.trailers(self.slot, fields));
         }
     }
 

@@ -34,6 +34,8 @@ settings! {
         ///
         /// The fields of the request are parameters, too, as `HTTP_NAME`, unless a parameter with that name is set; a
         /// parameter with the value `""` is left out together with the field.
+        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without
+        /// a dot at its end, whatever the field `Host` says beside another host in the request line.
         fastcgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
         /// The file name that `$fastcgi_script_name` has after a path that ends with a slash.
         fastcgi_index: Option<String>, in HTTP | SERVER | LOCATION;

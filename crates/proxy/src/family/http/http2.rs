@@ -6,7 +6,6 @@ use freerun_http::request::Request;
 use freerun_proto::HeaderId;
 use freerun_proto::ascii::{TOKEN, class};
 use freerun_proto::encode::push_number;
-use freerun_upstream::http2::head::is_of_connection;
 use freerun_upstream::http2::record::RequestHead;
 
 use crate::exchange::{BodyPlan, Fault, To};
@@ -23,7 +22,7 @@ pub fn may_be_sent(id: HeaderId, name: &[u8], value: &[u8]) -> bool {
         HeaderId::Host | HeaderId::ContentLength => false,
         HeaderId::Te => value.trim_ascii().eq_ignore_ascii_case(b"trailers"),
         HeaderId::Other if name.is_empty() || name.iter().any(|byte| class(*byte) & TOKEN == 0) => false,
-        id => !is_of_connection(id, name),
+        id => !id.is_of_connection(),
     }
 }
 

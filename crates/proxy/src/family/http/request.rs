@@ -7,7 +7,7 @@ use freerun_http::request::Request;
 use freerun_proto::encode::{field, push_number};
 use freerun_proto::{HeaderId, Method};
 
-use crate::exchange::http1::SentBody;
+use crate::exchange::http1::{SentBody, SentHead};
 use crate::exchange::{BodyPlan, Fault, To};
 use crate::family::http::settings::{HttpSettings, HttpVersion, SetHeaders};
 use crate::settings::FamilySettings;
@@ -65,6 +65,7 @@ fn is_of_connection(id: HeaderId) -> bool {
         HeaderId::Host
             | HeaderId::Connection
             | HeaderId::KeepAlive
+            | HeaderId::ProxyConnection
             | HeaderId::ContentLength
             | HeaderId::TransferEncoding
             | HeaderId::Te
@@ -85,7 +86,7 @@ pub fn write_head(
     to: &To<'_>,
     body: BodyPlan,
     out: &mut Vec<u8>,
-) -> Result<SentBody, Fault> {
+) -> Result<SentHead, Fault> {
     let method = method(settings, request);
     token(settings, &method)?;
     out.extend_from_slice(&method);
@@ -110,7 +111,7 @@ pub fn write_head(
             Some(value) => value.filter(|value| !value.is_empty()).iter().for_each(|value| field(out, b"Host", value)),
         }
     }
-    let sent = announce(body, || lengthless(set, request), out);
+    let body = announce(body, || lengthless(set, request), out);
     let asking = CacheFetch::of(request);
     if let Some(asking) = &asking {
         asking.with_validators(|id, value| {
@@ -121,7 +122,11 @@ pub fn write_head(
     }
     client_fields(set, family, request, |_, name, value| field(out, name, value));
     out.extend_from_slice(b"\r\n");
-    Ok(sent)
+    let is_last = match settings.proxy_http_version {
+        HttpVersion::Http10 => !set.keeps_connection(request),
+        HttpVersion::Http11 | HttpVersion::Http2 => set.closes_connection(request),
+    };
+    Ok(SentHead { body, is_last })
 }
 
 /// Checks the method that is sent.

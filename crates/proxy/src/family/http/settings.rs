@@ -27,7 +27,9 @@ settings! {
         /// spaces and control characters, which are escaped.
         proxy_pass: Option<ProxyPass>, in LOCATION | LOCATION_IF | LIMIT_EXCEPT, content,
             fidelity = Differs("names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are \
-                escaped; 101 is an error where neither the client nor `proxy_set_header` has asked for an upgrade");
+                escaped; 101 is an error where neither the client nor `proxy_set_header` has asked for an upgrade; an answer that begins \
+                neither with a status line of HTTP/1 nor with that of SHOUTcast (`ICY`) is 502, and so are more than 63 interim answers \
+                (1xx) within a second");
         /// Changes the domain in `Set-Cookie` of the upstream server. A dot at the beginning is ignored.
         proxy_cookie_domain: Attribute, in HTTP | SERVER | LOCATION;
         /// Changes the flags in `Set-Cookie` of the upstream server: `secure`, `httponly`, `samesite=strict|lax|none`;
@@ -39,8 +41,8 @@ settings! {
         proxy_headers_hash_bucket_size: usize = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Accepted for old configurations.
         proxy_headers_hash_max_size: usize = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
-        /// The version of HTTP that is used with upstream servers. With `2`, connections carry many requests at a time; a
-        /// server with TLS has to agree to HTTP/2 by ALPN, one without has to speak it from the start (prior knowledge).
+        /// The version of HTTP that is used with upstream servers. With `2`, connections to the servers of an `upstream` block
+        /// carry many requests at a time; a server with TLS has to agree to HTTP/2 by ALPN, one without has to speak it from the start (prior knowledge).
         proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
             fidelity = Differs("with 2, a connection carries up to 100 requests at a time; in nginx it carries one");
         /// The method of the request that is passed on, instead of the client's.
@@ -152,6 +154,8 @@ struct List {
     known: u64,
     /// Whether there are other names among them.
     others: bool,
+    /// Whether `Connection` is set to something else than nothing.
+    has_connection: bool,
 }
 
 impl SetHeaders {
@@ -170,6 +174,24 @@ impl SetHeaders {
     pub fn lacks_host(&self, request: &Request) -> bool {
         let mut named = self.0.items.iter().filter(|item| HeaderId::of(&item.name) == HeaderId::Host);
         named.all(|item| item.line.is_none() && item.value.render(request).is_empty())
+    }
+
+    /// Whether the server is told that the connection ends with the request: by `Connection: close`.
+    #[inline]
+    pub fn closes_connection(&self, request: &Request) -> bool {
+        self.0.has_connection && self.has_connection_option(b"close", request)
+    }
+
+    /// Whether a server of HTTP/1.0 is asked to keep the connection: by `Connection: keep-alive`.
+    pub fn keeps_connection(&self, request: &Request) -> bool {
+        self.0.has_connection && self.has_connection_option(b"keep-alive", request)
+    }
+
+    /// Whether the value of `Connection` that is sent has this option (RFC 9110 section 7.6.1).
+    fn has_connection_option(&self, option: &[u8], request: &Request) -> bool {
+        let is = |part: &[u8]| part.trim_ascii().eq_ignore_ascii_case(option);
+        let named = self.0.items.iter().filter(|item| HeaderId::of(&item.name) == HeaderId::Connection);
+        named.into_iter().any(|item| item.value.render(request).split(|byte| *byte == b',').any(is))
     }
 
     /// Whether one of them sets the field with this name; `id` is its identifier.
@@ -198,7 +220,9 @@ impl Setting for SetHeaders {
             HeaderId::Other => list.others = true,
             id => list.known |= 1 << id as u8,
         }
-        list.items.push(SetHeader::new(name, Template::parse(&directive.args[1], cx)?));
+        let item = SetHeader::new(name, Template::parse(&directive.args[1], cx)?);
+        list.has_connection |= HeaderId::of(&item.name) == HeaderId::Connection && item.line.as_deref() != Some(b"");
+        list.items.push(item);
         Ok(headers)
     }
 }
