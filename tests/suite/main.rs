@@ -66,6 +66,7 @@ mod tokens;
 mod tools;
 mod tunnel_access;
 mod tunnel_pass;
+mod unnamed_servers;
 mod upgrade;
 mod upstream_connections;
 mod upstream_errors;

@@ -3,7 +3,8 @@
 use freerun_testkit::{Client, Peer, Server, Setup, Site, Upstream, require};
 
 fn passing(upstream: &Upstream, lines: &str) -> Setup {
-    Setup::server(&Site::new(), &format!("location / {{ proxy_pass http://{}; {lines} }}", upstream.address()))
+    Setup::server(&Site::new(), &format!("location / {{ proxy_pass http://group; {lines} }}"))
+        .http(&format!("upstream group {{ server {}; }}", upstream.address()))
 }
 
 /// The header of version 1 that names the client.

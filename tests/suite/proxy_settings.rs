@@ -47,6 +47,7 @@ fn unix_sockets() {
         assert_eq!(client.response().text(), round);
         if round == "one" {
             client.send(GET);
+            peer = upstream.accept();
             peer.request();
         }
     }

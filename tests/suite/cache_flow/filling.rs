@@ -231,6 +231,7 @@ fn a_stale_response_is_there_at_once_while_the_origin_hangs() {
     assert_eq!(said(&first.response()).0, "MISS");
     assert_eq!(said(&server.get("/a")), ("STALE".into(), "old".into()));
     // The origin is asked in the background, once, and does not answer.
+    let mut peer = upstream.accept();
     peer.head();
     for _ in 0..3 {
         assert_eq!(said(&server.get("/a")), ("UPDATING".into(), "old".into()));

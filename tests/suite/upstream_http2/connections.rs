@@ -323,35 +323,20 @@ fn an_unused_connection_is_closed_in_order_when_its_time_is_over() {
     assert_eq!(peer.away().last().map(|away| away.code), Some(code::NO_ERROR));
 }
 
-/// nginx closes a connection to a server that no `upstream` block names after each request. Here it is used again, if the
-/// server says that it goes on.
+/// As in nginx, a server that no `upstream` block names has a connection for each request.
 #[test]
-fn a_server_without_a_group_is_asked_whether_it_goes_on() {
-    let upstream = Upstream::new();
-    let pass = format!("location / {{ grpc_pass grpc://{}; }}", upstream.address());
-    let server = setup("server 127.0.0.1:1;", &pass).freerun();
-    let mut http2 = connect(&server);
-    let stream = http2.ask_for("/");
-    let mut silent = accept(&upstream);
-    silent.silent();
-    answer(&mut silent);
-    assert_eq!(http2.answer(stream).status, 200);
-    silent.until("a question", |frame| frame.kind == kind::PING);
-    for round in 0..3 {
-        let stream = http2.ask_for("/");
-        let mut peer = accept(&upstream);
-        answer(&mut peer);
-        assert_eq!(http2.answer(stream).status, 200, "{round}");
-        peer.until("a question", |frame| frame.kind == kind::PING);
-        // The answer to the question has been read.
-        peer.round_trip();
-        for _ in 0..3 {
-            let stream = http2.ask_for("/again");
+fn a_server_without_a_group_has_a_connection_for_each_request() {
+    for scheme in ["grpc_pass grpc://", "proxy_http_version 2; proxy_pass http://"] {
+        let upstream = Upstream::new();
+        let pass = format!("location / {{ {scheme}{}; }}", upstream.address());
+        let server = setup("server 127.0.0.1:1;", &pass).freerun();
+        let mut http2 = connect(&server);
+        for _ in 0..2 {
+            let stream = http2.ask_for("/");
+            let mut peer = accept(&upstream);
             answer(&mut peer);
-            assert_eq!(http2.answer(stream).status, 200, "{round}");
+            assert_eq!(http2.answer(stream).status, 200, "{scheme}");
+            assert_eq!(peer.ending(), Ending::Closed, "{scheme}");
         }
-        peer.send(Frame::goaway(7, code::NO_ERROR));
-        assert_eq!(peer.ending(), Ending::Closed);
-        assert_eq!(peer.count(kind::PING), 2, "it is asked once, and has answered the test");
     }
 }

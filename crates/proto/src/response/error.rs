@@ -39,9 +39,6 @@ pub enum ReplyError {
     /// The `Status` of a CGI response is not a number of three digits from 200 on, nor 101.
     #[error("upstream sent invalid status \"{0}\"")]
     Status(String),
-    /// There are more interim (1xx) responses than [`super::parser::MAX_INTERIM`] before the final one.
-    #[error("upstream sent too many interim responses")]
-    TooManyInterim,
     /// A chunked body has a bad size, line end, extension or trailer.
     #[error("upstream sent invalid chunked response")]
     Chunked,

@@ -8,8 +8,6 @@ use super::{fields, status_line};
 
 /// The most fields of a response.
 pub const MAX_RESPONSE_FIELDS: usize = 1000;
-/// The most interim (1xx) responses before the final one.
-pub const MAX_INTERIM: u32 = 64;
 /// The longest head in bytes, whatever buffer is configured: offsets have 32 bits.
 const MAX_HEAD: usize = 1 << 30;
 /// The number of fields that a head has room for at first: most have no more.
@@ -124,7 +122,6 @@ pub struct ResponseParser {
     /// There is no end of the line that begins at `line` up to here.
     scanned: usize,
     line: usize,
-    interim: u32,
     /// Whether the beginning of the head has been read.
     begun: bool,
     length: Option<Span>,
@@ -140,7 +137,6 @@ impl ResponseParser {
             max: max.min(MAX_HEAD),
             scanned: 0,
             line: 0,
-            interim: 0,
             begun: false,
             length: None,
             encoding: None,
@@ -304,6 +300,8 @@ impl ResponseParser {
     #[inline(never)]
     fn note(&mut self, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
         match field.id {
+            // An interim response ends with its head, whatever that says (RFC 9112 section 6.3).
+            HeaderId::ContentLength | HeaderId::TransferEncoding if matches!(self.head.status, 100..=199) => {}
             // After a status line it has no meaning.
             HeaderId::Other
                 if self.kind != HeadKind::Http
@@ -361,12 +359,6 @@ impl ResponseParser {
         if !head.says_status {
             // RFC 3875 section 6.2.3: a Location alone is a redirect; section 6.3.3: without a status it is 200.
             head.status = if head.value(buf, b"location").is_some() { 302 } else { 200 };
-        }
-        if head.is_interim() {
-            self.interim += 1;
-            if self.interim > MAX_INTERIM {
-                return Err(ReplyError::TooManyInterim);
-            }
         }
         (self.scanned, self.line, self.begun) = (0, 0, false);
         (self.length, self.encoding) = (None, None);

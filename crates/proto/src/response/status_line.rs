@@ -2,8 +2,10 @@
 
 use crate::{Span, Version, ascii};
 
-/// The beginning of every status line.
+/// The beginning of every status line of HTTP.
 const PROTOCOL: &[u8] = b"HTTP/";
+/// The beginning of the status line of SHOUTcast, which otherwise speaks HTTP/1.0: `ICY 200 OK`.
+const SHOUTCAST: &[u8] = b"ICY ";
 /// The most digits of a major or minor version.
 const VERSION_DIGITS: usize = 3;
 
@@ -17,8 +19,11 @@ pub(super) struct StatusLine {
 
 /// Whether the beginning of a line can still become that of a status line.
 pub(super) fn may_begin(line: &[u8]) -> bool {
-    let known = line.len().min(PROTOCOL.len());
-    line[..known] == PROTOCOL[..known]
+    let begins = |with: &[u8]| {
+        let known = line.len().min(with.len());
+        line[..known] == with[..known]
+    };
+    begins(PROTOCOL) || begins(SHOUTCAST)
 }
 
 /// Reads the line that `buf` begins with, if it has the usual form: one space on each side of the status, and a reason
@@ -48,17 +53,7 @@ pub(super) fn plain(buf: &[u8]) -> Option<(StatusLine, Span, usize)> {
 
 /// Reads a line without its end. `None`: it is not a status line.
 pub(super) fn parse(line: &[u8]) -> Option<StatusLine> {
-    let mut at = PROTOCOL.len();
-    if !line.starts_with(PROTOCOL) {
-        return None;
-    }
-    let major = number(line, &mut at)?;
-    if line.get(at) != Some(&b'.') || major == 0 {
-        return None;
-    }
-    at += 1;
-    let minor = number(line, &mut at)?;
-    let version = if (major, minor) == (1, 0) { Version::Http10 } else { Version::Http11 };
+    let (version, mut at) = protocol(line)?;
     let spaces = line[at..].iter().take_while(|&&b| b == b' ').count();
     let digits: &[u8; 3] = line.get(at + spaces..)?.first_chunk()?;
     if spaces == 0 || !digits.iter().all(u8::is_ascii_digit) || digits[0] == b'0' {
@@ -78,6 +73,24 @@ pub(super) fn parse(line: &[u8]) -> Option<StatusLine> {
     let reasons = &line[reason..];
     let clean = ascii::find_control(reasons).is_none() || reasons.iter().all(|&b| b != 0 && b != b'\r');
     clean.then_some(StatusLine { version, status, reason })
+}
+
+/// The version, and where it ends in the line.
+fn protocol(line: &[u8]) -> Option<(Version, usize)> {
+    if line.starts_with(SHOUTCAST) {
+        return Some((Version::Http10, SHOUTCAST.len() - 1));
+    }
+    let mut at = PROTOCOL.len();
+    if !line.starts_with(PROTOCOL) {
+        return None;
+    }
+    let major = number(line, &mut at)?;
+    if line.get(at) != Some(&b'.') || major == 0 {
+        return None;
+    }
+    at += 1;
+    let minor = number(line, &mut at)?;
+    Some((if (major, minor) == (1, 0) { Version::Http10 } else { Version::Http11 }, at))
 }
 
 fn number(line: &[u8], at: &mut usize) -> Option<u16> {

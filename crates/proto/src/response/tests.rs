@@ -228,11 +228,41 @@ fn interim_responses_come_one_by_one_and_are_counted() {
     assert!(first.is_interim());
     let second = reader.advance(&text[first.len..]).unwrap().unwrap();
     assert_eq!((second.status, first.len + second.len), (200, text.len()));
+}
 
-    let mut reader = parser(HeadKind::Http);
-    let outcomes: Vec<_> = (0..=parser::MAX_INTERIM).map(|_| reader.advance(b"HTTP/1.1 100 Go on\r\n\r\n")).collect();
-    assert!(outcomes[..outcomes.len() - 1].iter().all(Result::is_ok));
-    assert_eq!(outcomes.last(), Some(&Err(ReplyError::TooManyInterim)));
+#[test]
+fn an_interim_head_has_no_body_whatever_it_says() {
+    for fields in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: x\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        for status in [100, 102, 103, 199] {
+            let text = format!("HTTP/1.1 {status} Early\r\n{fields}\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+            let mut reader = parser(HeadKind::Http);
+            let first = reader.advance(text.as_bytes()).unwrap().unwrap();
+            assert!(first.is_interim() && first.content_length.is_none() && !first.chunked, "{status} {fields}");
+            let second = reader.advance(&text.as_bytes()[first.len..]).unwrap().unwrap();
+            assert_eq!((second.status, second.content_length), (200, Some(2)), "{status} {fields}");
+        }
+    }
+}
+
+#[test]
+fn a_server_of_shoutcast_speaks_http10() {
+    let text = b"ICY 200 OK\r\nicy-name: x\r\n\r\n";
+    for split in 0..text.len() {
+        let mut reader = parser(HeadKind::Http);
+        assert_eq!(reader.advance(&text[..split]), Ok(None), "{split}");
+        let head = reader.advance(text).unwrap().unwrap();
+        assert_eq!((head.version, head.status, head.reason.of(text)), (Version::Http10, 200, &b"OK"[..]), "{split}");
+        assert_eq!(Framing::of(&head, Asked::Other), Framing::UntilClose, "{split}");
+    }
+    for refused in ["ICY\r\n", "ICY/1.0 200 OK\r\n", "icy 200 OK\r\n", "ICY OK\r\n"] {
+        assert_eq!(parser(HeadKind::Http).advance(refused.as_bytes()), Err(ReplyError::NoHead), "{refused}");
+    }
 }
 
 #[test]

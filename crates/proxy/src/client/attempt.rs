@@ -18,6 +18,7 @@ use crate::client::request_body::{OutgoingBody, Position};
 use crate::client::request_rest::RequestRest;
 use crate::exchange::family::{Exchanging, UpstreamProtocol};
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
+use crate::settings::next::NextUpstream;
 use crate::settings::options::Options;
 
 /// The room for the first read: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
@@ -30,8 +31,12 @@ const COPIED: usize = 4096;
 /// The size of the largest body that is waited for after its head.
 const SOON: usize = 8 * 1024;
 
-/// How many interim heads (1xx) may come before the final one.
+/// How many interim heads (1xx) may come within [`INTERIM_PERIOD`]. A server may send `102 Processing` for as long as it
+/// works, but none may keep a loop busy with them.
 const MAX_INTERIM: usize = 64;
+
+/// The time in which interim heads are counted, in milliseconds.
+const INTERIM_PERIOD: u64 = 1000;
 
 /// A request in flight to a server and back. It has one fixed place in memory, whichever part of the program owns it,
 /// from the first try to the end of the response's body.
@@ -86,6 +91,8 @@ impl UpstreamExchange {
         let sharing = self.plan.sharing(request, lease).map_err(|error| Failed::before(error, Stage::Connecting))?;
         // A request that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
+        let may_be_repeated =
+            self.plan.idempotent || self.plan.options.next_upstream.contains(NextUpstream::NonIdempotent);
         let mut fresh_only = false;
         let mut was_unprocessed = false;
         self.unsent = None;
@@ -118,7 +125,7 @@ impl UpstreamExchange {
             ));
             let unsent = &mut self.unsent;
             let mut run =
-                Run { plan: &self.plan, connection, exchange, head: &mut self.head, unsent, sent: 0, interim: 0 };
+                Run { plan: &self.plan, connection, exchange, head: &mut self.head, unsent, sent: 0, interim: (0, 0) };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
                     self.sent_all = sent_all;
@@ -133,7 +140,7 @@ impl UpstreamExchange {
                             error,
                             UpstreamError::Send(_) | UpstreamError::Receive(_) | UpstreamError::Fault(Fault::Cut)
                         )
-                        && (self.plan.idempotent || run.sent == 0)
+                        && (may_be_repeated || run.sent == 0)
                         && body.can_be_sent_again();
                     let is_unprocessed = error.is_unprocessed() || run.is_unheard(&error);
                     let sent = run.sent > 0 && !is_unprocessed;
@@ -167,8 +174,8 @@ struct Run<'p> {
     unsent: &'p mut Option<Box<RequestRest>>,
     /// The number of bytes sent.
     sent: u64,
-    /// The number of interim heads that have come.
-    interim: usize,
+    /// When interim heads began to be counted, in [`loops::millis`], and how many have come since.
+    interim: (u64, usize),
 }
 
 type Stopped = (UpstreamError, Stage);
@@ -317,8 +324,13 @@ impl Run<'_> {
 
     /// Handles an interim head.
     async fn interim(&mut self, request: &mut Request) -> Result<(), UpstreamError> {
-        self.interim += 1;
-        if self.interim >= MAX_INTERIM {
+        let (since, count) = &mut self.interim;
+        let now = loops::millis();
+        if now.saturating_sub(*since) >= INTERIM_PERIOD {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        if *count >= MAX_INTERIM {
             return Err(UpstreamError::Fault(Fault::invalid("upstream sent too many interim responses")));
         }
         Box::pin(early_hints::pass_on(request, self.plan.family, self.head)).await
@@ -393,6 +405,9 @@ impl Run<'_> {
                 }
                 match next {
                     Some(next) => {
+                        if body.has_ended(request, &position) {
+                            self.exchange.last_piece(next.len());
+                        }
                         self.exchange.before_piece(next.len(), out);
                         if next.len() <= COPIED {
                             out.extend_from_slice(&next);

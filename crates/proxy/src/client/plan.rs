@@ -290,10 +290,7 @@ impl Plan {
             Err(failed) => return Err(failed),
         };
         let is_kept = making.is_some();
-        let mut connection = Http2Connection::begin(transport, making);
-        if !servers.is_declared() {
-            connection = connection.doubted();
-        }
+        let connection = Http2Connection::begin(transport, making);
         let stream = if is_kept {
             let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
             let (settings, count) = servers.keepalive();

@@ -80,9 +80,6 @@ pub trait Servers: Send + Sync {
     /// The group's name.
     fn name(&self) -> &str;
 
-    /// Whether an `upstream` block declares the group, so that its connections are kept on purpose.
-    fn is_declared(&self) -> bool;
-
     /// Chooses a server that was not tried yet, by all the group's directives: `hash`, `sticky`, `queue`.
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a>;
 

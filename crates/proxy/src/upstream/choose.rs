@@ -30,10 +30,6 @@ impl Servers for Upstream {
         &self.group.name
     }
 
-    fn is_declared(&self) -> bool {
-        self.declared
-    }
-
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a> {
         let asking = self.asking(request);
         let tie = tie(self, request);

@@ -53,7 +53,10 @@ settings! {
         /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. The default is as with
         /// `keepalive 32 local`.
         ///
-        /// Beyond that, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops
+        /// A connection is not kept if the request has told the server that it is the last one, by `Connection: close` or by HTTP/1.0
+        /// without `keep-alive`. Servers that no `upstream` block names have a connection for each request.
+        ///
+        /// Beyond the number, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops
         /// use each other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx.
         /// With `local` only the location that made a connection uses it again; a connection that `ntlm` ties to a
         /// client is used by all of that client's requests. A connection with TLS is used again only by requests with

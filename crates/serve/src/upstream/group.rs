@@ -161,7 +161,7 @@ impl<P: Protocol> Upstream<P> {
     pub(super) fn computed(name: &str, peers: Vec<PeerSpec>) -> Upstream<P> {
         Upstream {
             group: Group::new(name, GroupSettings::default(), Arc::default(), peers),
-            keepalive: KeepAlive::default(),
+            keepalive: KeepAlive::off(),
             kept: Arc::default(),
             declared: false,
             key: None,

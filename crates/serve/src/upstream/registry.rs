@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Place as At, Problem, Word};
 use freerun_upstream::place::{self, Place, Written};
+use freerun_upstream::pool::KeepAlive;
 use freerun_upstream::resolve::{ResolveError, Resolver};
 use freerun_upstream::{PeerSettings, PeerSpec};
 
@@ -234,7 +235,8 @@ fn has_no_port(place: &Place) -> bool {
 /// The group of an address or a name that no block declares.
 fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Arc<Upstream<P>> {
     let name = place.to_string();
-    let plan = Plan { servers: vec![Server::plain(place, written)], ..Plan::default() };
+    let servers = vec![Server::plain(place, written)];
+    let plan = Plan { servers, keepalive: KeepAlive::off(), ..Plan::default() };
     Upstream::new(&name, false, plan, zones)
 }
 

@@ -34,9 +34,6 @@ const LIMITS: BlockLimits = BlockLimits { most_string: 256 * 1024, most_total: 1
 /// answer; in milliseconds.
 const PATIENCE: (u64, u64) = (30_000, 15_000);
 
-/// What the question is known by whether a connection takes further requests.
-pub(super) const DOUBT: [u8; 8] = *b"further?";
-
 /// Why a connection carries nothing any more.
 #[derive(Debug, Clone)]
 pub(super) enum Lost {
@@ -72,8 +69,6 @@ pub(super) struct Status {
     pub(super) streams: AtomicUsize,
     /// Nobody will begin a stream any more.
     pub(super) is_left: AtomicBool,
-    /// Its first streams have ended, and it has not answered yet whether it takes further ones.
-    pub(super) is_in_doubt: AtomicBool,
     /// The connection's task.
     pub(super) task: OnceLock<Waker>,
 }
@@ -92,8 +87,6 @@ pub(super) struct Inner {
     pub(super) heard: Cell<u64>,
     /// How long the server may be silent, and how long it has to answer; in milliseconds.
     pub(super) patience: Cell<(u64, u64)>,
-    /// The server is to be asked whether it goes on when the first streams have ended.
-    pub(super) doubts: Cell<bool>,
     /// How many streams the server has turned out to take, if it refuses more.
     taken: Cell<usize>,
     lost: RefCell<Option<Lost>>,
@@ -113,17 +106,16 @@ impl Inner {
         machine.limit_windows(LARGEST_STREAM_WINDOW);
         // Nothing beyond the first request is sent before the server's settings have come.
         let streams = AtomicUsize::new(1);
-        let (is_left, is_in_doubt, task) = Default::default();
+        let (is_left, task) = Default::default();
         Inner {
             transport,
             machine: RefCell::new(machine),
             streams: RefCell::default(),
-            status: Arc::new(Status { streams, is_left, is_in_doubt, task }),
+            status: Arc::new(Status { streams, is_left, task }),
             is_polled: Cell::new(false),
             is_woken: Cell::new(false),
             heard: Cell::new(loops::millis()),
             patience: Cell::new(PATIENCE),
-            doubts: Cell::new(false),
             taken: Cell::new(MOST_STREAMS),
             lost: RefCell::new(None),
         }
@@ -188,10 +180,6 @@ impl Inner {
             // A client may reset as many as it likes.
             let _ = machine.reset(slot, ErrorCode::CANCEL, loops::millis());
             machine.release(slot);
-            if machine.used_slots() == 0 && self.doubts.replace(false) {
-                self.status.is_in_doubt.store(true, Relaxed);
-                machine.ping(DOUBT);
-            }
         });
     }
 

@@ -12,7 +12,7 @@ use freerun_proto::h2::{self, ErrorCode, Event};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 
-use super::connection::{DOUBT, Inner, Lost};
+use super::connection::{Inner, Lost};
 use super::handle::Gone;
 use super::head::HeadSink;
 use super::record::Broken;
@@ -160,7 +160,6 @@ impl Drive {
                 inner.break_unprocessed(code);
                 inner.tell_streams();
             }
-            Event::Pong(DOUBT) => inner.status.is_in_doubt.store(false, Relaxed),
             // The last two happen to servers alone.
             Event::Pong(_) | Event::LastCallAnswered | Event::WrongLength { .. } => {}
         }

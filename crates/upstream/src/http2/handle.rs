@@ -46,14 +46,6 @@ impl Http2Connection {
         Http2Connection { status, number }
     }
 
-    /// Has the server asked once, by a PING, when the first streams have ended, and lets nobody use the connection before it has
-    /// answered: there are servers that take one request on each connection, and do not say so. To be called on the
-    /// connection's loop.
-    pub fn doubted(self) -> Http2Connection {
-        self.inner().into_iter().for_each(|inner| inner.doubts.set(true));
-        self
-    }
-
     /// The connection, if this is its loop and it has not ended.
     pub(super) fn inner(&self) -> Option<Rc<Inner>> {
         CONNECTIONS
@@ -65,10 +57,6 @@ impl Http2Connection {
 impl Multiplexed for Http2Connection {
     fn streams(&self) -> usize {
         self.status.streams.load(Relaxed)
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.status.is_in_doubt.load(Relaxed)
     }
 }
 

@@ -28,8 +28,15 @@ pub struct KeepAlive {
     pub timeout: Duration,
 }
 
+impl KeepAlive {
+    /// The settings of a server that no `upstream` block names, as in nginx: each request has a connection of its own.
+    pub fn off() -> KeepAlive {
+        KeepAlive { connections: 0, ..KeepAlive::default() }
+    }
+}
+
 impl Default for KeepAlive {
-    /// nginx's defaults where nothing is configured: `keepalive 32 local` (since 1.29.7), 1000 requests, an hour, 60
+    /// nginx's defaults of an `upstream` block: `keepalive 32 local` (since 1.29.7), 1000 requests, an hour, 60
     /// seconds.
     fn default() -> KeepAlive {
         KeepAlive {

@@ -93,11 +93,6 @@ pub trait Multiplexed: Any + Send + Sync {
     /// How many exchanges it carries at a time at most, as the server allows now. 0: it takes no new exchange any more,
     /// because the server is closing it, or it is broken.
     fn streams(&self) -> usize;
-
-    /// Whether it is not known yet that it takes a further exchange: until then it is passed over.
-    fn is_in_doubt(&self) -> bool {
-        false
-    }
 }
 
 /// A shared connection as the pool holds it.
@@ -145,7 +140,7 @@ impl Carrier {
     pub(super) fn offers(&self, scope: Scope) -> bool {
         self.place.scope == scope && self.loop_index == loops::index() && {
             let streams = self.connection.streams();
-            streams == 0 || (self.used.load(Relaxed) < streams && !self.connection.is_in_doubt())
+            streams == 0 || self.used.load(Relaxed) < streams
         }
     }
 

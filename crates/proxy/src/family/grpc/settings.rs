@@ -10,7 +10,8 @@ settings! {
     ///
     /// The directives that it shares with the others are on [the page of the family](grpc.md).
     ///
-    /// Requests go to the servers over HTTP/2, many at a time over each connection, and messages go both ways as they come:
+    /// Requests go to the servers over HTTP/2, many at a time over each connection if the servers are those of an `upstream` block,
+    /// and messages go both ways as they come:
     /// neither the request nor the response is buffered, and nothing is cached. Trailers of the response, which have the
     /// result of a call, are passed on to clients of HTTP/2, and to clients of HTTP/1.1 behind the last chunk.
     ///
