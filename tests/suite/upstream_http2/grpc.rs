@@ -55,6 +55,24 @@ fn messages_go_both_ways_as_they_come() {
     assert_eq!((answer.trailer("grpc-status"), answer.trailer("grpc-message")), (Some("5"), Some("not found")));
 }
 
+/// The end of a body comes with its last bytes, and not in a frame of its own.
+#[test]
+fn the_last_message_ends_the_request() {
+    for lines in ["", "client_body_buffer_size 1k;"] {
+        let upstream = Upstream::new();
+        let server = called(&[&upstream], lines).freerun();
+        let mut http2 = connect(&server);
+        call(&mut http2, "/one", b"Hello", true);
+        let mut peer = accept(&upstream);
+        assert!(peer.request().message.whole);
+        let data = |peer: &Http2Peer| -> Vec<(usize, bool)> {
+            let seen = peer.seen().iter().filter(|seen| seen.kind == kind::DATA);
+            seen.map(|seen| (seen.length, seen.flags & flag::END_STREAM != 0)).collect()
+        };
+        assert_eq!(data(&peer), [(5, true)], "{lines}");
+    }
+}
+
 /// A receiver of short messages opens windows for them, and asks how long the way is (as grpc-go does for each round trip).
 #[test]
 fn short_messages_with_windows_and_questions_are_no_flood() {

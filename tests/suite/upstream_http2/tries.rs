@@ -71,12 +71,14 @@ fn a_refused_stream_is_tried_elsewhere_even_if_it_is_not_idempotent() {
     }
 }
 
-/// Any other reset may come after the request has been done.
+/// Any other reset may come after the request has been done. As in nginx it is an answer that is not valid.
 #[test]
 fn a_reset_stream_is_tried_elsewhere_if_it_may_be() {
     for (lines, get, post) in [
-        ("", "502, 200", "502"),
-        ("proxy_next_upstream error non_idempotent;", "502, 200", "502, 200"),
+        ("", "502", "502"),
+        ("proxy_next_upstream error non_idempotent;", "502", "502"),
+        ("proxy_next_upstream invalid_header;", "502, 200", "502"),
+        ("proxy_next_upstream invalid_header non_idempotent;", "502, 200", "502, 200"),
         ("proxy_next_upstream http_500;", "502", "502"),
     ] {
         let (first, second) = two();

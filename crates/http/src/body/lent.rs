@@ -59,6 +59,11 @@ impl Lent {
         Poll::Ready(piece)
     }
 
+    /// Whether the last piece of the body was taken.
+    pub fn is_done(&self) -> bool {
+        self.body.is_done()
+    }
+
     fn poll(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
         let piece = match poll_piece(&mut self.body, context, (&mut self.buffer, 0), &self.client, most) {
             Poll::Ready(piece) => piece?,

@@ -243,6 +243,10 @@ fn poll_stream(
         _ => BodyError::Broken(error),
     })?;
     body.came_by_stream(piece.as_ref());
+    if piece.is_some() && client.is_body_taken() {
+        // Whoever passes the body on can say with these bytes that they are the last ones.
+        body.came_by_stream(None);
+    }
     Poll::Ready(Ok(piece))
 }
 

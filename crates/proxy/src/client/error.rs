@@ -77,6 +77,9 @@ pub enum UpstreamError {
     ClientGone,
     /// The request's body could not be read from the client.
     Body(BodyError),
+    /// The request's body was passed on to another server as it came, whose answer had this status, and is gone. That is
+    /// logged already.
+    BodySpent(u16),
     /// An operation of this server failed, and is logged already.
     Ours,
     /// A bug in this program: an impossible state was found.
@@ -123,7 +126,10 @@ impl UpstreamError {
     pub fn blame(&self) -> Blame {
         match self.itself() {
             UpstreamError::ClientGone | UpstreamError::Body(_) => Blame::Client,
-            UpstreamError::Ours | UpstreamError::Internal(_) | UpstreamError::Fault(Fault::Request(_)) => Blame::Us,
+            UpstreamError::BodySpent(_)
+            | UpstreamError::Ours
+            | UpstreamError::Internal(_)
+            | UpstreamError::Fault(Fault::Request(_)) => Blame::Us,
             UpstreamError::Connect(error) if !error.is_of_peer() => Blame::Us,
             _ => Blame::Upstream,
         }
@@ -134,7 +140,7 @@ impl UpstreamError {
         match self.itself() {
             UpstreamError::TimedOut => 504,
             UpstreamError::ClientGone => 499,
-            UpstreamError::Body(BodyError::Status(status)) => *status,
+            UpstreamError::BodySpent(status) | UpstreamError::Body(BodyError::Status(status)) => *status,
             UpstreamError::Body(BodyError::TimedOut) => 408,
             UpstreamError::Body(BodyError::Broken(_)) => 400,
             error => match error.blame() {
@@ -164,13 +170,16 @@ impl UpstreamError {
         match self.itself() {
             UpstreamError::TimedOut => Some(NextUpstream::Timeout),
             UpstreamError::Denied => Some(NextUpstream::Denied),
-            UpstreamError::Fault(Fault::Invalid(_) | Fault::TooBig) => Some(NextUpstream::InvalidHeader),
+            // A server that resets a stream may have worked on the request, as one that sends a wrong head.
+            UpstreamError::Fault(Fault::Invalid(_) | Fault::TooBig | Fault::Reset(_)) => {
+                Some(NextUpstream::InvalidHeader)
+            }
             UpstreamError::Connect(_)
             | UpstreamError::Tls(_)
             | UpstreamError::NoHttp2
             | UpstreamError::Send(_)
             | UpstreamError::Receive(_)
-            | UpstreamError::Fault(Fault::Cut | Fault::Reset(_) | Fault::Unprocessed(_)) => {
+            | UpstreamError::Fault(Fault::Cut | Fault::Unprocessed(_)) => {
                 (self.blame() == Blame::Upstream).then_some(NextUpstream::Error)
             }
             _ => None,
@@ -212,7 +221,7 @@ impl UpstreamError {
 
     /// Whether the error is not logged from here.
     fn is_silent(&self) -> bool {
-        matches!(self, UpstreamError::Ours | UpstreamError::Body(_))
+        matches!(self, UpstreamError::Ours | UpstreamError::Body(_) | UpstreamError::BodySpent(_))
     }
 
     /// The text for the log.
@@ -260,7 +269,9 @@ impl fmt::Display for Words<'_> {
                  while {stage}"
             ),
             UpstreamError::Internal(what) => write!(formatter, "{what} while {stage}"),
-            UpstreamError::Body(_) | UpstreamError::Ours | UpstreamError::Common(_) => Ok(()),
+            UpstreamError::Body(_) | UpstreamError::BodySpent(_) | UpstreamError::Ours | UpstreamError::Common(_) => {
+                Ok(())
+            }
         }
     }
 }

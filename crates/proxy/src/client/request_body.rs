@@ -10,6 +10,7 @@ use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
+use freerun_proto::Method;
 use freerun_runtime::files::{FileError, Gone, Via};
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
@@ -19,6 +20,7 @@ use crate::client::error::UpstreamError;
 use crate::exchange::BodyPlan;
 use crate::exchange::family::{Family, RequestBody, UpstreamProtocol};
 use crate::settings::options::Options;
+use crate::state::record::Record;
 
 /// The most bytes in memory at a time of a body that is streamed or read from a file.
 pub const PIECE: usize = 64 * 1024;
@@ -86,8 +88,9 @@ impl OutgoingBody {
         }
         let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
-            // A request that became a GET on its way here (`X-Accel-Redirect`, an error page) needs no body.
-            return (request.asked.method != request.head.method()).then_some(OutgoingBody::None);
+            // A request that is a GET, or became one on its way here (`X-Accel-Redirect`, an error page), needs no body.
+            let needs_none = matches!(request.asked.method, Method::Get | Method::Head);
+            return (needs_none || request.asked.method != request.head.method()).then_some(OutgoingBody::None);
         }
         if request.is_subrequest() || request.body.is_done() {
             // The body of the client's request, if it was read.
@@ -120,7 +123,8 @@ impl OutgoingBody {
         if is_begun(request) {
             log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
             request.answered.persistence.close(CloseReason::BadBody);
-            return Err(UpstreamError::Ours);
+            let status = request.own.find::<Record>().and_then(|record| record.with(|last| last.status));
+            return Err(UpstreamError::BodySpent(status.filter(|status| *status >= 400).unwrap_or(500)));
         }
         let collected = body::collect(request).await.map_err(UpstreamError::Body)?;
         Ok(match family.body(request) {
@@ -172,6 +176,11 @@ impl OutgoingBody {
     /// Whether pieces of the body come from the client while it is sent.
     pub fn is_stream(&self) -> bool {
         matches!(self, OutgoingBody::Stream(_))
+    }
+
+    /// Whether the piece that was taken last is the last one of a body that comes from the client while it is sent.
+    pub fn has_ended(&self, request: &Request, position: &Position) -> bool {
+        matches!(self, OutgoingBody::Stream(streamed) if request.body.is_done() && streamed.from(position.at).is_empty())
     }
 
     /// The position at the beginning of the body.

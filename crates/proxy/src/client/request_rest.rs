@@ -191,6 +191,9 @@ impl RequestRest {
                 }
                 match ready!(self.poll_piece(context, exchange.max_piece().min(PIECE)))? {
                     Some(next) => {
+                        if self.has_ended() {
+                            exchange.last_piece(next.len());
+                        }
                         exchange.before_piece(next.len(), &mut self.out);
                         self.piece = next;
                     }
@@ -234,6 +237,11 @@ impl RequestRest {
                 Err(error) => return Poll::Ready(Err(Stopped::Refused(error))),
             }
         }
+    }
+
+    /// Whether the piece that was taken last is the last one of a body that comes from the client.
+    fn has_ended(&self) -> bool {
+        matches!(&self.rest, Rest::Client(lent) if lent.is_done()) && self.held.is_empty()
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, Stopped>> {

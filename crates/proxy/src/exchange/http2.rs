@@ -95,6 +95,7 @@ where
             let (id, usual) = HeaderId::look_up(&text[name.clone()]);
             let place = ResponseField { id, usual, name: span(name), value: span(value) };
             if id == HeaderId::ContentLength
+                && status >= 200
                 && let Some(previous) = announced.replace(place)
             {
                 let line = |place: ResponseField| shown(&text, place);
@@ -205,6 +206,10 @@ where
             self.has_ended = *left == 0;
         }
         record::body_head(out, len, self.has_ended);
+    }
+
+    fn last_piece(&mut self, len: usize) {
+        self.to_send.get_or_insert(len as u64);
     }
 
     fn body_end(&mut self, out: &mut Vec<u8>) {

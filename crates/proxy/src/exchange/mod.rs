@@ -126,6 +126,10 @@ pub trait Exchange {
     /// record.
     fn before_piece(&mut self, _len: usize, _out: &mut Vec<u8>) {}
 
+    /// Announces that the next piece, which has `len` bytes, is the last one. Where that is known only later, or the length of
+    /// the body was announced, it is not called.
+    fn last_piece(&mut self, _len: usize) {}
+
     /// Appends the bytes after a piece.
     fn after_piece(&mut self, _out: &mut Vec<u8>) {}
 

@@ -162,7 +162,9 @@ upstream_settings! {
         /// The longest time between two reads from the upstream server.
         proxy_read_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// Whether the request's body is read completely before the request is passed on. With `off` it is passed on as
-        /// it comes, and a request of which some bytes were sent cannot be passed to a next server.
+        /// it comes, and a request of which some bytes were sent cannot be passed to a next server. What has an error page
+        /// then is asked for it without the body if its method is GET or HEAD, or has become GET; otherwise it is answered with
+        /// the status of the error.
         proxy_request_buffering: bool = "on", in HTTP | SERVER | LOCATION;
         /// Whether a separate request is made for each server, in which `$upstream_last_server_name` and the other
         /// `$upstream_last_…` variables are those of that server. With `off` all requests have the values from before
