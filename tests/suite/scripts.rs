@@ -1,6 +1,6 @@
 //! Scripts of the rewrite module: what they log, how they are bounded, and what nginx 1.22 does not have.
 
-use freerun_testkit::{Setup, Site};
+use freerun_testkit::{Refusing, Setup, Site};
 
 #[test]
 fn what_scripts_do_is_logged_where_it_is_asked_for() {
@@ -97,4 +97,42 @@ fn large_tables_are_found_fast() {
         assert_eq!(answer.text(), format!("v{number} v{number}"));
     }
     assert_eq!(server.get("/?host=x&ip=255.0.0.0").text(), " ");
+}
+
+/// As in nginx: an `if` that passes requests on, and then another one that was entered and does not say what makes the content. What
+/// the first one hides, the source of a program perhaps, is no file for everybody then.
+#[test]
+fn an_if_that_passes_on_and_another_one_make_no_file_of_it() {
+    let site = Site::new();
+    site.file("y", "the source");
+    let refusing = Refusing::new();
+    for pass in ["proxy_pass http://", "fastcgi_pass ", "uwsgi_pass ", "scgi_pass ", "grpc_pass ", "memcached_pass "] {
+        let pass = format!("{pass}{};", refusing.address());
+        let lines = format!(
+            "set $memcached_key k;
+             location /y {{
+                 if ($arg_a) {{ {pass} }}
+                 if ($arg_b) {{ add_header X-B b always; }}
+                 if ($arg_c) {{ {pass} }}
+                 if ($arg_d) {{ break; }}
+                 if ($arg_e) {{ return 204; }}
+             }}
+             location /inherited {{ {pass} if ($arg_a) {{ {pass} }} if ($arg_b) {{ add_header X-B b always; }} }}"
+        );
+        let server = Setup::server(&site, &lines).run();
+        for (target, status) in [
+            ("/y", 200),
+            ("/y?b=1", 200),
+            ("/y?a=1", 502),
+            ("/y?a=1&b=1", 500),
+            ("/y?a=1&d=1", 500),
+            ("/y?a=1&b=1&c=1", 502),
+            ("/y?a=1&b=1&e=1", 204),
+            ("/inherited?a=1&b=1", 502),
+        ] {
+            let response = server.get(target);
+            assert_eq!(response.status, status, "{pass} {target}");
+            assert_eq!(response.text().contains("source"), status == 200, "{pass} {target}");
+        }
+    }
 }

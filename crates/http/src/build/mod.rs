@@ -432,12 +432,14 @@ impl Builder<'_> {
         // The order of the directives that a `limit_except` inherits is lost: the first module of the list is taken
         // then, as in nginx.
         let mut content = inside.content;
+        let mut has_content = false;
         for module in self.modules {
             let mut own = module.handlers.iter().copied().filter(|handler| (handler.wanted)(&settings)).peekable();
             if module.content.is_empty() || own.peek().is_none() {
                 handlers.extend(own);
             } else if *content.get_or_insert(module.name) == module.name {
                 handlers.splice(..0, own);
+                has_content = true;
             }
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
         }
@@ -470,6 +472,7 @@ impl Builder<'_> {
             no_regex: false,
             internal,
             passes_on: false,
+            has_content,
             zone,
             error_log: Default::default(),
         })

@@ -88,6 +88,9 @@ pub struct Location {
     /// Whether requests are passed to another server (`proxy_pass` and similar directives): a path without the slash at
     /// the end of the location's name is redirected to the path with it.
     pub passes_on: bool,
+    /// Whether a directive of the location, or of the one around it, says what makes the content: `proxy_pass`, `empty_gif`. If
+    /// there is none, files are served.
+    pub has_content: bool,
     /// The zone that its requests are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
     /// The error log of this level.

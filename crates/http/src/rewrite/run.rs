@@ -20,6 +20,11 @@ use crate::script::{Action, Assignment, Step};
 use crate::template::Template;
 use crate::variables::Target;
 
+/// The log line for a request that has entered an `if` that passes requests on, and then another one that does not. As in
+/// nginx it is answered with 500: a file, which may be the source of a program, is not what the first block is for.
+const CONTENT_LOST: &str =
+    "the last \"if\" that was entered does not say what makes the content, as an earlier one does";
+
 /// How a script ended.
 pub enum Ended {
     /// The request stays where it is.
@@ -46,6 +51,19 @@ struct Run {
     moved: bool,
     /// Whether captures are escaped for `set`, which ends when a `rewrite` has matched.
     quotes: bool,
+    /// How the content of the `if` blocks that were entered is made.
+    content: BranchContent,
+}
+
+/// How the content of the `if` blocks that were entered is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BranchContent {
+    /// No block has said how.
+    Unsaid,
+    /// The last block says how.
+    Said,
+    /// A block has said how, and a later one, which applies, does not.
+    Lost,
 }
 
 /// The result of a script that begins with `return`: most scripts have no other directive.
@@ -60,10 +78,21 @@ pub fn at_once(request: &mut Request) -> Option<Ended> {
 /// Runs the script of the request's location. If an `if` in it holds, the request is in the location of that `if`
 /// afterwards.
 pub async fn script(request: &mut Request) -> Ended {
-    let mut run = Run { outer: request.place.location.clone(), next: 0, inner: None, moved: false, quotes: true };
+    let mut run = Run {
+        outer: request.place.location.clone(),
+        next: 0,
+        inner: None,
+        moved: false,
+        quotes: true,
+        content: BranchContent::Unsaid,
+    };
     let mut holds = None;
     loop {
         match run.advance(request, holds.take()) {
+            Pause::Ended(Ended::Stays) if run.content == BranchContent::Lost => {
+                log_error!(request, Error, "{CONTENT_LOST}");
+                return Ended::Answer(Outcome::Status(500));
+            }
             Pause::Ended(ended) => return ended,
             Pause::File(test, path) => match Box::pin(open::stat(request, &path)).await {
                 Ok(meta) => holds = Some(test.holds(&meta)),
@@ -122,6 +151,11 @@ impl Run {
                     };
                     self.next += 1;
                     if holds != condition.negative {
+                        self.content = match self.content {
+                            _ if branch.has_content => BranchContent::Said,
+                            BranchContent::Unsaid => BranchContent::Unsaid,
+                            BranchContent::Said | BranchContent::Lost => BranchContent::Lost,
+                        };
                         request.place.location = request.generation.location(branch);
                         self.inner = Some((request.place.location.clone(), 0));
                     }

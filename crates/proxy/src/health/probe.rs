@@ -180,6 +180,7 @@ fn location(check: &Check) -> Location {
         no_regex: false,
         internal: false,
         passes_on: true,
+        has_content: true,
         zone: None,
         error_log: Default::default(),
     }
