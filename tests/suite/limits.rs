@@ -64,6 +64,31 @@ fn a_connection_counts_until_its_request_ends() {
     server.logs("limiting connections by zone \"c\"");
 }
 
+/// Who loads a page again before it has come: the place of the request that was given up is free for the next one.
+#[test]
+fn the_place_of_a_client_that_has_just_gone_is_free() {
+    let upstream = Upstream::new();
+    let lines = format!("location / {{ limit_conn c 1; proxy_pass http://{}; }}", upstream.address());
+    let server = Setup::server(&Site::new(), &lines).http("limit_conn_zone $server_name zone=c:1m;").run();
+    for round in 0..100 {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        let mut peer = upstream.accept();
+        peer.request();
+        if round % 10 == 0 {
+            // The place is taken as long as the client is there.
+            assert_eq!(server.get("/").status, 503, "{round}");
+        }
+        drop(client);
+        let mut next = server.connect();
+        next.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send(ok("in"));
+        assert_eq!(next.response().text(), "in", "{round}");
+    }
+}
+
 /// A client that has the end of a response is let in again at once, on whatever loop it comes.
 #[test]
 fn a_place_is_free_before_the_end_of_the_response_is_seen() {

@@ -9,7 +9,9 @@ use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
+use freerun_runtime::loops;
 use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
 
 use super::key::RefusalStatus;
@@ -43,7 +45,7 @@ settings! {
 pub static MODULE: Module = Module {
     name: "limit_conn",
     groups: &[group::<LimitConnSettings>()],
-    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::NowOrLater(run_now, run_later) }],
     variables: &[Variable::named(
         "limit_conn_status",
         "What `limit_conn` decided: `PASSED`, `REJECTED`, or `REJECTED_DRY_RUN`.",
@@ -60,6 +62,21 @@ struct Judged {
 
 fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<LimitConnSettings>().limit_conn.is_empty()
+}
+
+/// Decides at once, unless the request would be refused: then the loop first looks at its events. A client that has just gone, as
+/// one does that loads a page again, is seen there, and its place is free.
+fn run_now(request: &mut Request) -> Option<Outcome> {
+    let is_judged = request.find_shared::<Judged>().is_some_and(|judged| judged.status.get().is_some());
+    let limits = &request.settings().get::<LimitConnSettings>().limit_conn;
+    (is_judged || !limits.is_full(request)).then(|| run(request))
+}
+
+fn run_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        loops::after_events().await;
+        run(request)
+    })
 }
 
 fn run(request: &mut Request) -> Outcome {

@@ -79,7 +79,7 @@ settings! {
         ///
         /// The time is that to the response's head or to its end; with `inflight` requests in flight count, too. A
         /// server without measurements is tried first, and an average counts half after each `fail_timeout` of the server
-        /// (10 seconds) without requests, so that a server that was slow once is tried again.
+        /// (10 seconds) and one second without requests, so that a server that was slow once is tried again.
         "least_time" => method: Shape::between(1, 2, "header | last_byte [inflight]"), in UPSTREAM, since = "1.31.0";
     }
 }

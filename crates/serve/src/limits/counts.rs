@@ -44,6 +44,13 @@ impl Counts {
         Some(Counts { words, hasher: Hasher::default() })
     }
 
+    /// Whether `limit` subjects of this key are counted, so that a further one would be refused.
+    pub fn is_full(&self, key: &[u8], limit: u64) -> bool {
+        let key = self.hasher.of(key);
+        let start = key.set(self.words.len() / WAYS) * WAYS;
+        total(&self.words[start..start + WAYS], key.tag >> 16) >= limit.min(MAX_COUNT)
+    }
+
     /// Counts a subject of this key, unless `limit` subjects of it are counted already.
     ///
     /// # Errors

@@ -154,6 +154,14 @@ impl<S: Subject> ConnLimits<S> {
         self.0.is_empty()
     }
 
+    /// Whether one of the limits would refuse the subject now.
+    pub fn is_full(&self, subject: &S) -> bool {
+        self.0.iter().any(|limit| {
+            let Some(zone) = limit.zone.get() else { return false };
+            zone.key.of(subject).is_some_and(|key| zone.counts.is_full(&key, limit.most))
+        })
+    }
+
     /// Counts a subject, unless one of the limits refuses it, which is logged at `level`. With `dry`, a refusal is only
     /// logged.
     pub fn enter(&self, subject: &S, dry: bool, level: Level) -> Verdict {

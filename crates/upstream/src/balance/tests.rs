@@ -220,16 +220,25 @@ fn the_fastest_gets_the_most() {
 }
 
 #[test]
-fn a_time_counts_half_after_each_fail_timeout_of_its_server() {
+fn a_time_counts_half_after_each_fail_timeout_of_its_server_and_a_second() {
     let method = Method::LeastTime { measure: Measure::Header, inflight: false };
-    let settings = PeerSettings { fail_timeout: Duration::from_secs(4), ..PeerSettings::default() };
-    let group = group(method, vec![spec(0, settings), spec(1, PeerSettings::default())]);
+    let settings = |seconds| PeerSettings { fail_timeout: Duration::from_secs(seconds), ..PeerSettings::default() };
+    let group = group(method, vec![spec(0, settings(3)), spec(1, settings(9)), spec(2, settings(0))]);
     let peers = group.peers();
-    let at = |now| [0, 1].map(|number: usize| peers.primary.peers[number].slowness(Measure::Header, false, now));
+    let at = |now| [0, 1, 2].map(|number: usize| peers.primary.peers[number].slowness(Measure::Header, false, now));
     for peer in &peers.primary.peers {
         peer.averaged(&peer.header_average, Duration::from_millis(8), 0);
     }
-    assert_eq!([at(0), at(3_999), at(9_999), at(20_000)], [[8000, 8000], [8000, 8000], [2000, 8000], [250, 2000]]);
+    for (now, expected) in [
+        (0, [8000, 8000, 8000]),
+        (999, [8000, 8000, 8000]),
+        (1000, [8000, 8000, 4000]),
+        (3_999, [8000, 8000, 1000]),
+        (9_999, [2000, 8000, 15]),
+        (20_000, [250, 2000, 0]),
+    ] {
+        assert_eq!(at(now), expected, "{now}");
+    }
 }
 
 #[test]

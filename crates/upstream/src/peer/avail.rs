@@ -176,8 +176,10 @@ impl Peer {
             Measure::Header => &self.header_average,
             Measure::LastByte => &self.last_byte_average,
         };
-        // A measurement counts half after each `fail_timeout`, so that a server that was slow once is tried again.
-        let old = now.saturating_sub(self.measured.load(Relaxed)) / millis(self.settings.fail_timeout).max(1);
+        // A measurement counts half after each `fail_timeout` and a second, so that a server that was slow once is tried again,
+        // but not at once if its `fail_timeout` is 0.
+        let half_life = millis(self.settings.fail_timeout).saturating_add(1000);
+        let old = now.saturating_sub(self.measured.load(Relaxed)) / half_life;
         let mut time = average.load(Relaxed) >> old.min(63);
         let waiting = u64::from(self.inflight.load(Relaxed));
         if inflight && waiting > 0 {
