@@ -203,7 +203,6 @@ fn hop_by_hop() {
             .field("TE: trailers")
             .field("Upgrade: h2c")
             .field("Trailer: a")
-            .field("Proxy-Connection: x")
             .field("Proxy-Authorization: p")
             .field("Date: x")
             .field("Via: v")

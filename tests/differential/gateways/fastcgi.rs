@@ -1,7 +1,7 @@
 //! FastCGI.
 
 use super::recorder::{Protocol, output, record};
-use super::{Ask, OK, alike, answered, ask, ask_with};
+use super::{Ask, OK, TOLD_HOST, alike, answered, ask, ask_with};
 
 const JOINED: &str = "fields of one name are joined since 1.23.0";
 
@@ -48,11 +48,11 @@ fn parameters() {
             .told(JOINED, "HTTP_COOKIE=b=2", ""),
         ask_with("GET", "/none/", "A_B: 1\r\nA.B: 2\r\nA-B: 3\r\n", b""),
         ask_with("GET", "/none/", "Empty:\r\nSpaces:   a  b  \r\nBytes: \u{e9}\r\n", b""),
-        ask_with("GET", "/nofields/", fields, b""),
+        ask_with("GET", "/nofields/", fields, b"").told(TOLD_HOST, "", "HTTP_HOST=localhost"),
         ask_with("POST", "/all/", "Content-Length: 5\r\n", b"hello"),
         ask_with("POST", "/all/", "Content-Length: 0\r\n", b""),
         ask_with("POST", "/all/", "Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n"),
-        ask_with("POST", "/nofields/", "Content-Length: 5\r\n", b"hello"),
+        ask_with("POST", "/nofields/", "Content-Length: 5\r\n", b"hello").told(TOLD_HOST, "", "HTTP_HOST=localhost"),
         ask_with("POST", "/nobody/", "Content-Length: 5\r\n", b"hello"),
         ask_with("PUT", "/all/", "Content-Length: 100000\r\n", &[b'x'; 100_000]),
         ask_with("DELETE", "/all/", "", b""),

@@ -27,9 +27,13 @@ pub struct Ask {
     cut: bool,
     /// The messages in the log are to disagree.
     log_differs: bool,
-    /// Each pair: what nginx tells the application, and what freerun does instead.
+    /// Each pair: what nginx tells the application, and what freerun does instead; with nothing in the first place, what only
+    /// freerun tells it, behind the other parameters.
     told: Vec<(&'static str, &'static str)>,
 }
+
+/// Why an application that is told no fields is told the host.
+pub const TOLD_HOST: &str = "as in nginx since 1.31, `HTTP_HOST` is a parameter like others, and no field";
 
 /// What an application says that has nothing to say.
 const OK: &[u8] = b"Content-Type: text/plain\r\n\r\nok";
@@ -205,6 +209,11 @@ pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
             match told.iter().position(|line| line == theirs) {
                 Some(at) if ours.is_empty() => drop(told.remove(at)),
                 Some(at) => (*ours).clone_into(&mut told[at]),
+                None if theirs.is_empty() => {
+                    let is_behind = |line: &String| line.starts_with("text: ") || line.starts_with("body: ");
+                    let at = told.iter().position(is_behind).unwrap_or(told.len());
+                    told.insert(at, (*ours).to_owned());
+                }
                 None => problem += &format!("  nginx does not tell {theirs:?}\n"),
             }
         }

@@ -1,7 +1,7 @@
 //! uwsgi and SCGI.
 
 use super::recorder::Protocol;
-use super::{Ask, OK, alike, answered, ask, ask_with};
+use super::{Ask, OK, TOLD_HOST, alike, answered, ask, ask_with};
 
 const JOINED: &str = "fields of one name are joined since 1.23.0";
 
@@ -36,7 +36,11 @@ fn variables() {
             ask_with("POST", "/length/", "Content-Length: 5\r\n", b"hello"),
             ask_with("POST", "/length/", "Content-Length: 0\r\n", b""),
             ask_with("POST", "/length/", "Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n"),
-            ask_with("POST", "/nofields/", "Content-Length: 5\r\n", b"hello"),
+            ask_with("POST", "/nofields/", "Content-Length: 5\r\n", b"hello").told(
+                TOLD_HOST,
+                "",
+                "HTTP_HOST=localhost",
+            ),
             ask_with("PUT", "/length/", "Content-Length: 100000\r\n", &[b'x'; 100_000]),
         ];
         alike(protocol, &lines, &asks);
@@ -71,7 +75,12 @@ fn requests_that_cannot_be_said() {
             location /page { return 200 \"$status $upstream_status $upstream_addr\"; }"
             .replace("NAME", name);
         let with = |target: &str, bytes: usize| ask_with("GET", target, &format!("X: {}\r\n", "v".repeat(bytes)), b"");
-        let asks = [with("/", 60_000), with("/", 70_000), with("/", 150_000), with("/off", 70_000)];
+        let asks = [
+            with("/", 60_000),
+            with("/", 70_000),
+            with("/", 150_000),
+            with("/off", 70_000).told(TOLD_HOST, "", "HTTP_HOST=localhost"),
+        ];
         alike(protocol, &lines, &asks);
     }
 }
@@ -93,7 +102,11 @@ fn a_text_behind_the_variables() {
         location /own { uwsgi_pass @ADDRESS@; uwsgi_string \"of $uri\"; uwsgi_param A b; }
         location /none { uwsgi_pass @ADDRESS@; uwsgi_string \"\"; }
         location /alone { uwsgi_pass @ADDRESS@; uwsgi_string \"no variables\"; uwsgi_pass_request_headers off; }";
-    alike(Protocol::Uwsgi, lines, &[ask("/"), ask("/own"), ask("/none"), ask("/alone")]);
+    alike(
+        Protocol::Uwsgi,
+        lines,
+        &[ask("/"), ask("/own"), ask("/none"), ask("/alone").told(TOLD_HOST, "", "HTTP_HOST=localhost")],
+    );
 }
 
 #[test]
