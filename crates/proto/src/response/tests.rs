@@ -105,7 +105,6 @@ fn status_lines() {
     for line in [
         "",
         " HTTP/1.1 200 OK",
-        "ICY 200 OK",
         "garbage",
         "http/1.1 200 OK",
         "HTTP/0.9 200 OK",
