@@ -3,6 +3,9 @@
 mod nginx;
 mod others;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// Who has a directive that freerun lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -16,13 +19,22 @@ pub(crate) enum Origin {
 
 /// Who has a directive of this name; nginx comes first.
 pub(crate) fn origin(name: &str) -> Option<Origin> {
-    let within = |table: &[(&'static str, &'static str)]| {
-        table.iter().find(|(_, names)| names.split_whitespace().any(|known| known == name)).map(|(module, _)| *module)
-    };
-    within(nginx::FREE)
-        .map(Origin::Nginx)
-        .or_else(|| within(nginx::COMMERCIAL).map(Origin::Plus))
+    static FREE: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| modules_by_name(nginx::FREE));
+    static COMMERCIAL: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| modules_by_name(nginx::COMMERCIAL));
+    let free = FREE.get(name).map(|module| Origin::Nginx(module));
+    free.or_else(|| COMMERCIAL.get(name).map(|module| Origin::Plus(module)))
         .or_else(|| others::find(name).map(|other| Origin::Other(other.program, other.instead)))
+}
+
+/// The first module of a table that has each name.
+fn modules_by_name(table: &'static [(&'static str, &'static str)]) -> HashMap<&'static str, &'static str> {
+    let mut by_name = HashMap::new();
+    for (module, names) in table {
+        for name in names.split_whitespace() {
+            by_name.entry(name).or_insert(*module);
+        }
+    }
+    by_name
 }
 
 /// Every module of nginx with its directives, sorted by name; the modules in a fixed order.
