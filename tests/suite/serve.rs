@@ -220,7 +220,7 @@ fn texts_and_lists_are_in_utf_8() {
     }
     let site = Site::new();
     site.file("größe 日本.txt", "ü").file("p.html", "<p>ü").file("s.css", "/* ü */").file("j.json", "\"ü\"");
-    site.file("large", &"x".repeat(3 << 20));
+    site.file("large", "x".repeat(3 << 20));
     let out = TempDir::new("serve");
     let (_running, address) = started(&site, &out, &[]);
     let mut client = Client::connect(address);
