@@ -26,6 +26,7 @@ mod headers;
 mod health;
 mod hot_files;
 mod http2;
+mod interim_responses;
 mod late_loops;
 mod limit_errors;
 mod limits;
