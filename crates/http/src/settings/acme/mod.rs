@@ -29,7 +29,8 @@ settings! {
         /// `ssl_certificate $acme_certificate;` with `ssl_certificate_key $acme_certificate_key;` uses it. Until it has come, the
         /// server shows a temporary certificate, which nobody trusts; after a restart the one from `state_path` is there at
         /// once. It is renewed in time, when the CA says (RFC 9773) or after two thirds of its life, without a reload. Servers
-        /// that want the same certificate of the same issuer share it.
+        /// that want the same certificate of the same issuer share it. The next order comes an hour after a certificate at the
+        /// earliest, or after half of its life if that is shorter.
         ///
         /// Wildcards and regular expressions are no identifiers; of the name `.example.com` the certificate is for
         /// `example.com` alone. `key=` is the kind of its key: `ecdsa:256` by default, `ecdsa:384`, `ecdsa:521`, `rsa:2048`,
