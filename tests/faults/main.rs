@@ -20,6 +20,7 @@ mod pools;
 mod sessions;
 mod subrequests;
 mod tls;
+mod unix_sockets;
 
 use freerun_testkit::fuse::Fixture;
 use freerun_testkit::{Server, Site};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_runtime::files::FileSystem;
+use freerun_runtime::files::{FileSystem, SocketPaths};
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::PoolSet;
 
@@ -25,4 +25,11 @@ pub struct Services {
     pub pools: PoolSet,
     /// The file operations.
     pub files: Arc<FileSystem>,
+}
+
+impl Services {
+    /// The lookup of Unix sockets' paths, for the client with this number.
+    pub fn socket_paths(&self, client: u64) -> SocketPaths<'_> {
+        SocketPaths { files: &self.files, pool: self.pools.default(), client }
+    }
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use freerun_runtime::files::{FileSystem, SocketPaths};
 use freerun_runtime::loops::LoopHandle;
+use freerun_runtime::pool::{PoolSpec, ThreadPool};
 use freerun_upstream::connect::{ConnectOptions, connect};
 use freerun_upstream::pool::{Count, Exclusive, KeepAlive, Pool, Scope, Slot};
 use rustix::time::{ClockId, clock_gettime};
@@ -43,13 +45,16 @@ fn main() {
     let (pool, count): (Arc<Pool>, Arc<Count>) = Default::default();
     let settings = KeepAlive { requests: u64::MAX, time: Duration::MAX, ..KeepAlive::default() };
 
+    let workers = ThreadPool::start(&PoolSpec::named("connect")).expect("a pool");
+    let files = FileSystem::new(workers.clone()).expect("files");
     let (done, connected) = channel();
     loops[0].tell(move || {
         freerun_runtime::loops::spawn(0, "connecting", async move {
             let start = cpu();
             let mut last = None;
+            let paths = SocketPaths { files: &files, pool: &workers, client: 0 };
             for _ in 0..2000 {
-                last = connect(&address, &ConnectOptions::default()).await.ok();
+                last = connect(&address, &ConnectOptions::default(), paths).await.ok();
             }
             let _ = done.send(((cpu() - start) / 2000, last));
         });

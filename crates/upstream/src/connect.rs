@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::Level;
 use freerun_runtime::net::Socket;
 use freerun_runtime::net::udp::Datagrams;
 use freerun_transport::Transport;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Protocol, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, sockopt};
 use socket2::SockRef;
 
 use crate::address::UpstreamAddress;
@@ -47,6 +48,9 @@ pub enum ConnectError {
     /// `connect(2)` itself failed: there is no route, no such Unix socket, or no local port.
     #[error("connect() to {0} failed")]
     Refused(UpstreamAddress, #[source] io::Error),
+    /// The path of a Unix socket had to be looked up in a thread pool, which took no task.
+    #[error("connect() to {0} failed")]
+    NoThread(UpstreamAddress, #[source] io::Error),
     /// The peer, or the network on the way to it, reported an error later.
     #[error("connect() failed")]
     Failed(#[source] io::Error),
@@ -60,6 +64,7 @@ impl ConnectError {
             | ConnectError::Option(_, error)
             | ConnectError::Bind(_, error)
             | ConnectError::Refused(_, error)
+            | ConnectError::NoThread(_, error)
             | ConnectError::Failed(error) => error,
         }
     }
@@ -76,7 +81,7 @@ impl ConnectError {
             Errno::TIMEDOUT,
         ];
         match self {
-            ConnectError::Socket(_) | ConnectError::Option(..) => Level::Alert,
+            ConnectError::Socket(_) | ConnectError::Option(..) | ConnectError::NoThread(..) => Level::Alert,
             error if Errno::from_io_error(error.io()).is_some_and(|code| usual.contains(&code)) => Level::Error,
             _ => Level::Crit,
         }
@@ -95,35 +100,40 @@ impl ConnectError {
 ///
 /// # Errors
 /// [`ConnectError`].
-pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Transport, ConnectError> {
-    let (socket, pending) = begin(address, options)?;
+pub async fn connect(
+    address: &UpstreamAddress,
+    options: &ConnectOptions,
+    paths: SocketPaths<'_>,
+) -> Result<Transport, ConnectError> {
+    let (socket, pending) = open(address, options, paths, (SocketType::STREAM, ipproto::TCP)).await?;
+    let socket = Socket::new(socket);
     if pending {
         socket.connected().await.map_err(ConnectError::Failed)?;
     }
     Ok(socket.into())
 }
 
-/// Makes a socket for datagrams to and from one address. Nothing is sent by it, so there is nothing to wait for, and the
-/// peer need not be there.
+/// Makes a socket for datagrams to and from one address. Nothing is sent by it, so only the path of a Unix socket may have
+/// to be waited for, and the peer need not be there.
 ///
 /// # Errors
 /// [`ConnectError`].
-pub fn connect_datagrams(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Datagrams, ConnectError> {
+pub async fn connect_datagrams(
+    address: &UpstreamAddress,
+    options: &ConnectOptions,
+    paths: SocketPaths<'_>,
+) -> Result<Datagrams, ConnectError> {
     let options = ConnectOptions { keepalive: false, nodelay: false, ..*options };
-    let (socket, _) = open(address, &options, (SocketType::DGRAM, ipproto::UDP))?;
+    let (socket, _) = open(address, &options, paths, (SocketType::DGRAM, ipproto::UDP)).await?;
     Ok(Datagrams::connected(Arc::new(socket)))
 }
 
-/// Begins to connect. Returns the socket and whether the connection has to be waited for.
-fn begin(address: &UpstreamAddress, options: &ConnectOptions) -> Result<(Socket, bool), ConnectError> {
-    let (socket, pending) = open(address, options, (SocketType::STREAM, ipproto::TCP))?;
-    Ok((Socket::new(socket), pending))
-}
-
-/// Makes a socket of a kind, which has the protocol unless the address is that of a Unix socket, and connects it.
-fn open(
+/// Makes a socket of a kind, which has the protocol unless the address is that of a Unix socket, and connects it. Returns it
+/// and whether the connection has to be waited for.
+async fn open(
     address: &UpstreamAddress,
     options: &ConnectOptions,
+    paths: SocketPaths<'_>,
     (kind, protocol): (SocketType, Protocol),
 ) -> Result<(OwnedFd, bool), ConnectError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -135,18 +145,19 @@ fn open(
     let socket =
         rustix::net::socket_with(family, kind, flags, protocol).map_err(|error| ConnectError::Socket(error.into()))?;
     prepare(&socket, address, options, kind == SocketType::STREAM)?;
-    let answer = match address {
-        UpstreamAddress::Ip(ip) => rustix::net::connect(&socket, ip),
-        UpstreamAddress::Unix(path) => {
-            SocketAddrUnix::new(&**path).and_then(|address| rustix::net::connect(&socket, &address))
-        }
-    };
-    let pending = match answer {
-        Ok(()) => false,
-        Err(Errno::INPROGRESS) => true,
-        Err(error) => return Err(ConnectError::Refused(address.clone(), error.into())),
-    };
-    Ok((socket, pending))
+    let refused = |error| ConnectError::Refused(address.clone(), error);
+    match address {
+        UpstreamAddress::Ip(ip) => match rustix::net::connect(&socket, ip) {
+            Ok(()) => Ok((socket, false)),
+            Err(Errno::INPROGRESS) => Ok((socket, true)),
+            Err(error) => Err(refused(error.into())),
+        },
+        UpstreamAddress::Unix(path) => match paths.connect(socket, path).await {
+            Ok(socket) => Ok((socket, false)),
+            Err(error) if error.raw_os_error().is_none() => Err(ConnectError::NoThread(address.clone(), error)),
+            Err(error) => Err(refused(error)),
+        },
+    }
 }
 
 fn prepare(
@@ -196,12 +207,35 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::path::Path;
 
+    use freerun_runtime::files::FileSystem;
     use freerun_runtime::net::udp::{Runs, Target};
+    use freerun_runtime::pool::{PoolSpec, ThreadPool};
 
     use super::*;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         freerun_runtime::loops::block_on(future).unwrap()
+    }
+
+    /// A thread pool, and the file operations that use it.
+    struct Files {
+        pool: Arc<ThreadPool>,
+        files: Arc<FileSystem>,
+    }
+
+    impl Files {
+        fn new() -> Files {
+            let pool = ThreadPool::start(&PoolSpec::named("connect")).unwrap();
+            Files { files: FileSystem::new(pool.clone()).unwrap(), pool }
+        }
+
+        fn paths(&self) -> SocketPaths<'_> {
+            SocketPaths { files: &self.files, pool: &self.pool, client: 1 }
+        }
+    }
+
+    async fn connected(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Transport, ConnectError> {
+        connect(address, options, Files::new().paths()).await
     }
 
     fn loopback() -> (TcpListener, UpstreamAddress) {
@@ -217,7 +251,7 @@ mod tests {
             let bind = Some("127.0.0.2:0".parse().unwrap());
             let options =
                 ConnectOptions { bind, keepalive: true, nodelay: true, sndbuf: Some(65536), ..Default::default() };
-            let socket = connect(&address, &options).await.unwrap();
+            let socket = connected(&address, &options).await.unwrap();
             let (_, from) = listener.accept().unwrap();
             assert_eq!(from.ip().to_string(), "127.0.0.2");
             assert_eq!(socket.try_write(&[IoSlice::new(b"hello")], false).unwrap(), 5);
@@ -236,7 +270,7 @@ mod tests {
         run(async {
             let bind = Some("127.0.0.2:0".parse().unwrap());
             let options = ConnectOptions { bind, nodelay: true, keepalive: true, ..Default::default() };
-            let socket = connect_datagrams(&address, &options).unwrap();
+            let socket = connect_datagrams(&address, &options, Files::new().paths()).await.unwrap();
             let mut runs = Runs::default();
             runs.push(Target::default(), b"question", None);
             socket.send(&runs, |unsent| panic!("{unsent:?}"));
@@ -249,7 +283,8 @@ mod tests {
             assert_eq!(got.unwrap(), [b"right"]);
         });
         let nowhere = UpstreamAddress::Unix(Path::new("/nonexistent/socket").into());
-        let error = connect_datagrams(&nowhere, &ConnectOptions::default()).unwrap_err();
+        let files = Files::new();
+        let error = run(connect_datagrams(&nowhere, &ConnectOptions::default(), files.paths())).unwrap_err();
         assert_eq!(error.to_string(), "connect() to unix:/nonexistent/socket failed");
     }
 
@@ -257,7 +292,7 @@ mod tests {
     fn a_refused_connection_says_so() {
         let (listener, address) = loopback();
         drop(listener);
-        let error = run(connect(&address, &ConnectOptions::default())).unwrap_err();
+        let error = run(connected(&address, &ConnectOptions::default())).unwrap_err();
         assert_eq!(error.to_string(), "connect() failed");
         assert_eq!(error.io().kind(), io::ErrorKind::ConnectionRefused);
         assert!(error.is_of_peer());
@@ -267,13 +302,13 @@ mod tests {
     fn an_address_that_is_not_ours_cannot_be_bound() {
         let (_listener, address) = loopback();
         let options = ConnectOptions { bind: Some("192.0.2.1:0".parse().unwrap()), ..Default::default() };
-        let error = run(connect(&address, &options)).unwrap_err();
+        let error = run(connected(&address, &options)).unwrap_err();
         assert_eq!(error.to_string(), "bind(192.0.2.1:0) failed");
         assert_eq!(error.io().kind(), io::ErrorKind::AddrNotAvailable);
         assert!(!error.is_of_peer());
         // A bind address of another family than the peer's has no effect.
         let other = ConnectOptions { bind: Some("[2001:db8::1]:0".parse().unwrap()), ..Default::default() };
-        run(connect(&address, &other)).unwrap();
+        run(connected(&address, &other)).unwrap();
     }
 
     #[test]
@@ -282,15 +317,17 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("s");
         let address = UpstreamAddress::Unix(path.as_path().into());
-        let error = run(connect(&address, &ConnectOptions::default())).unwrap_err();
+        let error = run(connected(&address, &ConnectOptions::default())).unwrap_err();
         assert_eq!(error.to_string(), format!("connect() to unix:{} failed", path.display()));
         assert_eq!(error.io().kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
-        run(connect(&address, &ConnectOptions::default())).unwrap();
+        run(connected(&address, &ConnectOptions::default())).unwrap();
         drop(listener);
+        let error = run(connected(&address, &ConnectOptions::default())).unwrap_err();
+        assert_eq!(error.io().kind(), io::ErrorKind::ConnectionRefused);
         std::fs::remove_dir_all(&folder).unwrap();
         let long = UpstreamAddress::Unix(Path::new(&"x".repeat(200)).into());
-        assert!(run(connect(&long, &ConnectOptions::default())).is_err());
+        assert!(run(connected(&long, &ConnectOptions::default())).is_err());
     }
 
     #[test]
@@ -303,7 +340,7 @@ mod tests {
         run(async {
             // The queue is full: the handshake of this connection is not answered.
             let (waiting, options) = (UpstreamAddress::Ip(address), ConnectOptions::default());
-            let connecting = connect(&waiting, &options);
+            let connecting = connected(&waiting, &options);
             let mut connecting = std::pin::pin!(connecting);
             let first =
                 std::future::poll_fn(|cx| std::task::Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await;

@@ -118,7 +118,8 @@ async fn verify(
     facts: &TlsFacts,
 ) -> Option<()> {
     let (helpers, context) = (helpers(connection, generation), Handshaking(connection));
-    let visit = Visit { helpers, log: &generation.error_log, connection: connection.number, context: &context };
+    let (log, paths) = (&generation.error_log, generation.services.socket_paths(connection.peer.key()));
+    let visit = Visit { helpers, paths, log, connection: connection.number, context: &context };
     // A client that is refused gets its answer when it has sent a request.
     facts.verify(tls, &connection.transport, &visit, server.zone.as_ref().map(|zone| zone.tls())).await.map(|_| ())
 }

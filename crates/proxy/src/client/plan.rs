@@ -178,7 +178,8 @@ impl Plan {
         let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
         let began = loops::now();
         let mut timer = Timer::default();
-        let connecting = self.client.unless_gone(connect(&peer.address, &options));
+        let paths = request.generation.services.socket_paths(request.client_key());
+        let connecting = self.client.unless_gone(connect(&peer.address, &options, paths));
         let mut transport = match timer.within(self.options.connect_timeout, connecting).await {
             None => return Err((UpstreamError::TimedOut, Stage::Connecting)),
             Some(Err(gone)) => return Err((gone, Stage::Connecting)),

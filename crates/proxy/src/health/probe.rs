@@ -309,7 +309,8 @@ impl One<'_> {
     async fn connect(&self, secured: Option<[u8; 32]>, protocol: UpstreamProtocol) -> Result<Kept, Failed> {
         let address = self.check.rules.checking.address(self.peer);
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
-        let connecting = connect(&address, &options);
+        let paths = self.request.generation.services.socket_paths(self.request.client_key());
+        let connecting = connect(&address, &options, paths);
         let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
         let header = self.check.family.own_proxy_header(&self.check.settings);
         within(self.options.connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;

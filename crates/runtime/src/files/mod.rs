@@ -6,6 +6,7 @@
 //! | open, stat | `openat2(2)` with `RESOLVE_CACHED`; on mounts where `open` itself may ask a server or a process, always the pool |
 //! | read | `preadv2(2)` with `RWF_NOWAIT` |
 //! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s (`probe.rs`); a copy where the probes are not enough |
+//! | connect to a Unix socket | as for `stat`; the descriptor keeps the names in the cache until `connect(2)` has walked them |
 //! | any other | none: always the pool |
 
 mod ahead;
@@ -22,6 +23,7 @@ mod open;
 mod probe;
 mod read;
 mod send;
+mod socket;
 mod temp;
 #[cfg(test)]
 mod tests;
@@ -45,6 +47,7 @@ pub use links::{Anchored, LinkCheck, LinkRule};
 pub use list::{Arrange, Change, Encoding, Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
+pub use socket::SocketPaths;
 pub use temp::{TempFile, nameless_path};
 pub use types::{Aio, FileError, Gone, Meta, NamedError, OpenFile, Trouble, Via};
 pub use unnamed::Unnamed;

@@ -140,7 +140,7 @@ impl FileSystem {
         }
     }
 
-    fn inline_mount(&self, dev: u64) -> Option<Arc<Mount>> {
+    pub(super) fn inline_mount(&self, dev: u64) -> Option<Arc<Mount>> {
         self.mounts.get(dev).filter(|mount| mount.class().opens_inline())
     }
 
@@ -181,7 +181,7 @@ impl FileSystem {
     }
 
     /// The mount of a path, as far as the path alone shows it.
-    fn mount_of(&self, path: &CStr) -> Option<Arc<Mount>> {
+    pub(super) fn mount_of(&self, path: &CStr) -> Option<Arc<Mount>> {
         self.mounts.table().of_path(path.to_bytes()).cloned()
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use freerun_runtime::net::udp::{Receiver, Runs, Target};
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::loop_state::LoopState;
+use freerun_serve::services::Services;
 use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::handshake::Helpers;
 use freerun_serve::upstream::ProxyProtocol;
@@ -30,6 +31,9 @@ const FEW: usize = 4;
 /// The lane of the checks in the pool for handshakes.
 const LANE: u64 = 0;
 
+/// The number of a client where there is none.
+const NOBODY: u64 = 0;
+
 /// The point where a check has failed, as the text for the log.
 type Failed = &'static str;
 
@@ -52,10 +56,13 @@ const CHECKING: Failed = "checking the response";
 async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) -> Result<(), Failed> {
     let settings = check.settings.get::<ProxySettings>();
     let address = check.rules.checking.address(peer);
+    let generation = loop_state.generation();
+    let services = &generation.services;
     if check.rules.udp {
-        return ask(check, settings, &address).await;
+        return ask(check, settings, &address, services).await;
     }
-    let mut transport = connect(&address, &settings.fixed_options()).await.map_err(|_| CONNECTING)?;
+    let connecting = connect(&address, &settings.fixed_options(), services.socket_paths(NOBODY)).await;
+    let mut transport = connecting.map_err(|_| CONNECTING)?;
     transport.write_all(&settings.proxy_protocol.of_nobody()).await.map_err(|_| CONNECTING)?;
     if settings.proxy_ssl {
         transport = transport.into_tls();
@@ -76,10 +83,16 @@ async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) 
 }
 
 /// Asks a server by a datagram, and waits for one that is what is expected.
-async fn ask(check: &StreamCheck, settings: &ProxySettings, address: &UpstreamAddress) -> Result<(), Failed> {
+async fn ask(
+    check: &StreamCheck,
+    settings: &ProxySettings,
+    address: &UpstreamAddress,
+    services: &Services,
+) -> Result<(), Failed> {
     // The configuration is refused without something to send.
     let matching = &check.rules.matching.as_ref().and_then(|matching| matching.get()).ok_or(CHECKING)?.matching;
-    let socket = connect_datagrams(address, &settings.fixed_options()).map_err(|_| CONNECTING)?;
+    let connecting = connect_datagrams(address, &settings.fixed_options(), services.socket_paths(NOBODY)).await;
+    let socket = connecting.map_err(|_| CONNECTING)?;
     let header = match settings.proxy_protocol {
         // Its text would be in front of the first datagram of a session, and there is none.
         ProxyProtocol::Off | ProxyProtocol::V1 => Vec::new(),
@@ -127,7 +140,7 @@ async fn secure(
     let tls = settings.proxy_pass.as_ref().and_then(|pass| pass.tls.get()).ok_or(HANDSHAKING)?;
     let generation = loop_state.generation();
     let services = &generation.services;
-    let reader = PairReader::of(services, 0, pending::<()>);
+    let reader = PairReader::of(services, NOBODY, pending::<()>);
     let name = settings.fixed_tls_name();
     // A certificate whose name has variables belongs to a session, and there is none.
     let outgoing = tls.outgoing(&name, &peer.name, None, None, &reader).await.map_err(|_| HANDSHAKING)?;

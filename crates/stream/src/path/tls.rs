@@ -122,7 +122,8 @@ async fn verify(session: &Session, transport: &Transport) -> Result<(), u16> {
     let Some(facts) = session.tls() else { return Err(status::INTERNAL_SERVER_ERROR) };
     let (helpers, context) = (helpers(session), session.context());
     let log = server.error_log(&session.generation);
-    let visit = Visit { helpers, log, connection: session.number, context: &context };
+    let paths = session.generation.services.socket_paths(session.client_key());
+    let visit = Visit { helpers, paths, log, connection: session.number, context: &context };
     match facts.verify(tls, transport, &visit, server.zone.as_ref().map(|zone| zone.tls())).await {
         Some(Ok(())) => Ok(()),
         Some(Err(refusal)) => {

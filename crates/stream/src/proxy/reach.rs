@@ -164,12 +164,13 @@ impl<'s> Tries<'s> {
     async fn attempt(&mut self, lease: &Lease) -> Result<(Connection, Vec<u8>), TryError> {
         let mut header = self.header()?;
         if self.session.client.datagrams().is_some() {
-            return Ok((self.attempt_datagrams(lease)?, header));
+            return Ok((self.attempt_datagrams(lease).await?, header));
         }
         let timeout = self.settings.proxy_connect_timeout;
         let options = self.options();
         let mut timer = Timer::default();
-        let connected = timer.within(timeout, connect(&lease.peer().address, &options)).await;
+        let paths = self.session.services().socket_paths(self.session.client_key());
+        let connected = timer.within(timeout, connect(&lease.peer().address, &options, paths)).await;
         let mut transport = connected.ok_or(TryError::TimedOut)?.map_err(TryError::Connect)?;
         let name = &lease.peer().name;
         self.session.log_bare(Level::Info, format_args!("proxy {} connected to {name}", LocalEnd(&transport)));
@@ -192,9 +193,12 @@ impl<'s> Tries<'s> {
     }
 
     /// Makes a socket for datagrams to a server. Whether it is there shows later.
-    fn attempt_datagrams(&mut self, lease: &Lease) -> Result<Connection, TryError> {
+    async fn attempt_datagrams(&mut self, lease: &Lease) -> Result<Connection, TryError> {
         let options = self.options();
-        let socket = connect_datagrams(&lease.peer().address, &options).map_err(TryError::Connect)?;
+        let paths = self.session.services().socket_paths(self.session.client_key());
+        let (timeout, peer) = (self.settings.proxy_connect_timeout, lease.peer());
+        let connected = Timer::default().within(timeout, connect_datagrams(&peer.address, &options, paths)).await;
+        let socket = connected.ok_or(TryError::TimedOut)?.map_err(TryError::Connect)?;
         self.session.log_bare(
             Level::Info,
             format_args!("udp proxy {} connected to {}", LocalAddress(&socket), lease.peer().name),

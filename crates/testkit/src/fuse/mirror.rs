@@ -7,12 +7,13 @@ use fuser::{
     INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
+use rustix::fs::{CWD, FileType as NodeType, Mode};
 use rustix::mount::{UnmountFlags, unmount};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -153,7 +154,11 @@ impl Mounted {
 
 fn attr(ino: u64, meta: &Metadata) -> FileAttr {
     let mtime = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-    let kind = if meta.is_dir() { FileType::Directory } else { FileType::RegularFile };
+    let kind = match meta.file_type() {
+        kind if kind.is_dir() => FileType::Directory,
+        kind if kind.is_socket() => FileType::Socket,
+        _ => FileType::RegularFile,
+    };
     FileAttr {
         ino: INodeNo(ino),
         size: meta.len(),
@@ -243,6 +248,29 @@ impl Filesystem for Mounted {
             this.attr(ino.0)
         };
         self.held(Op::Write, &self.path(ino), work, attributes(reply));
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let path = self.child(parent, name);
+        let (uid, gid) = (req.uid(), req.gid());
+        let work = move |this: &Mounted| {
+            let real = this.real(&path);
+            let kind = NodeType::from_raw_mode(mode);
+            rustix::fs::mknodat(CWD, &real, kind, Mode::from_raw_mode(mode & 0o7777), 0)?;
+            fs::set_permissions(&real, Permissions::from_mode(mode & 0o7777))?;
+            std::os::unix::fs::chown(&real, Some(uid), Some(gid))?;
+            this.learn(&path)
+        };
+        self.held(Op::Create, &self.child(parent, name), work, entry(reply));
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use data_encoding::BASE64;
+use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_upstream::UpstreamAddress;
 use freerun_upstream::place::{Name, Place};
@@ -22,6 +23,8 @@ pub(super) struct Asking<'a> {
     pub(super) responder: &'a Responder,
     /// By whom names are looked up.
     pub(super) resolving: Option<&'a Resolving>,
+    /// Where the path of a responder's Unix socket is looked up.
+    pub(super) paths: SocketPaths<'a>,
     /// The error log.
     pub(super) log: &'a ErrorLog,
     /// The number of the client's connection, if it is about a client's certificate.
@@ -61,7 +64,7 @@ impl Asking<'_> {
     pub(super) async fn ask(&self, request: &[u8]) -> Option<(Vec<u8>, UpstreamAddress)> {
         let text = text(self.responder, request);
         for address in self.addresses().await?.into_iter().take(MAX_TRIES) {
-            match exchange(&address, text.as_bytes()).await {
+            match exchange(&address, text.as_bytes(), self.paths).await {
                 Ok(response) => return Some((response, address)),
                 Err(error) => {
                     self.tell(Level::Error, Some(&address), &error);

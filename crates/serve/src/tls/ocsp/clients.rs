@@ -3,6 +3,7 @@
 use std::fmt;
 
 use freerun_conf::{Cx, Problem};
+use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::{ErrorLog, Level, clock};
 use freerun_tls::verify::{OcspStatus, PeerCertificate, Signer, Statuses, Verified, ocsp_answer, ocsp_request};
 
@@ -18,6 +19,8 @@ use crate::tls::words::problem;
 pub struct Visit<'v> {
     /// Where verification is done.
     pub helpers: Helpers<'v>,
+    /// Where the path of a responder's Unix socket is looked up.
+    pub paths: SocketPaths<'v>,
     /// The error log.
     pub log: &'v ErrorLog,
     /// The number of the client's connection.
@@ -130,7 +133,7 @@ impl ClientOcsp {
             },
         };
         let (log, connection, resolving) = (visit.log, Some(visit.connection), self.resolving.as_ref());
-        let asking = Asking { responder, resolving, log, connection, file: None };
+        let asking = Asking { responder, resolving, paths: visit.paths, log, connection, file: None };
         let Some(request) = request else {
             refuse(format_args!("no OCSP request can be made for the certificate"));
             return None;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use freerun_proto::body::BodyDecoder;
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{Asked, HeadKind, ResponseHead, ResponseParser};
+use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::Errno;
 use freerun_runtime::timer;
 use freerun_tls::verify::MAX_OCSP_RESPONSE;
@@ -66,9 +67,13 @@ impl ExchangeError {
 
 /// Sends a request to the responder at this address, and receives what it answers: a response of OCSP, as far as HTTP
 /// tells.
-pub(super) async fn exchange(address: &UpstreamAddress, request: &[u8]) -> Result<Vec<u8>, ExchangeError> {
+pub(super) async fn exchange(
+    address: &UpstreamAddress,
+    request: &[u8],
+    paths: SocketPaths<'_>,
+) -> Result<Vec<u8>, ExchangeError> {
     let exchanged = timer::timeout(TIMEOUT, async {
-        let transport = connect(address, &ConnectOptions::default()).await.map_err(ExchangeError::Connect)?;
+        let transport = connect(address, &ConnectOptions::default(), paths).await.map_err(ExchangeError::Connect)?;
         send(&transport, request).await?;
         receive(&transport).await
     });

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Cx, Problem};
+use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::{ErrorLog, Level, clock};
 use freerun_runtime::loops;
 use freerun_runtime::pool::CpuPool;
@@ -148,7 +149,11 @@ impl Stapling {
         let Some(fetch) = self.staple.begin(clock::now().secs) else { return };
         // The generation itself is not held: a responder may take minutes to answer, and a reload may come meanwhile.
         let (this, pool, log) = (self.clone(), generation.pools.handshakes().clone(), generation.error_log.clone());
-        loops::spawn(0, "fetching an OCSP response", async move { this.fetch(fetch, &pool, &log).await });
+        let (files, default) = (generation.files.clone(), generation.pools.default().clone());
+        loops::spawn(0, "fetching an OCSP response", async move {
+            let paths = SocketPaths { files: &files, pool: &default, client: 0 };
+            this.fetch(fetch, &pool, paths, &log).await;
+        });
     }
 
     /// Finds out where the response comes from, if that is not known. An issuer is looked for by its signature, which takes
@@ -171,11 +176,12 @@ impl Stapling {
         self.source.get()
     }
 
-    async fn fetch(self: Arc<Stapling>, fetch: Fetch, pool: &CpuPool, log: &ErrorLog) {
+    async fn fetch(self: Arc<Stapling>, fetch: Fetch, pool: &CpuPool, paths: SocketPaths<'_>, log: &ErrorLog) {
         let Some(source) = self.find_source(pool, log).await else { return };
         let asking = Asking {
             responder: &source.responder,
             resolving: source.resolving.as_ref(),
+            paths,
             log,
             connection: None,
             file: Some(&source.file),
