@@ -1,8 +1,9 @@
 //! Access and error logs.
 
-use freerun_testkit::{Server, Setup, Site, eventually};
+use freerun_testkit::{Client, Server, Setup, Site, eventually};
 use rustix::process::Signal;
 use std::fs;
+use std::io::Read as _;
 
 fn site() -> Site {
     let site = Site::new();
@@ -182,6 +183,75 @@ fn a_reload_opens_logs_anew() {
     logs_are_opened_anew(|server| {
         server.reload();
     });
+}
+
+/// Rotates a log again and again: the lines of the requests before belong into the file that was renamed, all of them and
+/// no others.
+fn rotations(main: &str, log: &str, read: impl Fn(&[u8]) -> String, by: impl Fn(&Server)) {
+    const ROTATIONS: usize = 40;
+    const REQUESTS: usize = 6;
+    let site = site();
+    let http = format!("log_format plain '$request_uri';\naccess_log @DIR@/a.log plain {log};");
+    let server = Setup::server(&site, "location / { return 204; }").main(main).http(&http).run();
+    for rotation in 0..ROTATIONS {
+        for request in 0..REQUESTS {
+            server.get(&format!("/{rotation}/{request}"));
+        }
+        let old = server.path(&format!("a.{rotation}"));
+        fs::rename(server.path("a.log"), &old).expect("renaming");
+        by(&server);
+        eventually("a new file", || server.path("a.log").exists());
+        let lines = || read(&fs::read(&old).expect("the old file")).lines().map(str::to_owned).collect::<Vec<_>>();
+        eventually("the lines are in the old file", || lines().len() >= REQUESTS);
+        let mut lines = lines();
+        lines.sort();
+        let wanted: Vec<_> = (0..REQUESTS).map(|request| format!("/{rotation}/{request}")).collect();
+        assert_eq!(lines, wanted, "rotation {rotation}");
+    }
+}
+
+fn plain(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn buffered_lines_of_sessions_are_in_the_file_that_was_renamed() {
+    let stream = "log_format plain '$bytes_sent'; access_log @DIR@/s.log plain buffer=32k;
+        server { listen 127.0.0.1:@PORT2@; return text; }";
+    let server = Setup::server(&site(), "").main("worker_processes 2;").stream(stream).run();
+    for rotation in 0..20 {
+        for _ in 0..5 {
+            assert_eq!(Client::connect(server.address_number(2)).rest().0, b"text");
+        }
+        let old = server.path(&format!("s.{rotation}"));
+        fs::rename(server.path("s.log"), &old).expect("renaming");
+        server.signal(if rotation % 2 == 0 { Signal::USR1 } else { Signal::HUP });
+        let lines = || fs::read_to_string(&old).expect("the old file").lines().count();
+        eventually("the lines are in the old file", || lines() >= 5);
+        assert_eq!(lines(), 5, "rotation {rotation}");
+        eventually("a new file", || server.path("s.log").exists());
+    }
+}
+
+/// The text of the members of gzip that are complete.
+fn unpacked(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let _ = flate2::read::MultiGzDecoder::new(bytes).read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn buffered_lines_are_in_the_file_that_was_renamed_before_reopening() {
+    for (main, log) in [("", "buffer=32k"), ("worker_processes 2;", "buffer=32k flush=1h")] {
+        rotations(main, log, plain, |server| server.signal(Signal::USR1));
+    }
+    rotations("worker_processes 2;", "gzip flush=1h", unpacked, |server| server.signal(Signal::USR1));
+}
+
+#[test]
+fn buffered_lines_are_in_the_file_that_was_renamed_before_a_reload() {
+    rotations("", "buffer=32k", plain, |server| server.signal(Signal::HUP));
+    rotations("worker_processes 2;", "gzip=3", unpacked, |server| server.signal(Signal::HUP));
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Server {
     pub fn reload(&mut self, http: &str) -> Vec<Log> {
         let (generation, logs) = generation(self.generation.number + 1, http, &self.writer, &self.pools, &self.files);
         self.generation = generation.clone();
-        self.worker.install(generation, Vec::new());
+        self.worker.install(generation, Vec::new(), || ());
         logs
     }
 
@@ -146,7 +146,7 @@ impl Server {
 
     /// Makes the loop hand over the gathered log lines.
     pub fn hand_over(&self) {
-        self.worker.hand_over();
+        self.worker.hand_over(|| ());
     }
 
     /// The first log.

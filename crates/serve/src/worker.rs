@@ -65,6 +65,17 @@ pub struct Worker {
     asked: Arc<AtomicUsize>,
 }
 
+/// Calls a function when it is dropped.
+struct AtEnd<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
 impl Worker {
     /// Starts the loops with their first generation and these services. No connection is accepted before
     /// [`Worker::install`].
@@ -187,7 +198,15 @@ impl Worker {
 
     /// Makes a generation the one that new requests begin with, and makes the loops accept from exactly these sockets:
     /// one for each address, or one for each loop with `reuseport`. Sockets of an address that stays are left alone.
-    pub fn install(&mut self, generation: Arc<Generation>, listeners: Vec<(ListenSpec, Vec<OwnedFd>)>) {
+    ///
+    /// The loops hand over the data that they have gathered, such as buffered lines of logs; `then` is called as by
+    /// [`Worker::hand_over`].
+    pub fn install(
+        &mut self,
+        generation: Arc<Generation>,
+        listeners: Vec<(ListenSpec, Vec<OwnedFd>)>,
+        then: impl FnOnce() + Send + Sync + 'static,
+    ) {
         self.shared.generation.store(generation.clone());
         self.shared.reloads.add();
         // A new configuration begins as it is written.
@@ -217,7 +236,9 @@ impl Worker {
         drop(before);
         self.watch();
         let loops = self.shared.loops.load_full();
+        let last = Arc::new(AtEnd(Some(then)));
         for handle in &*self.handles.borrow() {
+            let last = last.clone();
             let place = loops.serving.iter().position(|index| *index == handle.index);
             let wanted = place.map(|place| self.wanted(place, &loops)).unwrap_or_default();
             let generation = generation.clone();
@@ -228,6 +249,7 @@ impl Worker {
                         listeners.retire();
                     }
                 });
+                drop(last);
             });
         }
     }
@@ -334,10 +356,15 @@ impl Worker {
     }
 
     /// Makes the loops hand over the data that they have gathered, such as buffered lines of logs that are about to be
-    /// reopened.
-    pub fn hand_over(&self) {
+    /// reopened. `then` is called when all of them have done so, by the last one; it must not wait.
+    pub fn hand_over(&self, then: impl FnOnce() + Send + Sync + 'static) {
+        let last = Arc::new(AtEnd(Some(then)));
         for handle in &*self.handles.borrow() {
-            handle.tell(|| loop_listeners::of_this_loop(LoopListeners::hand_over));
+            let last = last.clone();
+            handle.tell(move || {
+                loop_listeners::of_this_loop(LoopListeners::hand_over);
+                drop(last);
+            });
         }
     }
 
@@ -359,7 +386,7 @@ impl Worker {
 
     /// Ends all loops; running requests are cut off.
     pub fn stop(self) {
-        self.hand_over();
+        self.hand_over(|| ());
         for handle in self.handles.take() {
             handle.stop();
         }

@@ -96,7 +96,7 @@ fn no_service_is_drained_before_the_sockets_of_all_loops_are_closed() {
         cpus: Vec::new(),
     };
     let mut worker = Worker::start(&options, generation.clone(), &[Told::make]).expect("two loops");
-    worker.install(generation, vec![(spec, sockets.map(|socket| socket.into()).into())]);
+    worker.install(generation, vec![(spec, sockets.map(|socket| socket.into()).into())], || ());
 
     let (release, late) = mpsc::channel::<()>();
     let (begin, begun) = mpsc::channel();

@@ -39,6 +39,16 @@ impl fmt::Display for Process {
     }
 }
 
+/// The logs of a configuration.
+pub struct Logs<F> {
+    /// The open [`Configuration::logs`].
+    pub files: Vec<LogFile>,
+    /// The error log of the main level.
+    pub error: ErrorLog,
+    /// Called when no loop holds lines of an earlier configuration any more, as by [`Engine::hand_over`].
+    pub reopen: F,
+}
+
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
     respawned: u32,
@@ -62,17 +72,17 @@ impl Engine {
         }
     }
 
-    /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` are the open
-    /// [`Configuration::logs`]. Tunnels of the configuration before may go on for `patience`.
+    /// Serves by this configuration from now on. `sockets` are those of each address by its key, Tunnels of the
+    /// configuration before may go on for `patience`.
     pub fn install(
         &mut self,
         loops: usize,
         (number, patience): (u64, Option<Duration>),
         configuration: Configuration,
         mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
-        logs: Vec<LogFile>,
-        log: ErrorLog,
+        logs: Logs<impl FnOnce() + Send + Sync + 'static>,
     ) -> Result<(), Error> {
+        let Logs { files: log_files, error: log, reopen } = logs;
         let options = options(loops, self.respawned, &configuration);
         let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
@@ -92,7 +102,7 @@ impl Engine {
         if let Some(old) = &self.newest {
             log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", Process(old.number)));
         }
-        let generation = configuration.blueprint.serve(number, logs, log, pools, files.clone());
+        let generation = configuration.blueprint.serve(number, log_files, log, pools, files.clone());
         let generation = Arc::new(generation);
         self.zones = generation.zones.clone();
         if let Some(old) = self.newest.replace(generation.clone()) {
@@ -109,7 +119,7 @@ impl Engine {
         for prepare in hooks().filter_map(|hooks| hooks.prepare) {
             prepare(&generation, worker.shared());
         }
-        worker.install(generation.clone(), listeners);
+        worker.install(generation.clone(), listeners, reopen);
         for begin in hooks().filter_map(|hooks| hooks.begin) {
             begin(&generation, worker.shared());
         }
@@ -162,10 +172,12 @@ impl Engine {
         self.zones.clone()
     }
 
-    /// Has the loops queue the log lines that they have gathered; they do so soon, not before this returns.
-    pub fn hand_over(&self) {
-        if let Some((worker, _)) = &self.started {
-            worker.hand_over();
+    /// Has the loops queue the log lines that they have gathered. `then` is called when all of them have done so, perhaps by a
+    /// loop after this has returned; it must not wait.
+    pub fn hand_over(&self, then: impl FnOnce() + Send + Sync + 'static) {
+        match &self.started {
+            Some((worker, _)) => worker.hand_over(then),
+            None => then(),
         }
     }
 

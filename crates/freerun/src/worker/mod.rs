@@ -26,7 +26,7 @@ use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
 use crate::loader::{Recorded, Replay};
 use crate::master::signals::Signals;
-use engine::Engine;
+use engine::{Engine, Logs};
 use hand_over::Successor;
 
 /// The environment variable that tells a new process that it is a worker and that its stdin is the socket to the
@@ -35,9 +35,6 @@ pub const MARKER: &str = "FREERUN_WORKER_OF_MASTER";
 
 /// How long the end of the process waits for logs to be written.
 pub const LOG_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long reopening waits for lines that are on their way to the old files.
-const REOPEN_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a worker that is done waits for the worker of a new binary to ask for its states. That one may still be reading its
 /// configuration, and a binary of nginx never asks.
@@ -173,15 +170,8 @@ impl Worker {
     /// Takes over new descriptors for logs.
     pub fn reopen(&mut self, names: &[String], fds: Vec<OwnedFd>) {
         if let Some(running) = &self.running {
-            // Gathered lines belong into the old files, as far as they come in time.
-            running.engine.hand_over();
-            running.writer.flush(REOPEN_PATIENCE);
-            running.writer.close_named(REOPEN_PATIENCE);
-            for (name, fd) in names.iter().zip(fds) {
-                if let Some(file) = running.writer.get(name) {
-                    file.reopen(fd);
-                }
-            }
+            let known = names.iter().zip(fds).filter_map(|(name, fd)| Some((running.writer.get(name)?, fd)));
+            running.engine.hand_over(running.reopening(known.collect()));
         }
     }
 
@@ -262,6 +252,18 @@ impl Running {
         })
     }
 
+    /// Has logs written to these descriptors, when it is called: after the loops have handed over the lines that they have
+    /// gathered, which belong into the old files.
+    fn reopening(&self, files: Vec<(LogFile, OwnedFd)>) -> impl FnOnce() + Send + Sync + 'static {
+        let writer = self.writer.clone();
+        move || {
+            for (file, fd) in files {
+                file.reopen(fd);
+            }
+            writer.close_named_later();
+        }
+    }
+
     fn install(
         &mut self,
         bundle: &Bundle,
@@ -269,9 +271,15 @@ impl Running {
         sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         log_fds: impl Iterator<Item = OwnedFd>,
     ) -> Result<(), Error> {
-        // A log that is in use already keeps its file object, with the new descriptor.
-        let named: Vec<LogFile> =
-            bundle.logs.iter().zip(log_fds).map(|(name, fd)| self.writer.file(name, fd)).collect();
+        // A log that is in use already keeps its file object, and gets the new descriptor when no loop holds lines for the
+        // old one any more.
+        let mut reopened = Vec::new();
+        let mut named: Vec<LogFile> = Vec::with_capacity(bundle.logs.len());
+        for (name, fd) in bundle.logs.iter().zip(log_fds) {
+            let (file, fd) = self.writer.file_or_known(name, fd);
+            reopened.extend(fd.map(|fd| (file.clone(), fd)));
+            named.push(file);
+        }
         let files: Vec<LogFile> = configuration
             .logs
             .iter()
@@ -285,7 +293,8 @@ impl Running {
             log.write(Level::Alert, None, format_args!("the state file is not used as it is: {why}"));
         }
         let number = (bundle.number, self.shutdown_timeout);
-        self.engine.install(bundle.loops as usize, number, configuration, sockets, files, log.clone())?;
+        let logs = Logs { files, error: log.clone(), reopen: self.reopening(reopened) };
+        self.engine.install(bundle.loops as usize, number, configuration, sockets, logs)?;
         self.writer.report_to(log.clone());
         panics::report_to(log.clone());
         self.log = log;

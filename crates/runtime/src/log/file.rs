@@ -16,6 +16,9 @@ use super::writer::Shared;
 /// that is larger is taken if nothing else waits.
 pub const MAX_WAITING: usize = 1024 * 1024;
 
+/// The most descriptors that may wait to replace the present one of a file.
+const MAX_REOPENED: usize = 16;
+
 /// A handle on a log file; cloning shares the file.
 #[derive(Clone)]
 pub struct LogFile(pub(super) Arc<Inner>);
@@ -23,6 +26,8 @@ pub struct LogFile(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) output: Output,
     pub(super) queue: SegQueue<Chunk>,
+    /// Descriptors that are to replace the present one, each when the writer comes to its [`Chunk::Reopen`].
+    pub(super) reopened: SegQueue<OwnedFd>,
     /// Bytes in `queue` and in the writer's hands.
     pub(super) waiting: AtomicUsize,
     /// Whether a socket's last message was lost, which is reported once.
@@ -40,6 +45,26 @@ pub(super) struct Inner {
 }
 
 impl Inner {
+    /// Goes on with the next of the descriptors that are to replace the present one. `false`: there is none.
+    pub(super) fn next_descriptor(&self) -> bool {
+        let next = self.reopened.pop();
+        let is_there = next.is_some();
+        if let Some(fd) = next {
+            self.output.fd.store(Arc::new(fd));
+        }
+        is_there
+    }
+
+    /// Goes on with the newest of the descriptors that are to replace the present one, which takes no lines. `false`: there
+    /// is none.
+    pub(super) fn newest_descriptor(&self) -> bool {
+        let mut is_there = false;
+        while self.next_descriptor() {
+            is_there = true;
+        }
+        is_there
+    }
+
     /// Counts lines that are lost.
     pub(super) fn lost(&self, lines: u64) {
         self.lost_in_all.fetch_add(lines, Ordering::AcqRel);
@@ -54,12 +79,17 @@ pub(super) enum Chunk {
     Gzip(Bytes, u8),
     /// Lines for a file that has to be opened.
     Named(Box<Destination>, Bytes),
+    /// What comes behind this is for the next descriptor.
+    Reopen,
 }
+
+static NOTHING: Bytes = Bytes::new();
 
 impl Chunk {
     fn bytes(&self) -> &Bytes {
         match self {
             Chunk::Lines(bytes) | Chunk::Gzip(bytes, _) | Chunk::Named(_, bytes) => bytes,
+            Chunk::Reopen => &NOTHING,
         }
     }
 }
@@ -151,10 +181,21 @@ impl LogFile {
         }
     }
 
-    /// Has lines written to `fd` from now on, also those that wait (log reopening). The old descriptor is closed when
-    /// the write that uses it ends.
+    /// Has lines written to `fd` that are queued from now on (log reopening). Those that wait are still for the old
+    /// descriptor, unless it does not take them: then they are written to `fd`, too.
     pub fn reopen(&self, fd: OwnedFd) {
-        self.0.output.fd.store(Arc::new(fd));
+        let inner = &*self.0;
+        if inner.shared.is_none() {
+            inner.output.fd.store(Arc::new(fd));
+            return;
+        }
+        if inner.reopened.len() >= MAX_REOPENED {
+            // The file has been renamed so often while a single write goes on: the lines go to a later one.
+            drop(inner.reopened.pop());
+        }
+        inner.reopened.push(fd);
+        inner.queue.push(Chunk::Reopen);
+        self.schedule();
     }
 
     /// Whether so many bytes would be taken now, and not be dropped. Lines that would be dropped need not be made, but
@@ -209,8 +250,8 @@ impl LogFile {
     }
 }
 
-/// Writes to stderr as far as possible: if a process's stderr is gone, there is no other place to report that.
+/// Writes to stderr as far as possible: if a process's stderr is gone, or nobody reads it, there is no other place to report
+/// that.
 pub(super) fn write_stderr(bytes: &[u8]) {
-    use std::io::Write as _;
-    let _ = std::io::stderr().lock().write_all(bytes);
+    let _ = sink::write_if_room(rustix::stdio::stderr(), bytes);
 }

@@ -23,6 +23,8 @@ const NAMED_REPORT: Duration = Duration::from_secs(1);
 pub(super) struct Job {
     file: LogFile,
     chunks: VecDeque<Bytes>,
+    /// What comes behind `chunks` is for the log's next descriptor.
+    reopens: bool,
     /// The last write of the log failed.
     retried: bool,
     /// How many bytes more the log may write before the next log gets its turn.
@@ -122,8 +124,9 @@ impl Keeper {
         let hurry = command.is_some();
         let due = Instant::now();
         for Failed { mut job, retry } in std::mem::take(&mut self.failed) {
-            if hurry || retry <= due {
-                (job.retried, job.budget) = (true, MAX_WAITING);
+            let has_another = job.file.0.newest_descriptor();
+            if hurry || has_another || retry <= due {
+                (job.retried, job.budget) = (!has_another, MAX_WAITING);
                 self = self.turn(shared, job)?;
             } else {
                 self.failed.push(Failed { job, retry });
@@ -258,10 +261,12 @@ impl Keeper {
         inner.scheduled.swap(false, Ordering::AcqRel);
         loop {
             while job.chunks.len() < BATCH
+                && !job.reopens
                 && let Some(chunk) = inner.queue.pop()
             {
                 match chunk {
                     Chunk::Lines(lines) => job.chunks.push_back(lines),
+                    Chunk::Reopen => job.reopens = true,
                     Chunk::Gzip(lines, level) => {
                         let compressed = compress(&lines, level);
                         // From here on the compressed bytes are the waiting ones; they may be longer, if there are few.
@@ -289,11 +294,8 @@ impl Keeper {
             }
             if !job.chunks.is_empty() {
                 let written = match inner.output.sink {
-                    // These sinks never wait.
-                    Sink::Memory(_) | Sink::Socket(_) => {
-                        sink::write_some(&inner.output, &mut job.chunks, &mut self.memories)
-                    }
-                    Sink::File | Sink::Named => {
+                    Sink::Memory(size) => self.memories.write(&inner.output, size, &mut job.chunks),
+                    Sink::File | Sink::Named | Sink::Socket(_) => {
                         let (keeper, written) =
                             self.lend(shared, Some(&file), || sink::write_waiting(&inner.output, &mut job.chunks));
                         let Some(keeper) = keeper else {
@@ -308,6 +310,10 @@ impl Keeper {
                     Some(left) => job = left,
                     None => return Some(self),
                 }
+            }
+            if job.reopens && job.chunks.is_empty() {
+                job.reopens = false;
+                inner.next_descriptor();
             }
             if job.chunks.is_empty() && (job.budget == 0 || inner.queue.is_empty()) {
                 if job.budget == 0 && !inner.scheduled.swap(true, Ordering::AcqRel) {
@@ -362,6 +368,8 @@ impl Keeper {
                     shared.say(Level::Alert, said);
                 }
                 inner.scheduled.store(true, Ordering::Release);
+                // A log that was reopened meanwhile has these lines in its new file.
+                let pause = if inner.newest_descriptor() { Duration::ZERO } else { pause };
                 self.failed.push(Failed { job, retry: Instant::now() + pause });
                 None
             }
@@ -391,7 +399,7 @@ impl Keeper {
 
 impl Job {
     fn new(file: LogFile) -> Job {
-        Job { file, chunks: VecDeque::new(), retried: false, budget: MAX_WAITING }
+        Job { file, chunks: VecDeque::new(), reopens: false, retried: false, budget: MAX_WAITING }
     }
 }
 

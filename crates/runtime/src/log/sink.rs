@@ -162,25 +162,25 @@ impl Ring {
     }
 }
 
-/// Writes some of `chunks`, which are not empty, and removes it from their front.
-pub(super) fn write_some(output: &Output, chunks: &mut VecDeque<Bytes>, memories: &mut Memories) -> Written {
-    match &output.sink {
-        Sink::File | Sink::Named => write_waiting(output, chunks),
-        Sink::Socket(_) => send_some(output, chunks),
-        Sink::Memory(size) => {
-            let ring = memories.0.entry(output.name.clone()).or_insert_with(|| Ring::new(*size));
-            let mut written = 0;
-            for chunk in chunks.drain(..) {
-                ring.push(&chunk);
-                written += chunk.len();
-            }
-            Written::Some(written)
+impl Memories {
+    /// Keeps `chunks` in the memory of a log, which has this size.
+    pub(super) fn write(&mut self, output: &Output, size: usize, chunks: &mut VecDeque<Bytes>) -> Written {
+        let ring = self.0.entry(output.name.clone()).or_insert_with(|| Ring::new(size));
+        let mut written = 0;
+        for chunk in chunks.drain(..) {
+            ring.push(&chunk);
+            written += chunk.len();
         }
+        Written::Some(written)
     }
 }
 
-/// Writes some of `chunks` to a file, which may have to wait, and removes it from their front.
+/// Writes some of `chunks`, which are not empty, to a file or a socket, and removes it from their front. May have to wait: for
+/// the file, or for the folder of a Unix socket that is connected to.
 pub(super) fn write_waiting(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
+    if matches!(output.sink, Sink::Socket(_)) {
+        return send_some(output, chunks);
+    }
     match write_file(output, chunks) {
         Ok(written) => Written::Some(written),
         Err(error) => Written::Later(error, RETRY),
@@ -252,7 +252,7 @@ fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
     Written::Some(sent)
 }
 
-/// Sends one message; never waits.
+/// Sends one message. Waits only if the server at a Unix socket has to be connected to, for the folder of that.
 pub(super) fn send(output: &Output, message: &[u8]) -> Result<(), Unsent> {
     let once = |fd: &OwnedFd| loop {
         match rustix::net::send(fd.as_fd(), message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -291,10 +291,37 @@ pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The most bytes that a pipe takes for certain once poll(2) says that it is writable (pipe(7)).
+const PIPE_ATOMIC: usize = 4096;
+
+/// How long a line waits for room in a pipe.
+const ROOM_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Writes all bytes, and waits for the disk of a file, but not for the reader of a pipe or a terminal that takes nothing any
+/// more: a process whose output nobody reads has to hear its signals nevertheless.
+///
+/// # Errors
+/// The system's; `WouldBlock` if there is no room.
+pub(super) fn write_if_room(fd: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let mut asked = [PollFd::new(&fd, PollFlags::OUT)];
+        if matches!(rustix::event::poll(&mut asked, Some(&ROOM_PATIENCE)), Ok(0)) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match rustix::io::write(&fd, &bytes[..bytes.len().min(PIPE_ATOMIC)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 /// Writes at once, if there is no thread.
 pub(super) fn write_now(output: &Output, bytes: &[u8]) -> bool {
     match &output.sink {
-        Sink::File => write_all(&output.fd.load(), bytes).is_ok(),
+        Sink::File => write_if_room(&**output.fd.load(), bytes).is_ok(),
         Sink::Socket(_) => send(output, bytes).is_ok(),
         // A process without loops keeps no log in memory.
         Sink::Memory(_) | Sink::Named => true,

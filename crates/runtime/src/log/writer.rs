@@ -118,16 +118,25 @@ impl Writer {
     /// The file called `name`, writing to `fd`. If a file of that name is in use already, that one is returned and its
     /// descriptor is replaced: all generations write to the same place.
     pub fn file(&self, name: &str, fd: OwnedFd) -> LogFile {
+        let (file, fd) = self.file_or_known(name, fd);
+        if let Some(fd) = fd {
+            file.reopen(fd);
+        }
+        file
+    }
+
+    /// The file called `name`, writing to `fd`. If a file of that name is in use already, that one is returned as it is,
+    /// with `fd`, to be [reopened](LogFile::reopen) when nobody holds lines for the old one any more.
+    pub fn file_or_known(&self, name: &str, fd: OwnedFd) -> (LogFile, Option<OwnedFd>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inner) = files.get(name).and_then(Weak::upgrade) {
-            let file = LogFile(inner);
-            file.reopen(fd);
-            return file;
+            return (LogFile(inner), Some(fd));
         }
         files.retain(|_, inner| inner.strong_count() > 0);
         let inner = Arc::new(Inner {
             output: Output { name: name.to_owned(), sink: Sink::of(name), fd: ArcSwap::from_pointee(fd) },
             queue: SegQueue::new(),
+            reopened: SegQueue::new(),
             waiting: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
             lost_in_all: AtomicU64::new(0),
@@ -137,7 +146,7 @@ impl Writer {
             shared: self.shared.clone(),
         });
         files.insert(name.to_owned(), Arc::downgrade(&inner));
-        LogFile(inner)
+        (LogFile(inner), None)
     }
 
     /// The process's stderr as a log file named `stderr`.
@@ -177,6 +186,15 @@ impl Writer {
     /// Closes the files that lines have named, so that they are opened anew. Waits like [`Writer::flush`].
     pub fn close_named(&self, limit: Duration) -> bool {
         self.ask(Command::CloseNamed, limit)
+    }
+
+    /// Has the files closed that lines have named, when the lines that were queued before are written. Never blocks.
+    pub fn close_named_later(&self) {
+        if let Some(shared) = &self.shared {
+            // Nobody waits for the answer.
+            shared.commands.push(Command::CloseNamed(sync_channel(1).0));
+            shared.wake();
+        }
     }
 
     fn ask(&self, command: fn(SyncSender<()>) -> Command, limit: Duration) -> bool {

@@ -76,6 +76,65 @@ fn reopening_moves_later_lines_to_the_new_file() {
 }
 
 #[test]
+fn lines_that_wait_when_a_log_is_reopened_are_for_the_old_file() {
+    let dir = Scratch::new("rotated");
+    let writer = Writer::start_with(LONG).unwrap();
+    let (mut reader, end) = std::io::pipe().unwrap();
+    let (blocked, file) = (writer.file("pipe", end.into()), writer.file("log", dir.open("log")));
+    // The thread is held up in a pipe that takes 64 KiB.
+    let long = vec![b'\n'; 256 * 1024];
+    assert!(blocked.write(long.clone()));
+    for number in 0..3 {
+        assert!(file.write(format!("line {number}\n")) && file.write_compressed("packed\n", 1));
+        fs::rename(dir.0.join("log"), dir.0.join(format!("log.{number}"))).unwrap();
+        file.reopen(dir.open("log"));
+    }
+    file.write("last\n");
+    reader.read_exact(&mut long.clone()).unwrap();
+    assert!(writer.flush(LONG));
+    for number in 0..3 {
+        let old = fs::read(dir.0.join(format!("log.{number}"))).unwrap();
+        let (plain, packed) = old.split_at(7);
+        assert_eq!(plain, format!("line {number}\n").as_bytes());
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "packed\n");
+    }
+    assert_eq!(dir.read("log"), "last\n");
+}
+
+#[test]
+fn a_log_that_is_reopened_more_often_than_it_is_written_loses_nothing() {
+    let dir = Scratch::new("often");
+    let writer = Writer::start_with(LONG).unwrap();
+    let (mut reader, end) = std::io::pipe().unwrap();
+    let (blocked, file) = (writer.file("pipe", end.into()), writer.file("log", dir.open("log")));
+    let long = vec![b'\n'; 256 * 1024];
+    assert!(blocked.write(long.clone()));
+    for number in 0..40 {
+        file.write("line\n");
+        file.reopen(dir.open(&format!("log.{number}")));
+    }
+    reader.read_exact(&mut long.clone()).unwrap();
+    assert!(writer.flush(LONG));
+    file.write("last\n");
+    assert!(writer.flush(LONG));
+    let lines: usize = (0..40).map(|number| dir.read(&format!("log.{number}")).lines().count()).sum();
+    assert_eq!(lines + dir.read("log").lines().count(), 41);
+    assert!(dir.read("log.39").ends_with("last\n"));
+}
+
+#[test]
+fn a_line_for_a_pipe_that_nobody_reads_is_not_waited_for_without_a_thread() {
+    let (reader, end) = std::io::pipe().unwrap();
+    let file = Writer::direct().file("pipe", end.into());
+    let line = [b"y".repeat(1000), b"\n".to_vec()].concat();
+    let taken = (0..).take_while(|_| file.write(line.clone())).count();
+    assert!(taken > 0);
+    drop(reader);
+}
+
+#[test]
 fn a_file_that_cannot_be_written_costs_lines_and_nothing_else() {
     let dir = Scratch::new("full");
     let writer = Writer::start().unwrap();
