@@ -1,8 +1,9 @@
 //! Respecting locks: what changes files needs the tokens of the locks there.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use freerun_http::content::{open, path};
 use freerun_http::log_error;
@@ -14,7 +15,7 @@ use freerun_proto::uri::unescape;
 use freerun_runtime::loops;
 
 use super::conditions::{self, List, State};
-use super::locks::{Lock, Locks, is_below};
+use super::locks::{Lock, Locks};
 use super::{bare, key, zone};
 use crate::content::dav;
 
@@ -41,10 +42,6 @@ impl Sent {
             State::Token(token) => Some(String::from_utf8_lossy(token)),
             State::Tag(_) => None,
         })
-    }
-
-    fn knows(&self, lock: &Lock) -> bool {
-        self.tokens().any(|token| *token == *lock.token)
     }
 
     /// Whether one of the lists holds, or there are none.
@@ -76,7 +73,7 @@ async fn list_holds(list: &List, request: &Request, locks: &Locks, file: Vec<u8>
         let is_so = match &condition.state {
             State::Token(token) => {
                 let token = String::from_utf8_lossy(token);
-                !locks.find(now, |lock| *lock.token == *token && lock.covers(&file)).is_empty()
+                locks.covering(&file, now).iter().any(|lock| *lock.token == *token)
             }
             State::Tag(tag) => open::find(request, &file).await.is_ok_and(|found| *found.etag == **tag),
         };
@@ -119,9 +116,10 @@ pub(super) async fn run(request: &mut Request) -> Outcome {
         needed.extend(for_file(request, &locks, &destination, false).await);
     }
     // Of several locks of one path, which are shared, one is enough.
+    let tokens: HashSet<Cow<'_, str>> = sent.tokens().collect();
     let mut known: BTreeMap<&[u8], bool> = BTreeMap::new();
     for lock in &needed {
-        *known.entry(&lock.path).or_default() |= sent.knows(lock);
+        *known.entry(&lock.path).or_default() |= tokens.contains(&*lock.token);
     }
     let is_locked = known.values().any(|known| !known);
     if !sent.holds(request, &locks).await {
@@ -137,16 +135,27 @@ pub(super) async fn run(request: &mut Request) -> Outcome {
 /// The locks that a change of one file meets. A new one also changes its folder.
 pub(super) async fn for_file(request: &Request, locks: &Locks, file: &[u8], is_new: bool) -> Vec<Arc<Lock>> {
     let is_new = is_new || open::stat(request, file).await.is_err();
-    locks.find(loops::now(), |lock| lock.covers(file) || is_new && is_parent(&lock.path, file))
+    let now = loops::now();
+    let mut met = locks.covering(file, now);
+    if is_new {
+        met.extend(of_folder(locks, file, now));
+    }
+    met
 }
 
 /// The locks that the removal of a file or folder meets.
 fn for_tree(locks: &Locks, file: &[u8]) -> Vec<Arc<Lock>> {
-    locks.find(loops::now(), |lock| lock.covers(file) || is_below(&lock.path, file) || is_parent(&lock.path, file))
+    let now = loops::now();
+    let mut met = locks.covering(file, now);
+    met.extend(locks.below(file, now));
+    met.extend(of_folder(locks, file, now));
+    met
 }
 
-fn is_parent(folder: &[u8], file: &[u8]) -> bool {
-    file.strip_prefix(folder).and_then(|rest| rest.strip_prefix(b"/")).is_some_and(|rest| !rest.contains(&b'/'))
+/// The locks of the folder of a file that do not cover what is in it.
+fn of_folder(locks: &Locks, file: &[u8], now: Instant) -> impl Iterator<Item = Arc<Lock>> {
+    let folder = memchr::memrchr(b'/', file).map(|slash| locks.exact(&file[..slash], now));
+    folder.into_iter().flatten().filter(|lock| !lock.deep)
 }
 
 /// Removes the locks of what is no longer there.
@@ -176,11 +185,5 @@ mod tests {
         ] {
             assert_eq!(path_of(url.as_bytes()), wanted.as_bytes());
         }
-        assert!(
-            is_parent(b"/a", b"/a/b")
-                && !is_parent(b"/a", b"/a/b/c")
-                && !is_parent(b"/a", b"/ab")
-                && is_parent(b"", b"/a")
-        );
     }
 }

@@ -16,7 +16,7 @@ use freerun_runtime::files::{Entry, Listing, Meta};
 use freerun_runtime::loops;
 
 use super::lock::{push_active, read_body};
-use super::locks::Locks;
+use super::locks::{Lock, Locks};
 use super::xml::{self, Asked, Property};
 use super::{key, xml_response, zone};
 use crate::html;
@@ -26,6 +26,9 @@ const FEW: usize = 256;
 
 /// The approximate size of a piece of a longer answer.
 const PIECE: usize = 32 * 1024;
+
+/// How many locks of a resource are told at most. A client that has one of them knows it.
+const MOST_SHOWN: usize = 64;
 
 /// Answers PROPFIND.
 pub(super) async fn answer(request: &mut Request) -> Outcome {
@@ -82,6 +85,8 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
         let mut out = Vec::new();
         while let Some(piece) = answer.next_piece() {
             out.extend_from_slice(&piece);
+            // Few entries may have much to say.
+            loops::consume_budget().await;
         }
         return Ok(xml_response(207, out));
     }
@@ -114,6 +119,8 @@ struct Resource<'r> {
     path: &'r [u8],
     /// The path of the file.
     file: &'r [u8],
+    /// The locks that its folder has for what is in it; `None` if they are not known.
+    above: Option<&'r [Arc<Lock>]>,
 }
 
 impl MultiStatus {
@@ -126,8 +133,10 @@ impl MultiStatus {
             out.extend_from_slice(b"<?xml version=\"1.0\" encoding=\"utf-8\" ?>\n<D:multistatus xmlns:D=\"DAV:\">\n");
             let name = key(self.path.clone());
             let name = name.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty()).unwrap_or(b"/");
-            self.push(&Resource { meta, name, path: &self.path, file: &self.file }, &mut out);
+            self.push(&Resource { meta, name, path: &self.path, file: &self.file, above: None }, &mut out);
         }
+        let mut above = self.locks.as_ref().map(|locks| locks.covering(&self.file, loops::now())).unwrap_or_default();
+        above.retain(|lock| lock.deep);
         while out.len() < PIECE {
             let Some(entry) = self.entries.next() else {
                 self.ended = true;
@@ -138,7 +147,8 @@ impl MultiStatus {
             let end: &[u8] = if entry.meta.is_dir() { b"/" } else { b"" };
             let path = [&self.path, slash, &entry.name, end].concat();
             let file = [&self.file[..], b"/", &entry.name].concat();
-            self.push(&Resource { meta: entry.meta, name: &entry.name, path: &path, file: &file }, &mut out);
+            let above = Some(&above[..]);
+            self.push(&Resource { meta: entry.meta, name: &entry.name, path: &path, file: &file, above }, &mut out);
         }
         Some(out)
     }
@@ -215,7 +225,11 @@ impl MultiStatus {
                 }
             }
             Property::LockDiscovery => {
-                let found = |locks: &Arc<Locks>| locks.find(loops::now(), |lock| lock.covers(resource.file));
+                let now = loops::now();
+                let found = |locks: &Arc<Locks>| match resource.above {
+                    Some(above) => [&locks.exact(resource.file, now)[..], above].concat(),
+                    None => locks.covering(resource.file, now),
+                };
                 let locks = self.locks.as_ref().map(found).unwrap_or_default();
                 if locks.is_empty() {
                     out.truncate(begin);
@@ -223,7 +237,7 @@ impl MultiStatus {
                     return true;
                 }
                 out.push(b'\n');
-                locks.iter().for_each(|lock| push_active(lock, out));
+                locks.iter().take(MOST_SHOWN).for_each(|lock| push_active(lock, out));
             }
         }
         out.extend_from_slice(format!("</D:{}>\n", property.name()).as_bytes());

@@ -22,7 +22,7 @@ pub(super) fn save(locks: &Locks) -> Saved {
     let mut saved = Saved::new(FORMAT.to_vec());
     let number = |saved: &mut Saved, number: u64| saved.extend_from_slice(&number.to_le_bytes());
     number(&mut saved, millis(clock::since_1970()));
-    for lock in locks.find(now, |_| true) {
+    for lock in locks.all(now) {
         for text in [&lock.path[..], &lock.root, lock.token.as_bytes(), lock.owner.as_bytes()] {
             number(&mut saved, text.len() as u64);
             saved.extend_from_slice(text);
@@ -106,22 +106,22 @@ mod tests {
         let mut saved = save(&old);
         let new = Locks::new(1 << 20);
         restore(&new, &saved);
-        let found = new.find(now, |lock| lock.covers(b"/a/c"));
+        let found = new.covering(b"/a/c", now);
         let [found] = &found[..] else { panic!("{found:?}") };
         assert_eq!((&found.token[..], &found.root[..], found.time), ("urn:/a", &b"/dav/a"[..], 2 * hour));
         assert!(found.end > now && found.end <= now + 2 * hour);
-        assert_eq!(new.find(now, |lock| lock.covers(b"/b")).len(), 1);
+        assert_eq!(new.covering(b"/b", now).len(), 1);
 
         for length in 0..saved.len() {
             let cut = Locks::new(1 << 20);
             restore(&cut, &saved[..length]);
-            assert!(cut.find(now, |_| true).len() < 2);
+            assert!(cut.all(now).len() < 2);
         }
         // Two hours later they are over.
         let then = millis(clock::since_1970() - 2 * hour);
         saved[8..16].copy_from_slice(&then.to_le_bytes());
         let late = Locks::new(1 << 20);
         restore(&late, &saved);
-        assert!(late.find(now, |_| true).is_empty());
+        assert!(late.all(now).is_empty());
     }
 }

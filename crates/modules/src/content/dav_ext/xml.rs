@@ -175,6 +175,7 @@ pub(super) fn propfind(body: &[u8]) -> Option<Asked> {
                         return None;
                     }
                     match Property::of(name).filter(|_| is_dav) {
+                        Some(property) if known.contains(&property) => {}
                         Some(property) => known.push(property),
                         None => {
                             let namespace = unescape(namespace.unwrap_or_default()).ok()?;
