@@ -93,6 +93,9 @@ fn other_sorts() {
         ("fn a() { tokio::net::lookup_host(n).await; }", "tokio::net::lookup_host@1"),
         ("fn a() { tokio::fs::read(p).await; }", "tokio::fs::read@1"),
         ("use std::net::TcpStream; fn a() { TcpStream::connect(x); }", "std::net::TcpStream::connect@1"),
+        ("use rustix::net::SocketAddrUnix; fn a() { SocketAddrUnix::new(p); }", "rustix::net::SocketAddrUnix::new@1"),
+        ("fn a() { tokio::net::UnixStream::connect(p).await; }", "tokio::net::UnixStream::connect@1"),
+        ("use rustix::fs::inotify; fn a() { inotify::add_watch(f, p, w); }", "rustix::fs::inotify::add_watch@1"),
         ("fn a() { rustix::fs::openat(d, p); }", "rustix::fs::openat@1"),
         ("fn a() { tokio::task::spawn_blocking(f); }", "tokio::task::spawn_blocking@1"),
         ("fn a() { std::thread::spawn(f); }", "std::thread::spawn@1"),
@@ -100,6 +103,7 @@ fn other_sorts() {
     ] {
         assert_eq!(found(text), [expected], "{text}");
     }
+    assert!(found("use rustix::net::SocketAddrUnix; fn a() { SocketAddrUnix::new_abstract_name(n); }").is_empty());
     assert!(found("use std::net::{TcpStream, SocketAddr}; use std::sync::{Arc, OnceLock, atomic::*};").is_empty());
     assert!(
         found("use tokio::net::TcpStream; async fn a() { TcpStream::connect(x).await; tokio::sync::Mutex::new(1); }")

@@ -18,6 +18,8 @@ pub(crate) enum Sort {
     Sleep,
     /// Connecting and polling on blocking sockets.
     Connect,
+    /// Calls of sockets and of inotify that walk a path, which is looked up on a disk even if the socket does not block.
+    Paths,
     /// Locks and channels that block the thread.
     Locks,
     /// Making threads; only loops and pools have them.
@@ -28,13 +30,14 @@ pub(crate) enum Sort {
 
 impl Sort {
     /// Every sort.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Files,
         Self::Console,
         Self::Names,
         Self::Process,
         Self::Sleep,
         Self::Connect,
+        Self::Paths,
         Self::Locks,
         Self::Threads,
         Self::Clock,
@@ -49,6 +52,7 @@ impl Sort {
             Self::Process => "process",
             Self::Sleep => "sleep",
             Self::Connect => "connect",
+            Self::Paths => "paths",
             Self::Locks => "locks",
             Self::Threads => "threads",
             Self::Clock => "clock",
@@ -64,6 +68,7 @@ impl Sort {
             Self::Process => "waits for, or copies, a process",
             Self::Sleep => "stops the thread",
             Self::Connect => "may wait for a peer",
+            Self::Paths => "may wait for the disk of a socket's folder",
             Self::Locks => "may wait for another thread",
             Self::Threads => "makes or occupies a thread",
             Self::Clock => "reads the clock in a crate that has none",
@@ -79,6 +84,7 @@ impl Sort {
             Self::Process => "start processes in the master only",
             Self::Sleep => "use a timer of the loop, or wait in a thread pool",
             Self::Connect => "use the sockets of freerun_runtime",
+            Self::Paths => "use SocketPaths of freerun_runtime (probe first, then a thread pool)",
             Self::Locks => "use atomics, arc-swap, data of one loop, or a channel of tokio",
             Self::Threads => "hand the work to a loop or a thread pool of freerun_runtime",
             Self::Clock => "take the time as an argument",
@@ -154,6 +160,18 @@ pub(crate) const RULES: &[(Sort, Name)] = &[
     (Sort::Connect, Name::Some("std::os::unix::net::UnixStream", &["connect", "connect_addr"])),
     (Sort::Connect, Name::Some("rustix::event", &["poll", "select"])),
     (Sort::Connect, Name::Below("rustix::event::epoll::wait")),
+    (Sort::Paths, Name::Some("rustix::net::SocketAddrUnix", &["new"])),
+    (Sort::Paths, Name::Some("socket2::SockAddr", &["unix"])),
+    (Sort::Paths, Name::Some("std::os::unix::net::SocketAddr", &["from_pathname"])),
+    (Sort::Paths, Name::Some("std::os::unix::net::UnixListener", &["bind", "bind_addr"])),
+    (Sort::Paths, Name::Some("std::os::unix::net::UnixDatagram", &["bind", "bind_addr"])),
+    (Sort::Paths, Name::Some("tokio::net::UnixStream", &["connect"])),
+    (Sort::Paths, Name::Some("tokio::net::UnixListener", &["bind"])),
+    (Sort::Paths, Name::Some("tokio::net::UnixDatagram", &["bind"])),
+    (Sort::Paths, Name::Below("rustix::fs::inotify::add_watch")),
+    (Sort::Paths, Name::Below("rustix::thread::chdir")),
+    (Sort::Paths, Name::Some("rustix::process", &["chdir", "chroot"])),
+    (Sort::Paths, Name::Some("std::env", &["set_current_dir", "current_exe"])),
     (Sort::Locks, Name::Below("std::sync::Mutex")),
     (Sort::Locks, Name::Below("std::sync::RwLock")),
     (Sort::Locks, Name::Below("std::sync::Condvar")),
