@@ -228,3 +228,26 @@ fn a_reader_of_ranges_on_a_direct_mount() {
         assert!(part.body == Fixture::content("big", 1_000_000, 2_000_000), "{way}");
     }
 }
+
+/// The kernel lets no thread go that waits for a disk, so the process lives on. Clients are refused all the same, and another
+/// server can listen.
+#[test]
+fn a_server_that_is_told_to_end_closes_its_sockets_though_the_disk_hangs() {
+    if !require::fuse() {
+        return;
+    }
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
+        let disk = Disk::new();
+        let mut server = Setup::server(&disk.site, TEXT).main("worker_processes 2;").freerun();
+        disk.fixture.control().hang(Op::Read, "");
+        let mut stuck = server.connect();
+        stuck.send("GET /slow/f1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        eventually("an operation hangs", || disk.fixture.control().waiting() > 0);
+        server.signal(signal);
+        eventually("connections are refused", || std::net::TcpStream::connect(server.address()).is_err());
+        eventually("another server can listen", || std::net::TcpListener::bind(server.address()).is_ok());
+        assert!(disk.fixture.control().waiting() > 0, "{signal:?}: it still hangs");
+        disk.fixture.control().clear();
+        server.wait();
+    }
+}

@@ -3,6 +3,7 @@
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::Op;
 use freerun_testkit::{Server, Setup, eventually, require};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
@@ -56,4 +57,29 @@ fn one_that_hangs_leaves_the_others_alone() {
     let text = String::from_utf8(disk.fixture.tree().written("log")).expect("text");
     let kept = fs::read_to_string(server.path("other.log")).expect("the other log");
     assert_eq!(text, kept, "no line is lost, and none moved");
+}
+
+/// As with a container whose log driver is stuck: the server hears its signals though nobody reads what it logs.
+#[test]
+fn a_pipe_that_nobody_reads_keeps_nobody_from_ending() {
+    for signal in [Signal::TERM, Signal::QUIT] {
+        let (_reader, end) = std::io::pipe().expect("a pipe");
+        let stderr: std::os::fd::OwnedFd = end.into();
+        rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::NONBLOCK).expect("a pipe that does not wait");
+        // It is full to the last byte.
+        for size in [4096, 1] {
+            while rustix::io::write(&stderr, &vec![b'x'; size]).is_ok() {}
+        }
+        rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::empty()).expect("a pipe that waits");
+        let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&stderr));
+        let log = format!("user root; error_log {path} info;");
+        let http =
+            format!("server {{ listen 127.0.0.1:@PORT@; access_log {path}; location = /text {{ return 200 text; }} }}");
+        let mut server = Setup::new().main(&log).http(&http).freerun();
+        for _ in 0..20 {
+            assert_eq!(server.get("/text").text(), "text");
+        }
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0));
+    }
 }

@@ -20,6 +20,9 @@ use crate::{console, pidfile};
 /// up and to bind.
 const PATIENCE: Duration = BUILD_PATIENCE.saturating_add(Duration::from_secs(60));
 
+/// After how long it is told that the result is still waited for.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// Reads the configuration for the path of the pid file, as nginx does, and sends the signal. A server has to be ended, and its
 /// logs are rotated, whatever somebody has written into the file since it was started: of a broken one, the path alone counts.
 pub fn run(order: Order, input: &Input, log: &ErrorLog) -> ExitCode {
@@ -60,7 +63,18 @@ pub fn run(order: Order, input: &Input, log: &ErrorLog) -> ExitCode {
 
 /// Waits for the result of the reload, and reports it.
 fn result(question: Question, log: &ErrorLog) -> ExitCode {
-    let why = match question.wait(PATIENCE) {
+    let slow = || {
+        let (pause, patience) = (PAUSE.as_secs(), PATIENCE.as_secs());
+        log.write(
+            Level::Warn,
+            None,
+            format_args!(
+                "the server has the signal, but has not said for {pause} seconds whether it took the configuration, and is \
+                 waited for up to {patience} seconds: a log or a file may be on a disk, or a pipe, that hangs"
+            ),
+        );
+    };
+    let why = match question.wait_or_tell(PATIENCE, PAUSE, slow) {
         Ok(Outcome::Used(notes)) => {
             notes.iter().for_each(|note| log.write(Level::Warn, None, format_args!("{note}")));
             return ExitCode::SUCCESS;

@@ -139,15 +139,30 @@ impl Question {
     ///
     /// # Errors
     /// There is no answer in time, or the master has ended.
-    pub fn wait(mut self, patience: Duration) -> io::Result<Outcome> {
-        let until = Instant::now() + patience;
+    pub fn wait(self, patience: Duration) -> io::Result<Outcome> {
+        self.wait_or_tell(patience, patience, || ())
+    }
+
+    /// The same; `tell` is called once, when nothing has come for `pause`.
+    ///
+    /// # Errors
+    /// See [`Question::wait`].
+    pub fn wait_or_tell(mut self, patience: Duration, pause: Duration, tell: impl FnOnce()) -> io::Result<Outcome> {
+        let begin = Instant::now();
+        let mut tell = Some(tell).filter(|_| pause < patience);
         let mut answer = Vec::new();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let waited = begin.elapsed();
+            if waited >= patience {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.0.set_read_timeout(Some(left))?;
+            if waited >= pause
+                && let Some(tell) = tell.take()
+            {
+                tell();
+            }
+            let until = if tell.is_some() { pause } else { patience };
+            self.0.set_read_timeout(Some(until.saturating_sub(waited).max(Duration::from_millis(1))))?;
             let mut piece = [0; 4096];
             match self.0.read(&mut piece) {
                 Ok(0) => break,
@@ -166,6 +181,21 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn who_waits_for_long_is_told_so_once_and_goes_on() {
+        let (mut theirs, ours) = UnixStream::pair().unwrap();
+        let mut told = 0;
+        let asked = Question(ours).wait_or_tell(LONG, Duration::from_millis(20), || {
+            told += 1;
+            theirs.write_all(USED.as_bytes()).unwrap();
+            theirs.shutdown(std::net::Shutdown::Both).unwrap();
+        });
+        assert_eq!((asked.unwrap(), told), (Outcome::Used(Vec::new()), 1));
+        let (_theirs, ours) = UnixStream::pair().unwrap();
+        let late = Question(ours).wait(Duration::from_millis(5));
+        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn nobody_can_keep_others_from_ordering_a_reload() {

@@ -5,6 +5,7 @@ mod daemon;
 pub mod inherited;
 pub mod listeners;
 mod notify;
+mod oom_score;
 pub mod reload;
 pub mod signals;
 mod state;
@@ -115,18 +116,37 @@ struct Master {
     building: Option<Instant>,
 }
 
+/// How many kilobytes of addresses a server with two loops needs, most of them for the stacks of its threads.
+const LEAST_ADDRESSES: u64 = 500_000;
+
+/// Tells of a limit under which memory runs out: that ends a process wherever it happens to be, without a word of the reason.
+fn warn_of_little_memory(log: &ErrorLog) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current.map(|bytes| bytes / 1024);
+    if let Some(limit) = limit.filter(|limit| *limit < LEAST_ADDRESSES) {
+        log.write(
+            Level::Warn,
+            None,
+            format_args!(
+                "the limit of {limit} KB for addresses (ulimit -v) may be too low: at least {LEAST_ADDRESSES} KB are needed"
+            ),
+        );
+    }
+}
+
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, secrets, mut inherited, log, on_ready } = start;
+    let told = |error: Error| {
+        log.write(Level::Alert, None, format_args!("{error}"));
+    };
+    warn_of_little_memory(&log);
+    signals::survive_stray().map_err(Error::call("sigaction()")).map_err(told)?;
     let draft = state::read(&input, embedded.as_ref(), <_>::default(), secrets.clone(), |failure| {
         console::tell_failure(&log, failure);
     });
     let draft = draft.map_err(drop)?;
     let main = draft.configuration.main();
     let (own_process, detach) = (main.master_process, main.daemon);
-    let told = |error: Error| {
-        log.write(Level::Alert, None, format_args!("{error}"));
-    };
     // A new binary is a child of the old one, and stays that.
     let detaches = detach && inherited.old_binary.is_none();
     let daemon = match detaches.then(daemon::detach).transpose().map_err(told)? {
@@ -136,6 +156,7 @@ pub fn run(start: Start) -> Result<(), ()> {
     };
     if own_process {
         show_title();
+        oom_score::protect();
     }
     let signals = [SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD, SIGTERM, SIGINT, SIGQUIT];
     let signals = Signals::new(&signals).map_err(Error::call("sigaction()")).map_err(told)?;
@@ -429,6 +450,8 @@ impl Master {
         }
         self.tell_of_end();
         self.ending = Some(Ending::Stop(Instant::now() + STOP_PATIENCE));
+        // The worker may take long to end, as the kernel does not let go of a thread that waits for a disk.
+        self.close_listeners();
         let serving = if let Serving::Process(process) = &self.serving { Some(&**process) } else { None };
         for process in serving.into_iter().chain(&self.leaving) {
             // A worker that does not get the message is killed when its time is over.
@@ -442,15 +465,8 @@ impl Master {
         }
         self.tell_of_end();
         self.ending = Some(Ending::Quit);
-        // When the worker stops accepting, new connections are refused and do not wait; this includes the sockets that the
-        // worker is about to use. It stops when these here are closed: what waits in a socket that nobody accepts from is reset.
+        self.close_listeners();
         let others = self.upgrade.others();
-        if let Some((pending, _)) = &mut self.pending {
-            pending.listeners.unlink(Some(&self.current.listeners), others, &self.current.log);
-            pending.listeners = Listeners::default();
-        }
-        self.current.listeners.unlink(None, others, &self.current.log);
-        self.current.listeners = Listeners::default();
         match &mut self.serving {
             Serving::Here(worker) => worker.drain(others.old_binary || others.new_binary),
             Serving::Process(process) => {
@@ -459,6 +475,19 @@ impl Master {
             }
             Serving::Nobody(_) => {}
         }
+    }
+
+    /// Closes the listening sockets. When the worker stops accepting, new connections are refused and do not wait; this includes
+    /// the sockets that the worker is about to use. It stops when these here are closed: what waits in a socket that nobody
+    /// accepts from is reset.
+    fn close_listeners(&mut self) {
+        let others = self.upgrade.others();
+        if let Some((pending, _)) = &mut self.pending {
+            pending.listeners.unlink(Some(&self.current.listeners), others, &self.current.log);
+            pending.listeners = Listeners::default();
+        }
+        self.current.listeners.unlink(None, others, &self.current.log);
+        self.current.listeners = Listeners::default();
     }
 
     /// Tells the service manager that this process ends: with a new binary, that one is the server from now on.

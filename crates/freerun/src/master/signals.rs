@@ -6,6 +6,32 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::Signal;
+
+/// Signals that are nobody's order to a server, and whose default is to end the process: an alarm or a timer that was set before
+/// this program was executed, a descriptor that somebody has made asynchronous, a limit of a file's size (the write fails then).
+/// nginx ignores the first three as well.
+const STRAY: [Signal; 8] = [
+    Signal::ALARM,
+    Signal::IO,
+    Signal::SYS,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::POWER,
+    Signal::STKFLT,
+    Signal::XFSZ,
+];
+
+/// Has the process live on when one of these signals comes. They have a handler, because what is ignored stays so in programs
+/// that are executed.
+pub fn survive_stray() -> io::Result<()> {
+    let unread = Arc::new(AtomicBool::new(false));
+    for signal in STRAY {
+        signal_hook::flag::register(signal.as_raw(), unread.clone())?;
+    }
+    Ok(())
+}
+
 /// The signals that are handled here. A process needs one such value at most.
 pub struct Signals {
     flags: Vec<(i32, Arc<AtomicBool>)>,

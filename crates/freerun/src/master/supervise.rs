@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::log::Level;
 
+use super::oom_score;
 use crate::bundle::{Bundle, ToWorker};
 use crate::channel::{Channel, Limits};
 use crate::error::Error;
@@ -43,6 +44,7 @@ impl Process {
             .stderr(stderr.map_or_else(Stdio::inherit, Stdio::from))
             .spawn()
             .map_err(Error::named("execve", "/proc/self/exe"))?;
+        oom_score::give_up(child.id());
         Ok(Process { child, channel, started: Instant::now() })
     }
 

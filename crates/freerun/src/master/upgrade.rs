@@ -21,9 +21,9 @@ use rustix::process::{Pid, getppid};
 
 use super::inherited::{HAND_OVER, OF_MANAGER, SOCKETS};
 use super::listeners::{Origin, Others};
-use super::notify;
 use super::supervise::{describe, level_of};
 use super::{Master, Serving};
+use super::{notify, oom_score};
 use crate::bundle::ToWorker;
 use crate::error::Error;
 
@@ -131,6 +131,7 @@ impl Master {
             let (program, error) = (program.display(), Errno(&error));
             Error::Configuration(format!("execve() failed while executing new binary process \"{program}\" ({error})"))
         })?;
+        oom_score::give_up(child.id());
         // The worker's state is not essential: without it the new binary begins with an empty one.
         if let Serving::Process(process) = &self.serving
             && let Err(error) = process.channel.send(&ToWorker::Successor, &[mine.as_fd()])
