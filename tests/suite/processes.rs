@@ -96,6 +96,42 @@ fn a_shutdown_has_its_time() {
     assert!(busy.rest().0.len() < 30_000_000, "the request was cut");
 }
 
+/// What a client asked for and got stands in the access log, though the time was up.
+#[test]
+fn requests_that_a_shutdown_cuts_off_are_logged() {
+    let (site, upstream) = (site(), Upstream::new());
+    let http = format!(
+        "log_format line '$request_uri $status $request_completion$body_bytes_sent'; access_log @DIR@/cut.log line buffer=32k;
+         server {{ listen 127.0.0.1:@PORT@; root @ROOT@; http2 on; location /silent {{ proxy_pass http://{}; }} }}",
+        upstream.address()
+    );
+    let mut server = Setup::new().root(&site).main("worker_shutdown_timeout 100ms;").http(&http).run();
+    let mut silent = server.connect();
+    silent.send("GET /silent/1 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut busy = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+    busy.send("GET /big?1 HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    let mut streams = Http2::new(server.connect());
+    streams.ask_for("/silent/2");
+    let big = streams.ask_for("/big?2");
+    assert_eq!(streams.head(big), 200);
+    let _peers = (upstream.accept(), upstream.accept());
+    server.signal(Signal::QUIT);
+    assert_eq!(server.wait().code(), Some(0));
+    let mut lines: Vec<String> =
+        fs::read_to_string(server.path("cut.log")).expect("the log").lines().map(str::to_owned).collect();
+    lines.sort();
+    let [big1, big2, silent1, silent2] = &lines[..] else { panic!("{lines:?}") };
+    assert!(big1.starts_with("/big?1 200 ") && big2.starts_with("/big?2 200 "), "{lines:?}");
+    for line in [big1, big2] {
+        let sent = line.rsplit(' ').next().and_then(|sent| sent.parse::<u64>().ok());
+        assert!(sent.is_some_and(|sent| (1..30_000_000).contains(&sent)), "{line}");
+    }
+    assert_eq!((silent1.as_str(), silent2.as_str()), ("/silent/1 000 0", "/silent/2 499 0"));
+    // The client knows which of its streams have begun.
+    streams.end();
+    assert_eq!(streams.away().last().map(|away| away.last), Some(big));
+}
+
 /// The time is that of everything that the worker does.
 #[test]
 fn a_shutdown_has_its_time_whatever_the_protocol() {
@@ -201,6 +237,46 @@ fn the_worker_gives_up_its_rights() {
         assert_eq!(field("NoNewPrivs:"), ["1"]);
         assert!(field("Groups:").iter().all(|group| group == "65534"), "{:?}", field("Groups:"));
     }
+}
+
+/// As in nginx: an alarm that was set before the program was executed must not end it, for instance.
+#[test]
+fn stray_signals_end_nobody() {
+    let site = site();
+    let server = Setup::server(&site, "").run();
+    server.get("/a");
+    let (master, worker) = (server.master(), server.worker());
+    let mut signals = vec![Signal::ALARM, Signal::IO, Signal::SYS, Signal::PIPE, Signal::URG];
+    if server.kind() == Kind::Freerun {
+        signals.extend([Signal::VTALARM, Signal::PROF, Signal::POWER, Signal::STKFLT, Signal::XFSZ]);
+    }
+    for signal in signals {
+        server.signal_pid(worker, signal);
+        server.signal_pid(master, signal);
+        // Both have handled it when they handle what comes after it.
+        server.get("/a");
+    }
+    server.signal(Signal::USR1);
+    server.logs("reopening logs");
+    assert_eq!((server.master(), server.workers()), (master, vec![worker]));
+}
+
+/// Memory that runs out costs the worker, and not the process that starts another one.
+#[test]
+fn the_master_is_the_last_to_be_killed_when_memory_runs_out() {
+    if !require::freerun() || !require::root() {
+        return;
+    }
+    let score = |pid: &str| {
+        let text = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("a score");
+        text.trim().parse::<i32>().expect("a number")
+    };
+    let own = score("self");
+    let server = Setup::server(&site(), "").freerun();
+    server.get("/a");
+    // Without the right to be protected, it stays as it is.
+    assert!([own, -900.min(own)].contains(&score(&server.master().to_string())));
+    eventually("the worker has the score of who started the master", || score(&server.worker().to_string()) == own);
 }
 
 #[test]

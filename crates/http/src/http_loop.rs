@@ -53,7 +53,7 @@ impl HttpLoop {
         let old = self.generation.replace(generation);
         old.forget_hot();
         let http = self.clone();
-        self.idle.for_each("renewing idle connections", move |connection| http.renew_connection(connection));
+        self.idle.close_where("renewing idle connections", move |connection| !http.renew_connection(connection));
     }
 
     /// Returns the generation that a new request begins with, the servers that answer on this connection in it, and
@@ -85,11 +85,12 @@ impl HttpLoop {
     }
 
     /// Replaces the configuration of the last request, if there is a newer one and it listens here as well: without a
-    /// request, the connection has no reason to keep the old one.
-    pub fn renew_connection(&self, connection: &Connection) {
+    /// request, the connection has no reason to keep the old one. Returns whether the newest one listens here.
+    pub fn renew_connection(&self, connection: &Connection) -> bool {
         let is_old = |of: &ServedBy| of.generation.number != self.loop_state.generation_number();
         if connection.served_by.borrow().as_ref().is_some_and(is_old) {
-            let _ = self.servers(connection);
+            return self.servers(connection).is_some_and(|(.., still_listens)| still_listens);
         }
+        true
     }
 }

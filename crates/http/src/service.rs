@@ -103,6 +103,11 @@ impl Service for HttpService {
         self.h2.drain();
     }
 
+    fn cut(self: Rc<Self>) {
+        self.h2.finish();
+        self.tasks.wake_all();
+    }
+
     fn end_tunnels(self: Rc<Self>, generation: u64) {
         loops::spawn(0, "ending old tunnels", async move {
             let is_old = |task: &Task| match task {

@@ -122,6 +122,10 @@ pub trait Service {
     /// the first request of a new connection is still answered.
     fn drain(self: Rc<Self>);
 
+    /// Wakes the tasks of requests that go on, which end then with their lines in the log: the time of a worker that is
+    /// shutting down is up, which the [loop's state](crate::loop_state::LoopState::is_cut) says already.
+    fn cut(self: Rc<Self>) {}
+
     /// Ends the tunnels of requests that began with this generation: their time is up (`worker_shutdown_timeout`).
     fn end_tunnels(self: Rc<Self>, _generation: u64) {}
 

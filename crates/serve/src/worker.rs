@@ -355,6 +355,15 @@ impl Worker {
         self.shared.background.count()
     }
 
+    /// Cuts off the requests that go on, with their lines in the log. `then` is called as by [`Worker::hand_over`].
+    pub fn cut(&self, then: impl FnOnce() + Send + Sync + 'static) {
+        let last = Arc::new(AtEnd(Some(then)));
+        for handle in &*self.handles.borrow() {
+            let last = last.clone();
+            handle.tell(move || loop_listeners::of_this_loop(|listeners| listeners.cut(last)));
+        }
+    }
+
     /// Makes the loops hand over the data that they have gathered, such as buffered lines of logs that are about to be
     /// reopened. `then` is called when all of them have done so, by the last one; it must not wait.
     pub fn hand_over(&self, then: impl FnOnce() + Send + Sync + 'static) {
@@ -384,9 +393,14 @@ impl Worker {
         true
     }
 
-    /// Ends all loops; running requests are cut off.
-    pub fn stop(self) {
+    /// Ends all loops; running requests are cut off. The listening sockets are closed then, though the process may live on
+    /// while a thread of a pool waits for a disk: clients are refused, and another process may listen there.
+    pub fn stop(mut self) {
         self.hand_over(|| ());
+        let gone = std::mem::take(&mut self.listeners);
+        self.share_sockets(gone.iter());
+        drop(gone);
+        self.watch();
         for handle in self.handles.take() {
             handle.stop();
         }

@@ -1,6 +1,7 @@
 //! The connection between the processes and the crates that serve HTTP and stream.
 
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use freerun_serve::tls::server::CertificateFacts;
 use freerun_serve::worker::{Worker, WorkerOptions};
 use freerun_serve::zones::Zones;
 use freerun_stream::service::StreamService;
+use rustix::io::Errno;
 
 use crate::configuration::{Configuration, hooks};
 use crate::error::Error;
@@ -84,7 +86,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let Logs { files: log_files, error: log, reopen } = logs;
         let options = options(loops, self.respawned, &configuration);
-        let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
+        let pools = self.pools.generation(&configuration.pools).map_err(cannot_start)?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
         for spec in &configuration.blueprint.listeners {
             let place = sockets.iter().position(|(key, _)| *key == spec.key());
@@ -97,7 +99,7 @@ impl Engine {
         };
         // The last step that may fail.
         if let Some((worker, _)) = &mut self.started {
-            worker.set_loops(&options).map_err(Error::call("pthread_create()"))?;
+            worker.set_loops(&options).map_err(cannot_start)?;
         }
         if let Some(old) = &self.newest {
             log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", Process(old.number)));
@@ -111,8 +113,7 @@ impl Engine {
         let worker = match &mut self.started {
             Some((worker, _)) => worker,
             None => {
-                let started =
-                    Worker::start(&options, generation.clone(), SERVICES).map_err(Error::call("pthread_create()"))?;
+                let started = Worker::start(&options, generation.clone(), SERVICES).map_err(cannot_start)?;
                 &mut self.started.insert((started, files)).0
             }
         };
@@ -195,6 +196,14 @@ impl Engine {
         }
     }
 
+    /// Cuts off the requests that go on, with their lines in the log. `then` is called as by [`Engine::hand_over`].
+    pub fn cut(&self, then: impl FnOnce() + Send + Sync + 'static) {
+        match &self.started {
+            Some((worker, _)) => worker.cut(then),
+            None => then(),
+        }
+    }
+
     /// Whether there is work that a graceful end waits for.
     pub fn is_busy(&self) -> bool {
         self.started.as_ref().is_some_and(|(worker, _)| worker.background() > 0 || worker.active() > 0)
@@ -209,6 +218,23 @@ impl Engine {
             hooks().filter_map(|hooks| hooks.end).for_each(|end| end(generation));
         }
     }
+}
+
+/// Why a loop or a thread could not be started, with what to do about it.
+fn cannot_start(error: io::Error) -> Error {
+    let advice = match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => {
+            let error = Error::call("epoll_create()")(error);
+            return Error::Configuration(format!(
+                "{error}: an event loop needs more descriptors than \"worker_rlimit_nofile\" or \"ulimit -n\" allows"
+            ));
+        }
+        Some(Errno::AGAIN | Errno::NOMEM) => {
+            ": there is too little memory for another thread, or there are too many threads (\"ulimit -v\", \"ulimit -u\")"
+        }
+        _ => "",
+    };
+    Error::Configuration(format!("{}{advice}", Error::call("pthread_create()")(error)))
 }
 
 /// What the worker is to be, with so many loops, after so many workers have died.

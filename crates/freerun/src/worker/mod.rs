@@ -6,9 +6,13 @@ pub mod panics;
 pub mod privileges;
 mod retired;
 
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{Errno, ErrorLog, Level, LogFile, Writer};
@@ -25,7 +29,7 @@ use crate::channel::{Channel, Limits};
 use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
 use crate::loader::{Recorded, Replay};
-use crate::master::signals::Signals;
+use crate::master::signals::{Signals, survive_stray};
 use engine::{Engine, Logs};
 use hand_over::Successor;
 
@@ -39,6 +43,9 @@ pub const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a worker that is done waits for the worker of a new binary to ask for its states. That one may still be reading its
 /// configuration, and a binary of nginx never asks.
 const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the loops are waited for that cut requests off, so that their lines are logged.
+const CUT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often a draining worker checks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
@@ -68,6 +75,29 @@ struct Draining {
     deadline: Option<Instant>,
     /// Until when the worker of a new binary may still ask for the states.
     asked_until: Instant,
+    /// The requests that go on are being cut off.
+    cut: OnceCell<Cut>,
+}
+
+/// Cutting off requests whose time is up.
+struct Cut {
+    /// All loops have done so.
+    is_done: Arc<AtomicBool>,
+    /// Until when the loops are waited for.
+    until: Instant,
+}
+
+impl Cut {
+    fn begin(engine: &Engine) -> Cut {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = is_done.clone();
+        engine.cut(move || done.store(true, Release));
+        Cut { is_done, until: Instant::now() + CUT_PATIENCE }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_done.load(Acquire) || Instant::now() >= self.until
+    }
 }
 
 impl Worker {
@@ -202,7 +232,8 @@ impl Worker {
             running.log.write(Level::Notice, None, format_args!("gracefully shutting down"));
             deadline = running.shutdown_timeout.map(|timeout| Instant::now() + timeout);
         }
-        self.draining = Some(Draining { deadline, asked_until: Instant::now() + SUCCESSOR_PATIENCE });
+        self.draining =
+            Some(Draining { deadline, asked_until: Instant::now() + SUCCESSOR_PATIENCE, cut: OnceCell::new() });
     }
 
     /// Takes down old configurations that are not used any more. Returns how long to wait before asking this, and
@@ -218,7 +249,12 @@ impl Worker {
         let Some(draining) = &self.draining else { return false };
         let late = draining.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let may_be_asked = self.successor.is_some() && Instant::now() < draining.asked_until;
-        late || !may_be_asked && self.running.as_ref().is_none_or(|running| !running.engine.is_busy())
+        let is_idle = self.running.as_ref().is_none_or(|running| !running.engine.is_busy());
+        match &self.running {
+            _ if is_idle && !may_be_asked => true,
+            Some(running) if late => draining.cut.get_or_init(|| Cut::begin(&running.engine)).is_over(),
+            _ => late,
+        }
     }
 
     /// Ends the loops and writes the lines that are still in the logs.
@@ -324,6 +360,7 @@ fn serve() -> Result<(), Error> {
     let channel = inherited_channel()?;
     // A terminal sends its signals to the whole group; the master decides what they mean for the worker. Signals to the
     // worker itself end it, as in nginx.
+    survive_stray().map_err(Error::call("sigaction()"))?;
     let mut signals = Signals::new(&[SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH])
         .map_err(Error::call("sigaction()"))?;
     let mut worker = Worker::new(true);

@@ -128,26 +128,44 @@ impl<C: 'static> Idle<C> {
         key
     }
 
-    /// Calls `visit` for all connections, some at a time, so that other tasks get their turn.
-    pub fn for_each(self: &Rc<Self>, name: &'static str, visit: impl Fn(&Connection<C>) + 'static) {
+    /// Asks the connections to close that wait for a next request and for which `is_to_close` is true; those that may not be
+    /// asked yet are asked as soon as they may. It is called for all connections, some at a time, so that other tasks get
+    /// their turn.
+    pub fn close_where(self: &Rc<Self>, name: &'static str, is_to_close: impl Fn(&Connection<C>) -> bool + 'static) {
         if self.connections.borrow().is_empty() {
             return;
         }
         let idle = self.clone();
         loops::spawn(0, name, async move {
-            let mut from = 0;
-            loop {
-                let (some, next): (Vec<Rc<Connection<C>>>, usize) = {
-                    let connections = idle.connections.borrow();
-                    let Some((part, next)) = connections.part(from, IN_A_ROW) else { break };
-                    (part.map(|entry| entry.connection.clone()).collect(), next)
-                };
-                from = next;
-                some.iter().for_each(|connection| visit(connection));
-                drop(some);
-                loops::yield_now().await;
+            while let Some(later) = idle.close_some(&is_to_close).await {
+                freerun_runtime::timer::sleep_until(instant_of(later)).await;
             }
         });
+    }
+
+    /// Goes through all connections once. Returns when the first of those may be asked that may not be asked yet.
+    async fn close_some(&self, is_to_close: &impl Fn(&Connection<C>) -> bool) -> Option<Moment> {
+        let (mut from, mut later) = (0, None::<Moment>);
+        loop {
+            let (some, next): (Vec<(Rc<Connection<C>>, Moment)>, usize) = {
+                let connections = self.connections.borrow();
+                let Some((part, next)) = connections.part(from, IN_A_ROW) else { return later };
+                (part.map(|entry| (entry.connection.clone(), entry.stays_until)).collect(), next)
+            };
+            from = next;
+            let now = loops::nanos();
+            for (connection, stays_until) in some {
+                // A first request may be on its way, and is answered.
+                if !is_to_close(&connection) || connection.requests.get() == 0 || connection.is_closing() {
+                    continue;
+                }
+                match stays_until > now {
+                    true => later = later.into_iter().chain([stays_until]).min(),
+                    false => connection.close_when_idle(),
+                }
+            }
+            loops::yield_now().await;
+        }
     }
 
     /// Takes a connection out. Returns how long it was to be kept from the beginning on, and how long it may not yet be asked

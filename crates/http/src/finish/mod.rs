@@ -1,5 +1,11 @@
 //! After the response: zones count the request, then the log phase.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use freerun_serve::loop_state::LoopState;
+
 use crate::log_step;
 use crate::request::Request;
 use crate::request::handler::{Phase, Run};
@@ -20,5 +26,25 @@ pub fn finish(request: &mut Request) {
         {
             run(request);
         }
+    }
+}
+
+/// Runs a part of what answers a request, unless requests are cut off while it waits: then it is `None`, and the request has
+/// still to be [finished](finish_cut). A part of this part may be cut off before, and tell how far it has come.
+pub async fn unless_cut<T>(loop_state: &LoopState, answering: impl Future<Output = T>) -> Option<T> {
+    let mut answering = pin!(answering);
+    poll_fn(|context| match answering.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending if loop_state.is_cut() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// Finishes a request that was cut off, unless only what follows its line in the log was.
+#[cold]
+pub fn finish_cut(request: &mut Request) {
+    if !request.answered.is_logged {
+        finish(request);
     }
 }

@@ -403,6 +403,15 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         (taken, Some(end).filter(|end| *end < len))
     }
 
+    /// Wakes all tasks.
+    pub fn wake_all(&self) {
+        let bells: Vec<_> = {
+            let table = self.0.table.borrow();
+            table.places.iter().filter(|place| place.future.is_some()).map(|place| place.bell.clone()).collect()
+        };
+        bells.iter().for_each(|bell| bell.wake_by_ref());
+    }
+
     /// Ends the tasks for which `is_wanted` is true, a few at a time; `give_way` lets others have their turn.
     pub async fn end_where(&self, mut is_wanted: impl FnMut(&F) -> bool, give_way: impl AsyncFn()) {
         let mut from = Some(0);

@@ -23,6 +23,10 @@ use crate::loop_state::LoopState;
 use crate::service::{Given, Moving, Service};
 use crate::shared::{Loops, Shared};
 
+/// How many turns of a loop its tasks have to end when they are cut off. Connections of HTTP/2 stay until their clients have
+/// seen that they end.
+const CUT_TURNS: usize = 200;
+
 /// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
 const CLOSING_STEP: Duration = Duration::from_millis(1);
 const CLOSING: usize = 1000;
@@ -339,6 +343,22 @@ impl LoopListeners {
             }
             services.all().for_each(|service| service.drain());
             drop(heard);
+        });
+    }
+
+    /// Cuts off the requests that go on. `then` is dropped when they have ended.
+    pub(crate) fn cut(&self, then: impl Sized + 'static) {
+        let loop_state = self.services.loop_state.clone();
+        loop_state.set_cut();
+        self.services.all().for_each(|service| service.cut());
+        loops::spawn(0, "cutting requests off", async move {
+            for _ in 0..CUT_TURNS {
+                if loop_state.stats.active.get() == 0 {
+                    break;
+                }
+                loops::after_events().await;
+            }
+            drop(then);
         });
     }
 

@@ -39,6 +39,8 @@ pub struct LoopState {
     pub modules: ModuleStates,
     generation: RefCell<Arc<Generation>>,
     draining: Cell<bool>,
+    /// Requests that go on are cut off.
+    is_cut: Cell<bool>,
     drained: Cell<bool>,
 }
 
@@ -61,6 +63,7 @@ impl LoopState {
             shared,
             generation: RefCell::new(generation),
             draining: Cell::new(false),
+            is_cut: Cell::new(false),
             drained: Cell::new(false),
         });
         let weak = Rc::downgrade(&state);
@@ -114,6 +117,17 @@ impl LoopState {
     /// Whether the worker is shutting down.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
+    }
+
+    /// Whether requests that go on are cut off, because the time of a worker that is shutting down is up.
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
+    /// Has requests that go on cut off.
+    pub(crate) fn set_cut(&self) {
+        self.is_cut.set(true);
     }
 
     /// Notes that the worker is shutting down from now on.

@@ -242,13 +242,13 @@ impl Future for Serve {
                     }
                     let connection = &self.connection;
                     let is_fresh = connection.requests.get() == 0;
-                    if connection.loop_state.is_draining() && !is_fresh {
+                    let still_listens = driver.http.renew_connection(connection);
+                    if (connection.loop_state.is_draining() || !still_listens) && !is_fresh {
                         keep.most = keep.most.min(keep.least);
                         if keep.most.is_zero() {
                             return Poll::Ready(());
                         }
                     }
-                    driver.http.renew_connection(connection);
                     let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
                     if is_fresh {
                         connection.offer();

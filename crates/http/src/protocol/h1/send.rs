@@ -10,6 +10,7 @@ use freerun_runtime::deadline::Deadline;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
+use crate::finish;
 use crate::protocol::h1::file;
 use crate::protocol::h1::writer::{Follows, Writer, before_end};
 use crate::request::Connection;
@@ -93,21 +94,24 @@ async fn write(
     }
     let send_timeout = core.send_timeout;
     let mut writer = Writer { connection, timer: Timer::default(), send_timeout, pace, bytes, long: None };
-    let result = match framing {
-        Framing::None => writer.all(head, b"", Follows::Nothing).await,
-        Framing::Length | Framing::Close | Framing::Stream => {
-            write_body(request, &mut writer, head, body, framing).await
-        }
-        Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
-            Ok(()) => {
-                request.sent.bytes = before.bytes + writer.bytes;
-                request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
-                last_chunk(request, trailers, late_trailers, head);
-                writer.all(head, b"", Follows::Nothing).await
+    let sending = async {
+        match framing {
+            Framing::None => writer.all(head, b"", Follows::Nothing).await,
+            Framing::Length | Framing::Close | Framing::Stream => {
+                write_body(request, &mut writer, head, body, framing).await
             }
-            error => error,
-        },
+            Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
+                Ok(()) => {
+                    request.sent.bytes = before.bytes + writer.bytes;
+                    request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
+                    last_chunk(request, trailers, late_trailers, head);
+                    writer.all(head, b"", Follows::Nothing).await
+                }
+                error => error,
+            },
+        }
     };
+    let result = finish::unless_cut(&connection.loop_state, sending).await.unwrap_or(Err(WriteError::Body));
     request.sent = before;
     request.sent.bytes += writer.bytes;
     request.sent.body_bytes += writer.bytes.saturating_sub(head_len);

@@ -21,6 +21,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use freerun_proto::RequestHead;
+use freerun_proto::h2::ErrorCode;
 use freerun_proto::h2::Spare;
 use freerun_runtime::{loops, spare_memory, timer};
 
@@ -121,6 +122,12 @@ impl Driver {
     pub fn drain(&self) {
         let connections: Vec<_> = self.connections.borrow().places.iter().filter_map(Weak::upgrade).collect();
         connections.iter().for_each(|shared| shared.announce_end());
+    }
+
+    /// Tells the clients of all connections which of their streams was the last one that has begun.
+    pub fn finish(&self) {
+        let connections: Vec<_> = self.connections.borrow().places.iter().filter_map(Weak::upgrade).collect();
+        connections.iter().for_each(|shared| shared.with(|machine| machine.finish(ErrorCode::NO_ERROR)));
     }
 
     /// Memory for the head of a request, if there is any.

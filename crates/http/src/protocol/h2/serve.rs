@@ -359,7 +359,9 @@ impl Serve {
 
     /// Decides what to wait for.
     fn rest(&mut self, context: &mut Context<'_>) -> Step {
-        let Some((_, servers, _)) = self.shared.driver.http.servers(&self.shared.connection) else { return Step::Over };
+        let Some((_, servers, still_listens)) = self.shared.driver.http.servers(&self.shared.connection) else {
+            return Step::Over;
+        };
         let core = &*servers.entry.core;
         let settings = servers.entry.settings.get::<ServerSettings>();
         let now = loops::millis();
@@ -425,7 +427,8 @@ impl Serve {
         }
         let connection = &self.shared.connection;
         let is_fresh = connection.requests.get() == 0;
-        let must_end = connection.is_closing() || connection.loop_state.is_draining() && !is_fresh;
+        let is_over = connection.loop_state.is_draining() || !still_listens;
+        let must_end = connection.is_closing() || is_over && !is_fresh;
         // All that the client has left behind is streams that it has held up.
         let has_stalled = self.shared.stalled_at.take() == Some(self.shared.look(|machine| machine.progress()));
         if must_end && makes_room || has_stalled {

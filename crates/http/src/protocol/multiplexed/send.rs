@@ -13,6 +13,7 @@ use crate::connection::file_out::FileOut;
 use crate::connection::stream::Stream;
 use crate::content::pull::Reader;
 use crate::content::{aio, direct};
+use crate::finish;
 use crate::protocol::multiplexed::response_head;
 use crate::request::Request;
 use crate::request::response::{Body, FileRange, Response, Source};
@@ -72,7 +73,9 @@ pub(super) async fn response(
     let mut sender = Sender::new(request, stream);
     let source = body.into_source(request);
     let owed = source.remaining();
-    let sent = sender.body(request, source, owed, !has_trailers).await;
+    let loop_state = request.client.loop_state.clone();
+    let sending = sender.body(request, source, owed, !has_trailers);
+    let sent = finish::unless_cut(&loop_state, sending).await.unwrap_or(Err(WriteError::Body));
     request.sent.bytes += sender.sent;
     request.sent.body_bytes += sender.sent;
     note_sent(request, stream);
