@@ -275,7 +275,7 @@ impl Loader for Files<'_> {
 pub fn configuration(data: &[u8]) {
     let files: Vec<&[u8]> = data.split(|&b| b == 0xff).take(5).collect();
     let tree = freerun_conf::parse("/conf/0", None, "/conf", &mut Files(files));
-    for problem in tree.error.iter().chain(&tree.warnings) {
+    for problem in tree.error.iter() {
         assert!(!problem.first_line(&tree.sources).is_empty());
         let _ = problem.render(&tree.sources);
     }

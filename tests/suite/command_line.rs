@@ -380,3 +380,28 @@ fn settings_of_tls_are_accepted_where_nobody_asks_for_it() {
     let wanted = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
     assert!(done.code == Some(1) && done.stderr.contains(wanted), "{}", done.stderr);
 }
+
+#[test]
+fn warnings_are_errors_if_that_is_asked_for() {
+    let text = "events { }
+        http {
+            upstream backend.invalid { server 127.0.0.1:81; }
+            server { listen 127.0.0.1:81; location / { proxy_pass http://backnd.invalid; } }
+        }";
+    let (_dir, conf, prefix, log) = conf(text);
+    let test = |more: &[&str]| with(&[&["-c", &conf, "-p", &prefix, "-e", &log][..], more].concat());
+    let lenient = test(&["-t"]);
+    assert_eq!(lenient.code, Some(0), "{}", lenient.stderr);
+    for options in [&["-t", "--strict"][..], &["--strict", "-T"], &["--strict", "-tq"]] {
+        let strict = test(options);
+        assert_eq!(strict.code, Some(1), "{}", strict.stderr);
+        assert!(strict.stderr.contains("did you mean the upstream \"backend.invalid\"?"), "{}", strict.stderr);
+        assert!(!strict.stderr.contains("is successful"), "{}", strict.stderr);
+    }
+    std::fs::write(&conf, text.replace("backnd", "backend")).expect("writing");
+    // Who is not root is told that the directive `user` has no effect only if it is there.
+    let right = test(&["-t", "--strict"]);
+    assert_eq!(right.code, Some(0), "{}", right.stderr);
+    let alone = test(&["--strict"]);
+    assert!(alone.stderr.contains("\"--strict\" goes with \"-t\""), "{}", alone.stderr);
+}

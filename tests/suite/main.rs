@@ -6,6 +6,7 @@ mod access;
 mod advice;
 mod api;
 mod applications;
+mod bytes;
 mod cache_flow;
 mod cache_status;
 mod caching;

@@ -345,3 +345,49 @@ fn status_shows_groups_that_variables_compute() {
     assert!(status.contains(&format!("freerun_upstream_requests_total{labels} 1\n")), "{status}");
     assert!(!status.contains(&format!("freerun_upstream_header_seconds_count{labels}")), "{status}");
 }
+
+#[test]
+fn an_address_needs_no_resolver() {
+    let upstream = named("here");
+    let site = Site::new();
+    let socket = site.at("s.sock");
+    let http = format!(
+        "upstream a {{ zone a 64k; server {} resolve; }}
+        upstream b {{ server unix:{} resolve; }}
+        server {{ listen unix:{}; return 200 there; }}
+        server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} location /unix {{ proxy_pass http://b; }} }}\n",
+        upstream.address(),
+        socket.display(),
+        socket.display(),
+    );
+    let stream = format!(
+        "upstream a {{ server {} resolve; }}
+        server {{ listen 127.0.0.1:@PORT2@; proxy_pass a; }}\n",
+        upstream.address(),
+    );
+    let server = Setup::new().root(&site).http(&http).stream(&stream).run();
+    assert_eq!((server.get("/").text(), server.get("/unix").text()), ("here".to_owned(), "there".to_owned()));
+    let mut client = freerun_testkit::Client::connect(server.address_number(2));
+    assert_eq!(client.get("/").text(), "here");
+}
+
+#[test]
+fn an_error_that_follows_from_another_is_not_told() {
+    let stream = "events { }
+        stream {
+            upstream a { server a.invalid:80 resolve; }
+            server { listen 127.0.0.1:@PORT@; proxy_pass a; }
+        }";
+    let checked = check(Kind::under_test(), stream).expect("it starts");
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.stderr.contains("no resolver defined to resolve names at run time in upstream \"a\""));
+    assert!(!checked.stderr.contains("no port"), "{}", checked.stderr);
+    let http = "events { }
+        http {
+            upstream a { hash $arg_a; server 127.0.0.1:81 backup; }
+            server { listen 127.0.0.1:@PORT@; location / { proxy_pass http://a; } }
+        }";
+    let checked = check(Kind::under_test(), http).expect("it starts");
+    assert!(checked.stderr.contains("balancing method does not support parameter \"backup\""));
+    assert!(!checked.stderr.contains("no servers in upstream"), "{}", checked.stderr);
+}

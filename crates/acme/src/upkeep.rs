@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use freerun_conf::text_of_os;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -175,7 +176,7 @@ pub(crate) fn load(host: &dyn Host, issuer: &IssuerSettings, certificate: &Certi
     let folder = issuer.state_path.as_ref()?;
     let name = certificate_name(&issuer.uri, certificate);
     let unused = |why: String| {
-        log(host, certificate, Level::Warn, &format!("{} is not used: {why}", folder.join(&name).display()));
+        log(host, certificate, Level::Warn, &format!("{} is not used: {why}", text_of_os(&folder.join(&name))));
     };
     let bytes = state::read(folder, &name, MAX_CERTIFICATE).inspect_err(|error| unused(error.to_string())).ok()??;
     let usable = || {
@@ -193,7 +194,7 @@ fn store(host: &dyn Host, issuer: &IssuerSettings, certificate: &CertificateSett
     let Some(folder) = &issuer.state_path else { return };
     let file = CertificateFile::new(&issuer.uri, certificate, pair.clone());
     if let Err(error) = state::replace(folder, &certificate_name(&issuer.uri, certificate), &file.to_text()) {
-        let line = format!("the certificate cannot be written to {}: {error}", folder.display());
+        let line = format!("the certificate cannot be written to {}: {error}", text_of_os(&folder));
         log(host, certificate, Level::Error, &line);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Deref;
 
+use crate::octets::text_of;
 use crate::odd_text;
 use crate::place::{Place, Sources};
 use crate::problem::Problem;
@@ -126,9 +127,10 @@ fn excerpt(out: &mut String, line: &[u8], place: Place) {
     let _ = writeln!(out, " {margin} | {}{}", " ".repeat(indent), "^".repeat(carets));
 }
 
-/// Appends text in a form that can be shown: tabs as spaces, control characters as U+FFFD.
+/// Appends text in a form that can be shown: tabs as spaces, control characters as U+FFFD, and a byte that is not UTF-8 as
+/// one character, which is that byte where it is printed.
 fn append(shown: &mut Vec<char>, bytes: &[u8]) {
-    for letter in String::from_utf8_lossy(bytes).chars() {
+    for letter in text_of(bytes).chars() {
         match letter {
             '\t' => shown.extend(TAB.chars()),
             letter if letter.is_control() => shown.push('\u{fffd}'),

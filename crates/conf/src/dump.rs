@@ -1,5 +1,6 @@
 //! The `-T` dump.
 
+use crate::octets::bytes_of;
 use crate::place::Sources;
 
 /// The texts of a configuration as `nginx -T` prints them: each file once, in the order of first use, under a line
@@ -7,7 +8,9 @@ use crate::place::Sources;
 pub fn dump(sources: &Sources) -> Vec<u8> {
     let mut out = Vec::new();
     for source in sources.iter().filter(|source| !source.command_line) {
-        out.extend_from_slice(format!("# configuration file {}:\n", source.path).as_bytes());
+        out.extend_from_slice(b"# configuration file ");
+        out.extend_from_slice(&bytes_of(&source.path));
+        out.extend_from_slice(b":\n");
         out.extend_from_slice(&source.text);
         out.push(b'\n');
     }

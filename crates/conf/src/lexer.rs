@@ -9,6 +9,7 @@
 
 use memchr::{memchr, memchr_iter, memmem};
 
+use crate::octets::{byte_of, text_of};
 use crate::place::Place;
 use crate::problem::Problem;
 use crate::tree::{MAX_WORD, Word};
@@ -39,23 +40,11 @@ pub(crate) struct Lexer<'a> {
     cut_off: Option<Place>,
     /// Whether the word that was read last began with a quote.
     in_quotes: bool,
-    /// The first word that was not UTF-8.
-    pub(crate) not_utf8: Option<Place>,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [u8], file: u32) -> Self {
-        Lexer {
-            text,
-            file,
-            at: 0,
-            line: 1,
-            line_start: 0,
-            after_quote: false,
-            cut_off: None,
-            in_quotes: false,
-            not_utf8: None,
-        }
+        Lexer { text, file, at: 0, line: 1, line_start: 0, after_quote: false, cut_off: None, in_quotes: false }
     }
 
     fn place(&self, start: usize, width: usize) -> Place {
@@ -165,9 +154,10 @@ impl<'a> Lexer<'a> {
     /// `unexpected "x"` for the character behind a quoted word: the whole character if it is UTF-8, else one byte.
     fn unexpected_byte(&self) -> Problem {
         let rest = &self.text[self.at..self.text.len().min(self.at + 4)];
-        let shown = String::from_utf8_lossy(rest).chars().next().unwrap_or('\u{fffd}');
+        let shown = text_of(rest).chars().next().unwrap_or('\u{fffd}');
+        let width = if byte_of(shown).is_some() { 1 } else { shown.len_utf8() };
         let help = "white space or \";\" must follow the closing quote; a quote inside a quoted word is written \\\"";
-        Problem::new(format!("unexpected \"{shown}\"")).at(self.place(self.at, shown.len_utf8())).hint(help)
+        Problem::new(format!("unexpected \"{shown}\"")).at(self.place(self.at, width)).hint(help)
     }
 
     fn too_long(&self, start: usize, place: Place, quote: Option<u8>) -> Problem {
@@ -177,7 +167,7 @@ impl<'a> Lexer<'a> {
                 char::from(quote)
             )),
             None => {
-                let shown = String::from_utf8_lossy(&self.text[start..start + 10]);
+                let shown = text_of(&self.text[start..start + 10]);
                 Problem::new(format!("too long parameter \"{shown}...\" started"))
             }
         }
@@ -255,16 +245,9 @@ impl<'a> Lexer<'a> {
         Ok(Token::Word(self.word(&self.text[start..self.at], place, false)))
     }
 
-    fn word(&mut self, raw: &[u8], place: Place, quoted: bool) -> Word {
+    fn word(&self, raw: &[u8], place: Place, quoted: bool) -> Word {
         let unescaped = if memchr(b'\\', raw).is_some() { Some(unescape(raw)) } else { None };
-        let bytes = unescaped.as_deref().unwrap_or(raw);
-        let text = match std::str::from_utf8(bytes) {
-            Ok(text) => text.to_owned(),
-            Err(_) => {
-                self.not_utf8.get_or_insert(place);
-                String::from_utf8_lossy(bytes).into_owned()
-            }
-        };
+        let text = text_of(unescaped.as_deref().unwrap_or(raw)).into_owned();
         Word { text, place, quoted }
     }
 }

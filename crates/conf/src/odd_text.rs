@@ -1,5 +1,6 @@
 //! Text that looks right and is not: what word processors, web pages and templates leave in a configuration.
 
+use crate::octets::text_of;
 use crate::place::{Place, Sources};
 
 /// Quotes of word processors.
@@ -16,10 +17,10 @@ pub fn help(sources: &Sources, place: Place) -> Option<String> {
     let line = sources.line(place)?;
     let start = (place.column.saturating_sub(1) as usize).min(line.len());
     let end = start.saturating_add(place.width as usize).min(line.len());
-    let word = String::from_utf8_lossy(&line[start..end]);
+    let word = text_of(&line[start..end]);
     // The directive begins behind the sign that ends the one before.
     let begin = line[..start].iter().rposition(|byte| matches!(byte, b';' | b'{' | b'}')).map_or(0, |at| at + 1);
-    let directive = String::from_utf8_lossy(&line[begin..]);
+    let directive = text_of(&line[begin..]);
     if let Some(blank) = word.chars().find(|letter| BLANKS.contains(letter)) {
         return Some(format!(
             "the word has the letter U+{:04X} in it, which only looks like a space: type a space instead",
@@ -29,9 +30,8 @@ pub fn help(sources: &Sources, place: Place) -> Option<String> {
     if let Some(quote) = unquoted(&directive).find(|letter| QUOTES.contains(letter)) {
         return Some(format!("{quote} is a letter like any other here: quotes are \" and '"));
     }
-    let is_template = |(open, close): &(&str, &str)| {
-        String::from_utf8_lossy(line).split_once(open).is_some_and(|(_, rest)| rest.contains(close))
-    };
+    let is_template =
+        |(open, close): &(&str, &str)| text_of(line).split_once(open).is_some_and(|(_, rest)| rest.contains(close));
     (TEMPLATES.iter().any(is_template) || has_environment(&word)).then(|| {
         "this looks like a template that nobody has filled in: run the program that does it (envsubst, for example) first"
             .to_owned()

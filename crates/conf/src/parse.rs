@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use crate::lexer::{Lexer, Token};
 use crate::near::near;
+use crate::octets::bytes_of;
 use crate::place::{Place, Source, Sources};
 use crate::problem::{Level, Problem};
-use crate::tree::{
-    Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDED, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, Node, Tree, Word,
-};
+use crate::tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDED, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, Node, Tree, Word};
 
 /// Reads a configuration: first the `-g` text, if any, then the main file, with `include` followed through `loader`.
 ///
@@ -23,7 +22,6 @@ pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: 
         prefix: conf_prefix,
         sources: Vec::new(),
         indexes: HashMap::new(),
-        warnings: Vec::new(),
         order: 0,
         bytes: 0,
         includes: 0,
@@ -39,7 +37,7 @@ pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: 
     if error.is_none() {
         error = parser.file(main_path, None, &mut nodes).err();
     }
-    Tree { sources: Sources::new(parser.sources), nodes, error, warnings: parser.warnings }
+    Tree { sources: Sources::new(parser.sources), nodes, error }
 }
 
 /// The directive whose arguments are a default's text.
@@ -64,7 +62,6 @@ struct Parser<'a> {
     sources: Vec<Source>,
     /// The index in `sources` of each path: a file that is included several times is read once.
     indexes: HashMap<String, u32>,
-    warnings: Vec<Problem>,
     order: u32,
     bytes: usize,
     /// How many files include each other here.
@@ -98,7 +95,7 @@ enum Within {
 
 impl Parser<'_> {
     fn parameter(&mut self, text: &str, out: &mut Vec<Node>) -> Result<(), Problem> {
-        let text = Arc::new(text.as_bytes().to_vec());
+        let text = Arc::new(bytes_of(text).into_owned());
         let index = self.sources.len() as u32;
         self.sources.push(Source { path: "command line".to_owned(), text: Arc::clone(&text), command_line: true });
         self.items(&mut Lexer::new(&text, index), Within::Parameter, out).map(drop)
@@ -132,13 +129,7 @@ impl Parser<'_> {
             return Err(located(Problem::new(format!("the configuration is larger than {MAX_TOTAL} bytes"))));
         }
         let mut lexer = Lexer::new(&text, index);
-        let result = self.items(&mut lexer, Within::File, out);
-        if let Some(place) = lexer.not_utf8
-            && self.warnings.len() < MAX_WARNINGS
-        {
-            self.warnings.push(Problem::warning("the text is not UTF-8; such bytes become U+FFFD").at(place));
-        }
-        result.map(drop)
+        self.items(&mut lexer, Within::File, out).map(drop)
     }
 
     /// Reads directives up to the end of their surroundings, and returns the place of that end.
@@ -225,7 +216,7 @@ impl Parser<'_> {
             let mut paths = self.loader.glob(&path).map_err(|error| {
                 Problem::new(format!("glob() \"{path}\" failed ({})", reason(&error))).at_node(node).at(word.place)
             })?;
-            paths.sort_unstable();
+            paths.sort_unstable_by(|one, other| bytes_of(one).cmp(&bytes_of(other)));
             paths
         } else {
             vec![path]

@@ -1,14 +1,17 @@
 //! The tree that is made of a configuration text: words, directives, blocks, each with its place.
 
+use std::borrow::Cow;
 use std::io;
 
+use crate::octets::bytes_of;
 use crate::place::{Place, Sources};
 use crate::problem::Problem;
 
 /// One word of a directive, without quotes and escapes.
 #[derive(Clone, Debug)]
 pub struct Word {
-    /// The word. Bytes that are not UTF-8 have become U+FFFD (with a warning in [`Tree::warnings`]).
+    /// The word. Where it becomes bytes, such as a path or a part of a response, [`bytes_of`](crate::bytes_of) gives them:
+    /// those that are not UTF-8 are code points of their own here.
     pub text: String,
     /// The place of the word, quotes included.
     pub place: Place,
@@ -27,6 +30,11 @@ impl Word {
         // Only quoted words continue on another line. A `\n` that was written as an escape is counted too.
         let further = if self.quoted { self.text.matches('\n').count() } else { 0 };
         self.place.line.saturating_add(u32::try_from(further).unwrap_or(u32::MAX))
+    }
+
+    /// The bytes of the word.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        bytes_of(&self.text)
     }
 
     /// The word as text.
@@ -76,7 +84,7 @@ impl Node {
 
 /// Reads files for the parser; the crate itself does no I/O.
 pub trait Loader {
-    /// The bytes of a file. The error's OS code gives nginx's wording (`2: No such file or directory`).
+    /// The bytes of a file, whose name is given as a text of [`bytes_of`]. The error's OS code gives nginx's wording (`2: No such file or directory`).
     fn load(&mut self, path: &str) -> io::Result<Vec<u8>>;
 
     /// The paths that match a pattern with `*`, `?` or `[`; there may be none. The parser sorts them by bytes.
@@ -95,7 +103,7 @@ pub struct OneText<'t>(pub &'t str);
 
 impl Loader for OneText<'_> {
     fn load(&mut self, _: &str) -> io::Result<Vec<u8>> {
-        Ok(self.0.into())
+        Ok(bytes_of(self.0).into_owned())
     }
 
     fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
@@ -113,8 +121,6 @@ pub struct Tree {
     /// The first syntax error. nginx checks directives while it reads, so a problem of a directive before the error
     /// comes first: pass this to [`crate::Cx::conclude`].
     pub error: Option<Problem>,
-    /// Conditions that are unusual but no error, such as bytes that are not UTF-8.
-    pub warnings: Vec<Problem>,
 }
 
 /// The longest file that is read, in bytes.

@@ -8,6 +8,7 @@ use freerun_proxy::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_serve::parts::FolderNeed;
 use freerun_serve::resolver::NamedServers;
+use freerun_stream::upstream::Upstreams as StreamUpstreams;
 
 use crate::bundle::Input;
 use crate::cli::Options;
@@ -22,12 +23,12 @@ use crate::{console, pidfile, start, temp_folders};
 pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     let tell = |what: &str| {
         if !options.quiet {
-            eprintln!("nginx: {what}");
+            console::print(&format!("nginx: {what}\n"));
         }
     };
     let syntax_ok = format!("the configuration file {} syntax is ok", input.conf);
     let failed = || {
-        eprintln!("nginx: configuration file {} test failed", input.conf);
+        console::print(&format!("nginx: configuration file {} test failed\n", input.conf));
         ExitCode::FAILURE
     };
     let configuration = match configuration::read(input, &mut Recorder::default(), Side::Master) {
@@ -42,7 +43,8 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
         }
     };
     console::tell_warnings(log, &configuration.warnings, &configuration.sources);
-    console::tell_warnings(log, &unknown_names(&configuration), &configuration.sources);
+    let unknown = unknown_names(&configuration);
+    console::tell_warnings(log, &unknown, &configuration.sources);
     tell(&syntax_ok);
     match surroundings(input, &configuration) {
         Ok(warnings) => console::tell_warnings(log, &warnings, &configuration.sources),
@@ -51,6 +53,11 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
             console::tell_help(&error);
             return failed();
         }
+    }
+    let warnings = configuration.warnings.len() + unknown.len();
+    if options.strict && warnings > 0 {
+        console::print(&format!("freerun: {warnings} warnings, which are errors with --strict\n"));
+        return failed();
     }
     tell(&format!("configuration file {} test is successful", input.conf));
     if options.dump {
@@ -65,8 +72,9 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
 pub fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
     let parts = &configuration.blueprint.parts;
     let servers = upstream::system_names(&parts.get::<Upstreams>().unwrap_or_default());
+    let of_stream = upstream::system_names(&parts.get::<StreamUpstreams>().unwrap_or_default());
     let name_servers = upstream::name_servers(&parts.get::<NamedServers>().unwrap_or_default());
-    upstream::unknown(servers.into_iter().chain(name_servers))
+    upstream::unknown(servers.into_iter().chain(of_stream).chain(name_servers))
 }
 
 /// Checks the things outside that the configuration needs: logs that can be opened, a pid file that can be written, a

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use freerun_conf::text_of_os;
 use thiserror::Error;
 
 use crate::explain;
@@ -45,6 +46,8 @@ pub struct Options {
     pub dump: bool,
     /// Whether `-q` was given: print errors only.
     pub quiet: bool,
+    /// Whether `--strict` was given: a warning makes the test fail.
+    pub strict: bool,
     /// The signal to send: `-s`.
     pub signal: Option<Order>,
     /// The prefix of relative paths: `-p`.
@@ -164,8 +167,11 @@ pub enum UsageError {
 /// The commands that freerun has besides nginx's options.
 const COMMANDS: [&str; 4] = ["serve", "reference", "migrate", "explain"];
 
+/// The option that makes a warning an error of `-t`.
+const STRICT: &str = "--strict";
+
 /// Long options of the program itself.
-const PROGRAM_OPTIONS: &[&str] = &["--help", "--version"];
+const PROGRAM_OPTIONS: &[&str] = &["--help", "--version", STRICT];
 
 /// Long options of each command.
 const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
@@ -210,6 +216,7 @@ impl UsageError {
                     None => format!("there is no option \"{name}\"; {see}"),
                 })
             }
+            UsageError::InvalidOption(wrong) if wrong == STRICT => Some(format!("\"{STRICT}\" goes with \"-t\"")),
             UsageError::InvalidOption(wrong) => Some(match wrong.strip_prefix("-s ") {
                 Some(order) => match freerun_conf::near(order, ["stop", "quit", "reopen", "reload"].into_iter()) {
                     Some(near) => format!("did you mean \"-s {near}\"?"),
@@ -271,9 +278,12 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
 
 fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
     let mut options = Options::default();
-    // A configuration is UTF-8 text, and so are the paths in it; an argument that is not UTF-8 cannot be a name there.
-    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+    let mut args = args.into_iter().map(|arg| text_of_os(&arg).into_owned());
     while let Some(arg) = args.next() {
+        if arg == STRICT {
+            options.strict = true;
+            continue;
+        }
         let Some(letters) = arg.strip_prefix('-') else {
             return Err(UsageError::InvalidOption(arg));
         };
@@ -315,7 +325,10 @@ fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
             }
         }
     }
-    Ok(options)
+    match options.strict && !options.test {
+        true => Err(UsageError::InvalidOption(STRICT.to_owned())),
+        false => Ok(options),
+    }
 }
 
 fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
@@ -335,7 +348,7 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     let (mut directory, mut ca, mut email, mut http) = (None, None, None, None);
     let mut parser = lexopt::Parser::from_args(args);
     let address = |text: OsString| {
-        let told = format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy());
+        let told = format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text_of_os(&text));
         text.to_str().and_then(parse_address).ok_or(UsageError::Own("serve", told))
     };
     while let Some(arg) = parser.next().map_err(wrong)? {
@@ -344,20 +357,20 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
             Short('l') | Long("listen") => listen = Some(address(parser.value().map_err(wrong)?)?),
             Short('p') | Long("port") => {
                 let text = parser.value().map_err(wrong)?;
-                let told = || UsageError::Own("serve", format!("\"{}\" is not a port", text.to_string_lossy()));
+                let told = || UsageError::Own("serve", format!("\"{}\" is not a port", text_of_os(&text)));
                 port = Some(text.to_str().and_then(|text| text.parse::<u16>().ok()).ok_or_else(told)?);
             }
             Short('q') | Long("quiet") => serve.quiet = true,
             Long("hidden") => serve.hidden = true,
             Long("follow-links") => serve.follow_links = true,
             Long("host") => {
-                let names = parser.value().map_err(wrong)?.to_string_lossy().into_owned();
+                let names = text_of_os(&parser.value().map_err(wrong)?).into_owned();
                 serve.hosts.extend(names.split(',').filter(|name| !name.is_empty()).map(str::to_lowercase));
             }
-            Long("tls") => names = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
-            Long("acme-directory") => directory = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
+            Long("tls") => names = Some(text_of_os(&parser.value().map_err(wrong)?).into_owned()),
+            Long("acme-directory") => directory = Some(text_of_os(&parser.value().map_err(wrong)?).into_owned()),
             Long("acme-ca") => ca = Some(parser.value().map_err(wrong)?),
-            Long("email") => email = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned()),
+            Long("email") => email = Some(text_of_os(&parser.value().map_err(wrong)?).into_owned()),
             Long("http") => {
                 let text = parser.value().map_err(wrong)?;
                 http = Some(if text == "off" { None } else { Some(address(text)?) });

@@ -173,9 +173,6 @@ pub fn build_tree(
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
     let mut cx = Cx::new(tree.sources.clone());
-    for warning in tree.warnings {
-        cx.warn(warning);
-    }
     cx.extensions.insert(Paths {
         prefix: input.prefix.clone(),
         conf_prefix: input.conf_prefix.clone(),

@@ -1,6 +1,8 @@
 //! Messages before, and in addition to, the error log: stderr as nginx uses it.
 
-use freerun_conf::{Level as Severity, Problem, Sources};
+use std::io::Write as _;
+
+use freerun_conf::{Level as Severity, Problem, Sources, bytes_of};
 use freerun_runtime::log::{ErrorLog, Level, Writer};
 
 use crate::configuration::Failure;
@@ -54,18 +56,23 @@ pub fn log_problem(log: &ErrorLog, problem: &Problem, sources: &Sources) {
     log.write(level(problem.level), None, format_args!("{}", line(problem, sources)));
 }
 
+/// Prints a text to stderr, with the bytes that it stands for.
+pub fn print(text: &str) {
+    let _ = std::io::stderr().write_all(&bytes_of(text));
+}
+
 /// Reports a failure to a person at a terminal: warnings, then all problems with their lines, carets and help, nginx's first.
 /// The log without the console gets the line of the first alone.
 pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
     tell_warnings(log, &failure.warnings, &failure.sources);
-    eprint!("{}", failure.problems.render_all(&failure.sources, "nginx: "));
+    print(&failure.problems.render_all(&failure.sources, "nginx: "));
     log_failure(&log.without_console(), failure);
 }
 
 /// Tells a person at a terminal what may help with an error that the log has, if anything does.
 pub fn tell_help(error: &Error) {
     if let Some(help) = error.help() {
-        eprintln!("help: {help}");
+        print(&format!("help: {help}\n"));
     }
 }
 
@@ -90,7 +97,7 @@ pub fn tell_warnings(log: &ErrorLog, warnings: &[Problem], sources: &Sources) {
         if log.has_console()
             && let Some(help) = warning.help(sources)
         {
-            eprintln!("help: {help}");
+            print(&format!("help: {help}\n"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use freerun_conf::{path_of, text_of_os};
 use freerun_runtime::log::Errno;
 use thiserror::Error;
 
@@ -49,7 +50,8 @@ impl Error {
         let (Error::Named { error, .. } | Error::Call { error, .. }) = self else { return None };
         match (self, error.kind()) {
             (Error::Named { call: "open", name, .. }, io::ErrorKind::NotFound) => {
-                let folder = std::path::Path::new(name).parent()?.display();
+                let folder = path_of(name);
+                let folder = text_of_os(folder.parent()?);
                 Some(format!("make the folder \"{folder}\", which is not there"))
             }
             (_, io::ErrorKind::PermissionDenied) => {

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use freerun_conf::{Contexts, fold, near, unmarked};
+use freerun_conf::{Contexts, bytes_of, fold, near, text_of_os, unmarked};
 
 use crate::cli::UsageError;
 use crate::configuration::registry;
+use crate::console;
 use crate::reference::{additions, variables};
 
 /// The text of `freerun explain --help`.
@@ -24,7 +25,7 @@ freerun explain DIRECTIVE | '$variable' | WORD
 /// There is not exactly one.
 pub fn parse(args: &[OsString]) -> Result<String, UsageError> {
     match args {
-        [name] => Ok(name.to_string_lossy().into_owned()),
+        [name] => Ok(text_of_os(name).into_owned()),
         _ => Err(UsageError::Own("explain", "write one DIRECTIVE, '$variable' or WORD".to_owned())),
     }
 }
@@ -41,7 +42,7 @@ pub fn run(name: &str) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(told) => {
-            eprintln!("freerun: {told}");
+            console::print(&format!("freerun: {told}\n"));
             ExitCode::FAILURE
         }
     }
@@ -122,7 +123,7 @@ fn has_word(text: &str, word: &str) -> bool {
 
 /// A reader that closes its end early, such as head, is no error.
 fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let _ = std::io::stdout().lock().write_all(&bytes_of(text));
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 
-use freerun_conf::{Loader, MAX_FILE};
+use freerun_conf::{Loader, MAX_FILE, path_of, text_of_os};
 use freerun_serve::tls::files::{self, FileState, SecretFiles, Stamp};
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ pub fn read_secret(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
         inode: metadata.ino(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
     };
-    if known.is_some() && std::fs::metadata(path).is_ok_and(|now| Some(stamp(&now)) == known) {
+    if known.is_some() && std::fs::metadata(path_of(path)).is_ok_and(|now| Some(stamp(&now)) == known) {
         return Ok(FileState::Unchanged);
     }
     let file = PatientFile::open(path)?;
@@ -104,16 +104,17 @@ fn expand(base: &str, pattern: &str, paths: &mut Vec<String>) -> io::Result<()> 
     };
     let folder = format!("{base}{}", &pattern[..start]);
     let matcher = Matcher::new(segment);
-    let Ok(entries) = std::fs::read_dir(if folder.is_empty() { "." } else { folder.as_str() }) else { return Ok(()) };
+    let Ok(entries) = std::fs::read_dir(path_of(if folder.is_empty() { "." } else { &folder })) else { return Ok(()) };
     for entry in entries {
-        let Ok(name) = entry?.file_name().into_string() else { continue };
+        let name = entry?.file_name();
+        let name = text_of_os(&name);
         if !matcher.matches(&name) {
             continue;
         }
         let found = format!("{folder}{name}");
         if is_wild(rest) {
             expand(&found, rest, paths)?;
-        } else if rest.is_empty() || std::path::Path::new(&format!("{found}{rest}")).exists() {
+        } else if rest.is_empty() || path_of(&format!("{found}{rest}")).exists() {
             paths.push(found + rest);
         }
         if paths.len() > MAX_MATCHES {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::sync::Arc;
 
+use freerun_conf::path_of;
 use freerun_runtime::log::{MEMORY, NAMED, SECRETS, SYSLOG, syslog_socket};
 
 use crate::error::Error;
@@ -35,7 +36,7 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
     if let Some(path) = name.strip_prefix(SECRETS) {
         return open_secret(path);
     }
-    let file = OpenOptions::new().append(true).create(true).mode(0o644).open(name);
+    let file = OpenOptions::new().append(true).create(true).mode(0o644).open(path_of(name));
     match file.map_err(Error::named("open", name)) {
         Ok(file) => Ok(file.into()),
         // A socket cannot be opened by its name, nor the terminal of another user; the stream itself is open.
@@ -49,7 +50,7 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
 
 /// Opens a file that nobody but its owner may read. An older file that others may read loses that right.
 fn open_secret(path: &str) -> Result<OwnedFd, Error> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path_of(path));
     let file = file.map_err(Error::named("open", path))?;
     let metadata = file.metadata().map_err(Error::named("fstat", path))?;
     if metadata.is_file() && metadata.permissions().mode() & 0o177 != 0 {
@@ -61,7 +62,7 @@ fn open_secret(path: &str) -> Result<OwnedFd, Error> {
 /// A socket that sends to a syslog server: `unix:PATH` or `HOST:PORT`.
 fn open_syslog(server: &str) -> Result<OwnedFd, Error> {
     if let Some(path) = server.strip_prefix("unix:") {
-        return syslog_socket(path.as_ref()).map_err(Error::call("socket()"));
+        return syslog_socket(&path_of(path)).map_err(Error::call("socket()"));
     }
     let not_found = || Error::Configuration(format!("host not found in syslog server \"{server}\""));
     let address = server.to_socket_addrs().map_err(|_| not_found())?.next().ok_or_else(not_found)?;

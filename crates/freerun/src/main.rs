@@ -8,6 +8,8 @@ mod configuration;
 mod console;
 #[cfg(test)]
 mod corpus_tests;
+#[cfg(test)]
+mod defaults_tests;
 mod error;
 mod explain;
 mod hosts;

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::time::Duration;
 
+use freerun_conf::path_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
@@ -35,7 +36,7 @@ impl PatientFile {
     fn open_within(path: &str, patience: Duration) -> io::Result<PatientFile> {
         // Without the flag, opening a pipe waits until another process opens it for writing.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path_of(path))?;
         let kind = file.metadata()?.file_type();
         let waits = kind.is_fifo() || kind.is_char_device() || kind.is_socket();
         Ok(PatientFile { file, waits, patience })

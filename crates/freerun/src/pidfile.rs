@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+
+use freerun_conf::{path_of, text_of};
 
 use crate::error::Error;
 
@@ -15,7 +16,8 @@ const MAX_CONTENT: usize = 64;
 /// place.
 pub fn write(path: &str) -> Result<(), Error> {
     let content = format!("{}\n", std::process::id());
-    let plain = fs::symlink_metadata(path).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |meta| meta.is_file());
+    let plain =
+        fs::symlink_metadata(path_of(path)).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |meta| meta.is_file());
     if plain && write_renamed(path, &content).is_ok() {
         return Ok(());
     }
@@ -24,20 +26,20 @@ pub fn write(path: &str) -> Result<(), Error> {
         .create(true)
         .truncate(true)
         .mode(0o644)
-        .open(path)
+        .open(path_of(path))
         .map_err(Error::named("open", path))?;
     file.write_all(content.as_bytes()).map_err(Error::named("write", path))
 }
 
 fn write_renamed(path: &str, content: &str) -> io::Result<()> {
     let temporary = format!("{path}.{}.tmp", std::process::id());
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path_of(&temporary))?;
     let done = file
         .write_all(content.as_bytes())
         .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o644)))
-        .and_then(|()| fs::rename(&temporary, path));
+        .and_then(|()| fs::rename(path_of(&temporary), path_of(path)));
     if done.is_err() {
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(path_of(&temporary));
     }
     done
 }
@@ -46,29 +48,30 @@ fn write_renamed(path: &str, content: &str) -> io::Result<()> {
 pub fn remove(path: &str) -> Result<(), Error> {
     match read(path) {
         Ok(pid) if pid != std::process::id() as i32 => Ok(()),
-        _ => fs::remove_file(path).map_err(Error::named("unlink", path)),
+        _ => fs::remove_file(path_of(path)).map_err(Error::named("unlink", path)),
     }
 }
 
 /// Whether a pid file could be made there. Changes nothing: `-t` must not leave an empty file behind.
 pub fn check(path: &str) -> Result<(), Error> {
     use rustix::fs::{Access, access};
-    if Path::new(path).exists() {
-        return access(path, Access::WRITE_OK).map_err(Error::named("open", path));
+    let file = path_of(path);
+    if file.exists() {
+        return access(&*file, Access::WRITE_OK).map_err(Error::named("open", path));
     }
     let folder = match path.rfind('/') {
         Some(0) => "/",
         Some(slash) => &path[..slash],
         None => ".",
     };
-    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(Error::named("open", path))
+    access(&*path_of(folder), Access::WRITE_OK | Access::EXEC_OK).map_err(Error::named("open", path))
 }
 
 /// The id in the file.
 pub fn read(path: &str) -> Result<i32, Error> {
-    let content = fs::read(path).map_err(Error::named("open", path))?;
+    let content = fs::read(path_of(path)).map_err(Error::named("open", path))?;
     let content = &content[..content.len().min(MAX_CONTENT)];
-    let text = String::from_utf8_lossy(content);
+    let text = text_of(content);
     // nginx takes the number up to the end of the line.
     let number = text.trim_end_matches(['\r', '\n']);
     match number.parse::<i32>() {
@@ -79,6 +82,8 @@ pub fn read(path: &str) -> Result<i32, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn scratch(name: &str) -> String {

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use freerun_conf::path_of;
+
 use crate::bundle::Input;
 use crate::cli::{self, Command, Options, UsageError};
 use crate::loader::Recorded;
@@ -31,9 +33,9 @@ pub fn run() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("{}: {error}", error.speaker());
+            console::print(&format!("{}: {error}\n", error.speaker()));
             if let Some(help) = error.help(&given) {
-                eprintln!("help: {help}");
+                console::print(&format!("help: {help}\n"));
             }
             match error {
                 UsageError::Own("migrate", _) => ExitCode::from(migrate::NO_REPORT),
@@ -72,7 +74,7 @@ fn server(options: &Options) -> ExitCode {
     let log = match console::initial_log(&paths) {
         Ok(log) => log,
         Err(error) => {
-            eprintln!("nginx: [alert] could not open error log file: {error}");
+            console::print(&format!("nginx: [alert] could not open error log file: {error}\n"));
             freerun_runtime::log::ErrorLog::none().with_console()
         }
     };
@@ -115,7 +117,7 @@ pub fn tell_ways_on(options: &Options, input: &Input) {
 }
 
 fn ways_on(options: &Options, input: &Input) -> &'static str {
-    let absent = options.conf.is_none() && !std::path::Path::new(&input.conf).exists();
+    let absent = options.conf.is_none() && !path_of(&input.conf).exists();
     if absent { WAYS_ON } else { "" }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use freerun_conf::{Cx, Loader, Node, OneText, Place, Problem, Setting, parse, reason};
+use freerun_conf::{Cx, Loader, Node, OneText, Place, Problem, Setting, parse, reason, text_of};
 use freerun_proxy::upstream::Servers;
 use freerun_serve::parts::Paths;
 use freerun_serve::state_file;
@@ -47,14 +47,12 @@ pub fn insert(
         state_file::claim(&path, &owner, &state, cx);
         let present = now.and_then(|read| read(&path).ok());
         let mut is_unusable = false;
-        let present = present.and_then(|text| {
-            match servers(&path, &state, check, &mut OneText(&String::from_utf8_lossy(&text)), cx) {
-                Ok(servers) => Some((servers, text)),
-                Err(problem) => {
-                    is_unusable = true;
-                    cx.extensions.get_or_default::<Unusable>().0.push(problem.message);
-                    None
-                }
+        let present = present.and_then(|text| match servers(&path, &state, check, &mut OneText(&text_of(&text)), cx) {
+            Ok(servers) => Some((servers, text)),
+            Err(problem) => {
+                is_unusable = true;
+                cx.extensions.get_or_default::<Unusable>().0.push(problem.message);
+                None
             }
         });
         let used = match present {

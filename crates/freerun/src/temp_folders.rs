@@ -1,6 +1,6 @@
 //! Folders for temporary files: made by the master, for the user that the worker runs as.
 
-use freerun_conf::Problem;
+use freerun_conf::{Problem, path_of};
 use freerun_serve::parts::{FolderNeed, TempFolder};
 use rustix::fs::{Access, FileType, Mode};
 use rustix::io::Errno;
@@ -45,19 +45,19 @@ pub fn make(folders: &[TempFolder], least: FolderNeed, identity: Option<&Identit
 }
 
 fn make_one(path: &str, identity: Option<&Identity>) -> Result<(), Error> {
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(RIGHTS)) {
+    match rustix::fs::mkdir(&*path_of(path), Mode::from_raw_mode(RIGHTS)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(Error::named("mkdir", path)(error)),
     }
     let Some(identity) = identity else { return Ok(()) };
-    let stat = rustix::fs::stat(path).map_err(Error::named("stat", path))?;
+    let stat = rustix::fs::stat(&*path_of(path)).map_err(Error::named("stat", path))?;
     if stat.st_uid != identity.uid {
         let owner = Some(rustix::process::Uid::from_raw(identity.uid));
-        rustix::fs::chown(path, owner, None).map_err(Error::named("chown", path))?;
+        rustix::fs::chown(&*path_of(path), owner, None).map_err(Error::named("chown", path))?;
     }
     if stat.st_mode & RIGHTS != RIGHTS {
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | RIGHTS);
-        rustix::fs::chmod(path, mode).map_err(Error::named("chmod", path))?;
+        rustix::fs::chmod(&*path_of(path), mode).map_err(Error::named("chmod", path))?;
     }
     Ok(())
 }
@@ -66,11 +66,11 @@ fn make_one(path: &str, identity: Option<&Identity>) -> Result<(), Error> {
 /// with other paths, has none.
 fn make_parents(path: &str) -> Result<(), Error> {
     let Some(parent) = std::path::Path::new(path).parent().and_then(|parent| parent.to_str()) else { return Ok(()) };
-    if !matches!(rustix::fs::stat(parent), Err(Errno::NOENT)) {
+    if !matches!(rustix::fs::stat(&*path_of(parent)), Err(Errno::NOENT)) {
         return Ok(());
     }
     make_parents(parent)?;
-    match rustix::fs::mkdir(parent, Mode::from_raw_mode(PARENT_RIGHTS)) {
+    match rustix::fs::mkdir(&*path_of(parent), Mode::from_raw_mode(PARENT_RIGHTS)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(Error::named("mkdir", parent)(error)),
     }
@@ -78,12 +78,13 @@ fn make_parents(path: &str) -> Result<(), Error> {
 
 /// Checks that a worker with this process's user may make files in the folder. A worker with another user owns it.
 fn check_access(path: &str, identity: Option<&Identity>) -> Result<(), Error> {
-    let stat = rustix::fs::stat(path).map_err(Error::named("stat", path))?;
+    let stat = rustix::fs::stat(&*path_of(path)).map_err(Error::named("stat", path))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(Error::named("open", path)(Errno::NOTDIR));
     }
     match identity {
         Some(_) => Ok(()),
-        None => rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).map_err(Error::named("access", path)),
+        None => rustix::fs::access(&*path_of(path), Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(Error::named("access", path)),
     }
 }

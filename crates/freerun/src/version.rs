@@ -53,7 +53,7 @@ pub fn build(modules: &[&str]) -> String {
 pub fn help() -> String {
     format!(
         "\
-Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
+Usage: freerun [-?hvVtTq] [--strict] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
        freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | NAME] [--quiet]
                      [--hidden] [--follow-links] [--host NAME]
@@ -67,6 +67,7 @@ Options:
   -V            : show version and configure options then exit
   -t            : test configuration and exit
   -T            : test configuration, dump it and exit
+  --strict      : with -t or -T: a warning, such as a name that has no address, is an error
   -q            : suppress non-error messages during configuration testing
   -s signal     : send signal to a master process: stop, quit, reopen, reload
   -p prefix     : set prefix path (default: {}/)

@@ -6,6 +6,7 @@ use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use freerun_conf::{bytes_of, text_of};
 use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, Version, uri};
 use freerun_transport::TcpInfo;
 
@@ -170,7 +171,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named(
         "server_name",
         "The name of the server that the request was given to: the first one of its `server_name`.",
-        |r, _| some(Some(r.place.server.name.as_bytes())),
+        |r, _| Some(bytes_of(&r.place.server.name)),
     ),
     Variable::named("server_port", "The port of the address that took the connection.", |r, _| {
         match &r.client.listen.ip {
@@ -237,7 +238,7 @@ fn path(request: &Request) -> Value<'_> {
 }
 
 fn set_limit_rate(request: &mut Request, value: &[u8]) {
-    let text = String::from_utf8_lossy(value);
+    let text = text_of(value);
     match freerun_conf::parse_size(&text) {
         Some(rate) => request.own.get::<LimitRate>().set(rate),
         None => log_error!(request, Error, "invalid $limit_rate \"{text}\""),
@@ -323,7 +324,7 @@ fn content_length<'r>(request: &'r Request, _: &str) -> Value<'r> {
 fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
     match &request.asked.host {
         Some(host) => Some(Cow::Borrowed(host.as_bytes())),
-        None => Some(Cow::Borrowed(request.place.server.name.as_bytes())),
+        None => Some(bytes_of(&request.place.server.name)),
     }
 }
 
@@ -419,5 +420,5 @@ pub fn request_id(request: &Request) -> String {
     });
     let mut out = Vec::with_capacity(32);
     let _ = write!(out, "{:016x}{:016x}", high.hash_one(known), low.hash_one(known));
-    String::from_utf8_lossy(&out).into_owned()
+    text_of(&out).into_owned()
 }

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::rc::Rc;
 
+use freerun_conf::text_of;
 use freerun_runtime::log::Level;
 pub use freerun_serve::address::Peer;
 use freerun_serve::loop_local::LoopLocal;
@@ -91,19 +92,19 @@ impl fmt::Display for Context<'_> {
         write!(formatter, ", client: {}, server: {}", Peer(request.peer()), request.place.server.name)?;
         let line = request.head.request_line();
         if !line.is_empty() {
-            write!(formatter, ", request: \"{}\"", String::from_utf8_lossy(line))?;
+            write!(formatter, ", request: \"{}\"", text_of(line))?;
         }
         if request.is_subrequest() {
-            write!(formatter, ", subrequest: \"{}\"", String::from_utf8_lossy(&request.asked.path))?;
+            write!(formatter, ", subrequest: \"{}\"", text_of(&request.asked.path))?;
         }
         if let Some(upstream) = &request.answered.passed_to {
             write!(formatter, ", upstream: \"{upstream}\"")?;
         }
         if let Some(host) = request.head.value(freerun_proto::HeaderId::Host) {
-            write!(formatter, ", host: \"{}\"", String::from_utf8_lossy(host))?;
+            write!(formatter, ", host: \"{}\"", text_of(host))?;
         }
         if let Some(referrer) = request.head.value(freerun_proto::HeaderId::Referer) {
-            write!(formatter, ", referrer: \"{}\"", String::from_utf8_lossy(referrer))?;
+            write!(formatter, ", referrer: \"{}\"", text_of(referrer))?;
         }
         Ok(())
     }

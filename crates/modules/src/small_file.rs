@@ -1,6 +1,7 @@
 //! Reading a whole file that a directive names, of a bounded size.
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::content::open;
 use freerun_http::content::open_error::OpenError;
 use freerun_http::files::hot::Content;
@@ -12,7 +13,7 @@ use freerun_http::request::response::{Body, FileRange};
 /// # Errors
 /// What is wrong with the file, for the log.
 pub async fn read(request: &Request, path: &[u8], most: u64) -> Result<Bytes, String> {
-    let shown = || String::from_utf8_lossy(path);
+    let shown = || text_of(path);
     let file = open::open(request, path).await.map_err(|error| match error {
         OpenError::File(error) => error.describe(path),
         OpenError::Status(_) => format!("\"{}\" cannot be opened", shown()),

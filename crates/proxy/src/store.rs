@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::{bytes_of, text_of};
 use freerun_http::content::{aio, path};
 use freerun_http::files::{hot, open_files};
 use freerun_http::log::Detached;
@@ -54,11 +55,11 @@ fn place(request: &Request, store: &Store) -> Option<CString> {
         Store::Path(template) => {
             let text = template.render(request);
             let prefix = if text.starts_with(b"/") { "" } else { request.generation.paths.prefix.as_str() };
-            [prefix.as_bytes(), &text].concat()
+            [&bytes_of(prefix), &text[..]].concat()
         }
     };
     if name.is_empty() || name.ends_with(b"/") {
-        log_error!(request, Error, "cannot store a response as \"{}\"", String::from_utf8_lossy(&name));
+        log_error!(request, Error, "cannot store a response as \"{}\"", text_of(&name));
         return None;
     }
     // A path with a zero byte names no file.
@@ -85,7 +86,7 @@ impl Keeping {
             files: request.generation.files.clone(),
             aio: aio::resolve(request)?,
             client: request.client_key(),
-            folder: CString::new(family.proxy_temp_path.path.as_str()).ok()?,
+            folder: CString::new(bytes_of(&family.proxy_temp_path.path).into_owned()).ok()?,
             target: place(request, &family.proxy_store)?,
             new: NewFile { mode: access.of_files(), mtime: response.last_modified, folders: Some(access.of_folders()) },
             gathered: BytesMut::new(),

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_time};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_time, path_of};
 use freerun_runtime::log::Level;
 
 use crate::subject::Subject;
@@ -27,7 +27,7 @@ impl Value for LoopBlock {
     fn parse(directive: &Node, _: &mut Cx) -> Result<LoopBlock, Problem> {
         let word = &directive.args[0];
         let time = parse_time(&word.text).ok_or_else(|| Problem::invalid_value(directive, word))?;
-        Ok(LoopBlock { time, until: directive.arg(1).map(PathBuf::from) })
+        Ok(LoopBlock { time, until: directive.arg(1).map(|path| path_of(path).into_owned()) })
     }
 }
 

@@ -4,6 +4,8 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use freerun_conf::bytes_of;
+
 /// The folders that a configuration's relative paths begin at, and other properties of the process.
 #[derive(Debug, Clone, Default)]
 pub struct Paths {
@@ -26,7 +28,7 @@ impl Paths {
 
     /// `path`, relative to the configuration's folder unless it is absolute.
     pub fn beside_configuration(&self, path: &[u8]) -> Vec<u8> {
-        if path.starts_with(b"/") { path.to_owned() } else { [self.conf_prefix.as_bytes(), path].concat() }
+        if path.starts_with(b"/") { path.to_owned() } else { [&bytes_of(&self.conf_prefix), path].concat() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freerun_conf::{Cx, Node, Problem};
+use freerun_conf::{Cx, Node, Problem, path_of};
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 
 use crate::parts::Paths;
@@ -107,23 +107,26 @@ impl StateFile {
     /// Those of the system; the old file is still there.
     pub fn write(&self, make: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = path_of(&self.path);
         let unfinished = format!("{}{UNFINISHED}", self.path);
-        let mut file = File::create(&unfinished)?;
+        let unfinished = path_of(&unfinished);
+        let mut file = File::create(&*unfinished)?;
         let text = make();
         // Who may read the file stays as an administrator has set it: pairs may be secrets.
-        let allowed = fs::metadata(&self.path).map_or(Ok(()), |old| file.set_permissions(old.permissions()));
+        let allowed = fs::metadata(&*path).map_or(Ok(()), |old| file.set_permissions(old.permissions()));
         let written = allowed.and_then(|()| file.write_all(&text)).and_then(|()| file.sync_all());
         if written.is_ok() && self.is_unused.swap(false, Relaxed) {
             let aside = format!("{}{UNUSED}", self.path);
+            let aside = path_of(&aside);
             // A link may be forbidden if the file is another user's. One that is there from before stays.
-            let _ = fs::hard_link(&self.path, &aside).or_else(|error| match error.kind() {
+            let _ = fs::hard_link(&*path, &*aside).or_else(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => Ok(()),
-                _ => fs::rename(&self.path, &aside),
+                _ => fs::rename(&*path, &*aside),
             });
         }
-        written.and_then(|()| fs::rename(&unfinished, &self.path)).inspect_err(|_| {
+        written.and_then(|()| fs::rename(&*unfinished, &*path)).inspect_err(|_| {
             // The error that is told is the one before.
-            let _ = fs::remove_file(&unfinished);
+            let _ = fs::remove_file(&*unfinished);
         })?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint(&text));
         Ok(())
@@ -141,7 +144,7 @@ impl StateFile {
     /// that is not there is like an empty one. It waits for the disk, so a loop never calls it.
     pub fn is_as_known(&self) -> bool {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Some(fingerprint(&fs::read(&self.path).unwrap_or_default()));
+        let now = Some(fingerprint(&fs::read(path_of(&self.path)).unwrap_or_default()));
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) == now
     }
 }

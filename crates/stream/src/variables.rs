@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use freerun_conf::{bytes_of, into_bytes};
 use freerun_serve::values::{Value, Variable};
 
 use crate::session::Session;
@@ -23,7 +24,7 @@ pub const CORE_VARIABLES: &[Variable<Session>] = &[
     Variable::named(
         "server_name",
         "The name of the server that the session was given to: the first one of its `server_name`.",
-        |s, _| Some(Cow::Owned(s.server().name.as_bytes().to_vec())),
+        |s, _| Some(Cow::Owned(bytes_of(&s.server().name).into_owned())),
     ),
     Variable::named("server_port", "The port of the address that took the session.", |s, _| match &s.listen.ip {
         Some(address) => number(u64::from(address.port())),
@@ -43,7 +44,7 @@ pub const CORE_VARIABLES: &[Variable<Session>] = &[
 ];
 
 fn owned<'s>(value: String) -> Value<'s> {
-    Some(Cow::Owned(value.into_bytes()))
+    Some(Cow::Owned(into_bytes(value)))
 }
 
 fn number<'s>(value: u64) -> Value<'s> {

@@ -58,7 +58,7 @@ pub fn prepare() -> io::Result<()> {
 }
 
 /// Shows this title, as much of it as there is room for. Nothing happens without [`prepare`].
-pub fn set(title: &str) {
+pub fn set(title: &[u8]) {
     let room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(Room { start, len }) = &*room else { return };
     // The last byte stays the NUL that ends the last string.
@@ -66,7 +66,7 @@ pub fn set(title: &str) {
     // SAFETY: the kernel has mapped these `len` bytes for arguments and environment, writable, and never takes them back.
     // Nothing refers to the environment there any more, and to the arguments only functions of std and of the C library
     // that print the program's name; they find a string that ends, whenever they look. `title` is no part of the memory,
-    // since nobody makes a `str` of that.
+    // since nobody makes a slice of that.
     unsafe {
         start.write_bytes(0, *len);
         start.copy_from_nonoverlapping(title.as_ptr(), shown);

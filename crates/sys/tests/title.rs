@@ -19,12 +19,12 @@ fn main() {
 
     title::prepare().expect("one thread");
     let long = format!("a title that is longer than the command line was: {}", shown().replace('\0', " "));
-    title::set(&long);
+    title::set(long.as_bytes());
     assert_eq!(shown(), long);
-    title::set("short");
+    title::set(b"short");
     assert_eq!(shown(), "short");
     // One without an end is cut, and nothing behind the environment is touched.
-    title::set(&"x".repeat(1 << 20));
+    title::set("x".repeat(1 << 20).as_bytes());
     assert!(shown().bytes().all(|byte| byte == b'x'));
     title::prepare().expect("a second time");
 

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use freerun_conf::text_of_os;
+
 /// The address of an upstream server. It is printed as in `$upstream_addr`: `127.0.0.1:80`, `[::1]:80`, `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UpstreamAddress {
@@ -18,7 +20,7 @@ impl fmt::Display for UpstreamAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UpstreamAddress::Ip(address) => write!(formatter, "{address}"),
-            UpstreamAddress::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            UpstreamAddress::Unix(path) => write!(formatter, "unix:{}", text_of_os(&**path)),
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
+use freerun_conf::path_of;
 use freerun_runtime::log::clock;
 
 use crate::address::UpstreamAddress;
@@ -114,7 +114,7 @@ fn read_one(saved: &[u8]) -> Option<One<'_>> {
     let (address, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     let address = std::str::from_utf8(address).ok()?;
     let address = match address.strip_prefix("unix:") {
-        Some(path) => UpstreamAddress::Unix(Path::new(path).into()),
+        Some(path) => UpstreamAddress::Unix(path_of(path).into()),
         None => UpstreamAddress::Ip(address.parse::<SocketAddr>().ok()?),
     };
     let (nth, mut rest) = number(rest)?;
@@ -187,7 +187,7 @@ mod tests {
         live.last_byte_average.store(99, Relaxed);
         live.measured.store(999_000, Relaxed);
         let mut saved = Vec::new();
-        let unix = (UpstreamAddress::Unix(Path::new("/run/a").into()), 0);
+        let unix = (UpstreamAddress::Unix(path_of("/run/a").into()), 0);
         save(&mut saved, &key("127.0.0.1:80", 1), &live, 1_000_000);
         save(&mut saved, &unix, &Live::default(), 1_000_000);
         let carried = Carried { saved: 5000, ..read(&saved, 5000) };

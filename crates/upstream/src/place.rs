@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+
+use freerun_conf::{bytes_of, path_of};
 
 use crate::address::UpstreamAddress;
 
@@ -60,10 +61,10 @@ pub struct Written {
 /// nginx's text for what is wrong, to be followed by ` in upstream "TEXT"`.
 pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static str> {
     if let Some(path) = text.get(..5).filter(|start| start.eq_ignore_ascii_case("unix:")).map(|_| &text[5..]) {
-        return match path.len() {
+        return match bytes_of(path).len() {
             0 => Err("no path in the unix domain socket"),
             1..=MAX_UNIX_PATH => {
-                let place = Place::Address(UpstreamAddress::Unix(Path::new(path).into()));
+                let place = Place::Address(UpstreamAddress::Unix(path_of(path).into()));
                 Ok(Written { place, host: format!("unix:{path}").into(), port: None })
             }
             _ => Err("too long path in the unix domain socket"),

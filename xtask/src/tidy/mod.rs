@@ -10,6 +10,7 @@ mod folders;
 mod imports;
 mod layers;
 mod links;
+mod lossy;
 mod manifests;
 mod markdown;
 mod order;
@@ -117,6 +118,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     order::check(tree, &sources, &exceptions, &mut problems);
     manifests::check(tree, &mut problems);
     unsafe_code::check(&sources, &mut problems);
+    lossy::check(&sources, &mut problems);
     blocking::check(&sources, &mut exceptions, &mut problems);
     folders::check(tree, &mut exceptions, &mut problems);
     size::check(tree, &mut exceptions, &mut problems);

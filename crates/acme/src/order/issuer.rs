@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use freerun_conf::text_of_os;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::Mutex;
@@ -208,12 +209,12 @@ impl Issuer {
         let bytes = match state::read(folder, &name, MAX_ACCOUNT) {
             Ok(bytes) => bytes?,
             Err(error) => {
-                self.log(Level::Warn, &format!("{name} in {} cannot be read: {error}", folder.display()));
+                self.log(Level::Warn, &format!("{name} in {} cannot be read: {error}", text_of_os(&folder)));
                 return None;
             }
         };
         let Some(file) = AccountFile::parse(&bytes) else {
-            self.log(Level::Warn, &format!("{name} in {} is damaged and not used", folder.display()));
+            self.log(Level::Warn, &format!("{name} in {} is damaged and not used", text_of_os(&folder)));
             return None;
         };
         let external = self.settings.external_account.as_ref().map(|external| external.kid.as_str());
@@ -231,7 +232,7 @@ impl Issuer {
     fn store(&self, file: &AccountFile) {
         let Some(folder) = &self.settings.state_path else { return };
         if let Err(error) = state::replace(folder, &account_name(&self.settings.uri), &file.to_text()) {
-            let line = format!("the account cannot be written to {}: {error}", folder.display());
+            let line = format!("the account cannot be written to {}: {error}", text_of_os(&folder));
             self.log(Level::Error, &line);
         }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use freerun_conf::text_of_os;
 use freerun_runtime::log::Level;
 use rustc_hash::FxHashSet;
 
@@ -331,7 +332,7 @@ impl Manager {
                 if !self.told_removal {
                     self.told_removal = true;
                     let path = self.store.path_of(key);
-                    let text = format!("unlink() \"{}\" failed ({error})", path.display());
+                    let text = format!("unlink() \"{}\" failed ({error})", text_of_os(&path));
                     self.store.reporter.tell(Level::Crit, &text);
                 }
                 if self.stubborn.len() < MAX_STUBBORN {
@@ -513,7 +514,7 @@ impl Manager {
         match purges::save(folder, &self.store.purges.list()) {
             Ok(()) => true,
             Err(error) => {
-                let text = format!("purges in \"{}\" cannot be written: {error}", folder.display());
+                let text = format!("purges in \"{}\" cannot be written: {error}", text_of_os(&folder));
                 self.store.reporter.tell(Level::Error, &text);
                 false
             }

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use freerun_conf::text_of_os;
 use freerun_runtime::log::Level;
 
 use self::core::{Manager, Moment, Next};
@@ -138,7 +139,7 @@ fn run(store: &Arc<Store>, fills: &Weak<Fills>, progress: &Progress) -> bool {
             Lock::Failed(error) => {
                 if told.replace(error.kind()) != Some(error.kind()) {
                     let path = store.config.load().path.clone();
-                    let text = format!("cache folder \"{}\" cannot be used: {error}", path.display());
+                    let text = format!("cache folder \"{}\" cannot be used: {error}", text_of_os(&path));
                     store.reporter.tell(Level::Crit, &text);
                 }
                 // The folder may come back, with its disk.

@@ -250,7 +250,7 @@ pub(super) static COMMERCIAL: &[(&str, &str)] = &[
     ("ngx_http_auth_require_module", "\
         auth_require"),
     ("ngx_http_core_module", "\
-        error_log_tag open_file_cache_events"),
+        error_log_tag"),
     ("ngx_http_f4f_module", "\
         f4f f4f_buffer_size"),
     ("ngx_http_fastcgi_module", "\

@@ -11,9 +11,6 @@ use crate::support::{apply, parse_text};
 /// Parses, applies and prints a text; any result is accepted.
 fn survive(text: &[u8]) {
     let tree = parse_text(text);
-    for warning in &tree.warnings {
-        warning.render(&tree.sources);
-    }
     if let Err(problems) = apply(&tree).0 {
         for problem in problems.iter() {
             let shown = problem.render(&tree.sources);

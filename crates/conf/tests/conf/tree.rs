@@ -156,12 +156,11 @@ fn deep_nesting_ends() {
 }
 
 #[test]
-fn other_encodings_warn() {
-    let tree = parse_text(b"a;\nb \xff\xfe;");
+fn words_are_bytes() {
+    let tree = parse_text(b"a;\nb \xff\xfe \"caf\xe9\\n\" \xc3\xa9;");
     assert!(tree.error.is_none());
-    assert_eq!(tree.nodes[1].args[0].text, "\u{fffd}\u{fffd}");
-    assert_eq!(tree.warnings.len(), 1);
-    assert_eq!(tree.warnings[0].place.map(|place| place.line), Some(2));
+    let words: Vec<_> = tree.nodes[1].args.iter().map(|word| word.bytes().into_owned()).collect();
+    assert_eq!(words, [&b"\xff\xfe"[..], b"caf\xe9\n", b"\xc3\xa9"]);
 }
 
 #[test]

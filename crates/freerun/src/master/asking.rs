@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use freerun_conf::{bytes_of, text_of};
 use freerun_sys::socket::peer;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -46,7 +47,7 @@ impl Outcome {
     }
 
     fn read(answer: &[u8]) -> Option<Outcome> {
-        let answer = String::from_utf8_lossy(answer);
+        let answer = text_of(answer);
         match (answer.strip_prefix(USED), answer.strip_prefix(REFUSED)) {
             (Some(notes), _) => Some(Outcome::Used(notes.lines().map(str::to_owned).collect())),
             (None, why) => why.map(|why| Outcome::Refused(why.to_owned())),
@@ -109,7 +110,8 @@ impl Asking {
             Err(why) => Outcome::Refused(why.to_owned()),
         };
         let answer = outcome.write();
-        let answer = &answer.as_bytes()[..answer.len().min(MAX_ANSWER)];
+        let answer = bytes_of(&answer);
+        let answer = &answer[..answer.len().min(MAX_ANSWER)];
         for mut stream in self.waiting.drain(..) {
             // Who does not wait any more needs no answer.
             let _ = stream.write_all(answer);

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 
+use freerun_conf::path_of;
 use freerun_sys::process::{Fork, fork};
 use rustix::fs::Mode;
 
@@ -46,7 +47,7 @@ pub fn stderr(error_log: Option<&str>) -> Option<OwnedFd> {
     if error_log == Some(STDERR) {
         return None;
     }
-    let file = error_log.and_then(|path| OpenOptions::new().append(true).open(path).ok());
+    let file = error_log.and_then(|path| OpenOptions::new().append(true).open(path_of(path)).ok());
     file.or_else(|| OpenOptions::new().write(true).open("/dev/null").ok()).map(OwnedFd::from)
 }
 

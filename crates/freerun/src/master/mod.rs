@@ -16,6 +16,7 @@ mod workers;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{ErrorLog, Level, Writer};
@@ -215,8 +216,8 @@ pub fn run(start: Start) -> Result<(), ()> {
 fn show_title() {
     // Without `/proc` it is not known where the kernel looks.
     if title::prepare().is_ok() {
-        let line: Vec<_> = title::arguments().iter().map(|argument| argument.to_string_lossy()).collect();
-        title::set(&format!("freerun: master process {}", line.join(" ")));
+        let line: Vec<_> = title::arguments().iter().map(|argument| argument.as_bytes()).collect();
+        title::set(&[&b"freerun: master process "[..], &line.join(&b' ')].concat());
     }
 }
 

@@ -14,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use freerun_conf::{path_of, text_of_os};
 use freerun_runtime::log::{Errno, Level};
 use freerun_sys::title;
 use rustix::fs::{Access, MemfdFlags, access, memfd_create};
@@ -128,7 +129,7 @@ impl Master {
             command.envs(env::var_os(name).map(|value| (name, value)));
         }
         let child = command.spawn().map_err(|error: io::Error| {
-            let (program, error) = (program.display(), Errno(&error));
+            let (program, error) = (text_of_os(&program), Errno(&error));
             Error::Configuration(format!("execve() failed while executing new binary process \"{program}\" ({error})"))
         })?;
         oom_score::give_up(child.id());
@@ -234,7 +235,7 @@ impl Master {
 
 /// Renames a file. Returns its name from then on, whether or not that is the new one.
 fn rename(from: &str, to: &str) -> (String, Result<(), Error>) {
-    match std::fs::rename(from, to) {
+    match std::fs::rename(path_of(from), path_of(to)) {
         Ok(()) => (to.to_owned(), Ok(())),
         Err(error) => {
             let error = Error::Configuration(format!("rename() {from} to {to} failed ({})", Errno(&error)));

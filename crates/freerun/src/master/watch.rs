@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freerun_conf::path_of;
 use freerun_runtime::log::clock;
 use freerun_serve::tls::files::{FileState, KnownFile, MAX_TOTAL, ReadFile, SecretFiles, Stamp};
 use freerun_serve::tls::live::FilePair;
@@ -169,7 +170,7 @@ fn is_settled(seen: &KnownFile) -> bool {
 
 /// Reads a file, unless it is something that could make the master wait, such as a FIFO.
 fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
-    let metadata = std::fs::metadata(path)?;
+    let metadata = std::fs::metadata(path_of(path))?;
     match metadata.is_file() {
         true => read_secret(path, known),
         false => Err(io::Error::from_raw_os_error(if metadata.is_dir() { FOLDER } else { NO_FILE })),

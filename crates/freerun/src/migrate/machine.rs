@@ -1,6 +1,6 @@
 //! What a machine with nginx has beside the configuration, and would no longer work.
 
-use freerun_conf::Loader;
+use freerun_conf::{Loader, text_of};
 
 use super::survey::Told;
 
@@ -13,7 +13,7 @@ const BY_NAME: [&str; 4] = ["invoke-rc.d nginx", "service nginx", "systemctl", "
 /// Warnings about files of the machine.
 pub fn warnings(loader: &mut dyn Loader) -> Vec<Told> {
     let Ok(text) = loader.load(LOGROTATE) else { return Vec::new() };
-    let text = String::from_utf8_lossy(&text);
+    let text = text_of(&text);
     let number = text.lines().position(|line| {
         let line = line.trim();
         !line.starts_with('#') && line.contains("nginx") && BY_NAME.iter().any(|command| line.contains(command))

@@ -11,8 +11,11 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use freerun_conf::{bytes_of, text_of_os};
+
 use crate::bundle::Input;
 use crate::cli::{Options, UsageError};
+use crate::console;
 use crate::paths::Paths;
 use survey::Survey;
 
@@ -75,7 +78,7 @@ pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
             Short('g') => &mut migrate.options.globals,
             other => return Err(wrong(other.unexpected())),
         };
-        *slot = Some(parser.value().map_err(wrong)?.to_string_lossy().into_owned());
+        *slot = Some(text_of_os(&parser.value().map_err(wrong)?).into_owned());
     }
     Ok(migrate)
 }
@@ -99,7 +102,7 @@ pub fn run(migrate: &Migrate) -> ExitCode {
     let mut survey = match Survey::of(&input, &mut survey::disk()) {
         Ok(survey) => survey,
         Err(problem) => {
-            eprintln!("freerun: {}", problem.message);
+            console::print(&format!("freerun: {}\n", problem.message));
             eprintln!("freerun: \"freerun migrate -c FILE\" reads another configuration");
             return ExitCode::from(NO_REPORT);
         }
@@ -143,5 +146,5 @@ fn quoted(word: &str) -> String {
 
 /// A reader that closes its end early, such as head, is no error.
 fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let _ = std::io::stdout().lock().write_all(&bytes_of(text));
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use freerun_acme::Identifier;
+use freerun_conf::text_of_os;
 use freerun_runtime::log::Errno;
 
 use crate::cli::{SERVE_DIRECTORY, ServeAcme};
@@ -63,7 +64,7 @@ impl ServeAcme {
     /// # Errors
     /// A file is not there.
     pub fn lines(&self, https: SocketAddr, state: Option<&Path>) -> Result<Lines, String> {
-        let state = state.map_or("off".to_owned(), |path| word(&path.to_string_lossy()));
+        let state = state.map_or("off".to_owned(), |path| word(&text_of_os(path)));
         let challenge = if self.http.is_some() { "http-01" } else { "tls-alpn-01" };
         let mut issuer = format!(
             "    acme_issuer ca {{\n        uri {};\n        challenge {challenge};\n        state_path {state};\n        \
@@ -74,9 +75,9 @@ impl ServeAcme {
             issuer += &format!("        contact {};\n", word(email));
         }
         if let Some(file) = &self.ca {
-            let failed = |error| format!("\"{}\" ({})", file.to_string_lossy(), Errno(&error));
+            let failed = |error| format!("\"{}\" ({})", text_of_os(file), Errno(&error));
             let path = fs::canonicalize(file).map_err(failed)?;
-            issuer += &format!("        ssl_trusted_certificate {};\n", word(&path.to_string_lossy()));
+            issuer += &format!("        ssl_trusted_certificate {};\n", word(&text_of_os(&path)));
         }
         issuer += "    }\n";
         let names = self.names.iter().map(|name| word(name)).collect::<Vec<_>>().join(" ");
@@ -102,7 +103,7 @@ pub fn folder(data: Option<PathBuf>) -> Result<Option<PathBuf>, String> {
     let Some(data) = data else { return Ok(None) };
     let folder = data.join(FOLDER);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.map_err(|error| format!("\"{}\" cannot be made ({})", folder.display(), Errno(&error)))?;
+    made.map_err(|error| format!("\"{}\" cannot be made ({})", text_of_os(&folder), Errno(&error)))?;
     Ok(Some(folder))
 }
 

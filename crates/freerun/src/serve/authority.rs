@@ -10,6 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use freerun_conf::text_of_os;
 use freerun_runtime::log::Errno;
 use freerun_tls::issue::Authority;
 use zeroize::Zeroizing;
@@ -62,7 +63,7 @@ pub fn find(folder: Option<&Path>, host: &str, now: i64) -> Result<Local, String
     }
     let authority = make()?;
     if let Err(error) = keep(&authority, data, &folder, now) {
-        let why = format!("\"{}\" cannot be made ({})", folder.display(), Errno(&error));
+        let why = format!("\"{}\" cannot be made ({})", text_of_os(&folder), Errno(&error));
         return Ok(Local { authority, kept: Err(why) });
     }
     // Another server may have been quicker.
@@ -72,7 +73,7 @@ pub fn find(folder: Option<&Path>, host: &str, now: i64) -> Result<Local, String
 
 /// The authority in a folder, if there is one.
 fn read(folder: &Path) -> Result<Option<Authority>, String> {
-    let told = |path: &Path, why: &dyn std::fmt::Display| format!("\"{}\" cannot be used: {why}", path.display());
+    let told = |path: &Path, why: &dyn std::fmt::Display| format!("\"{}\" cannot be used: {why}", text_of_os(&path));
     let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
     let file = match File::open(&key) {
         Ok(file) => file,

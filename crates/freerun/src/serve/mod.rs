@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use freerun_conf::{bytes_of, text_of, text_of_os};
 use freerun_runtime::log::{Errno, ErrorLog, clock};
 
 use freerun_serve::tls::files::ReadFile;
@@ -42,7 +43,7 @@ pub fn run(options: &Serve) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let told = |message: String| {
-        eprintln!("freerun: {message}");
+        console::print(&format!("freerun: {message}\n"));
         ExitCode::FAILURE
     };
     // Before anything is opened to the world, or asked of a CA.
@@ -52,13 +53,13 @@ pub fn run(options: &Serve) -> ExitCode {
         return told(why);
     }
     console::append_to_files();
-    let shown = options.dir.to_string_lossy();
+    let shown = text_of_os(&options.dir);
     let dir = match fs::canonicalize(&options.dir).and_then(|dir| fs::read_dir(&dir).map(|_| dir)) {
         Ok(dir) => dir,
         Err(error) => return told(format!("\"{shown}\" is not a folder that can be served ({})", Errno(&error))),
     };
-    let Some(prefix) = dir.to_str() else { return told(format!("the name \"{shown}\" is not UTF-8")) };
-    let prefix = if prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") };
+    let prefix = text_of_os(&dir);
+    let prefix = if prefix.ends_with('/') { prefix.into_owned() } else { format!("{prefix}/") };
 
     let log = ErrorLog::none().with_console();
     // The address is bound here, so that `--listen 127.0.0.1:0` can report the port that it got.
@@ -78,7 +79,7 @@ pub fn run(options: &Serve) -> ExitCode {
         Err(why) => return told(why),
     };
     let lines = secure.as_ref().map(|secure| &secure.lines);
-    let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let host = text_of(rustix::system::uname().nodename().to_bytes()).to_lowercase();
     let embedded = recorded(address, lines, options, &host);
     let (secrets, trust) = match secure {
         Some(Secure { secrets, trust, .. }) => (secrets, Some(trust)),
@@ -104,7 +105,8 @@ pub fn run(options: &Serve) -> ExitCode {
                 trust.as_ref().map_or_else(|| format!("http://{}", reachable(address)), |trust| trust.url(address));
             // The process that started this one may not read stdout.
             let mut out = std::io::stdout();
-            let _ = writeln!(out, "freerun: serving {} at {url}/ (status: {url}/status)", dir.display());
+            let serving = format!("freerun: serving {} at {url}/ (status: {url}/status)\n", text_of_os(&dir));
+            let _ = out.write_all(&bytes_of(&serving));
             let _ = out.write_all(notes(address, scheme, quiet).as_bytes());
             let _ = out.write_all(trust.map(|trust| trust.told(&url)).unwrap_or_default().as_bytes());
         })),
@@ -162,7 +164,7 @@ impl Secure {
         match tls {
             ServeTls::Internal => {
                 // Finds the local authority and has it sign a certificate.
-                let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+                let host = text_of(rustix::system::uname().nodename().to_bytes()).to_lowercase();
                 let local = authority::find(folder.as_deref(), &host, clock::now().secs)?;
                 let secrets = internal::reader(local.authority, internal::names(&host, address));
                 let secrets = Some(secrets.map_err(|error| error.to_string())?);
@@ -208,7 +210,7 @@ impl Trust {
     fn told(&self, url: &str) -> String {
         match self {
             Trust::Local(Ok(path)) => {
-                let path = path.display();
+                let path = text_of_os(&path);
                 format!(
                     "freerun: its certificate is signed by the authority in {path}\n         \
                      for example: curl --cacert {path} {url}/\n"
@@ -219,7 +221,7 @@ impl Trust {
             }
             Trust::Ca { directory, state, .. } => {
                 let kept = match state {
-                    Some(path) => format!("it is kept in {}", path.display()),
+                    Some(path) => format!("it is kept in {}", text_of_os(&path)),
                     None => "it is kept in memory only: neither XDG_DATA_HOME nor HOME names a folder".to_owned(),
                 };
                 format!(
@@ -264,7 +266,7 @@ fn recorded(address: SocketAddr, tls: Option<&Lines>, options: &Serve, host: &st
     let conf = conf.replace("{{names}}", &names(options, host)).replace("{{files}}", &file_lines(options));
     let files = [(NAME, conf.as_str()), ("mime.types", TYPES)];
     Recorded {
-        files: files.into_iter().map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).collect(),
+        files: files.into_iter().map(|(name, text)| (name.to_owned(), bytes_of(text).into_owned())).collect(),
         globs: BTreeMap::new(),
         hosts: BTreeMap::new(),
         secrets: BTreeMap::new(),

@@ -93,6 +93,9 @@ settings! {
         /// Clients whose connections are logged at the level `debug`, whatever `error_log` says.
         debug_connection: Many<DebugClient>, in EVENTS,
             fidelity = NoEffect("set the level of `error_log` to `debug` instead, or have the `api` do so for single clients");
+        /// How many events a loop takes from the kernel at once.
+        epoll_events: u32 = "512", in EVENTS,
+            fidelity = NoEffect("a loop takes as many as it has room for");
         /// How many kernel AIO operations of one worker may be under way.
         worker_aio_requests: u32 = "32", in EVENTS,
             fidelity = NoEffect("the number follows from the thread pools");

@@ -224,7 +224,7 @@ impl Worker {
             return;
         }
         if self.own_process {
-            title::set("freerun: worker process is shutting down");
+            title::set(b"freerun: worker process is shutting down");
         }
         let mut deadline = None;
         if let Some(running) = &mut self.running {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::{bytes_of, text_of};
 use freerun_proto::Error;
 use freerun_runtime::files::FileError;
 use freerun_runtime::log::Level;
@@ -346,7 +347,7 @@ async fn read_all(request: &mut Request, purpose: Purpose) -> Result<Collected, 
     let aio = aio::resolve(request).ok_or(BodyError::Status(500))?;
     let folder = &core.client_body_temp_path;
     let spool = Spool {
-        directory: CString::new(folder.path.as_str()).map_err(|_| BodyError::Status(500))?,
+        directory: CString::new(bytes_of(&folder.path).into_owned()).map_err(|_| BodyError::Status(500))?,
         levels: folder.levels.clone(),
         file_only: purpose != Purpose::Early && core.client_body_in_file_only != InFileOnly::Off,
         keep: core.client_body_in_file_only == InFileOnly::On,
@@ -408,7 +409,7 @@ fn timed_out(request: &Request) -> BodyError {
 }
 
 fn log_file(request: &Request, level: Level, path: &[u8]) {
-    let path = String::from_utf8_lossy(path);
+    let path = text_of(path);
     crate::log::write(&request, level, format_args!("a client request body is buffered to a temporary file {path}"));
 }
 

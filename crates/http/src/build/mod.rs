@@ -5,7 +5,9 @@ mod location;
 
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_conf::{
+    Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, bytes_of, group,
+};
 use freerun_proto::Method;
 use freerun_serve::blueprint::Blueprint;
 use freerun_serve::build::{self, ServiceBlock};
@@ -303,7 +305,9 @@ impl Builder<'_> {
         let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
         let passes_on = cx.extensions.get_or_default::<Within>().passes_on;
         let alias = match &settings.get::<CoreSettings>().alias {
-            Some(path) => Some(Arc::new(Alias { path: path.0.clone(), prefix: (!is_regex).then(|| name.clone()) })),
+            Some(path) => {
+                Some(Arc::new(Alias { path: path.0.clone(), prefix: (!is_regex).then(|| bytes_of(&name).into()) }))
+            }
             None if node.children().iter().any(|child| child.name.text == "root") => None,
             None => outer.and_then(|outer| outer.alias.cloned()),
         };

@@ -1,5 +1,6 @@
 //! How the file operations of a request are done, as `aio` says.
 
+use freerun_conf::text_of;
 use freerun_runtime::files::Aio;
 
 use crate::log_error;
@@ -17,7 +18,7 @@ pub fn resolve(request: &Request) -> Option<Aio> {
         AioSetting::Threads(name) => (name.render(request), false),
         AioSetting::Always(name) => (name.render(request), true),
     };
-    let name = String::from_utf8_lossy(&name);
+    let name = text_of(&name);
     let Some(pool) = pools.get(&name) else {
         log_unknown(request, &name);
         return None;

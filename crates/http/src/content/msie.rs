@@ -2,6 +2,7 @@
 //! instead of redirects (`msie_refresh`).
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_proto::HeaderId;
 use memchr::memmem;
 
@@ -39,7 +40,7 @@ pub fn pad(request: &Request, status: u16, page: &mut String) {
         user_agent(request).is_some_and(|agent| names_msie(agent) || memmem::find(agent, b"Chrome/").is_some());
     if concerns {
         for _ in 0..LINES {
-            page.push_str(&String::from_utf8_lossy(PADDING));
+            page.push_str(&text_of(PADDING));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
 
+use freerun_conf::{bytes_of, text_of};
 use freerun_runtime::files::FileError;
 
 use crate::content::open_error::OpenError;
@@ -57,7 +58,7 @@ pub fn real_root(request: &Request) -> Option<Vec<u8>> {
     let root = document_root(request);
     once(request, |request| match resolve(request, &root) {
         Some(Err(error)) if OpenError::File(error.clone()).is_missing() => {
-            log_error!(request, Crit, "realpath() \"{}\" failed ({error})", String::from_utf8_lossy(&root));
+            log_error!(request, Crit, "realpath() \"{}\" failed ({error})", text_of(&root));
             None
         }
         Some(Ok(path)) => Some(path),
@@ -127,11 +128,11 @@ pub fn alias_is_lost(request: &Request) -> bool {
 
 fn absolute(request: &Request, path: &[u8], room: usize) -> Vec<u8> {
     let prefix = match path.first() {
-        Some(b'/') => b"",
-        _ => request.generation.paths.prefix.as_bytes(),
+        Some(b'/') => "",
+        _ => &request.generation.paths.prefix,
     };
     let mut name = Vec::with_capacity(prefix.len() + path.len() + room);
-    name.extend_from_slice(prefix);
+    name.extend_from_slice(&bytes_of(prefix));
     name.extend_from_slice(path);
     name
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use freerun_conf::text_of;
+
 use super::Field;
 
 /// A list of fields, each a name and a value.
@@ -69,9 +71,7 @@ impl FieldBlock {
 
 impl fmt::Debug for FieldBlock {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |(name, value): (&[u8], &[u8])| {
-            (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned())
-        };
+        let shown = |(name, value): (&[u8], &[u8])| (text_of(name).into_owned(), text_of(value).into_owned());
         formatter.debug_map().entries(self.iter().map(shown)).finish()
     }
 }

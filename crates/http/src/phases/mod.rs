@@ -9,6 +9,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use freerun_conf::{bytes_of, text_of};
 use freerun_proto::HeaderId;
 use freerun_proto::head::{Method, parse_length};
 use freerun_proto::status::sent_code;
@@ -178,7 +179,7 @@ fn choose(request: &mut Request) -> Step {
             }
         }
         Ok(Found::Folder(location)) => {
-            let mut target = uri::escape(EscapeSet::Uri, location.name.as_bytes()).into_owned();
+            let mut target = uri::escape(EscapeSet::Uri, &bytes_of(&location.name)).into_owned();
             if let Some(args) = request.asked.args.as_ref().filter(|args| !args.is_empty()) {
                 target.push(b'?');
                 target.extend_from_slice(args);
@@ -190,7 +191,7 @@ fn choose(request: &mut Request) -> Step {
         }
         Ok(Found::Nothing) => {}
         Err(error) => {
-            log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.asked.path));
+            log_error!(request, Alert, "{error} on \"{}\"", text_of(&request.asked.path));
             return follow(request, Outcome::Status(500));
         }
     }
@@ -268,7 +269,7 @@ async fn content(request: &mut Request) -> Step {
     }
     if request.asked.path.last() == Some(&b'/') {
         let folder = path::file_name(request);
-        log_error!(request, Error, "directory index of \"{}\" is forbidden", String::from_utf8_lossy(&folder));
+        log_error!(request, Error, "directory index of \"{}\" is forbidden", text_of(&folder));
         return follow(request, Outcome::Status(403));
     }
     follow(request, Outcome::Status(404))
@@ -382,7 +383,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
                 return Step::Answer(error_page::built_in(request, 500));
             }
             if !take_redirect(request) {
-                return cycle(request, "redirect to named location", name.as_bytes());
+                return cycle(request, "redirect to named location", &bytes_of(&name));
             }
             let server = request.place.server.clone();
             match server.locations.named(&name) {
@@ -412,7 +413,7 @@ fn take_redirect(request: &mut Request) -> bool {
 /// Ends a request that has used up its redirects, with an error that no error page replaces, because that would be
 /// another redirect.
 fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
-    let target = String::from_utf8_lossy(target);
+    let target = text_of(target);
     log_error!(request, Error, "rewrite or internal redirection cycle while {doing} \"{target}\"");
     request.lineage.plain_errors = true;
     Step::Answer(error_page::built_in(request, 500))
@@ -464,7 +465,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
     let page = core.error_page.iter().find(|page| page.statuses.contains(&response.status))?;
     request.place.last_error_page = !core.recursive_error_pages;
     let uri = match &page.target {
-        Target::Named(name) => name.clone().into_bytes(),
+        Target::Named(name) => bytes_of(name).into_owned(),
         Target::Uri(template) => template.render(request).into_owned(),
     };
     if !matches!(uri.first(), Some(b'/' | b'@')) {
@@ -483,7 +484,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
     request.answered.carried.location = response.location.take().or(request.answered.carried.location.take());
     request.answered.carried.fields.extend(response.fields.take());
     if uri.first() == Some(&b'@') {
-        return Some(Err(follow(request, Outcome::Named(String::from_utf8_lossy(&uri).into_owned()))));
+        return Some(Err(follow(request, Outcome::Named(text_of(&uri).into_owned()))));
     }
     if request.asked.method != Method::Head {
         request.asked.method = Method::Get;

@@ -1,5 +1,7 @@
 //! `post_action`: where a request goes on inside the server when its response is over.
 
+use freerun_conf::bytes_of;
+
 use super::{Answer, follow, walk};
 use crate::request::handler::Outcome;
 use crate::request::{Request, Sent};
@@ -29,7 +31,7 @@ async fn once(request: &mut Request) -> Option<u16> {
     let from = request.place.location.clone();
     let target = from.core.post_action.as_ref().filter(|_| request.place.redirects_left > 0)?;
     let outcome = match target.starts_with('/') {
-        true => Outcome::Redirect(target.clone().into_bytes(), None),
+        true => Outcome::Redirect(bytes_of(target).into_owned(), None),
         false => Outcome::Named(target.clone()),
     };
     let sent = request.sent;

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::task::Poll;
 
+use freerun_conf::text_of;
 use freerun_proto::{Method, uri};
 
 use crate::finish;
@@ -187,7 +188,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
         (count.0.get() >= MAX_SUBREQUESTS).then_some(Refused::Count)
     };
     if let Some(refused) = refused {
-        log_error!(parent, Error, "{refused} while processing \"{}\"", String::from_utf8_lossy(&path));
+        log_error!(parent, Error, "{refused} while processing \"{}\"", text_of(&path));
         return Err(refused);
     }
     count.0.set(count.0.get() + 1);

@@ -28,7 +28,7 @@ pub struct Alias {
     pub path: Template<Request>,
     /// The part that is replaced: the name of the location with the directive. `None` for a regular expression, whose
     /// alias is the whole path.
-    pub prefix: Option<String>,
+    pub prefix: Option<Box<[u8]>>,
 }
 
 /// The block whose directives are being read, of a server or a location. It lives in the configuration's context, for

@@ -1,5 +1,6 @@
 //! The effect of `rewrite` on a request whose path matches.
 
+use freerun_conf::text_of;
 use freerun_proto::uri::{EscapeSet, escape_into};
 
 use crate::log_error;
@@ -54,13 +55,13 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
             path.extend_from_slice(&args);
         }
         if logs {
-            log_error!(request, Notice, "rewritten redirect: \"{}\"", String::from_utf8_lossy(&path));
+            log_error!(request, Notice, "rewritten redirect: \"{}\"", text_of(&path));
         }
         return Next::Answer(redirect(request, status, path.into()));
     }
     if logs {
-        let (path, args) = (String::from_utf8_lossy(&path), args.as_deref().unwrap_or_default());
-        log_error!(request, Notice, "rewritten data: \"{path}\", args: \"{}\"", String::from_utf8_lossy(args));
+        let (path, args) = (text_of(&path), args.as_deref().unwrap_or_default());
+        log_error!(request, Notice, "rewritten data: \"{path}\", args: \"{}\"", text_of(args));
     }
     request.asked.path = path;
     if request.asked.path.is_empty() {

@@ -1,5 +1,6 @@
 //! Running a script.
 
+use freerun_conf::text_of;
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
 use freerun_serve::loop_local::LoopLocal;
@@ -276,7 +277,7 @@ fn matches(request: &Request, pattern: &Pattern, text: &str, subject: &[u8]) -> 
     let matched = pattern.matches(subject, &request.captures)?;
     if logs(request) {
         let verb = if matched { "matches" } else { "does not match" };
-        log_error!(request, Notice, "\"{text}\" {verb} \"{}\"", String::from_utf8_lossy(subject));
+        log_error!(request, Notice, "\"{text}\" {verb} \"{}\"", text_of(subject));
     }
     if !matched {
         request.captures.clear();
@@ -285,6 +286,6 @@ fn matches(request: &Request, pattern: &Pattern, text: &str, subject: &[u8]) -> 
 }
 
 fn gave_up(request: &Request, error: &GaveUp) -> Outcome {
-    log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.asked.path));
+    log_error!(request, Alert, "{error} on \"{}\"", text_of(&request.asked.path));
     Outcome::Status(500)
 }

@@ -4,6 +4,7 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use freerun_conf::bytes_of;
 use freerun_serve::captures::Captures;
 use freerun_serve::values::{GaveUp, Pattern};
 use rustc_hash::FxHashMap;
@@ -86,14 +87,16 @@ impl<L: Level> Locations<L> {
     /// Adds an `=` location; `false` when the name was taken.
     pub fn add_exact(&mut self, path: &str, location: Arc<L>) -> bool {
         self.add_folder(path, &location);
+        let path = bytes_of(path);
         self.exact_lengths |= length_bit(path.len());
-        self.exact.insert(path.as_bytes().into(), location).is_none()
+        self.exact.insert(path.into(), location).is_none()
     }
 
     /// Adds a prefix location; `false` when the name was taken.
     pub fn add_prefix(&mut self, path: &str, location: Arc<L>) -> bool {
         self.add_folder(path, &location);
-        let name = path.as_bytes();
+        let name = bytes_of(path);
+        let name = &*name;
         let at = match self.prefix.binary_search_by(|prefix| (*prefix.name).cmp(name)) {
             Ok(taken) => {
                 self.prefix[taken].location = location;
@@ -118,7 +121,7 @@ impl<L: Level> Locations<L> {
 
     fn add_folder(&mut self, path: &str, location: &Arc<L>) {
         if let Some(folder) = path.strip_suffix('/').filter(|_| location.passes_on()) {
-            self.folders.insert(folder.as_bytes().into(), location.clone());
+            self.folders.insert(bytes_of(folder).into(), location.clone());
         }
     }
 

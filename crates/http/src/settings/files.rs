@@ -37,6 +37,9 @@ settings! {
         open_file_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
         /// Whether the cache also keeps errors: that there is no such file, or that it may not be opened.
         open_file_cache_errors: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether the kernel tells of changes of files.
+        open_file_cache_events: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("nginx has it for kqueue; here files are watched wherever the kernel tells of changes");
         /// Whether symbolic links on the way to a file are followed.
         ///
         /// With `on` no link is followed; with `if_not_owner` a link is not followed if its owner is another one than that of

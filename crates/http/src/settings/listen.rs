@@ -37,7 +37,7 @@ impl ListenProtocols for HttpProtocols {
     const SHAPE: Shape = Shape::at_least(
         1,
         "address[:port] | port | unix:path [default_server] [ssl] [http2] [proxy_protocol] [backlog=number] [rcvbuf=size] \
-         [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
+         [sndbuf=size] [accept_filter=filter] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
          [multipath] [so_keepalive=on|off|[idle]:[interval]:[count]]",
     );
     const HAS_DATAGRAMS: bool = false;

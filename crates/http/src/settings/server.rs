@@ -15,6 +15,8 @@ settings! {
     #[module = "server"]
     pub struct ServerSettings {
         /// Address and port, or a Unix socket, that the server accepts connections on.
+        ///
+        /// `accept_filter` has no effect: it is for other systems, and a warning says so, as nginx does on Linux.
         listen: Many<ListenSetting>, in SERVER, local;
         /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
         server_name: ServerNames<Request>, in SERVER, local;
@@ -55,13 +57,13 @@ settings! {
         /// Memory for a request.
         request_pool_size: Size = "4k", in HTTP | SERVER, fidelity = NoEffect("there are no such pools");
         /// Bucket size of the table of server names.
-        server_names_hash_bucket_size: Size = "64", in HTTP, fidelity = NoEffect("tables size themselves");
+        server_names_hash_bucket_size: u32 = "64", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Size of the table of server names.
-        server_names_hash_max_size: Size = "512", in HTTP, fidelity = NoEffect("tables size themselves");
+        server_names_hash_max_size: u32 = "512", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Bucket size of the table of media types.
-        types_hash_bucket_size: Size = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        types_hash_bucket_size: u32 = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Size of the table of media types.
-        types_hash_max_size: Size = "1024", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        types_hash_max_size: u32 = "1024", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Bucket size of the table of variables.
         variables_hash_bucket_size: u32 = "64", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Size of the table of variables.

@@ -1,6 +1,6 @@
 //! Settings of the core about how bytes are moved, most of which have no effect here.
 
-use freerun_conf::{Cx, Node, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
+use freerun_conf::{Cx, Node, Offset, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
 
 use crate::request::Request;
 use crate::values::conditions::Conditions;
@@ -17,7 +17,7 @@ settings! {
         directio: DirectIo = "off", in HTTP | SERVER | LOCATION;
         /// The alignment of such reads: their offsets, lengths and memory are multiples of it. It is a power of two from 512 on;
         /// another number becomes the next power of two. A read that the disk refuses is tried again with 4096.
-        directio_alignment: Size = "512", in HTTP | SERVER | LOCATION;
+        directio_alignment: Offset = "512", in HTTP | SERVER | LOCATION;
         /// How much the kernel is asked to read ahead of a file.
         read_ahead: Size = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux takes no size, and what the thread pools are about to send is asked for in advance anyway");

@@ -41,11 +41,11 @@ impl Setting for KeepaliveDisable {
     fn set(previous: Option<KeepaliveDisable>, directive: &Node, cx: &mut Cx) -> Result<KeepaliveDisable, Problem> {
         let mut disable = previous.unwrap_or(KeepaliveDisable { msie6: false, safari: false });
         for word in &directive.args {
-            let browser = match word.text.as_str() {
+            let browser = match word.text.to_ascii_lowercase().as_str() {
                 "none" => continue,
                 "msie6" => &mut disable.msie6,
                 "safari" => &mut disable.safari,
-                other => return Err(Problem::new(format!("invalid value \"{other}\"")).at(word.place)),
+                _ => return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place)),
             };
             if std::mem::replace(browser, true) {
                 cx.warn(Problem::warning(format!("duplicate value \"{}\"", word.text)).at(word.place));

@@ -1,6 +1,6 @@
 //! Lists of the media types that a filter looks at: `addition_types`, `ssi_types` and similar directives.
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, into_bytes};
 
 /// The media types whose responses a filter changes. `text/html` is always among them.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ impl Setting for MediaTypes {
                 any = true;
                 continue;
             }
-            let this: Box<[u8]> = word.text.to_ascii_lowercase().into_bytes().into();
+            let this: Box<[u8]> = into_bytes(word.text.to_ascii_lowercase()).into();
             if &*this == b"text/html" || others.contains(&this) {
                 let text = word.text.to_ascii_lowercase();
                 cx.warn(Problem::warning(format!("duplicate MIME type \"{text}\"")).at(word.place));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, bytes_of, into_bytes, text_of};
 use rustc_hash::FxHashMap;
 
 use crate::lengths::length_bit;
@@ -54,10 +54,10 @@ impl Setting for Types {
             // A type without an extension has no effect, and is no error.
             let media_type = media_type(&line.name.text);
             for extension in &line.args {
-                let key: Box<[u8]> = extension.text.to_ascii_lowercase().into_bytes().into();
+                let key: Box<[u8]> = into_bytes(extension.text.to_ascii_lowercase()).into();
                 if let Some(old) = types.insert(key, media_type.clone()).filter(|old| *old != media_type) {
                     let extension = &extension.text;
-                    let old = String::from_utf8_lossy(&old).into_owned();
+                    let old = text_of(&old).into_owned();
                     cx.warn(
                         Problem::warning(format!(
                             "duplicate extension \"{extension}\", content type: \"{}\", previous content type: \"{old}\"",
@@ -125,7 +125,7 @@ const USUAL: &[&str] = &[
 pub fn media_type(text: &str) -> Bytes {
     match USUAL.binary_search(&text) {
         Ok(index) => Bytes::from_static(USUAL[index].as_bytes()),
-        Err(_) => Bytes::copy_from_slice(text.as_bytes()),
+        Err(_) => Bytes::from(bytes_of(text).into_owned()),
     }
 }
 

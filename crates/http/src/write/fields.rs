@@ -1,5 +1,6 @@
 //! The fields of a response's head, in nginx's order, for any protocol that encodes them.
 
+use freerun_conf::bytes_of;
 use freerun_proto::encode;
 
 use crate::content::error_page::server_name;
@@ -192,7 +193,7 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl
     let local = request.client.local();
     let name = &request.place.server.entry.settings.get::<ServerSettings>().server_name.first;
     match &request.asked.host {
-        _ if core.server_name_in_redirect && !name.is_empty() => sink.push(name.as_bytes()),
+        _ if core.server_name_in_redirect && !name.is_empty() => sink.push(&bytes_of(name)),
         Some(host) if !core.server_name_in_redirect => sink.push(host.as_bytes()),
         _ => match &local {
             Address::Ip(address) => match address.ip() {

@@ -1,6 +1,6 @@
 //! `auth_request`: the answer to a subrequest decides about access.
 
-use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, bytes_of, group, settings};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, subrequest};
@@ -67,7 +67,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
         let location = request.place.location.clone();
         let settings = location.settings.get::<AuthRequestSettings>();
-        let path = settings.auth_request.clone().into_bytes();
+        let path = bytes_of(&settings.auth_request).into_owned();
         let Ok(asking) = subrequest(request, path, None) else { return Outcome::Status(500) };
         let mut answer = asking.await;
         let status = answer.status();

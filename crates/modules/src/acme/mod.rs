@@ -8,7 +8,7 @@ mod variables;
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Problem, SettingsSet};
+use freerun_conf::{Cx, Problem, SettingsSet, text_of_os};
 use freerun_http::module::Module;
 use freerun_http::settings::acme::{Declared, Wanted};
 use freerun_runtime::log::Level;
@@ -41,7 +41,7 @@ fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(wanted) = &wanted {
         let folders = cx.extensions.get_or_default::<TempFolders>();
         for path in wanted.issuers.iter().filter_map(|issuer| issuer.state_path.as_ref()) {
-            folders.add(&path.to_string_lossy(), "state_path");
+            folders.add(&text_of_os(path), "state_path");
         }
     }
     let parts = cx.extensions.get_or_default::<Parts>();

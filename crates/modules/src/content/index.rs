@@ -1,6 +1,6 @@
 //! `index`: the index file of a folder.
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings, text_of};
 use freerun_http::content::open;
 use freerun_http::content::path;
 use freerun_http::log_error;
@@ -101,12 +101,12 @@ async fn find(request: &mut Request) -> Outcome {
                     match open::stat(request, &folder).await {
                         Ok(meta) if meta.is_dir() => folder_is_there = true,
                         Ok(_) => {
-                            let full = String::from_utf8_lossy(&full);
+                            let full = text_of(&full);
                             log_error!(request, Alert, "\"{full}\" is not a directory");
                             return Outcome::Status(500);
                         }
                         _ => {
-                            let full = String::from_utf8_lossy(&full);
+                            let full = text_of(&full);
                             if request
                                 .settings()
                                 .get::<freerun_http::request::core_settings::CoreSettings>()

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::body;
 use freerun_http::content::aio;
 use freerun_http::content::error_page;
@@ -58,7 +59,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Ok(file) if file.meta.is_dir() => add_slash(request),
             Ok(file) if file.meta.is_file() => respond(request, &file),
             Ok(_) => {
-                let name = String::from_utf8_lossy(&name);
+                let name = text_of(&name);
                 log_error!(request, Crit, "\"{name}\" is not a regular file");
                 Outcome::Status(404)
             }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use freerun_conf::{SettingsSet, group, settings};
+use freerun_conf::{SettingsSet, bytes_of, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
@@ -71,7 +71,7 @@ fn insert(request: &mut Request, response: &mut Response) {
     let settings = &location.settings;
     let settings = settings.get::<AdditionSettings>();
     let mut parts = VecDeque::with_capacity(3);
-    let uri = |uri: &String| (!uri.is_empty()).then(|| uri.clone().into_bytes());
+    let uri = |uri: &String| (!uri.is_empty()).then(|| bytes_of(uri).into_owned());
     parts.extend(uri(&settings.add_before_body).map(Part::Uri));
     parts.push_back(Part::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
     parts.extend(uri(&settings.add_after_body).map(Part::Uri));

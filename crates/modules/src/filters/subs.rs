@@ -117,7 +117,8 @@ impl Rule {
             }
             false => {
                 // An empty string is replaced nowhere.
-                let text = Some(sought.text.as_bytes()).filter(|text| !text.is_empty());
+                let text = sought.bytes();
+                let text = Some(&*text).filter(|text| !text.is_empty());
                 let finder = AhoCorasick::builder().ascii_case_insensitive(has('i')).build(text);
                 Sought::Text(finder.map_err(|error| at(error.to_string()))?)
             }

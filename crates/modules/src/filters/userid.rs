@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
 use freerun_conf::{
-    Cx, Node, Problem, Setting, SettingsSet, Shape, Value, group, keyword_enum, parse_seconds, settings,
+    Cx, Node, Problem, Setting, SettingsSet, Shape, Value, bytes_of, group, into_bytes, keyword_enum, parse_seconds,
+    settings, text_of,
 };
 use freerun_http::log_error;
 use freerun_http::module::Module;
@@ -227,7 +228,7 @@ struct State {
 /// Prints `name=` and the numbers of a cookie.
 fn shown<'r>(request: &'r Request, uid: impl FnOnce(&State) -> Option<Uid>) -> variables::Value<'r> {
     let state = request.shared().get::<State>();
-    uid(&state).map(|uid| text(request, &uid).into_bytes().into())
+    uid(&state).map(|uid| into_bytes(text(request, &uid)).into())
 }
 
 fn text(request: &Request, uid: &Uid) -> String {
@@ -253,7 +254,7 @@ fn read(request: &Request, state: &State) -> Option<(Uid, bool)> {
         }
         let name = &settings.userid_name;
         let value = request.head.cookie(name)?;
-        let shown = || String::from_utf8_lossy(value).into_owned();
+        let shown = || text_of(value).into_owned();
         let Some(base64) = value.get(..BASE64_LEN) else {
             log_error!(request, Error, "client sent too short userid cookie \"{name}={}\"", shown());
             return None;
@@ -344,10 +345,10 @@ fn run(request: &mut Request, response: &mut Response) {
     let state = request.shared().get::<State>();
     let Some(uid) = new(request, &state) else { return };
     let settings = request.settings().get::<UserIdSettings>();
-    let mut cookie = format!("{}=", settings.userid_name).into_bytes();
+    let mut cookie = into_bytes(format!("{}=", settings.userid_name));
     push_base64(&uid, settings.userid_mark.0, &mut cookie);
     let mut attribute = |text: &str, value: &[u8]| {
-        cookie.extend_from_slice(text.as_bytes());
+        cookie.extend_from_slice(&bytes_of(&text));
         cookie.extend_from_slice(value);
     };
     match settings.userid_expires {
@@ -356,9 +357,9 @@ fn run(request: &mut Request, response: &mut Response) {
         Expires::After(seconds) => attribute("; expires=", &cookie_date(clock::now().secs.saturating_add(seconds))),
     }
     if settings.userid_domain != "none" {
-        attribute("; domain=", settings.userid_domain.as_bytes());
+        attribute("; domain=", &bytes_of(&settings.userid_domain));
     }
-    attribute("; path=", settings.userid_path.as_bytes());
+    attribute("; path=", &bytes_of(&settings.userid_path));
     let flags = settings.userid_flags;
     if flags.secure {
         attribute("; secure", b"");
@@ -371,7 +372,7 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     response.add(&b"Set-Cookie"[..], cookie);
     if settings.userid_p3p != "none" {
-        response.add(&b"P3P"[..], settings.userid_p3p.clone().into_bytes());
+        response.add(&b"P3P"[..], bytes_of(&settings.userid_p3p).into_owned());
     }
 }
 

@@ -1,6 +1,6 @@
 //! `internal_redirect`: a request goes on with another URI after it was let in.
 
-use freerun_conf::{group, settings};
+use freerun_conf::{group, settings, text_of};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::phases::subrequest::target;
@@ -36,11 +36,11 @@ fn run(request: &mut Request) -> Outcome {
     let uri = redirect.as_ref().map(|uri| uri.render(request).into_owned()).unwrap_or_default();
     match uri.first() {
         None => Outcome::Declined,
-        Some(b'@') => Outcome::Named(String::from_utf8_lossy(&uri).into_owned()),
+        Some(b'@') => Outcome::Named(text_of(&uri).into_owned()),
         Some(_) => match target(b"", &uri) {
             Ok((path, args)) => Outcome::Redirect(path, args),
             Err(path) => {
-                log_error!(request, Error, "unsafe URI \"{}\" was detected", String::from_utf8_lossy(&path));
+                log_error!(request, Error, "unsafe URI \"{}\" was detected", text_of(&path));
                 Outcome::Status(500)
             }
         },

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, bytes_of, group, settings};
 use freerun_http::body;
 use freerun_http::log_error;
 use freerun_http::module::Module;
@@ -106,7 +106,7 @@ async fn run(request: &mut Request) -> Outcome {
             log_error!(request, Warn, "{MAX_RUNNING} mirrored requests are running, not mirrored to \"{uri}\"");
             break;
         }
-        let (path, args) = (uri.clone().into_bytes(), request.asked.args.clone());
+        let (path, args) = (bytes_of(uri).into_owned(), request.asked.args.clone());
         let Ok(mirrored) = background(request, request.asked.method, path, args, with_body) else {
             break;
         };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, group, settings};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, group, settings, text_of};
 use freerun_http::content::open;
 use freerun_http::content::path;
 use freerun_http::module::Module;
@@ -120,7 +120,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 }
                 let uri = value.into_owned();
                 if uri.first() == Some(&b'@') {
-                    return Outcome::Named(String::from_utf8_lossy(&uri).into_owned());
+                    return Outcome::Named(text_of(&uri).into_owned());
                 }
                 match uri.iter().position(|byte| *byte == b'?') {
                     Some(mark) => Outcome::Redirect(uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
@@ -137,7 +137,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// the root.
 fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
     let prefix = request.place.location.alias.as_ref().and_then(|alias| alias.prefix.as_deref());
-    let rest = prefix.and_then(|prefix| value.strip_prefix(prefix.as_bytes()));
+    let rest = prefix.and_then(|prefix| value.strip_prefix(prefix));
     match rest.filter(|rest| !rest.starts_with(b"..")) {
         Some(rest) => Cow::Owned(rest.to_vec()),
         None => value,
@@ -154,7 +154,6 @@ fn place(request: &Request, value: &[u8], variables: bool) -> (Vec<u8>, Vec<u8>)
     let Some(prefix) = &alias.prefix else {
         return (value.to_vec(), [path::file_name_of(request, value), value.to_vec()].concat());
     };
-    let prefix = prefix.as_bytes();
     let uri = if variables && value.starts_with(prefix) { value.to_vec() } else { [prefix, value].concat() };
     let file = path::file_name_of(request, &uri);
     (uri, file)

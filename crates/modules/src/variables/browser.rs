@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Many, Node, Problem, Setting, Shape, Value as Parsed, Word, group, keyword_enum, settings};
+use freerun_conf::{
+    Cx, Many, Node, Problem, Setting, Shape, Value as Parsed, Word, bytes_of, group, keyword_enum, settings,
+};
 use freerun_http::content::msie;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -191,7 +193,7 @@ pub static MODULE: Module = Module {
 };
 
 fn value<'r>(holds: bool, text: &'r LastText) -> Value<'r> {
-    holds.then_some(Cow::Borrowed(text.0.as_bytes()))
+    holds.then(|| bytes_of(&text.0))
 }
 
 fn is_modern(request: &Request, settings: &BrowserSettings) -> bool {
@@ -213,7 +215,7 @@ fn judge(agent: &[u8], settings: &BrowserSettings) -> bool {
     }
     let ancient = settings.ancient_browser.iter().flat_map(|names| &names.0).any(|name| match name.as_str() {
         "netscape4" => is_netscape4(agent),
-        name => memmem::find(agent, name.as_bytes()).is_some(),
+        name => memmem::find(agent, &bytes_of(name)).is_some(),
     });
     !ancient && modern.unlisted
 }

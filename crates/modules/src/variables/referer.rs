@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Size, Word, group, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Word, bytes_of, group, settings, text_of};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
@@ -23,7 +23,7 @@ settings! {
         /// path, expressions (`~`) for the part after `http://`.
         valid_referers: Referers, in SERVER | LOCATION;
         /// Bucket size of the table of names.
-        referer_hash_bucket_size: Size = "64", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        referer_hash_bucket_size: u32 = "64", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Size of the table of names.
         referer_hash_max_size: usize = "2048", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
     }
@@ -77,21 +77,21 @@ impl List {
                     return Ok(());
                 }
                 let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
-                let path: Box<[u8]> = path.as_bytes().into();
+                let path: Box<[u8]> = bytes_of(path).into();
                 let host = host.to_ascii_lowercase();
                 let rest = host.strip_prefix("*.").or_else(|| host.strip_suffix(".*")).unwrap_or(&host);
                 if rest.contains('*') || rest.is_empty() && !host.is_empty() {
                     return fail(format!("invalid hostname or wildcard \"{host}\""));
                 }
                 let new = if let Some(end) = host.strip_prefix('*') {
-                    self.front.insert(end.as_bytes().into(), path).is_none()
+                    self.front.insert(bytes_of(end).into(), path).is_none()
                 } else if let Some(start) = host.strip_suffix('*') {
-                    self.back.insert(start.as_bytes().into(), path).is_none()
+                    self.back.insert(bytes_of(start).into(), path).is_none()
                 } else if let Some(bare) = host.strip_prefix('.') {
-                    let one = self.exact.insert(bare.as_bytes().into(), path.clone()).is_none();
-                    self.front.insert(host.as_bytes().into(), path).is_none() && one
+                    let one = self.exact.insert(bytes_of(bare).into(), path.clone()).is_none();
+                    self.front.insert(bytes_of(&host).into(), path).is_none() && one
                 } else {
-                    self.exact.insert(host.as_bytes().into(), path).is_none()
+                    self.exact.insert(bytes_of(&host).into(), path).is_none()
                 };
                 if !new {
                     return fail(format!("conflicting parameter \"{host}\""));
@@ -175,7 +175,7 @@ fn is_valid(request: &Request, list: &List) -> bool {
 
 fn matches(request: &Request, pattern: &Pattern, text: &[u8]) -> bool {
     pattern.is_match(text).unwrap_or_else(|error| {
-        log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(text));
+        log_error!(request, Alert, "{error} on \"{}\"", text_of(text));
         false
     })
 }

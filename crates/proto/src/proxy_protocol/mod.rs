@@ -113,7 +113,7 @@ impl<'b> Line<'b> {
 
     fn address(&mut self) -> Read<String> {
         let is_part = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
-        Ok(self.word(b' ', is_part)?.map(|address| String::from_utf8_lossy(address).into_owned()))
+        Ok(self.word(b' ', is_part)?.map(|address| address.iter().map(|byte| char::from(*byte)).collect()))
     }
 
     fn port(&mut self, end: u8) -> Read<u16> {

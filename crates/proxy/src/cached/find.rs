@@ -7,6 +7,7 @@ use bytes::Bytes;
 use freerun_cache::cache::{Cache, Entry, Found, Leave};
 use freerun_cache::key::Key;
 use freerun_cache::object::{Object, Unreadable};
+use freerun_conf::text_of_os;
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -112,7 +113,7 @@ impl Wanted {
                             request,
                             Crit,
                             "cache file \"{}\" has md5 collision",
-                            self.cache.path_of(key).display()
+                            text_of_os(&self.cache.path_of(key))
                         );
                     }
                     return Located { object: None, unreadable: None, key, names, taken };
@@ -141,7 +142,7 @@ impl Wanted {
             Ok(object) => object,
             Err(why) => {
                 if !why.is_expected() {
-                    log_error!(request, Crit, "cache file \"{}\": {why}", self.cache.path_of(key).display());
+                    log_error!(request, Crit, "cache file \"{}\": {why}", text_of_os(&self.cache.path_of(key)));
                 }
                 return Err(known.filter(|entry| !entry.is_gone()));
             }

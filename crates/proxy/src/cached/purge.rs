@@ -9,6 +9,7 @@ use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
 use freerun_cache::purge::{Purge, PurgeRefused};
 use freerun_cache::rules::tags;
+use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -39,7 +40,7 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
         Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
         Ok(false) => Outcome::Status(404),
         Err(refused) => {
-            log_error!(request, Error, "purge of \"{}\" refused: {refused}", String::from_utf8_lossy(&wanted.text));
+            log_error!(request, Error, "purge of \"{}\" refused: {refused}", text_of(&wanted.text));
             Outcome::Status(match refused {
                 PurgeRefused::TooLong => 414,
             })
@@ -59,7 +60,7 @@ pub fn purge_tags(cache: &Cache, tags: Vec<Bytes>) -> Result<(), PurgeRefused> {
 /// Waits, for a second at most, until a purge of `what` has reached the disk. It is in force before.
 pub async fn write_down(request: &Request, cache: &Cache, what: &[u8]) {
     if !cache.settled(WRITTEN_DOWN).await {
-        log_error!(request, Warn, "purge of \"{}\" is not written down yet", String::from_utf8_lossy(what));
+        log_error!(request, Warn, "purge of \"{}\" is not written down yet", text_of(what));
     }
 }
 

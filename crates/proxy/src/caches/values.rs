@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
-use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
+use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds, text_of};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::Method;
@@ -59,7 +59,7 @@ impl CacheName {
                 if name.is_empty() || *name == *b"off" {
                     return Ok(None);
                 }
-                let unknown = || UnknownCache(String::from_utf8_lossy(&name).into_owned());
+                let unknown = || UnknownCache(text_of(&name).into_owned());
                 registry.find(&name).map(|defined| Some(&defined.home.cache)).ok_or_else(unknown)
             }
         }

@@ -1,12 +1,11 @@
 //! The caches of a configuration: their declared zones, and the state that is kept from one configuration to the next.
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use freerun_cache::cache::{Cache, CacheConfig, Pace};
 use freerun_cache::key::Levels;
-use freerun_conf::{Cx, Place, Problem, SettingsSet};
+use freerun_conf::{Cx, Place, Problem, SettingsSet, bytes_of, path_of};
 use freerun_http::module::Module;
 use freerun_runtime::log::Level;
 use freerun_serve::generation::Generation;
@@ -65,7 +64,7 @@ pub struct Registry(Arc<OnceLock<Vec<Defined>>>);
 impl Registry {
     /// The cache with this name.
     pub fn find(&self, name: &[u8]) -> Option<&Defined> {
-        self.0.get()?.iter().find(|cache| cache.path.name.as_bytes() == name)
+        self.0.get()?.iter().find(|cache| *bytes_of(&cache.path.name) == *name)
     }
 }
 
@@ -128,7 +127,7 @@ fn pace(pace: &path::Pace) -> Pace {
 fn config(read: &CachePath) -> CacheConfig {
     CacheConfig {
         name: read.name.as_str().into(),
-        path: PathBuf::from(&read.path),
+        path: path_of(&read.path).into_owned(),
         levels: Levels::parse(&read.levels).unwrap_or_default(),
         zone_size: read.zone_size,
         max_size: read.max_size.unwrap_or(u64::MAX),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::Level;
@@ -515,7 +516,7 @@ pub struct ErrorOutput<'t>(pub &'t [u8], pub Stage);
 impl fmt::Display for ErrorOutput<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("FastCGI sent in stderr: \"")?;
-        for char in String::from_utf8_lossy(self.0).chars() {
+        for char in text_of(self.0).chars() {
             match char {
                 '\n' => formatter.write_str("\\n")?,
                 char if char.is_control() && char != '\t' => write!(formatter, "\\x{:02X}", u32::from(char))?,

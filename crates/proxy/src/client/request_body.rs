@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::text_of;
 use freerun_http::body;
 use freerun_http::body::collect::{Collected, KeptBody};
 use freerun_http::connection::gone::ClientGone;
@@ -240,7 +241,7 @@ impl OutgoingBody {
                 })?;
                 if piece.is_empty() {
                     let path = file.shown_path();
-                    let path = String::from_utf8_lossy(&path);
+                    let path = text_of(&path);
                     log_error!(
                         request,
                         Crit,

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use bytes::Bytes;
+use freerun_conf::bytes_of;
 use freerun_http::content::aio;
 use freerun_http::log::Detached;
 use freerun_http::log_error;
@@ -229,7 +230,7 @@ pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) 
         files: request.generation.files.clone(),
         aio: aio::resolve(request)?,
         client: request.client_key(),
-        folder: CString::new(folder.path.as_str()).ok()?,
+        folder: CString::new(bytes_of(&folder.path).into_owned()).ok()?,
         max,
         read,
     })

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::request::response::{FileRange, LocalBoxFuture, Source};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
@@ -327,7 +328,7 @@ impl Flow {
         match written {
             Ok(()) if !std::mem::replace(&mut self.told, true) => {
                 let path = spool.file_path().unwrap_or_default();
-                let (path, stage) = (String::from_utf8_lossy(&path), Stage::ReadingBody);
+                let (path, stage) = (text_of(&path), Stage::ReadingBody);
                 let text = format_args!("an upstream response is buffered to a temporary file {path} while {stage}");
                 self.log(Level::Warn, text);
             }

@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
-use freerun_conf::SettingsSet;
+use freerun_conf::{SettingsSet, text_of};
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Response;
@@ -122,7 +122,7 @@ pub trait Family: Sync {
 
     /// The name that a server with TLS is told, and that its certificate has to be for (`proxy_ssl_name`).
     fn tls_name(&self, request: &Request, target: &Target) -> String {
-        let without_port = |name: &[u8]| without_port(&String::from_utf8_lossy(name)).to_owned();
+        let without_port = |name: &[u8]| without_port(&text_of(name)).to_owned();
         match &self.table(request.settings()).proxy_ssl_name {
             Some(name) => without_port(&name.render(request)),
             None => without_port(&target.whom().host),

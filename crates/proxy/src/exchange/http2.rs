@@ -1,6 +1,7 @@
 //! One request and its response over a stream of HTTP/2, as the records of [`freerun_upstream::http2::record`].
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::text_of;
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_proto::head::parse_length;
@@ -106,7 +107,7 @@ where
         let bytes = text.len();
         let length = match announced {
             Some(place) => Some(parse_length(place.value.of(&text)).ok_or_else(|| {
-                let value = String::from_utf8_lossy(place.value.of(&text)).into_owned();
+                let value = text_of(place.value.of(&text)).into_owned();
                 Fault::from(ReplyError::ContentLength(value))
             })?),
             None => None,
@@ -172,7 +173,7 @@ where
 
 /// The line of a field, for the log.
 fn shown(text: &[u8], place: ResponseField) -> String {
-    let part = |span: Span| String::from_utf8_lossy(span.of(text)).into_owned();
+    let part = |span: Span| text_of(span.of(text)).into_owned();
     format!("{}: {}", part(place.name), part(place.value))
 }
 

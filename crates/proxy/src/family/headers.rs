@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::content::charsets;
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -163,16 +164,14 @@ fn known_charset(request: &Request, charset: Bytes) -> Bytes {
     if charsets::is_known(request, &charset) {
         return charset;
     }
-    log_error!(request, Error, "unknown charset \"{}\" to override", String::from_utf8_lossy(&charset));
+    log_error!(request, Error, "unknown charset \"{}\" to override", text_of(&charset));
     Bytes::new()
 }
 
 /// Logs that a field that counts only once has come again.
 #[cold]
 fn repeated(request: &Request, fields: &HeadFields, field: &HeadField<'_>) {
-    let shown = |field: &HeadField<'_>| {
-        format!("{}: {}", String::from_utf8_lossy(field.name()), String::from_utf8_lossy(field.value()))
-    };
+    let shown = |field: &HeadField<'_>| format!("{}: {}", text_of(field.name()), text_of(field.value()));
     let first = fields.iter().find(|first| first.name().eq_ignore_ascii_case(field.name()));
     log_error!(
         request,
@@ -349,7 +348,7 @@ fn elsewhere(
     advice: Advice,
 ) -> Outcome {
     let target = if uri.starts_with(b"@") {
-        Outcome::Named(String::from_utf8_lossy(uri).into_owned())
+        Outcome::Named(text_of(uri).into_owned())
     } else {
         let mark = uri.iter().position(|byte| *byte == b'?').unwrap_or(uri.len());
         let path = unescape(&uri[..mark]);
@@ -358,7 +357,7 @@ fn elsewhere(
                 request,
                 Error,
                 "unsafe URI \"{}\" was detected while reading response header from upstream",
-                String::from_utf8_lossy(uri)
+                text_of(uri)
             );
             Outcome::Status(404)
         } else {

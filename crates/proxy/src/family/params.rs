@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use freerun_conf::{Cx, Many, Node, Problem, Shape, Value, Word};
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Value, Word, bytes_of};
 use freerun_http::message::head::HeadField;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
@@ -42,7 +42,7 @@ impl Value for Param {
             Some(word) if word.text == "if_not_empty" => true,
             Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.text)).at(word.place)),
         };
-        let name: Box<[u8]> = directive.args[0].text.as_bytes().into();
+        let name: Box<[u8]> = directive.args[0].bytes().into();
         // As in nginx: only if the configuration itself has an empty value.
         let hides = name.len() > FIELD.len() && name.starts_with(FIELD) && directive.args[1].text.is_empty();
         Ok(Param { name, written: directive.args[1].clone(), value: Arc::default(), if_not_empty, hides })
@@ -135,7 +135,7 @@ pub fn each<E>(
 /// The host and the port that the request is for: `$host$is_request_port$request_port`.
 fn host(request: &Request) -> Vec<u8> {
     let host = request.asked.host.as_deref().unwrap_or(&request.place.server.name);
-    let mut value = host.as_bytes().to_vec();
+    let mut value = bytes_of(host).into_owned();
     if let Some(port) = request.head.host().and_then(|host| host.port) {
         value.push(b':');
         push_number(&mut value, port.into());

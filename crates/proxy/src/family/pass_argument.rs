@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_conf::{Cx, Node, Problem, Word, bytes_of, text_of};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -46,7 +46,7 @@ impl Pass {
                 TargetLookup::Now(group.get().map(target).ok_or(Outcome::Status(500)))
             }
             Pass::Computed(text) => {
-                let text = String::from_utf8_lossy(&text.render(request)).into_owned();
+                let text = text_of(&text.render(request)).into_owned();
                 TargetLookup::Later(Box::pin(async move {
                     match upstream::find(request, &text, None).await {
                         Ok(group) => Ok(Target::new(whom(&group, scheme), Uri::new())),
@@ -71,7 +71,7 @@ pub struct Scheme {
 }
 
 fn whom(group: &Arc<Upstream>, scheme: Scheme) -> Arc<UpstreamTarget> {
-    let host = Bytes::copy_from_slice(group.name().as_bytes());
+    let host = Bytes::from(bytes_of(group.name()).into_owned());
     let Scheme { text: scheme, is_secure } = scheme;
     Arc::new(UpstreamTarget { scheme, is_secure, host, port: Bytes::new(), servers: Some(group.clone()) })
 }

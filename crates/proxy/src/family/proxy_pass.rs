@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value};
+use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value, bytes_of, text_of};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -56,6 +56,8 @@ pub enum PassTo {
 pub struct Fixed {
     /// The whole URL, for `proxy_redirect default`.
     pub url: String,
+    /// The number of bytes of a request's path that are replaced: those of the location's name.
+    pub location_len: usize,
     /// The value of `$proxy_host`.
     pub host: Bytes,
     /// The value of `$proxy_port`.
@@ -105,7 +107,7 @@ impl<'u> Url<'u> {
     /// The values of `$proxy_host` and `$proxy_port`: the port is left out of the first if it is the default of the
     /// scheme.
     pub fn host_and_port(&self) -> (Bytes, Bytes) {
-        let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let copy = |text: &str| Bytes::from(bytes_of(text).into_owned());
         let own_port = if self.secure { "443" } else { "80" };
         if self.authority.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
             return (Bytes::from_static(b"localhost"), Bytes::new());
@@ -165,10 +167,11 @@ impl Value for ProxyPass {
             return Err(Problem::new(message).at(word.place));
         }
         let (host, port) = url.host_and_port();
-        let uri = url.uri.map(|uri| Bytes::copy_from_slice(uri.as_bytes()));
+        let uri = url.uri.map(|uri| Bytes::from(bytes_of(uri).into_owned()));
         passes_on(false, cx);
         let to = PassTo::Fixed(Arc::new(Fixed {
             url: word.text.clone(),
+            location_len: bytes_of(&location).len(),
             secure,
             host,
             port,
@@ -194,7 +197,7 @@ impl ProxyPass {
         match &self.to {
             PassTo::Fixed(fixed) => {
                 let rule = match &fixed.uri {
-                    Some(uri) => Rule::Replace(self.location.len(), uri),
+                    Some(uri) => Rule::Replace(fixed.location_len, uri),
                     None => Rule::AsAsked,
                 };
                 let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
@@ -217,7 +220,7 @@ impl ProxyPass {
             PassTo::Fixed(fixed) => {
                 out.extend_from_slice(scheme(fixed.secure).as_bytes());
                 let rule = match &fixed.uri {
-                    Some(uri) => Rule::Replace(self.location.len(), uri),
+                    Some(uri) => Rule::Replace(fixed.location_len, uri),
                     None => Rule::AsAsked,
                 };
                 out.extend_from_slice(&fixed.host);
@@ -225,12 +228,13 @@ impl ProxyPass {
             }
             PassTo::Computed(template) => {
                 let text = template.render(request);
-                let text = String::from_utf8_lossy(&text);
+                let text = text_of(&text);
                 let Some(url) = Url::parse(&text) else {
                     log_error!(request, Error, "invalid URL prefix in \"{text}\"");
                     return Err(Outcome::Status(500));
                 };
-                let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+                let uri = url.uri.map(bytes_of);
+                let rule = uri.as_deref().map_or(Rule::AsAsked, Rule::Exactly);
                 out.extend_from_slice(scheme(url.secure).as_bytes());
                 out.extend_from_slice(&url.host_and_port().0);
                 uri::append(rule, Asked::of(request), out);
@@ -320,7 +324,7 @@ fn passed_to<'r>(request: &'r Request, which: fn(&UpstreamTarget) -> &Bytes, fix
 /// Looks up the target that variables give.
 async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
     let text = template.render(request);
-    let text = String::from_utf8_lossy(&text);
+    let text = text_of(&text);
     let Some(url) = Url::parse(&text) else {
         log_error!(request, Error, "invalid URL prefix in \"{text}\"");
         return Err(Outcome::Status(500));
@@ -330,7 +334,8 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
         Outcome::Status(why.status())
     })?;
     let (host, port) = url.host_and_port();
-    let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+    let uri = url.uri.map(bytes_of);
+    let rule = uri.as_deref().map_or(Rule::AsAsked, Rule::Exactly);
     let uri = uri::kept(rule, Asked::of(request));
     Ok(Target::new(Arc::new(target(url.secure, host, port, group)), uri))
 }

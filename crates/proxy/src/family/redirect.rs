@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, bytes_of, text_of};
 use freerun_http::log_error;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
@@ -84,7 +84,7 @@ impl Setting for Redirects {
 /// and is logged.
 pub fn matches(pattern: &Pattern, text: &[u8], request: &Request) -> bool {
     pattern.matches(text, &request.captures).unwrap_or_else(|error| {
-        log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(text));
+        log_error!(request, Alert, "{error} on \"{}\"", text_of(text));
         false
     })
 }
@@ -103,7 +103,7 @@ impl Redirects {
         self.0.iter().find_map(|rule| match rule {
             Rule::Default => {
                 let (from, to) = pass?.default_redirect()?;
-                replaced(text, from.as_bytes(), || to.as_bytes().to_vec())
+                replaced(text, &bytes_of(&from), || bytes_of(to).into_owned())
             }
             Rule::Prefix(from, to) => replaced(text, &from.render(request), || to.render(request).into_owned()),
             Rule::Regex(pattern, to) => matches(pattern, text, request).then(|| to.render(request).into_owned()),

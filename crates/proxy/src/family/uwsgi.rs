@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, settings};
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, bytes_of, settings};
 use freerun_http::request::Request;
 use freerun_proto::uwsgi::Packet;
 
@@ -124,7 +124,7 @@ impl Script for UwsgiScript {
             let written =
                 params::each(request, &settings.uwsgi_param, fields, |name, value| packet.pair(name, value, out));
             let string = settings.uwsgi_string.as_deref().unwrap_or_default();
-            let written = written.and_then(|()| packet.text(string.as_bytes(), out));
+            let written = written.and_then(|()| packet.text(&bytes_of(string), out));
             written.map_err(|error| Fault::Request(error.to_string().into()))?;
             packet.end(out);
             Ok(())

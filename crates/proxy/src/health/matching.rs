@@ -1,6 +1,6 @@
 //! The tests of a `match` block on the response to a health check.
 
-use freerun_conf::{Cx, Node, Problem, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Word, bytes_of};
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
@@ -162,7 +162,7 @@ impl Wanted {
         match self {
             Wanted::There => values.next().is_some(),
             Wanted::Missing => values.next().is_none(),
-            Wanted::Is(same, text) => values.any(|value| (value.as_ref() == text.as_bytes()) == *same),
+            Wanted::Is(same, text) => values.any(|value| (*value.as_ref() == *bytes_of(text)) == *same),
             Wanted::Matches(same, pattern) => values.any(|value| pattern.is_match(value).unwrap_or(false) == *same),
         }
     }

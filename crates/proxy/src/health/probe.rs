@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::{bytes_of, into_bytes};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::request::location::Location;
 use freerun_http::request::{Address, Head, Request};
@@ -150,15 +151,15 @@ fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnecti
         Some(_) => ("POST", "Content-Type: application/grpc\r\nTE: trailers\r\n"),
         None => ("GET", ""),
     };
-    let buffer = format!("{method} {uri} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", check.name()).into_bytes();
+    let buffer = into_bytes(format!("{method} {uri} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", check.name()));
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
     let head = Head::new(buffer, parsed);
     let place = (server, LoopLocal::new(Arc::new(location(check))));
     let mut request = Request::new(client, generation, place, head, 1, loops::now());
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
-    request.asked.path = path.as_bytes().to_vec();
-    request.asked.args = args.map(|args| args.as_bytes().to_vec());
+    request.asked.path = bytes_of(path).into_owned();
+    request.asked.args = args.map(|args| bytes_of(args).into_owned());
     request.asked.host = Some(check.name().to_string());
     Some(request)
 }
@@ -199,7 +200,7 @@ pub async fn check(
 ) -> Result<(), Failed> {
     let request = request(check, loop_state, no_connection).ok_or("making the request")?;
     let TargetLookup::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
-    target.uri = check.rules.uri.clone().into_bytes().into();
+    target.uri = into_bytes(check.rules.uri.to_string()).into();
     let options = check.family.options(&request);
     let most = options.connect_timeout + options.send_timeout + options.read_timeout + REST;
     let one = One { check, peer, request: &request, target: &target, options: &options };

@@ -1,6 +1,6 @@
 //! Lists of field names: hidden, passed and ignored fields.
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, keyword_enum};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, into_bytes, keyword_enum};
 use freerun_proto::HeaderId;
 
 use crate::settings::FamilySettings;
@@ -37,7 +37,7 @@ impl Value for HeaderName {
     const SHAPE: Shape = Shape::exactly(1, "field");
 
     fn parse(directive: &Node, _: &mut Cx) -> Result<HeaderName, Problem> {
-        Ok(HeaderName(directive.args[0].text.to_ascii_lowercase().into_bytes().into()))
+        Ok(HeaderName(into_bytes(directive.args[0].text.to_ascii_lowercase()).into()))
     }
 }
 

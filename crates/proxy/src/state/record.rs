@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::request::response::Field;
 use freerun_runtime::loops;
 use freerun_upstream::{Lease, Peer};
@@ -265,13 +266,13 @@ impl fmt::Display for Record {
         formatter.write_str(target.whom().scheme)?;
         match inner.tries.last().filter(|_| !inner.redirected) {
             Some(last) => formatter.write_str(last.whom.name())?,
-            None => write!(formatter, "{}", String::from_utf8_lossy(&target.whom().host))?,
+            None => write!(formatter, "{}", text_of(&target.whom().host))?,
         }
         let is_unix = inner.tries.last().is_some_and(|last| last.whom.name().starts_with("unix:"));
         if is_unix && !target.uri.is_empty() {
             formatter.write_str(":")?;
         }
-        write!(formatter, "{}", String::from_utf8_lossy(&target.uri))
+        write!(formatter, "{}", text_of(&target.uri))
     }
 }
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use bytes::Bytes;
+use freerun_conf::{bytes_of, into_bytes};
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_http::variables::{Value, Variable};
@@ -131,7 +132,7 @@ fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
         }
         show(one, &mut out);
     }
-    (!tries.is_empty()).then(|| Cow::Owned(out.into_bytes()))
+    (!tries.is_empty()).then(|| Cow::Owned(into_bytes(out)))
 }
 
 /// The value of `show` for the server that was chosen last.
@@ -139,7 +140,7 @@ fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let peer = inner.shown().last()?.whom.server()?;
-    Some(Cow::Owned(show(peer).as_bytes().to_vec()))
+    Some(Cow::Owned(bytes_of(show(peer)).into_owned()))
 }
 
 /// An address without its port, or the path of a Unix socket as `$upstream_addr` has it.

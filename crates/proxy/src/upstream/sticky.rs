@@ -1,6 +1,6 @@
 //! `sticky`: clients stay with the server that they had before.
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, into_bytes, parse_seconds};
 use freerun_http::request::Request;
 use freerun_http::request::response::Response;
 use freerun_http::template::Template;
@@ -100,7 +100,7 @@ impl Cookie {
 
     /// The value of `Set-Cookie` for a client of this server.
     fn text(&self, request: &Request, route: &str) -> Vec<u8> {
-        let mut text = format!("{}={route}", self.name).into_bytes();
+        let mut text = into_bytes(format!("{}={route}", self.name));
         let mut attribute = |name: &str, value: &[u8]| {
             text.extend_from_slice(name.as_bytes());
             text.extend_from_slice(value);

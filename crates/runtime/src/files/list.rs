@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use freerun_conf::text_of;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -98,7 +99,7 @@ impl ListError {
     pub fn describe(&self, path: &[u8]) -> String {
         match self {
             ListError::File(error) => error.describe(path),
-            ListError::TooMany | ListError::Exhausted(_) => format!("\"{}\": {self}", String::from_utf8_lossy(path)),
+            ListError::TooMany | ListError::Exhausted(_) => format!("\"{}\": {self}", text_of(path)),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam_queue::SegQueue;
+use freerun_conf::text_of;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -88,7 +89,7 @@ pub enum FileError {
 
 /// The system's error about a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{call} \"{}\" failed ({errno}: {})", String::from_utf8_lossy(path), error_text(*errno))]
+#[error("{call} \"{}\" failed ({errno}: {})", text_of(path), error_text(*errno))]
 pub struct NamedError {
     /// The call as in nginx's log, e.g. `open()`.
     call: &'static str,
@@ -137,7 +138,7 @@ impl FileError {
     pub fn describe(&self, path: &[u8]) -> String {
         match self {
             FileError::System { call, errno } => {
-                format!("{call} \"{}\" failed ({errno}: {})", String::from_utf8_lossy(path), error_text(*errno))
+                format!("{call} \"{}\" failed ({errno}: {})", text_of(path), error_text(*errno))
             }
             FileError::Named(error) => error.to_string(),
             FileError::Pool(error) => error.to_string(),

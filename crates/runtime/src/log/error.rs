@@ -3,6 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use freerun_conf::{bytes_of, into_bytes};
+
 use super::clock;
 use super::file::LogFile;
 use super::level::Level;
@@ -101,7 +103,8 @@ impl ErrorLog {
     }
 
     /// Writes one line `2026/11/21 07:05:00 [error] PID#TID: *CONNECTION message`; never waits (on a threaded
-    /// writer). Control characters in the message come out as `\xHH`, so that a client cannot forge lines.
+    /// writer). Control characters in the message come out as `\xHH`, so that a client cannot forge lines; bytes that are not
+    /// UTF-8 ([`text_of`](freerun_conf::text_of)) as they are.
     pub fn write(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
         if self.enabled(level) {
             self.write_line(level, None, connection, message);
@@ -129,9 +132,9 @@ impl ErrorLog {
         let message = head..line.text.len();
         line.text.push('\n');
         if self.shared.console && level <= Level::Warn {
-            super::file::write_stderr(format!("nginx: [{level}] {}\n", &line.text[message]).as_bytes());
+            super::file::write_stderr(&bytes_of(&format!("nginx: [{level}] {}\n", &line.text[message])));
         }
-        let bytes = bytes::Bytes::from(line.text);
+        let bytes = bytes::Bytes::from(into_bytes(line.text));
         if level <= recent::LEAST {
             recent::keep(&bytes);
         }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use freerun_conf::text_of;
 use rustix::fs::{Mode, OFlags};
 
 use super::level::Level;
@@ -83,7 +84,7 @@ pub(super) struct OpenFiles(HashMap<Vec<u8>, Used>);
 impl OpenFiles {
     /// Writes lines to the file that they name.
     pub(super) fn write(&mut self, to: &Destination, lines: &[u8], now: Instant) -> Result<(), Failure> {
-        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let text = |path: &[u8]| text_of(path).into_owned();
         let path = c_string(&to.path).map_err(|error| Failure::Open(text(&to.path), error))?;
         if let Some(root) = &to.root {
             let there = c_string(root).and_then(|root| is_folder(&root));

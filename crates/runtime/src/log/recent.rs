@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use freerun_conf::{display_only, text_of};
 
 use super::Level;
 
@@ -43,7 +44,7 @@ pub fn lines() -> Vec<String> {
 }
 
 fn shown(lines: &[Bytes], missed: u64) -> Vec<String> {
-    let kept = lines.iter().map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
+    let kept = lines.iter().map(|line| display_only(&text_of(line.trim_ascii_end())).into_owned());
     kept.chain((missed > 0).then(|| format!("(further lines that are only in the logs: {missed})"))).collect()
 }
 

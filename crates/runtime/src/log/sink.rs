@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::{Buf, Bytes};
+use freerun_conf::path_of;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -52,7 +53,7 @@ pub(super) enum Sink {
 impl Sink {
     pub(super) fn of(name: &str) -> Sink {
         if let Some(server) = name.strip_prefix(SYSLOG) {
-            Sink::Socket(server.strip_prefix("unix:").map(PathBuf::from))
+            Sink::Socket(server.strip_prefix("unix:").map(|path| path_of(path).into_owned()))
         } else if let Some(size) = name.strip_prefix(MEMORY) {
             Sink::Memory(size.parse().unwrap_or(0).min(MAX_MEMORY))
         } else if name == NAMED {

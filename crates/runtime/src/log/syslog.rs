@@ -30,7 +30,7 @@ impl Header {
         out.extend_from_slice(&clock::syslog_time(clock::now().secs));
         out.push(b' ');
         if self.hostname {
-            out.extend_from_slice(hostname().as_bytes());
+            out.extend_from_slice(hostname());
             out.push(b' ');
         }
         out.extend_from_slice(self.tag.as_bytes());
@@ -39,9 +39,9 @@ impl Header {
 }
 
 /// The host's name in lower case.
-fn hostname() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase())
+fn hostname() -> &'static [u8] {
+    static NAME: OnceLock<Vec<u8>> = OnceLock::new();
+    NAME.get_or_init(|| rustix::system::uname().nodename().to_bytes().to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
         Header { facility: 23, tag: "nginx".into(), hostname: true }.push(Level::Info, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("<190>"), "{text}");
-        assert!(text.ends_with(&format!(" {} nginx: ", hostname())), "{text}");
+        assert!(text.ends_with(&format!(" {} nginx: ", String::from_utf8_lossy(hostname()))), "{text}");
         let mut out = Vec::new();
         Header { facility: 1, tag: String::new(), hostname: false }.push(Level::Crit, &mut out);
         let text = String::from_utf8(out).unwrap();

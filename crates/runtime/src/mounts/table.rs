@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
+use freerun_conf::text_of;
+
 use super::{Class, Mount};
 
 /// The number of mounts that are remembered; files of other mounts go to the pool.
@@ -38,7 +40,7 @@ impl Table {
                 continue;
             }
             let mount = table.by_dev.entry(line.dev).or_insert_with(|| {
-                let point = String::from_utf8_lossy(&line.point).into_owned();
+                let point = text_of(&line.point).into_owned();
                 Arc::new(Mount::new(line.dev, point, line.fs_type, class))
             });
             // If a device has several mounts, one with the option is enough.
@@ -147,7 +149,7 @@ impl Line {
         let point = unescape(fields.nth(1)?);
         let options = fields.next()?;
         let mut fields = fields.skip_while(|field| *field != b"-");
-        let fs_type = String::from_utf8_lossy(fields.nth(1)?).into_owned();
+        let fs_type = text_of(fields.nth(1)?).into_owned();
         let has = |options: &[u8], name: &[u8]| options.split(|&byte| byte == b',').any(|option| option == name);
         let read_only = has(options, b"ro") || fields.nth(1).is_some_and(|options| has(options, b"ro"));
         Some(Line { dev, point, fs_type, relatime: has(options, b"relatime") && !read_only })

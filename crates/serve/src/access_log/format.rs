@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Place, Problem, Word};
+use freerun_conf::{Cx, Node, Place, Problem, Word, bytes_of};
 use freerun_runtime::log::clock;
 
 use super::escape::Escape;
@@ -168,10 +168,11 @@ impl<S: Subject, P: Pieces<S>> Format<S, P> {
 }
 
 fn push_piece<S, P>(pieces: &mut Vec<Piece<S, P>>, before: &str, what: What<S, P>) {
-    match Short::of(before.as_bytes()) {
+    let before = bytes_of(before);
+    match Short::of(&before) {
         Some(before) => pieces.push(Piece { before, what }),
         None => {
-            pieces.push(Piece { before: Short::default(), what: What::Text(before.as_bytes().into()) });
+            pieces.push(Piece { before: Short::default(), what: What::Text(before.into()) });
             pieces.push(Piece { before: Short::default(), what });
         }
     }

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::Cx;
+use freerun_conf::{Cx, path_of};
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 
 use crate::parts::Parts;
@@ -55,7 +55,7 @@ pub fn load(zones: &ByName, log: &ErrorLog) {
     for (name, zone) in zones {
         let Some(state) = zone.state.as_ref().filter(|_| zone.pairs.begin_loading()) else { continue };
         let path = state.path();
-        match fs::read(path) {
+        match fs::read(path_of(path)) {
             Ok(saved) => match zone.pairs.restore(&saved) {
                 Some(0) => {}
                 Some(left_out) => {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 
-use freerun_conf::{Cx, Problem, Word, keyword_enum};
+use freerun_conf::{Cx, Problem, Word, keyword_enum, text_of};
 use freerun_runtime::log::Level;
 use siphasher::sip::SipHasher13;
 
@@ -43,7 +43,7 @@ impl<S: Subject> Key<S> {
     pub fn of<'r>(&'r self, subject: &'r S) -> Option<Cow<'r, [u8]>> {
         let key = self.template.render(subject);
         if key.len() > MAX_KEY {
-            let shown = String::from_utf8_lossy(&key[..256]);
+            let shown = text_of(&key[..256]);
             let message = format_args!("the value of the \"{}\" key is more than 65535 bytes: \"{shown}\"", self.text);
             subject.log(Level::Error, message);
             return None;

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use freerun_conf::{parse_size, parse_time};
+use freerun_conf::{bytes_of, parse_size, parse_time};
 use freerun_runtime::net::udp::Options;
 use rustc_hash::FxHasher;
 
@@ -209,7 +209,7 @@ impl ListenSpec {
         match (name, value) {
             ("bind", None) => {}
             ("backlog", Some(value)) => {
-                self.backlog = value.parse().ok().filter(|backlog| *backlog != 0).ok_or_else(bad)?;
+                self.backlog = value.parse().ok().filter(|backlog| *backlog > 0).ok_or_else(bad)?;
             }
             ("rcvbuf", Some(value)) => self.rcvbuf = Some(buffer(value).ok_or_else(bad)?),
             ("sndbuf", Some(value)) => self.sndbuf = Some(buffer(value).ok_or_else(bad)?),
@@ -221,12 +221,11 @@ impl ListenSpec {
             }
             ("multipath", None) => self.multipath = true,
             ("ipv6only", Some(value @ ("on" | "off"))) => {
-                if !self.ip.is_some_and(|address| address.is_ipv6()) {
-                    return Err(format!("ipv6only is not supported on addr \"{}\"", self.name));
+                // It means nothing for other addresses, and nginx takes it.
+                if self.ip.is_some_and(|address| address.is_ipv6()) {
+                    self.ipv6only = value == "on";
                 }
-                self.ipv6only = value == "on";
             }
-            ("ipv6only", Some(value)) => return Err(format!("invalid ipv6only flags \"{value}\"")),
             ("so_keepalive", Some(value)) => {
                 let keepalive = keepalive(value).ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
                 self.so_keepalive = Some(keepalive);
@@ -273,14 +272,14 @@ pub fn specs(
     default_port: Option<&'static str>,
     hosts: &mut Hosts,
 ) -> Result<Vec<ListenSpec>, &'static str> {
-    if let Some(path) = text.strip_prefix("unix:") {
+    if let Some(path) = text.get(..5).filter(|start| start.eq_ignore_ascii_case("unix:")).map(|_| &text[5..]) {
         if path.is_empty() {
             return Err("no path in the unix domain socket");
         }
-        if path.len() > 107 {
+        if bytes_of(path).len() > 107 {
             return Err("too long path in the unix domain socket");
         }
-        return Ok(vec![ListenSpec::new(service, None, text.to_owned())]);
+        return Ok(vec![ListenSpec::new(service, None, format!("unix:{path}"))]);
     }
     let (ip, ports) = if let Some(rest) = text.strip_prefix('[') {
         let (ip, rest) = rest.split_once(']').ok_or("invalid host")?;

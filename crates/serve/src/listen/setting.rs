@@ -120,6 +120,11 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
             if protocols.set(parameter, directive, cx)? {
                 continue;
             }
+            if text.starts_with("accept_filter=") {
+                let message = format!("accept filters \"{text}\" are not supported on this platform, ignored");
+                cx.warn(Problem::warning(message).at_node(directive).at(parameter.place));
+                continue;
+            }
             has_options = true;
             for spec in &mut specs {
                 let known = spec.apply_option(text).map_err(|why| Problem::new(why).at(parameter.place))?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_size};
 use freerun_runtime::log::syslog::Header;
 use freerun_runtime::log::{Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG, Target};
 
@@ -51,6 +51,35 @@ impl ErrorLogTarget {
     }
 }
 
+/// The parts of nginx whose lines of the level `debug` can be asked for: here they are all of the level `debug`.
+const DEBUG_PARTS: [&str; 7] =
+    ["debug_core", "debug_alloc", "debug_mutex", "debug_event", "debug_http", "debug_mail", "debug_stream"];
+
+/// The level of the words behind the file: one level, or several parts of `debug`.
+fn level(words: &[Word]) -> Result<Level, Problem> {
+    let is_part = |word: &Word| DEBUG_PARTS.contains(&word.text.as_str());
+    let mut level = None;
+    let mut has_level = false;
+    for word in words {
+        level = Some(match word.text.parse::<Level>() {
+            Ok(_) if level.is_some() => {
+                return Err(Problem::new(format!("duplicate log level \"{}\"", word.text)).at(word.place));
+            }
+            Ok(named) => {
+                has_level = true;
+                named
+            }
+            Err(()) if is_part(word) && !has_level => Level::Debug,
+            Err(()) => {
+                return Err(Problem::new(format!("invalid log level \"{}\"", word.text))
+                    .at(word.place)
+                    .hint("levels are debug, info, notice, warn, error, crit, alert, emerg"));
+            }
+        });
+    }
+    Ok(level.unwrap_or(Level::Error))
+}
+
 impl Value for ErrorLogTarget {
     const SHAPE: Shape =
         Shape::at_least(1, "file | stderr | syslog:server=address[,parameter=value] | memory:size [level]");
@@ -71,17 +100,7 @@ impl Value for ErrorLogTarget {
         } else {
             cx.extensions.get_or_default::<Paths>().absolute(&file.text)
         };
-        let level = match directive.args.get(1) {
-            None => Level::Error,
-            Some(word) => word.text.parse().map_err(|_| {
-                Problem::new(format!("invalid log level \"{}\"", word.text))
-                    .at(word.place)
-                    .hint("levels are debug, info, notice, warn, error, crit, alert, emerg")
-            })?,
-        };
-        if let Some(second) = directive.args.get(2) {
-            return Err(Problem::new(format!("duplicate log level \"{}\"", second.text)).at(second.place));
-        }
+        let level = level(&directive.args[1..])?;
         Ok(ErrorLogTarget { log: cx.extensions.get_or_default::<LogPaths>().index(&path), level, syslog })
     }
 }

@@ -16,6 +16,9 @@ settings! {
         /// `syslog:` sends them to a server, as UDP or to a Unix socket; messages that it does not take are dropped and counted,
         /// and requests and sessions never wait for it. `memory:` keeps the last lines in a ring in the worker's memory,
         /// behind the text `freerun memory log: `, for a debugger or a core dump.
+        ///
+        /// `debug_core`, `debug_alloc`, `debug_mutex`, `debug_event`, `debug_http`, `debug_mail` and `debug_stream`, of which
+        /// nginx takes several, mean all of `debug`.
         error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION | STREAM | STREAM_SERVER,
             fidelity = Differs("a name of a syslog server is looked up once, when the log is opened; one memory log of each size is kept");
     }

@@ -1,6 +1,6 @@
 //! `map`: a variable whose value depends on others.
 
-use freerun_conf::{Cx, Node, Problem, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Word, bytes_of, text_of};
 use freerun_runtime::log::Level;
 use smallvec::SmallVec;
 
@@ -72,8 +72,8 @@ impl<S: Subject> Map<S> {
                     let text = text.strip_prefix('\\').unwrap_or(text);
                     let lower = text.to_ascii_lowercase();
                     let added = match self.hostnames {
-                        true => self.keys.add_hostname(lower.as_bytes(), number),
-                        false => self.keys.add(lower.as_bytes(), number),
+                        true => self.keys.add_hostname(&bytes_of(&lower), number),
+                        false => self.keys.add(&bytes_of(&lower), number),
                     };
                     added.map_err(|refused| match refused {
                         Refused::Conflict => fail(format!("conflicting parameter \"{lower}\""), key),
@@ -103,9 +103,7 @@ impl<S: Subject> Map<S> {
             match pattern.matches(name, subject.captures()) {
                 Ok(true) => return Some(*number),
                 Ok(false) => {}
-                Err(error) => {
-                    subject.log(Level::Alert, format_args!("{error} on \"{}\"", String::from_utf8_lossy(name)))
-                }
+                Err(error) => subject.log(Level::Alert, format_args!("{error} on \"{}\"", text_of(name))),
             }
         }
         self.default

@@ -1,6 +1,6 @@
 //! `split_clients`: a variable with one of several values, by shares, for A/B tests.
 
-use freerun_conf::{Cx, Node, Problem, Shape};
+use freerun_conf::{Cx, Node, Problem, Shape, bytes_of};
 
 use super::blocks::{Blocks, Lookup, looked_up};
 use crate::subject::Subject;
@@ -29,7 +29,7 @@ impl<S: Subject> Lookup for Split<S> {
         let mut sum = 0;
         for entry in directive.children() {
             let text = entry.name.as_str();
-            let value = entry.arg(0).unwrap_or_default().as_bytes().into();
+            let value = bytes_of(entry.arg(0).unwrap_or_default()).into();
             if text == "*" {
                 sum = WHOLE;
                 parts.push((None, value));

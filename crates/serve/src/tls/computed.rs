@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use freerun_conf::Cx;
+use freerun_conf::{Cx, bytes_of, path_of, text_of};
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::loops;
 use freerun_runtime::pool::{PoolError, ThreadPool};
@@ -245,7 +245,7 @@ impl KnownPairs {
     ) -> Result<Loaded, String> {
         let full = |name: &str| match inline(name.as_bytes()) {
             Some(_) => name.to_owned(),
-            None => String::from_utf8_lossy(&reader.paths.beside_configuration(name.as_bytes())).into_owned(),
+            None => text_of(&reader.paths.beside_configuration(&bytes_of(name))).into_owned(),
         };
         let PairNames { certificate, key } = names;
         let id = PairId {
@@ -258,7 +258,9 @@ impl KnownPairs {
             let shown = shown(path);
             return Err(format!("cannot load {what} \"{shown}\": a variable has \"..\" in its value"));
         }
-        let tag = reader.files.tag_of(&CString::new(id.certificate.as_str()).unwrap_or_default(), reader.client);
+        let tag = reader
+            .files
+            .tag_of(&CString::new(bytes_of(&id.certificate).into_owned()).unwrap_or_default(), reader.client);
         let (wanted, passwords) = (id.clone(), passwords.cloned());
         let unread = RefCell::new(String::new());
         let read = async || {
@@ -293,7 +295,7 @@ fn read(path: &str) -> io::Result<Secret> {
     if let Some(contents) = inline(path.as_bytes()) {
         return Ok(Secret::new(Zeroizing::new(contents.to_vec())));
     }
-    let file = File::open(path)?;
+    let file = File::open(path_of(path))?;
     let expected = file.metadata().map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
     Ok(Secret::new(read_wiping(file, expected).0))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_number, text_of};
 use freerun_runtime::log::Level;
 
 use crate::subject::Subject;
@@ -56,15 +56,22 @@ pub struct Local {
     pub transparent: bool,
 }
 
-/// Parses `1.2.3.4`, `1.2.3.4:80`, `::1`, `[::1]` or `[::1]:80`.
+/// Parses `1.2.3.4`, `1.2.3.4:80`, `::1`, `[::1]` or `[::1]:80`. A port that is written is not 0, as in nginx: any port is
+/// meant by writing none.
 pub fn parse_local(text: &str) -> Option<SocketAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(SocketAddr::new(ip, 0));
     }
-    if let Some(ip) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return ip.parse().ok().map(|ip| SocketAddr::new(IpAddr::V6(ip), 0));
-    }
-    text.parse().ok()
+    let (ip, rest) = match text.strip_prefix('[') {
+        Some(inside) => inside.split_once(']')?,
+        None => text.split_at(text.find(':')?),
+    };
+    let port = match rest.strip_prefix(':') {
+        Some(digits) => parse_number(digits).and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)?,
+        None if rest.is_empty() => 0,
+        None => return None,
+    };
+    Some(SocketAddr::new(ip.parse().ok()?, port))
 }
 
 impl<S: Subject> Bind<S> {
@@ -78,7 +85,7 @@ impl<S: Subject> Bind<S> {
                 if text.is_empty() {
                     return None;
                 }
-                let text = String::from_utf8_lossy(&text);
+                let text = text_of(&text);
                 match parse_local(&text) {
                     Some(address) => Some(Local { address, transparent: *transparent }),
                     None => {
@@ -129,7 +136,10 @@ mod tests {
             ("[::1]", Some("[::1]:0")),
             ("[::1]:80", Some("[::1]:80")),
             ("127.0.0.1:99999", None),
-            ("[127.0.0.1]", None),
+            ("[127.0.0.1]", Some("127.0.0.1:0")),
+            ("[::1]:0", None),
+            ("127.0.0.1:0", None),
+            ("127.0.0.1:+5", None),
             ("localhost", None),
             ("unix:/x", None),
             ("", None),

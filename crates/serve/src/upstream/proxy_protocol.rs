@@ -34,7 +34,7 @@ impl Value for ProxyProtocol {
 
     fn parse(directive: &Node, _: &mut Cx) -> Result<ProxyProtocol, Problem> {
         let word = &directive.args[0];
-        match word.text.as_str() {
+        match word.text.to_ascii_lowercase().as_str() {
             "off" => Ok(ProxyProtocol::Off),
             "on" | "1" => Ok(ProxyProtocol::V1),
             "2" => Ok(ProxyProtocol::V2),

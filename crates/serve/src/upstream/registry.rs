@@ -158,11 +158,13 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
     }
     // A file may have lost the others one by one: that is a group whose only servers are the backup.
     let is_left = may_be_elsewhere || plan.servers.iter().any(|server| !server.settings.backup);
-    if is_whole && !plan.servers.is_empty() && !is_left {
+    if is_whole && !plan.servers.is_empty() && !is_left && !cx.has_problems_in(node) {
         let problem = whole(format!("no servers in upstream \"{}\"", name.text));
         return Err(problem.hint("at least one of them must not be \"backup\""));
     }
-    if is_whole && plan.servers.iter().any(|server| server.resolve) && plan.resolver.is_none() {
+    // An address is not looked up, so it needs no resolver.
+    let looks_up = |server: &Server| server.resolve && matches!(server.place, Place::Name(_));
+    if is_whole && plan.servers.iter().any(looks_up) && plan.resolver.is_none() {
         let message = format!("no resolver defined to resolve names at run time in upstream \"{}\"", name.text);
         return Err(whole(message).hint("write: resolver ADDRESS;"));
     }
@@ -182,7 +184,7 @@ fn is_refused(parameter: &str) -> bool {
 /// # Errors
 /// There are more problems than are collected.
 pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
-    let Reading { declared, references, .. } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
+    let Reading { declared, places, references } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
     let mut by_name = declared;
     for Reference { written, group, word, end, order } in references {
         let fail = |message: String| {
@@ -197,6 +199,8 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
                 cx.report(fail(format!("upstream \"{}\" may not have port {port}", written.host)))?;
                 continue;
             }
+            // The block is wrong, which was reported: whoever names it is not.
+            (None, None) if places.contains_key(&*written.host) => continue,
             (None, _) if has_no_port(&written.place) => {
                 cx.report(fail(format!("no port in upstream \"{}\"", written.host)))?;
                 continue;

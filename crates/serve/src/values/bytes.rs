@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, text_of};
 use freerun_runtime::log::Level;
 
 use super::template::Template;
@@ -42,7 +42,7 @@ impl<S: Subject> ComputedBytes<S> {
             ComputedBytes::Fixed(bytes) => *bytes,
             ComputedBytes::Computed(template) => {
                 let text = template.render(subject);
-                let text = String::from_utf8_lossy(&text);
+                let text = text_of(&text);
                 parse_size(&text).unwrap_or_else(|| {
                     subject.log(Level::Error, format_args!("invalid size \"{text}\""));
                     0

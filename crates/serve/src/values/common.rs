@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use freerun_conf::bytes_of;
 use freerun_runtime::log::clock;
 
 use super::variable::{Value, Variable};
@@ -44,7 +45,7 @@ impl<S: Subject> Common<S> {
                 Address::Unix(_) => owned(Peer(s.peer()).to_string().into_bytes()),
             },
         ),
-        Variable::named("hostname", "The name of the machine.", |_, _| text(hostname())),
+        Variable::named("hostname", "The name of the machine.", |_, _| Some(Cow::Borrowed(hostname()))),
         Variable::named("msec", "The time in seconds since 1970 with milliseconds.", |_, _| {
             let now = clock::now();
             owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
@@ -60,7 +61,7 @@ impl<S: Subject> Common<S> {
         Variable::named("server_addr", "The address of this machine that the client's connection came to.", |s, _| {
             match s.local() {
                 Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
-                Address::Unix(name) => owned(name.as_bytes().to_vec()),
+                Address::Unix(name) => owned(bytes_of(&name).into_owned()),
             }
         }),
         Variable::named(
@@ -84,7 +85,7 @@ fn owned<'s>(value: Vec<u8>) -> Value<'s> {
     Some(Cow::Owned(value))
 }
 
-fn hostname() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| rustix::system::uname().nodename().to_string_lossy().to_lowercase())
+fn hostname() -> &'static [u8] {
+    static NAME: OnceLock<Vec<u8>> = OnceLock::new();
+    NAME.get_or_init(|| rustix::system::uname().nodename().to_bytes().to_ascii_lowercase())
 }

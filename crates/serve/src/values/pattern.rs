@@ -1,8 +1,10 @@
 //! Regular expressions in nginx's dialect (PCRE2), with a bound on the work of one match.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::ops::Range;
 
-use freerun_conf::Problem;
+use freerun_conf::{Problem, byte_of};
 use pcre2::bytes::{Regex, RegexBuilder};
 
 use super::table::VariableTable;
@@ -46,6 +48,7 @@ impl Pattern {
     /// # Errors
     /// PCRE2's message with the offset, or nginx's about a group with the name of a variable that cannot be changed.
     pub fn new<S>(text: &str, caseless: bool, variables: &mut VariableTable<S>) -> Result<Pattern, String> {
+        let text = &*with_escapes(text);
         let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){text}");
         let regex = RegexBuilder::new().caseless(caseless).jit_if_available(true).build(&limited).map_err(|error| {
             let shift = limited.len() - text.len();
@@ -135,6 +138,38 @@ impl Pattern {
     }
 }
 
+/// The expression with `\xHH` for each byte that is not UTF-8: PCRE2 takes bytes, but its binding for Rust takes text alone.
+fn with_escapes(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|letter| byte_of(letter).is_some()) {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut quoted, mut letters) = (String::with_capacity(text.len()), false, text.chars().peekable());
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek().copied()) {
+            // Between \Q and \E nothing is an escape.
+            ('\\', Some(next)) if quoted => {
+                quoted = next != 'E';
+                out.push(letter);
+            }
+            ('\\', Some(next)) => {
+                quoted = next == 'Q';
+                // A backslash in front of a byte that needs none.
+                if byte_of(next).is_none() {
+                    out.extend([letter, next]);
+                    letters.next();
+                }
+            }
+            _ => match byte_of(letter) {
+                // Writing to a String cannot fail.
+                Some(byte) if quoted => drop(write!(out, "\\E\\x{byte:02x}\\Q")),
+                Some(byte) => drop(write!(out, "\\x{byte:02x}")),
+                None => out.push(letter),
+            },
+        }
+    }
+    Cow::Owned(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +187,20 @@ mod tests {
         assert_eq!(captures.numbered(1), Some(&b"ann"[..]));
         assert!(pattern(r"\.PNG$", true).unwrap().matches(b"/a.png", &captures).unwrap());
         assert_eq!((captures.numbered(0), captures.numbered(1), captures.numbered(10)), (None, None, None));
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_matched() {
+        for (text, matching, other) in [
+            (&b"^/caf\xe9$"[..], &b"/caf\xe9"[..], &b"/caf\xc3\xa9"[..]),
+            (b"^/[\xe0-\xef]+$", b"/\xe0\xe9", b"/\xf0"),
+            (b"^\\Q.\xe9*\\E.$", b".\xe9*x", b"y\xe9*x"),
+            (b"^\\\xe9\\.$", b"\xe9.", b"\xe9x"),
+            ("^\u{e9}$".as_bytes(), "\u{e9}".as_bytes(), b"\xe9"),
+        ] {
+            let pattern = pattern(&freerun_conf::text_of(text), false).unwrap();
+            assert_eq!((pattern.is_match(matching), pattern.is_match(other)), (Ok(true), Ok(false)), "{text:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, bytes_of, text_of};
 
 use super::table::VariableTable;
 use super::variable::Reference;
@@ -35,7 +35,7 @@ impl<S> Clone for Piece<S> {
 impl<S> fmt::Debug for Piece<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Piece::Text(text) => write!(formatter, "{:?}", String::from_utf8_lossy(text)),
+            Piece::Text(text) => write!(formatter, "{:?}", text_of(text)),
             Piece::Variable(reference) => reference.fmt(formatter),
             Piece::Capture(number) => write!(formatter, "${number}"),
         }
@@ -77,7 +77,7 @@ impl<S: Subject> Template<S> {
         let mut rest = text;
         while let Some(dollar) = rest.find('$') {
             if dollar > 0 {
-                pieces.push(Piece::Text(rest.as_bytes()[..dollar].into()));
+                pieces.push(Piece::Text(bytes_of(&rest[..dollar]).into()));
             }
             rest = &rest[dollar + 1..];
             if let Some(digit @ b'1'..=b'9') = rest.as_bytes().first() {
@@ -104,7 +104,7 @@ impl<S: Subject> Template<S> {
             pieces.push(Piece::Variable(reference));
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.as_bytes().into()));
+            pieces.push(Piece::Text(bytes_of(rest).into()));
         }
         Ok(Template { pieces: pieces.into() })
     }

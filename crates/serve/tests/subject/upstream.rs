@@ -214,16 +214,17 @@ fn each_protocol_has_groups_of_its_own() {
     assert_eq!(state(&failed), State::Up);
 }
 
+const NO_RESOLVER: &str = "no resolver defined to resolve names at run time in upstream \"a\"";
+
 #[test]
 fn what_is_wrong_with_a_group_is_told_in_nginx_words() {
     for (text, message) in [
         ("pass 127.0.0.1;", "no port in upstream \"127.0.0.1\""),
         ("upstream a { } ", "no servers are inside upstream"),
         ("upstream a { server 127.0.0.1; }", "no port in upstream \"127.0.0.1\""),
-        (
-            "upstream a { server a.test:1 resolve; }",
-            "no resolver defined to resolve names at run time in upstream \"a\"",
-        ),
+        ("upstream a { server a.test:1 resolve; }", NO_RESOLVER),
+        // An address is not looked up, and who names a block that is wrong is not wrong himself.
+        ("upstream a { server 127.0.0.1:1 resolve; server b.test:1 resolve; } pass a;", NO_RESOLVER),
         ("upstream a { server 127.0.0.1:1; } upstream A { server 127.0.0.1:1; }", "duplicate upstream \"A\""),
         (
             "upstream a { hash $bag; server 127.0.0.1:1 backup; server 127.0.0.1:2; }",

@@ -64,7 +64,8 @@ impl Match {
 /// The bytes of a text in which `\x0d` stands for the byte with this number.
 fn bytes(word: &Word) -> Result<Vec<u8>, Problem> {
     let mut out = Vec::with_capacity(word.text.len());
-    let mut rest = word.text.as_bytes();
+    let text = word.bytes();
+    let mut rest = &*text;
     while let [byte, behind @ ..] = rest {
         rest = behind;
         if *byte == b'\\' && behind.first() == Some(&b'x') {

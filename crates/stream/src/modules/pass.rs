@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, group, settings};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, group, settings, text_of};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::listen::{ListenSpec, Protocol, specs};
@@ -97,7 +97,7 @@ fn target(session: &Session) -> Option<LoopLocal<ListenSpec>> {
     let (found, shown) = match settings.get::<PassSettings>().pass.as_ref()? {
         PassAddress::Known(addresses, text) => (addresses.iter().find_map(find), text.to_string()),
         PassAddress::Computed(template) => {
-            let text = String::from_utf8_lossy(&template.render(session)).into_owned();
+            let text = text_of(&template.render(session)).into_owned();
             match address(&text) {
                 Ok(address) => (find(&address), text),
                 Err(why) => {
@@ -117,7 +117,7 @@ fn target(session: &Session) -> Option<LoopLocal<ListenSpec>> {
 fn address(text: &str) -> Result<ListenSpec, &'static str> {
     match place::parse(text, None)?.place {
         Place::Address(UpstreamAddress::Ip(ip)) => Ok(ListenSpec::new(SERVICE, Some(ip), ip.to_string())),
-        Place::Address(UpstreamAddress::Unix(_)) => Ok(ListenSpec::new(SERVICE, None, text.to_owned())),
+        Place::Address(path @ UpstreamAddress::Unix(_)) => Ok(ListenSpec::new(SERVICE, None, path.to_string())),
         Place::Name(_) => Err("host not found"),
     }
 }

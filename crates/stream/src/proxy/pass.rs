@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, text_of};
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::{NotFound, refer};
 use freerun_serve::values::Template;
@@ -78,7 +78,7 @@ impl ProxyPass {
     pub(super) async fn look_up(&self, session: &Session) -> Result<SessionTarget, NotFound> {
         let text = match &self.to {
             PassTo::Fixed(_, text) => text.clone(),
-            PassTo::Computed(template) => String::from_utf8_lossy(&template.render(session)).into(),
+            PassTo::Computed(template) => text_of(&template.render(session)).into(),
         };
         Ok(SessionTarget { upstream: upstream::find(session, &text).await?, text })
     }

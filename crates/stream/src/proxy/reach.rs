@@ -5,6 +5,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use freerun_conf::text_of;
 use freerun_proto::proxy_protocol::write::Carrier;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
@@ -238,7 +239,7 @@ impl<'s> Tries<'s> {
     /// The name that the server is told, and that its certificate has to be for (`proxy_ssl_name`).
     fn tls_name(&self) -> String {
         match &self.settings.proxy_ssl_name {
-            Some(name) => without_port(&String::from_utf8_lossy(&name.render(self.session))).to_owned(),
+            Some(name) => without_port(&text_of(&name.render(self.session))).to_owned(),
             None => without_port(&self.target.text).to_owned(),
         }
     }

@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use freerun_conf::into_bytes;
 use freerun_serve::values::{Value, Variable};
 use freerun_upstream::Peer;
 use smallvec::SmallVec;
@@ -149,7 +150,7 @@ impl fmt::Display for Counted<'_> {
 /// The values of `show` for each try.
 fn list<'s>(session: &'s Session, show: fn(&Try, &mut String)) -> Value<'s> {
     let record = session.states.find::<Record>()?;
-    joined(&record.0.borrow(), show).map(|text| Cow::Owned(text.into_bytes()))
+    joined(&record.0.borrow(), show).map(|text| Cow::Owned(into_bytes(text)))
 }
 
 fn joined(tries: &[Try], show: fn(&Try, &mut String)) -> Option<String> {

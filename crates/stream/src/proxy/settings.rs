@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value};
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, text_of};
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 use freerun_serve::upstream::{Alpn, Bind, OwnTlv, ProxyProtocol};
 use freerun_serve::upstream_settings;
@@ -115,7 +115,7 @@ impl ProxySettings {
     pub fn fixed_tls_name(&self) -> String {
         let own = self.proxy_ssl_name.as_ref().and_then(|name| name.constant());
         match (own, &self.proxy_pass) {
-            (Some(name), _) => without_port(&String::from_utf8_lossy(name)).to_owned(),
+            (Some(name), _) => without_port(&text_of(name)).to_owned(),
             (None, Some(pass)) => without_port(pass.written()).to_owned(),
             (None, None) => String::new(),
         }

@@ -47,9 +47,9 @@ settings! {
         /// `worker_connections` too: where these are fewer, they are the limit, and sessions give way in the same order.
         udp_sessions: u32 = "16384", in STREAM | STREAM_SERVER, fidelity = Own;
         /// Bucket size of the table of server names.
-        server_names_hash_bucket_size: Size = "64", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
+        server_names_hash_bucket_size: u32 = "64", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
         /// Size of the table of server names.
-        server_names_hash_max_size: Size = "512", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
+        server_names_hash_max_size: u32 = "512", in STREAM, fidelity = NoEffect("tables size themselves"), since = "1.25.5";
         /// Bucket size of the table of variables.
         variables_hash_bucket_size: u32 = "64", in STREAM, fidelity = NoEffect("tables size themselves");
         /// Size of the table of variables.

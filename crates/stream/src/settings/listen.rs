@@ -24,7 +24,7 @@ impl ListenProtocols for StreamProtocols {
     const SHAPE: Shape = Shape::at_least(
         1,
         "address:port | port | unix:path [default_server] [ssl] [udp] [proxy_protocol] [backlog=number] [rcvbuf=size] \
-         [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
+         [sndbuf=size] [accept_filter=filter] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [reuseport] \
          [multipath] [so_keepalive=on|off|[idle]:[interval]:[count]]",
     );
     const HAS_DATAGRAMS: bool = true;

@@ -52,7 +52,7 @@ impl Value for Alpn {
 
     fn parse(directive: &Node, _: &mut Cx) -> Result<Alpn, Problem> {
         let name = |word: &freerun_conf::Word| match word.text.len() {
-            1..=255 => Ok(word.text.as_bytes().into()),
+            1..=255 => Ok(word.bytes().into()),
             _ => Err(Problem::new("protocol too long").at(word.place)),
         };
         directive.args.iter().map(name).collect::<Result<_, _>>().map(Alpn)

@@ -43,7 +43,7 @@ impl Chain {
 
 /// The DNS names and IP addresses among the alternative names of a certificate's subject.
 pub(crate) fn names(certificate: &Certificate) -> Vec<String> {
-    let dns = certificate.dns_names().into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
+    let dns = certificate.dns_names().into_iter().filter_map(|name| String::from_utf8(name.to_vec()).ok());
     let addresses = certificate.ip_addresses().into_iter().map(|address| address.to_string());
     dns.chain(addresses).collect()
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use freerun_conf::bytes_of;
 use smallvec::SmallVec;
 
 use crate::peer::Peer;
@@ -171,7 +172,7 @@ impl Circle {
                 count = (count as u128 * MAX_POINTS as u128 / wanted as u128).max(1) as usize;
             }
             let (host, port) = host_and_port(&peer.server);
-            let named = Crc::new().add(host.as_bytes()).add(&[0]).add(port.as_bytes());
+            let named = Crc::new().add(&bytes_of(host)).add(&[0]).add(port.as_bytes());
             let mut point = 0u32;
             for _ in 0..count {
                 point = named.add(&point.to_le_bytes()).end();

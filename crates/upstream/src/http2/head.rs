@@ -1,6 +1,7 @@
 //! The fields of responses on their way from the decoder into records, and what is wrong with them (RFC 9113 sections 8.2 and
 //! 8.3).
 
+use freerun_conf::text_of;
 use freerun_proto::ascii::{self, TOKEN, class};
 use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
 
@@ -30,7 +31,7 @@ pub(super) struct HeadSink {
 /// A field as the log shows it.
 fn shown(name: &[u8], value: &[u8]) -> String {
     let text = |bytes: &[u8]| -> String {
-        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).into_owned();
+        let text = text_of(&bytes[..bytes.len().min(SHOWN)]).into_owned();
         text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
     };
     format!("{}: {}", text(name), text(value))

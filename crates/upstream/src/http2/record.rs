@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
+use freerun_conf::text_of;
 use freerun_proto::ascii;
 
 /// The length of what precedes the payload of a record.
@@ -266,7 +267,7 @@ impl Broken {
             0 => Broken::Reset(code),
             1 => Broken::Refused,
             2 => Broken::GoneAway(code),
-            3 => Broken::Invalid(String::from_utf8_lossy(text).into_owned()),
+            3 => Broken::Invalid(text_of(text).into_owned()),
             _ => return None,
         })
     }

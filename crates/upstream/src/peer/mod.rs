@@ -1,5 +1,7 @@
 //! A server of a group: its configuration, and its state while it runs.
 
+use freerun_conf::bytes_of;
+
 mod avail;
 
 pub(crate) use avail::Admitted;
@@ -119,7 +121,7 @@ pub struct Peer {
 pub(crate) fn route_of(name: &str) -> Arc<str> {
     use md5::{Digest, Md5};
     let mut text = String::with_capacity(32);
-    for byte in Md5::digest(name.as_bytes()) {
+    for byte in Md5::digest(bytes_of(name)) {
         text.push_str(&format!("{byte:02x}"));
     }
     text.into()

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
+use freerun_conf::text_of_os;
 use freerun_serve::listen::{ListenKey, ListenSpec, Protocol};
 use rustix::io::Errno as Code;
 use socket2::{Socket, Type};
@@ -55,7 +56,7 @@ fn spec_of(socket: &Socket) -> io::Result<ListenSpec> {
     let address = socket.local_addr()?;
     let name = match (address.as_socket(), address.as_pathname()) {
         (Some(ip), _) => ip.to_string(),
-        (None, Some(path)) => format!("unix:{}", path.display()),
+        (None, Some(path)) => format!("unix:{}", text_of_os(&path)),
         (None, None) => return Err(Code::AFNOSUPPORT.into()),
     };
     let mut spec = ListenSpec::new(UNKNOWN, address.as_socket(), name);

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use freerun_conf::path_of;
 use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 use freerun_runtime::net::choose_congestion_control;
@@ -170,7 +171,7 @@ impl Listeners {
             if is_needed || kept.is_some_and(|kept| kept.0.contains_key(&bound.spec.key())) {
                 continue;
             }
-            if let Err(error) = std::fs::remove_file(path) {
+            if let Err(error) = std::fs::remove_file(path_of(path)) {
                 log.write(Level::Emerg, None, format_args!("unlink() \"{path}\" failed ({})", Errno(&error)));
             }
         }
@@ -186,7 +187,7 @@ pub fn try_bind(specs: &[ListenSpec]) -> Result<(), Error> {
     for spec in specs {
         let (socket, address) = socket(spec, spec.reuseport, &ErrorLog::none())?;
         match (socket.bind(&address), spec.unix_path()) {
-            (Ok(()), Some(path)) => std::fs::remove_file(path).map_err(Error::named("unlink", path))?,
+            (Ok(()), Some(path)) => std::fs::remove_file(path_of(path)).map_err(Error::named("unlink", path))?,
             (Ok(()), None) => {}
             (Err(error), _) if Code::from_io_error(&error) == Some(Code::ADDRINUSE) => {}
             (Err(error), _) => return Err(failed("bind", spec)(error)),
@@ -208,7 +209,7 @@ fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>)
 fn socket(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<(Socket, SockAddr), Error> {
     let address = match (spec.ip, spec.unix_path()) {
         (Some(ip), _) => SockAddr::from(ip),
-        (None, path) => SockAddr::unix(path.unwrap_or_default()).map_err(failed("bind", spec))?,
+        (None, path) => SockAddr::unix(path_of(path.unwrap_or_default())).map_err(failed("bind", spec))?,
     };
     let kind = match spec.protocol {
         Protocol::Stream => Type::STREAM,
@@ -263,7 +264,7 @@ fn open(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<Socket, Error
         (Ok(()), _) => {}
         (Err(error), Some(path)) if Code::from_io_error(&error) == Some(Code::ADDRINUSE) && is_stale(path) => {
             // A server that was killed has left it behind.
-            std::fs::remove_file(path).map_err(Error::named("unlink", path))?;
+            std::fs::remove_file(path_of(path)).map_err(Error::named("unlink", path))?;
             socket.bind(&address).map_err(failed("bind", spec))?;
         }
         (Err(error), _) => return Err(failed("bind", spec)(error)),
@@ -271,7 +272,7 @@ fn open(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<Socket, Error
     if let Some(path) = spec.unix_path() {
         // As in nginx: a process that may reach the folder may connect.
         let everyone = std::fs::Permissions::from_mode(0o666);
-        std::fs::set_permissions(path, everyone).map_err(Error::named("chmod", path))?;
+        std::fs::set_permissions(path_of(path), everyone).map_err(Error::named("chmod", path))?;
     }
     Ok(socket)
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::io;
 
+use freerun_conf::text_of;
 use freerun_proto::{Error, HeaderId};
 use freerun_runtime::log::Errno;
 
@@ -28,7 +29,7 @@ pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
         Error::HeaderLine(span) => {
             // The last byte is the one that is wrong.
             if let Some((last, line)) = head.text(span).split_last() {
-                let _ = write!(text, ": \"{}\\x{last:02x}...\"", String::from_utf8_lossy(line));
+                let _ = write!(text, ": \"{}\\x{last:02x}...\"", text_of(line));
             }
         }
         Error::DuplicateHeader(span) => {
@@ -44,11 +45,11 @@ pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
         }
         Error::TransferEncoding => {
             let value = head.value(HeaderId::TransferEncoding).unwrap_or_default();
-            let _ = write!(text, ": \"{}\"", String::from_utf8_lossy(value));
+            let _ = write!(text, ": \"{}\"", text_of(value));
         }
         error => {
             if let Some(span) = error.span() {
-                let line = String::from_utf8_lossy(head.text(span).trim_ascii_end()).into_owned();
+                let line = text_of(head.text(span).trim_ascii_end()).into_owned();
                 let _ = write!(text, ": \"{line}\"");
             }
         }
@@ -61,7 +62,7 @@ pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
 
 /// The message for a header line, without blanks around it, that is ignored because of its name.
 pub fn ignored(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
+    let text = text_of(line);
     format!("client sent invalid header line: \"{text}\" while reading client request headers")
 }
 
@@ -73,7 +74,7 @@ fn split(line: &[u8]) -> (&[u8], &[u8]) {
 
 /// A field as the log has it.
 fn shown(name: &[u8], value: &[u8]) -> String {
-    format!("{}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
+    format!("{}: {}", text_of(name), text_of(value))
 }
 
 /// The message for a head that did not come in time.

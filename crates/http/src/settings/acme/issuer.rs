@@ -1,9 +1,7 @@
 //! The block `acme_issuer`.
 
-use std::path::PathBuf;
-
 use freerun_acme::IssuerSettings;
-use freerun_conf::{Contexts, Cx, Directive, Many, Node, Problem, SettingsSet, Shape, settings};
+use freerun_conf::{Contexts, Cx, Directive, Many, Node, Problem, SettingsSet, Shape, path_of, settings};
 use freerun_serve::parts::Paths;
 
 use super::account::{
@@ -103,7 +101,7 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         profile: own.profile.as_ref().map(|profile| profile.0.clone()),
         trusted: own.ssl_trusted_certificate.as_ref().map(|trusted| trusted.0.clone()),
         verify: own.ssl_verify,
-        state_path: state_path.map(PathBuf::from),
+        state_path: state_path.map(|path| path_of(&path).into_owned()),
         accepts_terms: own.accept_terms_of_service.0,
         common_name_in_csr: own.common_name_in_csr,
         ..plain

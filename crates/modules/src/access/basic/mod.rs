@@ -4,7 +4,7 @@ mod password;
 mod users;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, Word, group, settings};
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, Word, group, settings, text_of};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -99,9 +99,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Ok(users) => users,
             Err(error) => return failed(request, &error, &path),
         };
-        let user = String::from_utf8_lossy(credentials.user()).into_owned();
+        let user = text_of(credentials.user()).into_owned();
         let Some(stored) = users.password(credentials.user()) else {
-            let path = String::from_utf8_lossy(&path);
+            let path = text_of(&path);
             log_error!(request, Error, "user \"{user}\" was not found in \"{path}\"");
             return challenge(request, &realm);
         };

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::text_of;
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::request::Request;
@@ -58,7 +59,7 @@ impl UsersError {
     pub fn describe(&self, path: &[u8]) -> String {
         match self {
             UsersError::File(error) => error.describe(path),
-            error => format!("\"{}\" {error}", String::from_utf8_lossy(path)),
+            error => format!("\"{}\" {error}", text_of(path)),
         }
     }
 }

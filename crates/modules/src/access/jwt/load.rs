@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_http::phases::subrequest::{subrequest, target};
 use freerun_http::request::Request;
@@ -96,7 +97,7 @@ pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result
 
 /// The body of the answer to a subrequest.
 async fn ask(request: &Request, uri: &[u8]) -> Result<Bytes, String> {
-    let shown = String::from_utf8_lossy(uri).into_owned();
+    let shown = text_of(uri).into_owned();
     let (path, args) = target(b"", uri).map_err(|_| format!("unsafe URI \"{shown}\" was detected"))?;
     let asking = subrequest(request, path, args).map_err(|refused| refused.to_string())?;
     let mut answer = asking.await;

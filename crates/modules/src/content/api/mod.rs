@@ -21,7 +21,7 @@ mod upstreams;
 mod write;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Place, Problem, SettingsSet, Shape, Value as Setting, group, settings};
+use freerun_conf::{Cx, Node, Place, Problem, SettingsSet, Shape, Value as Setting, group, settings, text_of};
 use freerun_http::body::begin_discarding;
 use freerun_http::core_variables::request_id;
 use freerun_http::log_error;
@@ -202,7 +202,7 @@ impl From<BodyRefused> for Failed {
 
 /// The part of the path that is behind the location.
 fn below(request: &Request) -> String {
-    let path = String::from_utf8_lossy(&request.asked.path);
+    let path = text_of(&request.asked.path);
     path.strip_prefix(&*request.place.location.name).unwrap_or(&path).to_owned()
 }
 
@@ -214,7 +214,7 @@ fn source(request: &Request) -> Source {
 
 fn argument(request: &Request, name: &[u8]) -> Option<String> {
     let value = uri::argument(request.asked.args.as_deref()?, name)?;
-    Some(String::from_utf8_lossy(&uri::unescape(value)).into_owned())
+    Some(text_of(&uri::unescape(value)).into_owned())
 }
 
 fn text(value: &Value) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! The answers of the API: values, and which of their fields are wanted.
 
+use freerun_conf::text_of;
 use freerun_proto::date::time_iso8601;
 use freerun_runtime::log::clock;
 use freerun_upstream::Millis;
@@ -69,7 +70,7 @@ fn keep(value: &mut Value, wanted: &[&str]) {
 pub fn timestamp(since_1970: Duration) -> Value {
     let text = time_iso8601(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX), 0);
     // Behind the seconds stands the offset.
-    let seconds = String::from_utf8_lossy(&text[..19]);
+    let seconds = text_of(&text[..19]);
     format!("{seconds}.{:03}Z", since_1970.subsec_millis()).into()
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::parse_seconds;
+use freerun_conf::{into_bytes, parse_seconds};
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::upstream::{AnyGroup, Entry, Server};
 use freerun_upstream::place::{self, Place};
@@ -178,7 +178,7 @@ pub fn apply(group: Arc<dyn AnyGroup>, change: &Change, log: &ErrorLog) -> Resul
     });
     let changed = done?;
     if let Some(state) = group.state() {
-        let text = || group.entries().iter().map(|entry| entry.server.directive()).collect::<String>().into_bytes();
+        let text = || into_bytes(group.entries().iter().map(|entry| entry.server.directive()).collect());
         state.write_or_log(log, text);
     }
     Ok(changed)

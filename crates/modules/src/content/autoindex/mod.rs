@@ -5,7 +5,7 @@ mod render;
 use std::io;
 
 use bytes::Bytes;
-use freerun_conf::{SettingsSet, group, keyword_enum, settings};
+use freerun_conf::{SettingsSet, group, keyword_enum, settings, text_of};
 use freerun_http::body;
 use freerun_http::content::{open, path};
 use freerun_http::log_error;
@@ -82,7 +82,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let mut folder = path::file_name(request);
         if folder.last() != Some(&b'/') && folder != path::NO_NAME {
             // For the `alias` of a regular expression without its slash, nginx leaves the last letter out.
-            let name = String::from_utf8_lossy(&folder);
+            let name = text_of(&folder);
             log_error!(request, Error, "\"{name}\" is no folder's name without a slash at its end");
             return Outcome::Status(404);
         }
@@ -134,7 +134,7 @@ fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
     let name_of_a_function = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
     if name.len() > MAX_CALLBACK || !name.iter().all(name_of_a_function) {
         let what = if name.len() > MAX_CALLBACK { "too long" } else { "invalid" };
-        log_error!(request, Info, "client sent {what} callback name: \"{}\"", String::from_utf8_lossy(name));
+        log_error!(request, Info, "client sent {what} callback name: \"{}\"", text_of(name));
         return Err(400);
     }
     Ok(Some(name.to_vec()))

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use freerun_conf::text_of;
 use freerun_proto::date;
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::Entry;
@@ -181,7 +182,7 @@ fn kind(entry: &Entry) -> &'static str {
 fn xml(entry: &Entry, out: &mut Vec<u8>) {
     let kind = kind(entry);
     let time = date::time_iso8601(entry.meta.mtime, 0);
-    let _ = write!(out, "<{kind} mtime=\"{}Z\"", String::from_utf8_lossy(&time[..19]));
+    let _ = write!(out, "<{kind} mtime=\"{}Z\"", text_of(&time[..19]));
     if kind == "file" {
         let _ = write!(out, " size=\"{}\"", entry.meta.size);
     }
@@ -198,7 +199,7 @@ fn json(entry: &Entry, after_another: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n{ \"name\":\"");
     escape_json(&entry.name, out);
     let time = date::imf_fixdate(entry.meta.mtime);
-    let _ = write!(out, "\", \"type\":\"{kind}\", \"mtime\":\"{}\"", String::from_utf8_lossy(&time));
+    let _ = write!(out, "\", \"type\":\"{kind}\", \"mtime\":\"{}\"", text_of(&time));
     if kind == "file" {
         let _ = write!(out, ", \"size\":{}", entry.meta.size);
     }

@@ -5,7 +5,7 @@ mod work;
 use std::ffi::CString;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings, text_of};
 use freerun_http::body::collect::Collected;
 use freerun_http::body::{self, BodyError};
 use freerun_http::connection::gone::ClientGone;
@@ -283,7 +283,7 @@ fn depth(request: &Request) -> Result<Depth, u16> {
         None | Some(b"infinity") => Ok(Depth::Infinity),
         Some(b"0") => Ok(Depth::Zero),
         Some(other) => {
-            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", String::from_utf8_lossy(other));
+            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", text_of(other));
             Err(400)
         }
     }
@@ -329,7 +329,7 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
         None | Some(b"T" | b"t") => true,
         Some(b"F" | b"f") => false,
         Some(other) => {
-            let other = String::from_utf8_lossy(other);
+            let other = text_of(other);
             log_error!(request, Error, "client sent invalid \"Overwrite\" header: \"{other}\"");
             return Err(400);
         }
@@ -352,7 +352,7 @@ pub(in crate::content) fn destination(request: &Request) -> Result<Vec<u8>, u16>
         return Err(400);
     };
     let invalid = || {
-        let field = String::from_utf8_lossy(field);
+        let field = text_of(field);
         log_error!(request, Error, "client sent invalid \"Destination\" header: \"{field}\"");
         400
     };
@@ -382,7 +382,7 @@ pub(in crate::content) fn destination(request: &Request) -> Result<Vec<u8>, u16>
     }
     if let Some(alias) = &request.place.location.alias
         && let Some(prefix) = &alias.prefix
-        && !path.starts_with(prefix.as_bytes())
+        && !path.starts_with(prefix)
     {
         return Err(invalid());
     }

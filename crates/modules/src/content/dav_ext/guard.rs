@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use freerun_conf::text_of;
 use freerun_http::content::{open, path};
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -30,7 +31,7 @@ impl Sent {
     pub(super) fn of(request: &Request) -> Result<Sent, u16> {
         let Some(text) = request.head.values_named(b"If").next() else { return Ok(Sent(Vec::new())) };
         conditions::parse(text).map(Sent).ok_or_else(|| {
-            log_error!(request, Error, "client sent invalid \"If\" header: \"{}\"", String::from_utf8_lossy(text));
+            log_error!(request, Error, "client sent invalid \"If\" header: \"{}\"", text_of(text));
             400
         })
     }
@@ -39,7 +40,7 @@ impl Sent {
     pub(super) fn tokens(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let conditions = self.0.iter().flat_map(|list| &list.conditions);
         conditions.filter_map(|condition| match &condition.state {
-            State::Token(token) => Some(String::from_utf8_lossy(token)),
+            State::Token(token) => Some(text_of(token)),
             State::Tag(_) => None,
         })
     }
@@ -72,7 +73,7 @@ async fn list_holds(list: &List, request: &Request, locks: &Locks, file: Vec<u8>
     for condition in &list.conditions {
         let is_so = match &condition.state {
             State::Token(token) => {
-                let token = String::from_utf8_lossy(token);
+                let token = text_of(token);
                 locks.covering(&file, now).iter().any(|lock| *lock.token == *token)
             }
             State::Tag(tag) => open::find(request, &file).await.is_ok_and(|found| *found.etag == **tag),
@@ -126,7 +127,7 @@ pub(super) async fn run(request: &mut Request) -> Outcome {
         return Outcome::Status(412);
     }
     if is_locked {
-        log_error!(request, Info, "\"{}\" is locked", String::from_utf8_lossy(&own));
+        log_error!(request, Info, "\"{}\" is locked", text_of(&own));
         return bare(423);
     }
     Outcome::Declined

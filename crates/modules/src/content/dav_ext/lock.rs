@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::body::collect::Collected;
 use freerun_http::body::{self, BodyError};
 use freerun_http::content::{open, path};
@@ -54,7 +55,7 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
         None | Some(b"infinity") => true,
         Some(b"0") => false,
         Some(other) => {
-            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", String::from_utf8_lossy(other));
+            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", text_of(other));
             return Err(400);
         }
     };

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::content::{media_type, open, path};
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -47,7 +48,7 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
             return Err(403);
         }
         Some(other) => {
-            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", String::from_utf8_lossy(other));
+            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", text_of(other));
             return Err(400);
         }
     };
@@ -57,7 +58,7 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
     let meta = open::stat(request, &file).await.map_err(|error| {
         let status = error.status();
         if !error.is_missing() {
-            log_error!(request, Error, "the attributes of \"{}\" cannot be read", String::from_utf8_lossy(&file));
+            log_error!(request, Error, "the attributes of \"{}\" cannot be read", text_of(&file));
         }
         status
     })?;

@@ -7,7 +7,7 @@ mod variables;
 
 use std::time::Duration;
 
-use freerun_conf::{SettingsSet, Shape, group, settings};
+use freerun_conf::{SettingsSet, Shape, group, settings, text_of};
 use freerun_http::body;
 use freerun_http::content::media_type;
 use freerun_http::log_error;
@@ -143,7 +143,7 @@ fn sleeping_time(request: &Request, seconds: &Template) -> Option<Duration> {
     let time = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<f64>().ok());
     let time = time.and_then(|time| Duration::try_from_secs_f64(time).ok());
     if time.is_none() {
-        log_error!(request, Error, "invalid sleep duration \"{}\"", String::from_utf8_lossy(&text));
+        log_error!(request, Error, "invalid sleep duration \"{}\"", text_of(&text));
     }
     time
 }
@@ -153,15 +153,15 @@ fn exec(request: &mut Request, uri: &Template, args: Option<&Template>) -> Outco
     let given = args.map(|args| args.render(request).into_owned()).filter(|args| !args.is_empty());
     if uri.first() == Some(&b'@') {
         if let Some(args) = given {
-            let (args, name) = (String::from_utf8_lossy(&args), String::from_utf8_lossy(&uri));
+            let (args, name) = (text_of(&args), text_of(&uri));
             log_error!(request, Warn, "querystring {args} ignored when exec'ing named location {name}");
         }
-        return Outcome::Named(String::from_utf8_lossy(&uri).into_owned());
+        return Outcome::Named(text_of(&uri).into_owned());
     }
     match target(b"", &uri) {
         Ok((path, args)) => Outcome::Redirect(path, given.or(args)),
         Err(path) => {
-            log_error!(request, Error, "echo_exec sees unsafe uri: \"{}\"", String::from_utf8_lossy(&path));
+            log_error!(request, Error, "echo_exec sees unsafe uri: \"{}\"", text_of(&path));
             Outcome::Status(500)
         }
     }

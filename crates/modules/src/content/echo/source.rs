@@ -5,6 +5,7 @@ use std::io;
 use std::time::Instant;
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::body;
 use freerun_http::body::collect::{Collected, KeptBody};
 use freerun_http::log_error;
@@ -133,7 +134,7 @@ impl Echoed {
                 self.push(text);
             }
             Command::Duplicate(count, text) => {
-                let count = String::from_utf8_lossy(&count.render(request)).replace('_', "");
+                let count = text_of(&count.render(request)).replace('_', "");
                 let Ok(count) = count.parse::<u64>() else {
                     log_error!(request, Error, "invalid size specified: \"{count}\"");
                     return Err(io::ErrorKind::InvalidInput.into());
@@ -215,7 +216,7 @@ impl Echoed {
         let request = &*self.request;
         let uri = sub.uri.render(request);
         let (path, args) = target(b"", &uri).map_err(|path| {
-            log_error!(request, Error, "echo sees unsafe uri: \"{}\"", String::from_utf8_lossy(&path));
+            log_error!(request, Error, "echo sees unsafe uri: \"{}\"", text_of(&path));
             io::Error::from(io::ErrorKind::InvalidInput)
         })?;
         let args = sub.args.as_ref().map(|args| args.render(request).into_owned()).or(args);

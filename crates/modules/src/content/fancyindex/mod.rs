@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, group, keyword_enum, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, bytes_of, group, keyword_enum, settings};
 use freerun_http::body;
 use freerun_http::content::{open, path};
 use freerun_http::log_error;
@@ -195,9 +195,9 @@ async fn answer(request: &mut Request) -> Outcome {
 async fn insert(request: &Request, insert: &Insert) -> Result<Option<Part>, ()> {
     let Some((path, is_file)) = &insert.0 else { return Ok(None) };
     if !is_file {
-        return Ok(Some(Part::Uri(path.clone().into_bytes())));
+        return Ok(Some(Part::Uri(bytes_of(path).into_owned())));
     }
-    let path = request.generation.paths.beside_configuration(path.as_bytes());
+    let path = request.generation.paths.beside_configuration(&bytes_of(path));
     match small_file::read(request, &path, MAX_FILE).await {
         Ok(text) => Ok(Some(Part::Body(Body::Bytes(text).into_source(request)))),
         Err(why) => {

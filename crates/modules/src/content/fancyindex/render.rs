@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use freerun_conf::bytes_of;
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::Entry;
 
@@ -94,7 +95,7 @@ impl Page {
             out.extend_from_slice(b"</style>\n");
             if !style.style_sheet.is_empty() {
                 out.extend_from_slice(b"<link rel=\"stylesheet\" href=\"");
-                out.extend_from_slice(style.style_sheet.as_bytes());
+                out.extend_from_slice(&bytes_of(&style.style_sheet));
                 out.extend_from_slice(b"\" type=\"text/css\"/>\n");
             }
             out.extend_from_slice(b"\n<title>Index of ");
@@ -167,7 +168,7 @@ impl Page {
             Some(offset) => dates::local(&style.time_format, entry.meta.mtime, offset),
             None => dates::gmt(&style.time_format, entry.meta.mtime),
         };
-        escape(time.as_bytes(), out);
+        escape(&bytes_of(&time), out);
         out.extend_from_slice(b"</td></tr>\n");
     }
 }

@@ -8,7 +8,7 @@ mod tests;
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use freerun_conf::{SettingsSet, Size, group, settings};
+use freerun_conf::{SettingsSet, Size, group, settings, text_of};
 use freerun_http::body;
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
@@ -125,11 +125,11 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         match cut(request, &file, part, &mut share).await {
             Ok(cut) => respond(request, &file, cut, share),
             Err(error) if error.get_ref().is_some_and(|error| error.is::<Exhausted>()) => {
-                log_error!(request, Error, "mp4: {error}, \"{}\"", String::from_utf8_lossy(&name));
+                log_error!(request, Error, "mp4: {error}, \"{}\"", text_of(&name));
                 Outcome::Status(503)
             }
             Err(error) => {
-                log_error!(request, Error, "mp4: {error} in \"{}\"", String::from_utf8_lossy(&name));
+                log_error!(request, Error, "mp4: {error} in \"{}\"", text_of(&name));
                 Outcome::Status(500)
             }
         }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings, text_of};
 use freerun_http::content::charsets;
 use freerun_http::content::charsets::CharsetNames;
 use freerun_http::log_error;
@@ -127,7 +127,7 @@ fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
 }
 
 fn missing(source: &[u8], target: &[u8]) -> String {
-    let (source, target) = (String::from_utf8_lossy(source), String::from_utf8_lossy(target));
+    let (source, target) = (text_of(source), text_of(target));
     format!("no \"charset_map\" between the charsets \"{source}\" and \"{target}\"")
 }
 

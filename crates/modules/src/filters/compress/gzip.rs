@@ -8,7 +8,9 @@ use std::io;
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
-use freerun_conf::{Buffers, Cx, Flags, Node, Problem, Setting, Shape, Size, Value, group, keyword_enum, settings};
+use freerun_conf::{
+    Buffers, Cx, Flags, Node, Problem, Setting, Shape, Size, Value, group, keyword_enum, settings, text_of,
+};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
@@ -242,7 +244,7 @@ impl Disable {
             || self.patterns.iter().any(|pattern| match pattern.is_match(agent) {
                 Ok(matches) => matches,
                 Err(error) => {
-                    log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(agent));
+                    log_error!(request, Alert, "{error} on \"{}\"", text_of(agent));
                     true
                 }
             })

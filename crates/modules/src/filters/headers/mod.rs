@@ -87,7 +87,7 @@ impl Setting for Additions {
             level.inherit = Some(<Inherit as freerun_conf::Value>::parse(directive, cx)?);
             return Ok(level);
         }
-        let name = Bytes::copy_from_slice(directive.args[0].text.as_bytes());
+        let name = Bytes::from(directive.args[0].bytes().into_owned());
         let value = Template::parse(&directive.args[1], cx)?;
         let always = match directive.args.get(2) {
             None => false,

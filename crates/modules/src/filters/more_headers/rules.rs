@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, bytes_of};
 use freerun_http::template::Template;
 
 /// The longest name of a field that a directive may have, in bytes.
@@ -102,7 +102,7 @@ fn parse_statuses(directive: &str, list: &Word, out: &mut Vec<u16>) -> Result<()
 /// The media type without parameters.
 fn media_type(text: &str) -> Option<Box<[u8]>> {
     let bare = text.split(';').next().unwrap_or_default();
-    (!bare.is_empty()).then(|| bare.as_bytes().into())
+    (!bare.is_empty()).then(|| bytes_of(bare).into())
 }
 
 fn parse_change(directive: &str, word: &Word, sets: bool, cx: &mut Cx) -> Result<Option<Change>, Problem> {
@@ -119,7 +119,7 @@ fn parse_change(directive: &str, word: &Word, sets: bool, cx: &mut Cx) -> Result
     }
     let value = if sets { value.trim_start().to_owned() } else { String::new() };
     let value = Template::parse(&Word { text: value, ..word.clone() }, cx)?;
-    Ok(Some(Change { name: Bytes::copy_from_slice(name.as_bytes()), value }))
+    Ok(Some(Change { name: Bytes::from(bytes_of(name).into_owned()), value }))
 }
 
 /// The directives of a level, behind those of the levels around it.

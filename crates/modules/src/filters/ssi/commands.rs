@@ -1,6 +1,7 @@
 //! Carries out the commands of pages.
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::phases::included::Included;
 use freerun_http::phases::subrequest::{subrequest, target};
 use freerun_http::request::Request;
@@ -76,7 +77,7 @@ impl Page {
     }
 
     fn dispatch(&mut self, command: &Command) -> Result<(), String> {
-        let name = String::from_utf8_lossy(&command.name);
+        let name = text_of(&command.name);
         let Some(spec) = COMMANDS.iter().find(|spec| spec.name.as_bytes() == command.name) else {
             if !self.shown || self.block.is_some() {
                 return Ok(());
@@ -139,7 +140,7 @@ impl Page {
                 Some((name, Some(content))) => {
                     self.shared.keep_block(name, content.into()).map_err(|full| full.to_string())?;
                 }
-                Some((name, None)) => return Err(format!("too large block \"{}\"", String::from_utf8_lossy(&name))),
+                Some((name, None)) => return Err(format!("too large block \"{}\"", text_of(&name))),
                 None => {}
             },
         }
@@ -175,7 +176,7 @@ impl Page {
         };
         let encoding = command.param("encoding");
         if let Some(unknown) = encoding.filter(|known| !matches!(*known, b"none" | b"url" | b"entity")) {
-            let unknown = String::from_utf8_lossy(unknown);
+            let unknown = text_of(unknown);
             log_error!(self.request, Error, "unknown encoding \"{unknown}\" in the \"echo\" command");
         }
         self.push(match encoding {
@@ -187,7 +188,7 @@ impl Page {
     }
 
     fn include(&mut self, command: &Command) -> Result<(), String> {
-        let shown = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let shown = |value: &[u8]| text_of(value).into_owned();
         let (path, file) = (command.param("virtual"), command.param("file"));
         let uri = match (path, file) {
             (Some(path), Some(file)) => {
@@ -240,13 +241,13 @@ impl Page {
     fn place(&self, uri: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>), String> {
         let folder = self.request.asked.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         target(&self.request.asked.path[..folder], uri)
-            .map_err(|full| format!("unsafe URI \"{}\" was detected", String::from_utf8_lossy(&full)))
+            .map_err(|full| format!("unsafe URI \"{}\" was detected", text_of(&full)))
     }
 }
 
 fn check(spec: &Spec, command: &Command) -> Result<(), String> {
     for (at, (name, _)) in command.params.iter().enumerate() {
-        let shown = String::from_utf8_lossy(name);
+        let shown = text_of(name);
         if !spec.params.iter().any(|(known, _)| known.as_bytes() == name) {
             return Err(format!("invalid parameter name: \"{shown}\" in \"{}\" SSI command", spec.name));
         }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use freerun_conf::text_of;
 use freerun_http::regex::MATCH_LIMIT;
 use pcre2::bytes::{Regex, RegexBuilder};
 
@@ -38,7 +39,7 @@ impl Patterns {
         let found = match kept.iter().position(|(known, _)| known == text) {
             Some(at) => kept.remove(at),
             None => {
-                let shown = String::from_utf8_lossy(text).into_owned();
+                let shown = text_of(text).into_owned();
                 let fault = |why: String| format!("pcre2_compile() failed: {why} in \"{shown}\"");
                 let source = std::str::from_utf8(text).map_err(|error| fault(error.to_string()))?;
                 let regex = RegexBuilder::new()
@@ -63,7 +64,7 @@ impl Patterns {
 /// The message for the log.
 pub fn evaluate(text: &[u8], lookup: &impl Lookup) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
-    let invalid = || format!("invalid variable name in \"{}\"", String::from_utf8_lossy(text));
+    let invalid = || format!("invalid variable name in \"{}\"", text_of(text));
     let mut at = 0;
     while let Some(byte) = text.get(at) {
         at += 1;
@@ -90,7 +91,7 @@ pub fn evaluate(text: &[u8], lookup: &impl Lookup) -> Result<Vec<u8>, String> {
                 at += end;
                 if braced {
                     if text.get(at) != Some(&b'}') {
-                        let name = String::from_utf8_lossy(name);
+                        let name = text_of(name);
                         return Err(format!("the closing bracket in \"{name}\" variable is missing"));
                     }
                     at += 1;
@@ -111,7 +112,7 @@ pub fn evaluate(text: &[u8], lookup: &impl Lookup) -> Result<Vec<u8>, String> {
 /// # Errors
 /// The message for the log.
 pub fn holds(text: &[u8], lookup: &mut impl Lookup, patterns: &Patterns) -> Result<bool, String> {
-    let invalid = || format!("invalid expression in \"{}\"", String::from_utf8_lossy(text));
+    let invalid = || format!("invalid expression in \"{}\"", text_of(text));
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'{' | b'}' | b'"' | b'\'');
     let spaces = |text: &[u8]| text.iter().take_while(|byte| **byte == b' ').count();
     let end = text.iter().position(|byte| !word(byte)).unwrap_or(text.len());

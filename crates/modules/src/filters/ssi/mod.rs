@@ -1,5 +1,7 @@
 //! `ssi`: commands in pages that the server carries out while it sends them.
 
+use freerun_conf::into_bytes;
+
 mod commands;
 mod expr;
 mod page;
@@ -67,7 +69,7 @@ pub static MODULE: Module = Module {
             "The time in GMT, in the format that the SSI command `config timefmt` gives.",
             |request, _| {
                 let now = clock::now().secs;
-                Some(Cow::Owned(TimeFormat::with(request, |format| dates::gmt(format, now)).into_bytes()))
+                Some(Cow::Owned(into_bytes(TimeFormat::with(request, |format| dates::gmt(format, now)))))
             },
         ),
         Variable::named(
@@ -76,7 +78,7 @@ pub static MODULE: Module = Module {
             |request, _| {
                 let now = clock::now().secs;
                 let offset = clock::utc_offset();
-                Some(Cow::Owned(TimeFormat::with(request, |format| dates::local(format, now, offset)).into_bytes()))
+                Some(Cow::Owned(into_bytes(TimeFormat::with(request, |format| dates::local(format, now, offset)))))
             },
         ),
     ],

@@ -1,6 +1,7 @@
 //! Finds the commands in a page that comes in pieces, split at any place.
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use memchr::memmem;
 
 /// The beginning of a command.
@@ -279,5 +280,5 @@ impl Parser {
 }
 
 fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    text_of(bytes).into_owned()
 }

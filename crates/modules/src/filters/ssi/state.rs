@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
+use freerun_conf::text_of;
 use freerun_http::request::Request;
 
 use super::expr::Captures;
@@ -103,7 +104,7 @@ pub struct TimeFormat(RefCell<Option<String>>);
 impl TimeFormat {
     /// Sets the format.
     pub fn set(&self, format: &[u8]) {
-        *self.0.borrow_mut() = Some(String::from_utf8_lossy(format).into_owned());
+        *self.0.borrow_mut() = Some(text_of(format).into_owned());
     }
 
     /// Calls `use_it` with the current format of a request.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use aws_lc_rs::{hmac, rand};
 use data_encoding::HEXLOWER;
+use freerun_conf::{bytes_of, into_bytes, text_of};
 use freerun_http::request::Request;
 use freerun_http::script::Calculate;
 use freerun_runtime::log::clock;
@@ -59,9 +60,7 @@ pub(super) fn of(directive: &str, last: &LastNumber) -> Option<Box<Calculate<Req
             Box::new(move |_, values| rotate(values, &last))
         }
         "set_local_today" => Box::new(|_, _| Ok(Some(local_time(b"%Y-%m-%d")))),
-        "set_formatted_gmt_time" => {
-            simple(|format| dates::gmt(&String::from_utf8_lossy(format), clock::second()).into_bytes())
-        }
+        "set_formatted_gmt_time" => simple(|format| into_bytes(dates::gmt(&text_of(format), clock::second()))),
         "set_formatted_local_time" => simple(local_time),
         "set_hashed_upstream" => Box::new(hashed_upstream),
         _ => return None,
@@ -97,7 +96,7 @@ fn mac(algorithm: hmac::Algorithm, values: &[Vec<u8>]) -> Found {
 }
 
 fn local_time(format: &[u8]) -> Vec<u8> {
-    dates::local(&String::from_utf8_lossy(format), clock::second(), clock::utc_offset()).into_bytes()
+    into_bytes(dates::local(&text_of(format), clock::second(), clock::utc_offset()))
 }
 
 /// A number of decimal digits alone.
@@ -110,7 +109,7 @@ fn number(text: &[u8]) -> Option<u64> {
 fn range(name: &str, from: &[u8], to: &[u8]) -> Result<(u64, u64), String> {
     let parse = |which, text: &[u8]| {
         number(text).ok_or_else(|| {
-            let text = String::from_utf8_lossy(text);
+            let text = text_of(text);
             format!("{name}: bad \"{which}\" argument: {text}")
         })
     };
@@ -131,7 +130,7 @@ fn secure_random(values: &[Vec<u8>], alphabet: &[u8]) -> Found {
     let [length] = values else { return Ok(None) };
     let wanted = number(length).and_then(|length| usize::try_from(length).ok());
     let Some(length) = wanted.filter(|length| (1..=MAX_RANDOM).contains(length)) else {
-        let length = String::from_utf8_lossy(length);
+        let length = text_of(length);
         return Err(format!("set_random: bad \"length\" argument: {length}"));
     };
     // Bytes beyond the last multiple of the alphabet are left out, or the first characters would be more frequent.
@@ -161,8 +160,8 @@ fn rotate(values: &[Vec<u8>], last: &LastNumber) -> Found {
 
 fn hashed_upstream(request: &Request, values: &[Vec<u8>]) -> Found {
     let [list, key] = values else { return Ok(None) };
-    let list = request.settings().get::<SetMiscSettings>().upstream_list.get(&String::from_utf8_lossy(list))?;
-    Ok(list.get(hash(key) as usize % list.len().max(1)).map(|name| name.clone().into_bytes()))
+    let list = request.settings().get::<SetMiscSettings>().upstream_list.get(&text_of(list))?;
+    Ok(list.get(hash(key) as usize % list.len().max(1)).map(|name| bytes_of(name).into_owned()))
 }
 
 /// The hash of the module that people know: the lower-case bytes as digits to the base of 31.

@@ -1,6 +1,7 @@
 //! One request and its response over FastCGI.
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::bytes_of;
 use freerun_http::request::Request;
 use freerun_proto::fastcgi::{self, MAX_RECORD, Params};
 use freerun_runtime::log::Level;
@@ -29,7 +30,7 @@ impl FastCgiExchange {
     /// `fields`: whether the request's fields are passed on.
     pub fn new(request: &Request, max_head: usize, fields: bool) -> FastCgiExchange {
         let settings = request.settings().get::<FastCgiSettings>();
-        let catch = settings.fastcgi_catch_stderr.iter().map(|text| text.as_bytes().into()).collect();
+        let catch = settings.fastcgi_catch_stderr.iter().map(|text| bytes_of(text).into()).collect();
         FastCgiExchange {
             keep: settings.fastcgi_keep_conn,
             fields,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
+use freerun_conf::text_of;
 use freerun_proto::fastcgi::{Piece, Records};
 use freerun_proto::response::{Asked, Framing, HeadKind, ReplyError, ResponseParser};
 
@@ -230,7 +231,7 @@ impl FastCgiReply {
             line.pop();
         }
         if self.catch.found && self.stage == Stage::Head {
-            let text = String::from_utf8_lossy(&line);
+            let text = text_of(&line);
             return Err(Fault::Invalid(format!("FastCGI sent in stderr: \"{text}\"").into()));
         }
         if self.errors.len() < MAX_ERROR_LINES {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, bytes_of, text_of};
 use freerun_http::log_error;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
@@ -34,7 +34,7 @@ impl Setting for Split {
 fn split(request: &Request, settings: &FastCgiSettings) -> Option<[Range<usize>; 2]> {
     let Split(pattern) = settings.fastcgi_split_path_info.as_ref()?;
     pattern.split(&request.asked.path).unwrap_or_else(|error| {
-        log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.asked.path));
+        log_error!(request, Alert, "{error} on \"{}\"", text_of(&request.asked.path));
         None
     })
 }
@@ -47,7 +47,7 @@ pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
     }
     match &settings.fastcgi_index {
         Some(index) if request.asked.path.ends_with(b"/") => {
-            Some([&request.asked.path, index.as_bytes()].concat().into())
+            Some([&request.asked.path[..], &bytes_of(index)].concat().into())
         }
         _ => Some(Cow::Borrowed(&request.asked.path)),
     }

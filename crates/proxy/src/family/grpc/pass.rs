@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, bytes_of, text_of};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -61,7 +61,7 @@ fn without_scheme(text: &str) -> (bool, &str) {
 fn authority(address: &str) -> Bytes {
     match address.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
         true => Bytes::from_static(b"localhost"),
-        false => Bytes::copy_from_slice(address.as_bytes()),
+        false => Bytes::from(bytes_of(address).into_owned()),
     }
 }
 
@@ -121,7 +121,7 @@ impl GrpcPass {
 /// Looks up the target that variables give.
 async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
     let text = template.render(request);
-    let text = String::from_utf8_lossy(&text);
+    let text = text_of(&text);
     let (secure, address) = without_scheme(&text);
     let group = upstream::find(request, address, None).await.map_err(|why| {
         log_error!(request, Error, "{why}");

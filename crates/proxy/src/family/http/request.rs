@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use freerun_conf::text_of;
 use freerun_http::request::Request;
 use freerun_proto::encode::{field, push_number};
 use freerun_proto::{HeaderId, Method};
@@ -136,7 +137,7 @@ pub fn write_head(
 pub fn token(settings: &HttpSettings, method: &[u8]) -> Result<(), Fault> {
     // The request's own method was checked when it was read.
     if settings.proxy_method.is_some() && !is_token(method) {
-        let text = String::from_utf8_lossy(method);
+        let text = text_of(method);
         return Err(Fault::Request(format!("invalid method \"{text}\" to be sent to upstream").into()));
     }
     Ok(())

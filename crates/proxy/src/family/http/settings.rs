@@ -215,7 +215,7 @@ impl Setting for SetHeaders {
     fn set(previous: Option<SetHeaders>, directive: &Node, cx: &mut Cx) -> Result<SetHeaders, Problem> {
         let mut headers = previous.unwrap_or_default();
         let list = Arc::make_mut(&mut headers.0);
-        let name = Bytes::copy_from_slice(directive.args[0].text.as_bytes());
+        let name = Bytes::from(directive.args[0].bytes().into_owned());
         match HeaderId::of(&name) {
             HeaderId::Other => list.others = true,
             id => list.known |= 1 << id as u8,

@@ -2,7 +2,7 @@
 
 pub mod exchange;
 
-use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, settings};
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, settings, text_of};
 use freerun_http::content::media_type;
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -102,7 +102,7 @@ impl Family for Values {
                 request,
                 Info,
                 "key: \"{}\" was not found by memcached while reading response header from upstream",
-                String::from_utf8_lossy(&escape_key(&key))
+                text_of(&escape_key(&key))
             );
             return Ok(Passed::Elsewhere(Outcome::Status(404)));
         }

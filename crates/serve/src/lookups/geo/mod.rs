@@ -5,7 +5,7 @@ mod tree;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use freerun_conf::{Cidr, Cx, Node, Problem, Shape};
+use freerun_conf::{Cidr, Cx, Node, Problem, Shape, text_of};
 
 use self::ranges::Ranges;
 use self::tree::Networks;
@@ -130,12 +130,12 @@ impl<S: Subject> Geo<S> {
         let deletes = entry.name.text == "delete";
         let word = if deletes { value } else { &entry.name };
         if !deletes {
-            self.values.push(value.text.as_bytes().into());
+            self.values.push(value.bytes().into());
         }
         let values = &self.values;
         let duplicate = |what: &str, old: u32| {
             let old = values.get(old as usize).map_or(&b""[..], |old| old);
-            let (new, old) = (&value.text, String::from_utf8_lossy(old));
+            let (new, old) = (&value.text, text_of(old));
             let message = format!("duplicate {what} \"{}\", value: \"{new}\", old value: \"{old}\"", word.text);
             Problem::warning(message).at_node(entry)
         };

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use freerun_conf::text_of_os;
 use freerun_runtime::log::{Level, clock};
 use freerun_runtime::pool::Tag;
 use maxminddb::{MaxMindDbError, Reader};
@@ -139,7 +140,7 @@ impl Database {
         let log = services.error_log.clone();
         let look = move || {
             let this = &looking.0;
-            let path = this.path.display();
+            let path = text_of_os(&this.path);
             match this.refresh() {
                 Ok(false) => {}
                 Ok(true) => log.write(Level::Info, None, format_args!("Reload MMDB \"{path}\"")),

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_address, parse_time};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, bytes_of, parse_address, parse_time, text_of};
 use maxminddb::PathElement;
 
 use self::database::Database;
@@ -55,7 +55,7 @@ impl<S, A> Default for Databases<S, A> {
 
 impl<S, A> fmt::Debug for Databases<S, A> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(self.0.iter().map(|path| String::from_utf8_lossy(path))).finish()
+        formatter.debug_list().entries(self.0.iter().map(|path| text_of(path))).finish()
     }
 }
 
@@ -67,8 +67,8 @@ impl<S: Subject, A: ClientAddress<S>> Setting for Databases<S, A> {
         let word = &directive.args[0];
         let paths = cx.extensions.get_or_default::<Paths>();
         let serves = paths.serves;
-        let path = paths.beside_configuration(word.text.as_bytes());
-        let shown = String::from_utf8_lossy(&path).into_owned();
+        let path = paths.beside_configuration(&word.bytes());
+        let shown = text_of(&path).into_owned();
         if databases.0.contains(&path) {
             return Err(Problem::new(format!("Duplicate GeoIP2 mmdb - {shown}")).at_node(directive));
         }
@@ -118,7 +118,8 @@ fn define<S: Subject, A: ClientAddress<S>>(
     while let [word, rest @ ..] = words {
         let invalid = || Problem::new(format!("invalid setting \"{}\" for \"${name}\"", word.text)).at(word.place);
         if let Some(value) = word.text.strip_prefix("default=") {
-            default = Some(Some(value).filter(|value| !value.is_empty()).ok_or_else(invalid)?.as_bytes().into());
+            let value = Some(value).filter(|value| !value.is_empty()).ok_or_else(invalid)?;
+            default = Some(bytes_of(value).into());
         } else if let Some(value) = word.text.strip_prefix("source=") {
             if value.is_empty() {
                 return Err(invalid());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use freerun_conf::Cx;
+use freerun_conf::{Cx, text_of};
 use freerun_upstream::UpstreamAddress;
 use freerun_upstream::place::{self, Place};
 
@@ -44,7 +44,7 @@ impl Responder {
 
     /// The responder that a certificate of the server names. Its addresses are looked up, if it has a name.
     pub(super) fn of_own_certificate(url: &[u8], cx: &mut Cx) -> Result<Responder, BadUrl> {
-        Responder::parse(url, false)?.looked_up(&String::from_utf8_lossy(url), cx)
+        Responder::parse(url, false)?.looked_up(&text_of(url), cx)
     }
 
     /// The responder that a client's certificate names. No address of it is known.

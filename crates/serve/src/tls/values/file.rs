@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_time};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_time, text_of};
 use freerun_runtime::log::Errno;
 use freerun_tls::digest::sha256_of;
 use freerun_tls::load;
@@ -123,7 +123,7 @@ impl<T> ComputedFile<T> {
         let written = &self.name.written;
         let value = match &self.template {
             None => written.clone(),
-            Some(template) => String::from_utf8_lossy(&render(template)).into_owned(),
+            Some(template) => text_of(&render(template)).into_owned(),
         };
         ComputedName { value, parents: parents(written) }
     }

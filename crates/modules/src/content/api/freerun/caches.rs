@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_cache::cache::Cache;
 use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
+use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_proxy::cached::find::Wanted;
 use freerun_proxy::cached::lookup::unix_now;
@@ -117,7 +118,7 @@ pub(super) fn purge(mut asked: Asked<'_>) -> Answered<'_> {
 /// Logs a purge, and waits until it is on the disk.
 async fn purged(asked: &Asked<'_>, cache: &Cache, what: &[u8]) {
     let name = &cache.config().name;
-    log_error!(asked.request, Notice, "api: \"{}\" is purged from cache \"{name}\"", String::from_utf8_lossy(what));
+    log_error!(asked.request, Notice, "api: \"{}\" is purged from cache \"{name}\"", text_of(what));
     write_down(asked.request, cache, what).await;
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use freerun_conf::text_of;
+
 use super::asked::{Answer, Answered, Asked};
 use super::openapi;
 use super::table::ENDPOINTS;
@@ -28,7 +30,7 @@ pub(super) fn mounts(asked: Asked<'_>) -> Answered<'_> {
 
 /// The description of the API, whose paths begin with what this request's path began with.
 pub(super) fn description(asked: Asked<'_>) -> Answered<'_> {
-    let path = String::from_utf8_lossy(&asked.request.asked.path);
+    let path = text_of(&asked.request.asked.path);
     let base = path.rfind("/openapi.json").map_or("", |end| &path[..end]).to_owned();
     Box::pin(asked.made(move |_| openapi::document(&base)))
 }
