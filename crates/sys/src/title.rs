@@ -139,6 +139,6 @@ mod tests {
     fn several_threads_are_refused() {
         // The test harness has a main thread and this one.
         assert_eq!(prepare().unwrap_err().kind(), io::ErrorKind::Unsupported);
-        set("nothing happens");
+        set(b"nothing happens");
     }
 }
