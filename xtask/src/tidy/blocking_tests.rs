@@ -95,7 +95,7 @@ fn other_sorts() {
         ("use std::net::TcpStream; fn a() { TcpStream::connect(x); }", "std::net::TcpStream::connect@1"),
         ("use rustix::net::SocketAddrUnix; fn a() { SocketAddrUnix::new(p); }", "rustix::net::SocketAddrUnix::new@1"),
         ("fn a() { tokio::net::UnixStream::connect(p).await; }", "tokio::net::UnixStream::connect@1"),
-        ("use rustix::fs::inotify; fn a() { inotify::add_watch(f, p, w); }", "rustix::fs::inotify::add_watch@1"),
+        ("fn a() { rustix::fs::inotify::add_watch(f, p, w); }", "rustix::fs::inotify::add_watch@1"),
         ("fn a() { rustix::fs::openat(d, p); }", "rustix::fs::openat@1"),
         ("fn a() { tokio::task::spawn_blocking(f); }", "tokio::task::spawn_blocking@1"),
         ("fn a() { std::thread::spawn(f); }", "std::thread::spawn@1"),
