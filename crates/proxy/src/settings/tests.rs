@@ -7,7 +7,7 @@ use crate::settings::members::{self, Memcached, Proxy};
 
 member! {
     /// A member for tests.
-    pub struct Fast: "fastcgi_", "fastcgi", lacks &["buffering", "bind"];
+    pub struct Fast: "fastcgi_", "fastcgi", lacks &["buffering", "bind"], temp freerun_serve::compiled::FASTCGI_TEMP_PATH;
 }
 
 /// A loader with only this text; there are no other files.
