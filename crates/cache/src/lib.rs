@@ -6,9 +6,11 @@
 //! thread.
 
 pub mod cache;
+mod compare;
 mod config;
 mod disk;
 pub mod fill;
+mod folder_watch;
 pub mod health;
 mod index;
 mod journal;

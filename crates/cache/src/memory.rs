@@ -100,6 +100,12 @@ impl Memory {
         self.still(object, &self.handles)
     }
 
+    /// The object of a key, without noting its use.
+    pub fn peek(&self, key: Key) -> Option<Arc<Object>> {
+        let small = self.small.as_ref().and_then(|small| small.peek(&key));
+        small.or_else(|| self.open.as_ref().and_then(|open| open.peek(&key)))
+    }
+
     fn still(&self, object: Arc<Object>, hits: &AtomicU64) -> Option<Arc<Object>> {
         if object.entry.is_gone() {
             self.forget(object.entry.key());
@@ -125,6 +131,13 @@ impl Memory {
                     open.insert(key, object);
                 }
             }
+        }
+    }
+
+    /// Notes that the file of a key may have changed: its object is not used before the file was looked at.
+    pub(crate) fn doubt(&self, key: Key) {
+        if let Some(object) = self.peek(key) {
+            object.looked.doubt();
         }
     }
 
@@ -182,7 +195,6 @@ mod tests {
 
     use super::*;
     use crate::index::{About, Entry};
-    use crate::object::Made;
     use crate::record::Head;
     use crate::rules::Lifetime;
 
@@ -197,7 +209,7 @@ mod tests {
         let about = About { key, main: key, size: BODY as u64, sequence: 1, lifetime: Lifetime::default() };
         let body = ObjectBody::Bytes(Bytes::from(vec![0; BODY]));
         let entry = Arc::new(Entry::new(&about, BODY as u64, 1));
-        Arc::new(Object { entry, head: Arc::new(Head::default()), body, made: Made::default() })
+        Arc::new(Object::new(entry, Arc::new(Head::default()), body))
     }
 
     #[test]

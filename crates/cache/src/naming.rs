@@ -43,6 +43,11 @@ impl Naming {
         (!self.closed.load(Acquire)).then_some(own)
     }
 
+    /// Whether somebody names or removes a file at this moment that may be this key's.
+    pub(crate) fn is_held(&self, key: Key) -> bool {
+        matches!(self.locks[fingerprint(key) as usize % LOCKS].try_lock(), Err(TryLockError::WouldBlock))
+    }
+
     /// Forbids naming files from here on, and waits at most `limit` for tasks that are at it. False: a task still is.
     pub(crate) fn close(&self, limit: Duration) -> bool {
         self.closed.store(true, Release);

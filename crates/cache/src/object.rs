@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -24,6 +26,86 @@ pub struct Object {
     pub body: ObjectBody,
     /// A value that was made of the head for clients.
     pub made: Made,
+    /// When the file was last looked at.
+    pub looked: LookedAt,
+}
+
+/// The bits of a moment that are the second; those above them say how often anything may have changed.
+pub(crate) const SECONDS: u32 = 40;
+
+fn is_same_but_for_seconds(one: u64, other: u64) -> bool {
+    one >> SECONDS == other >> SECONDS
+}
+
+impl Object {
+    /// An object whose file has to be looked at before it is used again.
+    pub fn new(entry: Arc<Entry>, head: Arc<Head>, body: ObjectBody) -> Object {
+        Object { entry, head, body, made: Made::default(), looked: LookedAt::default() }
+    }
+}
+
+/// Marks a moment, so that it is never 0.
+pub(crate) const MOMENT: u64 = 1 << 60;
+/// Marks the number of a look that is under way.
+const LOOKING: u64 = 1 << 63;
+/// Marks the number of a look that is made because a change was reported.
+const DOUBTED: u64 = 1 << 62;
+/// The state of a file that was not looked at since the object came into memory.
+const NEW: u64 = 1 << 61;
+
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
+
+/// A look at the file of an object that is under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LookBegun {
+    number: u64,
+    /// A change was reported since the last look.
+    pub(crate) is_doubted: bool,
+}
+
+/// The moment at which the file of an object in memory was last found unchanged. It holds for the rest of that second,
+/// unless a change is reported before.
+#[derive(Debug)]
+pub struct LookedAt(AtomicU64);
+
+impl Default for LookedAt {
+    fn default() -> LookedAt {
+        LookedAt(AtomicU64::new(NEW))
+    }
+}
+
+impl LookedAt {
+    /// Whether the file was looked at in this moment of [`folder_watch`](crate::folder_watch).
+    pub(crate) fn is(&self, moment: u64) -> bool {
+        self.0.load(Acquire) == moment
+    }
+
+    /// Begins a look at the file, at this moment. Until it ends, nobody takes the file for unchanged.
+    pub(crate) fn begin(&self, moment: u64) -> LookBegun {
+        let own = NEXT_LOOK.fetch_add(1, Relaxed) % DOUBTED | LOOKING;
+        let mut is_doubted = false;
+        let update = |before: u64| {
+            is_doubted = match before {
+                before if before & LOOKING != 0 => before & DOUBTED != 0,
+                before if before & MOMENT != 0 => !is_same_but_for_seconds(before, moment),
+                before => before != NEW,
+            };
+            Some(own | if is_doubted { DOUBTED } else { 0 })
+        };
+        let _ = self.0.fetch_update(SeqCst, SeqCst, update);
+        LookBegun { number: own | if is_doubted { DOUBTED } else { 0 }, is_doubted }
+    }
+
+    /// Ends a look that has found the file unchanged. It does not count if a change was reported, or another look
+    /// began, meanwhile.
+    pub(crate) fn end(&self, begun: LookBegun, moment: u64) {
+        let _ = self.0.compare_exchange(begun.number, moment, SeqCst, SeqCst);
+    }
+
+    /// Notes that the file may have changed.
+    pub(crate) fn doubt(&self) {
+        self.0.store(0, SeqCst);
+    }
 }
 
 /// A value that the server makes of an object's head again and again, kept beside the object: the latest value that was
@@ -109,7 +191,9 @@ impl Unreadable {
 impl From<FileError> for Unreadable {
     fn from(error: FileError) -> Unreadable {
         match error.errno() {
-            Some(errno) if errno == Errno::NOENT.raw_os_error() => Unreadable::Missing,
+            Some(errno) if [Errno::NOENT, Errno::NOTDIR].iter().any(|gone| gone.raw_os_error() == errno) => {
+                Unreadable::Missing
+            }
             _ => Unreadable::Failed(error),
         }
     }
@@ -118,6 +202,29 @@ impl From<FileError> for Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_counts_unless_a_change_was_reported_meanwhile() {
+        let (seven, eight) = (MOMENT | 7, MOMENT | 8);
+        let looked = LookedAt::default();
+        let first = looked.begin(seven);
+        assert!(!first.is_doubted && !looked.is(seven));
+        looked.end(first, seven);
+        assert!(looked.is(seven) && !looked.is(eight));
+        let second = looked.begin(eight);
+        assert!(!second.is_doubted && !looked.is(seven));
+        looked.doubt();
+        looked.end(second, eight);
+        assert!(!looked.is(eight));
+        let (third, fourth) = (looked.begin(eight), looked.begin(eight));
+        assert!(third.is_doubted && fourth.is_doubted);
+        looked.end(third, eight);
+        assert!(!looked.is(eight));
+        looked.end(fourth, eight);
+        assert!(looked.is(eight));
+        // Anything may have changed since.
+        assert!(looked.begin(eight + (1 << SECONDS)).is_doubted);
+    }
 
     #[test]
     fn what_was_made_is_kept_by_its_type() {

@@ -5,15 +5,16 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, Trouble, Via};
+use freerun_runtime::files::{Aio, FileError, FileSystem, Meta, OpenFile, Trouble, Via};
 use rustix::io::Errno;
 
 use crate::cache::Cache;
 use crate::disk::Disk;
-use crate::index::{Entry, Leave};
+use crate::folder_watch;
+use crate::index::{Entry, FileMark, Leave};
 use crate::key::Key;
 use crate::memory::SMALL;
-use crate::object::{Made, Object, ObjectBody, Unreadable};
+use crate::object::{Object, ObjectBody, Unreadable};
 use crate::record::{Damage, Head, MAX_HEAD};
 
 /// How many bytes of a large object's file are read for its head; more only if the head is longer.
@@ -23,29 +24,40 @@ impl Cache {
     /// The object of a key, if it is in memory, or if its file is open on a disk that is well. This neither waits nor
     /// uses the disk.
     pub fn in_memory(&self, key: Key) -> Option<Arc<Object>> {
-        let object = self.store().memory.get(key)?;
-        let on_disk = matches!(object.body, ObjectBody::File { .. });
-        (!on_disk || self.store().disk.get().is_some_and(|disk| disk.health.is_in())).then_some(object)
+        self.store().memory.get(key).filter(|object| self.is_readable(object))
     }
 
-    /// Opens a stored object. When the future is ready, the head was verified and the file has the length that the head
+    /// Whether the body of an object in the memory tier can be read: an open file only if its disk is well.
+    fn is_readable(&self, object: &Object) -> bool {
+        let on_disk = matches!(object.body, ObjectBody::File { .. });
+        !on_disk || self.store().disk.get().is_some_and(|disk| disk.health.is_in())
+    }
+
+    /// As [`in_memory`](Cache::in_memory), but only if the object's file was looked at in this second (`now`, in seconds
+    /// since 1970) and no change of it was reported since.
+    pub fn unchanged_in_memory(&self, key: Key, now: u64) -> Option<Arc<Object>> {
+        self.in_memory(key).filter(|object| folder_watch::is_applied() && object.looked.is(folder_watch::moment(now)))
+    }
+
+    /// Opens a stored object. An object in memory is compared with its file, if that has not been done in this second
+    /// (`now`, in seconds since 1970). When the future is ready, the head was verified and the file has the length that the head
     /// says; the caller has to compare the text of the key with the request's.
     ///
     /// # Errors
     /// See [`Unreadable`]. The entry of a file that is missing, damaged, or on a bad part of the disk is removed.
-    pub async fn object(&self, entry: &Arc<Entry>, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
+    pub async fn object(&self, entry: &Arc<Entry>, now: u64, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
         let key = entry.key();
-        if let Some(object) = self.in_memory(key)
+        if let Some(object) = self.store().memory.peek(key)
             && Arc::ptr_eq(&object.entry, entry)
+            && self.is_readable(&object)
         {
-            return Ok(object);
+            return self.compared(object, now, via).await;
         }
-        match self.open_object(key, Some(entry.size()), via).await {
+        match self.open_object(key, Some(entry), via).await {
             Ok((head, body)) => {
                 entry.set_verified();
                 self.watch(entry, &body);
-                let object =
-                    Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body, made: Made::default() });
+                let object = Arc::new(Object::new(entry.clone(), Arc::new(head), body));
                 self.store().memory.insert(object.clone());
                 if entry.is_gone() {
                     self.store().memory.forget(key);
@@ -53,9 +65,7 @@ impl Cache {
                 Ok(object)
             }
             Err(unreadable) => {
-                if unreadable.is_for_good() {
-                    self.discard(entry, Leave::Damaged);
-                }
+                self.leave_unreadable(entry, &unreadable);
                 Err(unreadable)
             }
         }
@@ -76,7 +86,7 @@ impl Cache {
         let size = head.size() as u64 + head.body;
         let entry = self.adopt(key, Key::of(&head.key), size, head.lifetime, now).ok_or(Unreadable::Missing)?;
         self.watch(&entry, &body);
-        let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body, made: Made::default() });
+        let object = Arc::new(Object::new(entry.clone(), Arc::new(head), body));
         self.store().memory.insert(object.clone());
         if entry.is_gone() {
             self.store().memory.forget(key);
@@ -106,14 +116,26 @@ impl Cache {
         });
     }
 
-    async fn open_object(&self, key: Key, size: Option<u64>, via: Via<'_>) -> Result<(Head, ObjectBody), Unreadable> {
+    /// Removes the entry of a file that cannot be used any more.
+    fn leave_unreadable(&self, entry: &Arc<Entry>, unreadable: &Unreadable) {
+        if unreadable.is_for_good() {
+            self.discard(entry, Leave::Damaged);
+        }
+    }
+
+    async fn open_object(
+        &self,
+        key: Key,
+        known: Option<&Arc<Entry>>,
+        via: Via<'_>,
+    ) -> Result<(Head, ObjectBody), Unreadable> {
         let Some(disk) = self.store().disk.get().filter(|disk| disk.health.is_in()) else {
             return Err(Unreadable::Disk);
         };
-        match self.read(disk, key, size, via).await {
+        match self.read(disk, key, known, via).await {
             Err(Unreadable::Failed(error)) if is_out_of_descriptors(&error) => {
                 self.store().memory.close_files();
-                self.read(disk, key, size, via).await
+                self.read(disk, key, known, via).await
             }
             read => read,
         }
@@ -123,18 +145,18 @@ impl Cache {
         &self,
         disk: &Arc<Disk>,
         key: Key,
-        size: Option<u64>,
+        known: Option<&Arc<Entry>>,
         via: Via<'_>,
     ) -> Result<(Head, ObjectBody), Unreadable> {
         let path = self.store().c_path_of(key);
-        let load = match load(&disk.files, &path, key, size, via.aio) {
+        let load = match load(&disk.files, &path, key, known, via.aio) {
             Some(load) => load,
             None => {
-                let this = disk.clone();
+                let (this, known) = (disk.clone(), known.cloned());
                 let tag = disk.files.tag_of(&path, via.client);
                 let read = move || {
                     let _running = this.health.begin();
-                    load(&this.files, &path, key, size, &Aio::Off)
+                    load(&this.files, &path, key, known.as_ref(), &Aio::Off)
                 };
                 let read = disk.files.offload(via, tag, read);
                 match freerun_runtime::timer::timeout(disk.health.limit(), read).await {
@@ -158,6 +180,17 @@ impl Cache {
     }
 }
 
+/// Compares a file with what the index knows of it.
+pub(crate) fn is_of_entry(files: &FileSystem, meta: &Meta, known: Option<&Arc<Entry>>) -> Result<(), Unreadable> {
+    if !meta.is_file() || known.is_some_and(|entry| meta.size != entry.size()) {
+        return Err(Unreadable::Damaged(Damage::Length));
+    }
+    if known.is_some_and(|entry| !entry.has_file(FileMark::of(meta, files))) {
+        return Err(Unreadable::Damaged(Damage::Replaced));
+    }
+    Ok(())
+}
+
 fn is_out_of_descriptors(error: &FileError) -> bool {
     error.errno().is_some_and(|errno| [Errno::MFILE, Errno::NFILE].iter().any(|out| out.raw_os_error() == errno))
 }
@@ -165,14 +198,14 @@ fn is_out_of_descriptors(error: &FileError) -> bool {
 type Loaded = Result<(Head, ObjectBody), Unreadable>;
 
 /// Opens and reads a file; `None` if that would wait and `aio` does not allow it.
-fn load(files: &FileSystem, path: &CStr, key: Key, expected: Option<u64>, aio: &Aio) -> Option<Loaded> {
+fn load(files: &FileSystem, path: &CStr, key: Key, known: Option<&Arc<Entry>>, aio: &Aio) -> Option<Loaded> {
     let file = match files.try_open_now(path, aio)? {
         Ok(file) => file,
         Err(error) => return Some(Err(error.into())),
     };
     files.spare_atime(&file);
-    if !file.is_file() || expected.is_some_and(|expected| file.size() != expected) {
-        return Some(Err(Unreadable::Damaged(Damage::Length)));
+    if let Err(unreadable) = is_of_entry(files, file.meta(), known) {
+        return Some(Err(unreadable));
     }
     let expected = file.size();
     let first = if expected <= SMALL + HEAD { expected } else { HEAD };

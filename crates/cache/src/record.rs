@@ -132,6 +132,9 @@ pub enum Damage {
     /// The body is shorter or longer than the head says.
     #[error("the body has another length")]
     Length,
+    /// The file is not the one that was stored under this name: another program has replaced or rewritten it.
+    #[error("it was replaced or rewritten by another program")]
+    Replaced,
 }
 
 /// A head that is longer than [`MAX_HEAD`].

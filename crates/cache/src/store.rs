@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use crate::config::CacheConfig;
 use crate::disk::Disk;
+use crate::folder_watch::Folders;
 use crate::index::{About, Entry, Event, Index, Leave, MAX_PENDING, Reservation};
 use crate::key::Key;
 use crate::memory::{Memory, OPEN_FILES};
@@ -31,7 +32,9 @@ pub(crate) struct Store {
     pub(crate) purges: Purges,
     pub(crate) work: Work,
     /// Small objects, and open files of others. An object that leaves the index has to be dropped here.
-    pub(crate) memory: Memory,
+    pub(crate) memory: Arc<Memory>,
+    /// The folders that are watched for what others change in them.
+    pub(crate) folders: Arc<Folders>,
     pub(crate) usage: Usage,
     pub(crate) naming: Naming,
     /// Files have names while they are written, because the file system does not support unnamed ones: one that is being
@@ -48,9 +51,11 @@ pub(crate) struct Store {
 impl Store {
     /// Makes a store with an empty index. This is cheap: it touches no file.
     pub(crate) fn new(config: CacheConfig) -> Store {
+        let memory = Arc::new(Memory::new(config.memory, OPEN_FILES));
         Store {
             index: Index::new(config.max_entries(), config.max_size),
-            memory: Memory::new(config.memory, OPEN_FILES),
+            folders: Arc::new(Folders::new(&memory)),
+            memory,
             usage: Usage::default(),
             naming: Naming::default(),
             named_early: AtomicBool::new(false),

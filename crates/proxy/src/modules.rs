@@ -8,6 +8,7 @@ use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_proto::Method;
 
+use crate::cached::purge::by_key;
 use crate::family::cgi::{self, Cgi, Script};
 use crate::family::fastcgi::{FastCgiScript, FastCgiSettings, script};
 use crate::family::grpc::settings::GrpcSettings;
@@ -31,11 +32,18 @@ pub use crate::upstream::MODULE as UPSTREAM;
 pub static PROXY: Module = Module {
     name: "proxy",
     groups: &[group::<Prefixed<Proxy>>(), group::<HttpSettings>()],
-    handlers: &[Handler {
-        phase: Phase::Content,
-        wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
-        run: Run::Later(|request| pass(request, &Http)),
-    }],
+    handlers: &[
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| settings.get::<Prefixed<Proxy>>().proxy_cache_purge.key().is_some(),
+            run: Run::Later(|request| by_key(request, &Http)),
+        },
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
+            run: Run::Later(|request| pass(request, &Http)),
+        },
+    ],
     content: &["proxy_pass"],
     variables: proxy_pass::VARIABLES,
     settle: Some(http::settle),
@@ -46,11 +54,18 @@ pub static PROXY: Module = Module {
 pub static FASTCGI: Module = Module {
     name: "fastcgi",
     groups: &[group::<Prefixed<FastCgi>>(), group::<FastCgiSettings>()],
-    handlers: &[Handler {
-        phase: Phase::Content,
-        wanted: |settings| FastCgiScript::pass(settings).is_some(),
-        run: Run::Later(|request| pass(request, Cgi::<FastCgiScript>::FAMILY)),
-    }],
+    handlers: &[
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| settings.get::<Prefixed<FastCgi>>().proxy_cache_purge.key().is_some(),
+            run: Run::Later(|request| by_key(request, Cgi::<FastCgiScript>::FAMILY)),
+        },
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| FastCgiScript::pass(settings).is_some(),
+            run: Run::Later(|request| pass(request, Cgi::<FastCgiScript>::FAMILY)),
+        },
+    ],
     content: &["fastcgi_pass"],
     variables: &[
         Variable::named(
@@ -73,11 +88,18 @@ pub static FASTCGI: Module = Module {
 pub static UWSGI: Module = Module {
     name: "uwsgi",
     groups: &[group::<Prefixed<Uwsgi>>(), group::<UwsgiSettings>()],
-    handlers: &[Handler {
-        phase: Phase::Content,
-        wanted: |settings| UwsgiScript::pass(settings).is_some(),
-        run: Run::Later(|request| pass(request, Cgi::<UwsgiScript>::FAMILY)),
-    }],
+    handlers: &[
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| settings.get::<Prefixed<Uwsgi>>().proxy_cache_purge.key().is_some(),
+            run: Run::Later(|request| by_key(request, Cgi::<UwsgiScript>::FAMILY)),
+        },
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| UwsgiScript::pass(settings).is_some(),
+            run: Run::Later(|request| pass(request, Cgi::<UwsgiScript>::FAMILY)),
+        },
+    ],
     content: &["uwsgi_pass"],
     settle: Some(cgi::settle::<UwsgiScript>),
     ..Module::EMPTY
@@ -87,11 +109,18 @@ pub static UWSGI: Module = Module {
 pub static SCGI: Module = Module {
     name: "scgi",
     groups: &[group::<Prefixed<Scgi>>(), group::<ScgiSettings>()],
-    handlers: &[Handler {
-        phase: Phase::Content,
-        wanted: |settings| ScgiScript::pass(settings).is_some(),
-        run: Run::Later(|request| pass(request, Cgi::<ScgiScript>::FAMILY)),
-    }],
+    handlers: &[
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| settings.get::<Prefixed<Scgi>>().proxy_cache_purge.key().is_some(),
+            run: Run::Later(|request| by_key(request, Cgi::<ScgiScript>::FAMILY)),
+        },
+        Handler {
+            phase: Phase::Content,
+            wanted: |settings| ScgiScript::pass(settings).is_some(),
+            run: Run::Later(|request| pass(request, Cgi::<ScgiScript>::FAMILY)),
+        },
+    ],
     content: &["scgi_pass"],
     settle: Some(cgi::settle::<ScgiScript>),
     ..Module::EMPTY

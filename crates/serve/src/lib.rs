@@ -83,6 +83,7 @@ pub mod states;
 pub mod status_zones;
 pub mod subject;
 pub mod tls;
+pub mod unsaved_states;
 pub mod upstream;
 pub mod values;
 pub mod worker;

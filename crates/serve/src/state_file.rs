@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freerun_conf::{Cx, Node, Problem, path_of};
-use freerun_runtime::log::{Errno, ErrorLog, Level};
 
 use crate::parts::Paths;
 
@@ -18,6 +18,9 @@ const UNFINISHED: &str = ".new";
 
 /// What the name ends with of a file that could not be used, when it has been written again.
 const UNUSED: &str = ".unused";
+
+/// The permissions of a file that is not there yet: its state may be secret.
+const NEW_MODE: u32 = 0o600;
 
 /// Whose state is in the files that the configuration names, by their paths; lives in its context.
 #[derive(Default)]
@@ -110,7 +113,7 @@ impl StateFile {
         let path = path_of(&self.path);
         let unfinished = format!("{}{UNFINISHED}", self.path);
         let unfinished = path_of(&unfinished);
-        let mut file = File::create(&*unfinished)?;
+        let mut file = File::options().write(true).create(true).truncate(true).mode(NEW_MODE).open(&*unfinished)?;
         let text = make();
         // Who may read the file stays as an administrator has set it: pairs may be secrets.
         let allowed = fs::metadata(&*path).map_or(Ok(()), |old| file.set_permissions(old.permissions()));
@@ -130,14 +133,6 @@ impl StateFile {
         })?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint(&text));
         Ok(())
-    }
-
-    /// As [`StateFile::write`], for a state that is in effect whether the file can be written or not: an error is logged.
-    pub fn write_or_log(&self, log: &ErrorLog, make: impl FnOnce() -> Vec<u8>) {
-        if let Err(error) = self.write(make) {
-            let (path, error) = (&self.path, Errno(&error));
-            log.write(Level::Alert, None, format_args!("state file \"{path}\" cannot be written ({error})"));
-        }
     }
 
     /// Whether the file has what it was read as, or was written as last: nobody but this process has changed it since. A file

@@ -257,3 +257,47 @@ fn a_name_that_takes_the_place_of_an_address_is_looked_up() {
     assert_eq!(status, 200, "{body}");
     eventually("the name has an address", || server.get("/g").text() == "here");
 }
+
+/// The file of a state cannot be written while a folder has the name under which it is made.
+#[test]
+fn a_change_whose_file_cannot_be_written_is_written_later() {
+    if !require::freerun() {
+        return;
+    }
+    const FILES: [&str; 2] = ["p.state", "g.state"];
+    let folder = for_workers("state-unsaved");
+    let in_the_way = |name: &str| folder.path().join(format!("{name}.new"));
+    let more = format!("keyval_zone zone=p:64k state={}/p.state; keyval $arg_k $pair zone=p;", folder.path().display());
+    let site = "location = /status { status; }";
+    let http = format!("upstream g {{ zone g 64k; state {}/g.state; }} {more}", folder.path().display());
+    let mut server = setup(&http, site).freerun();
+    let change_both = |server: &Server, key: &str, address: &str| {
+        let (status, _) = change(server, "POST", "/http/keyvals/p", Some(json!({key: "1"})));
+        assert_eq!(status, 201);
+        let (status, _) = change(server, "POST", SERVERS, Some(json!({"server": address})));
+        assert_eq!(status, 201);
+    };
+    let unsaved = |server: &Server| server.status()["unsaved_states"].as_array().map_or(0, Vec::len);
+    FILES.iter().for_each(|name| fs::create_dir(in_the_way(name)).expect("a folder"));
+    change_both(&server, "a", "127.0.0.1:1");
+    assert_eq!(unsaved(&server), 2, "{:?}", server.status()["unsaved_states"]);
+    server.logs("cannot be written");
+    FILES.iter().for_each(|name| fs::remove_dir(in_the_way(name)).expect("removing"));
+    freerun_testkit::eventually("both are written", || unsaved(&server) == 0);
+    let pairs = || fs::read_to_string(folder.path().join("p.state")).expect("the file");
+    assert!(pairs().contains("\"a\""), "{}", pairs());
+    assert_eq!(in_file(&folder), ["127.0.0.1:1"]);
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(folder.path().join("p.state")).expect("the file").permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600, "pairs may be secret");
+
+    // Whether the thread or the end of the process comes first.
+    FILES.iter().for_each(|name| fs::create_dir(in_the_way(name)).expect("a folder"));
+    change_both(&server, "b", "127.0.0.1:2");
+    FILES.iter().for_each(|name| fs::remove_dir(in_the_way(name)).expect("removing"));
+    server.signal(Signal::QUIT);
+    server.wait();
+    assert!(pairs().contains("\"b\""), "{}", pairs());
+    assert_eq!(in_file(&folder), ["127.0.0.1:1", "127.0.0.1:2"]);
+}

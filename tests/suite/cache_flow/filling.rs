@@ -39,7 +39,8 @@ fn who_comes_later_gets_what_has_come_and_the_rest_as_it_comes() {
 /// The head, and a part of the body.
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 10\r\n\r\n01234";
 
-/// Whoever comes after the lock's age has passed asks the origin, and is not bound to what does not go on.
+/// Whoever follows a response that comes to a halt asks the origin itself, and goes on where it is; whoever comes later
+/// asks, too.
 #[test]
 fn what_does_not_go_on_takes_nobody_with_it() {
     if !require::freerun() {
@@ -56,26 +57,61 @@ fn what_does_not_go_on_takes_nobody_with_it() {
         stuck.head();
         stuck.send(BEGUN);
         first.until(|bytes| bytes.ends_with(b"01234"));
-        let mut later = Vec::new();
-        let mut asked = None;
-        eventually("one that comes later asks", || {
-            let mut client = server.connect();
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
-            later.push(client);
-            asked = upstream.try_accept(std::time::Duration::from_millis(50));
-            asked.is_some()
-        });
-        let mut peer = asked.expect("a connection");
+        let mut second = server.connect();
+        second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        second.until(|bytes| bytes.ends_with(b"01234"));
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send(format!("{BEGUN}56789"));
+        assert_eq!(said(&second.response()), ("HIT".into(), "0123456789".into()), "with the own response");
+        let mut third = server.connect();
+        third.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut peer = upstream.accept();
         peer.head();
         peer.send(ok("Cache-Control: max-age=1000", "new"));
-        // It, or one that came a moment later and follows.
-        let mut last = later.pop().expect("a client");
-        assert_eq!(last.response().text(), "new");
+        assert_eq!(third.response().text(), "new");
         // It is stored, and those that follow get it.
         assert_eq!(said(&server.get("/a")), ("HIT".into(), "new".into()));
-        // Those that came before the age are bound to the first one, and get all of it.
         stuck.send("56789");
         assert_eq!(said(&first.response()), ("MISS".into(), "0123456789".into()));
+    }
+}
+
+/// A follower is cut only where the origin has another response by now.
+#[test]
+fn who_follows_what_breaks_off_goes_on_with_the_same_response_only() {
+    if !require::freerun() {
+        return;
+    }
+    let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 10\r\n";
+    for (first_tag, answer, goes_on) in [
+        ("", format!("{head}\r\n0123456789"), true),
+        ("ETag: \"a\"\r\n", format!("{head}ETag: \"a\"\r\n\r\n0123456789"), true),
+        ("ETag: \"a\"\r\n", format!("{head}ETag: \"b\"\r\n\r\n0123456789"), false),
+        ("", format!("{head}\r\n9876543210"), false),
+        ("", "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n01234567890".to_owned(), false),
+        ("", "HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n0123456789".to_owned(), false),
+    ] {
+        let upstream = Upstream::new();
+        let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
+        let mut first = server.connect();
+        first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut leader = upstream.accept();
+        leader.head();
+        leader.send(format!("{head}{first_tag}\r\n01234"));
+        first.until(|bytes| bytes.ends_with(b"01234"));
+        let mut second = server.connect();
+        second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        second.until(|bytes| bytes.ends_with(b"01234"));
+        drop(leader);
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send(&answer);
+        match goes_on {
+            true => assert_eq!(said(&second.response()), ("HIT".into(), "0123456789".into()), "{answer}"),
+            false => assert!(second.try_response("GET").is_err(), "{answer}"),
+        }
+        assert!(first.try_response("GET").is_err(), "who leads is cut, as without a cache");
     }
 }
 

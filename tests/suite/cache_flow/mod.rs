@@ -1,11 +1,14 @@
 //! Caching: what nginx's free edition lacks, and what must never go wrong. What nginx has is compared with it in
 //! `tests/differential/caching`.
 
+mod deleted_files;
 mod filling;
+mod gone_clients;
 mod heads;
 mod poisoning;
 mod purges;
 mod rules;
+mod slices;
 
 use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream, eventually};
 

@@ -2,7 +2,7 @@
 
 use freerun_testkit::{Upstream, require};
 
-use super::{before, counting, ok, said, settled};
+use super::{before, counting, ok, said, serve, settled};
 
 const PURGE: &str = "set $purge 0; if ($request_method = PURGE) { set $purge 1; } proxy_cache_purge $purge;
     proxy_cache_key $uri;";
@@ -115,4 +115,68 @@ fn what_was_answered_to_head_goes_with_the_rest() {
     assert_eq!(head(), "MISS");
     assert_eq!(purge(&server, "/*", ""), 204);
     assert_eq!(head(), "MISS");
+}
+
+#[test]
+fn a_method_purges_from_the_clients_that_may_use_it() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=1000");
+    let address = origin.address();
+    let location = |path: &str, purge: &str| {
+        format!("location {path} {{ proxy_cache_key $uri; proxy_cache_purge {purge}; proxy_pass http://{address}; }}")
+    };
+    let lines = [
+        location("/on/", "on"),
+        location("/method/", "PURGE from 10.0.0.0/8 127.0.0.1"),
+        location("/other/", "DELETE from all"),
+        location("/others/", "PURGE from 10.0.0.0/8"),
+        location("/all/", "PURGE purge_all from all"),
+        location("/uncached/", "PURGE from all; proxy_cache off"),
+    ];
+    let server = serve(&lines.join("\n"), "");
+    let ask = |method: &str, target: &str| server.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n")).status;
+    for (method, target, status, then) in [
+        ("PURGE", "/on/a", 200, "MISS"),
+        ("PURGE", "/method/a", 200, "MISS"),
+        ("DELETE", "/other/a", 200, "MISS"),
+        ("PURGE", "/others/a", 403, "HIT"),
+        ("PURGE", "/all/never", 200, "MISS"),
+    ] {
+        let stored = if target == "/all/never" { "/on/a" } else { target };
+        server.get(stored);
+        settled(&server);
+        assert_eq!(said(&server.get(stored)).0, "HIT", "{target}: a GET is no purge");
+        assert_eq!((ask(method, target), said(&server.get(stored)).0), (status, then.into()), "{method} {target}");
+        settled(&server);
+    }
+    assert_eq!((ask("PURGE", "/on/never"), ask("PURGE", "/uncached/a")), (404, 404));
+    assert!(
+        origin.take_requests().iter().all(|request| request.line().starts_with("GET ")),
+        "purges are not passed on"
+    );
+}
+
+#[test]
+fn a_location_purges_a_key_of_a_zone() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=1000");
+    let lines = "proxy_cache_key $scheme$request_method$host$uri;
+        location ~ ^/purge(/.*)$ { allow 127.0.0.1; deny all; proxy_cache_purge z ${scheme}GET$host$1; }
+        location ~ ^/denied(/.*)$ { deny all; proxy_cache_purge z ${scheme}GET$host$1; }";
+    let server = before(&origin, lines);
+    for target in ["/a", "/b"] {
+        server.get(target);
+    }
+    settled(&server);
+    assert_eq!((server.get("/denied/a").status, said(&server.get("/a")).0), (403, "HIT".into()));
+    let purged = server.get("/purge/a");
+    assert_eq!(purged.status, 200);
+    assert!(purged.text().contains("Successful purge"));
+    let told = ["/a", "/b"].map(|target| said(&server.get(target)).0);
+    assert_eq!(told, ["MISS", "HIT"]);
+    assert_eq!(server.get("/purge/never").status, 404);
 }

@@ -272,6 +272,11 @@ impl State {
         Poll::Pending
     }
 
+    /// Whether the leader waits for room before it takes more.
+    pub(super) fn is_full(&self) -> bool {
+        self.giver.is_some()
+    }
+
     /// Whether no client follows the fill and it is not being stored.
     pub(super) fn is_unwanted(&self) -> bool {
         self.storing == Storing::No && self.seats.len() == 0

@@ -309,6 +309,11 @@ impl Fill {
         self.with(|state, _| state.is_open())
     }
 
+    /// Whether the origin has sent nothing for so long, though it may.
+    pub fn has_stalled(&self, age: Duration) -> bool {
+        self.is_overdue(age) && self.with(|state, _| !state.is_full())
+    }
+
     /// Whether nothing has come for so long: neither the head nor, after it, more of the body.
     pub(super) fn is_overdue(&self, age: Duration) -> bool {
         let moved = self.with(|state, _| match state.phase {

@@ -10,10 +10,10 @@ use freerun_runtime::pool::Tag;
 use super::file::Keeping;
 use super::state::{Step, Storing};
 use super::table::{ActiveFill, Fill};
-use crate::index::About;
+use crate::index::{About, FileMark};
 use crate::key::Key;
 use crate::memory::SMALL;
-use crate::object::{Made, Object, ObjectBody};
+use crate::object::{Object, ObjectBody};
 
 /// How many bytes one task writes before other tasks of the pool have their turn.
 const TURN: u64 = 4 << 20;
@@ -102,7 +102,9 @@ fn finish(fill: &Fill, mut keeping: Keeping, length: u64) -> Result<bool, FileEr
         return Ok(false);
     };
     let path = store.c_path_of(key);
-    drop(file.name_it(&path, size)?);
+    let named = file.name_it(&path, size)?;
+    let mark = fill.disk.files.present_meta(&named).map(|meta| FileMark::of(&meta, &fill.disk.files));
+    drop(named);
     let (main, lifetime) = (Key::of(&head.key), head.lifetime);
     let about = About { key, main, size, sequence, lifetime };
     // This happens under the lock: a purge either comes before, and then nothing is stored, or it finds the entry.
@@ -110,13 +112,18 @@ fn finish(fill: &Fill, mut keeping: Keeping, length: u64) -> Result<bool, FileEr
         let reserved = state.reserved.take_if(|_| state.storing == Storing::Yes)?;
         let entry = store.stored(&about, reserved, head.created);
         state.named(wakes);
-        Some(entry.inspect(|entry| entry.set_checked(compared)))
+        Some(entry.inspect(|entry| {
+            entry.set_checked(compared);
+            if let Some(mark) = mark {
+                entry.has_file(mark);
+            }
+        }))
     });
     let is_stored = matches!(stored, Some(Some(_)));
     match (stored, body) {
         (Some(Some(entry)), Some(body)) => {
             let body = ObjectBody::Bytes(body);
-            let object = Object { entry: entry.clone(), head, body, made: Made::default() };
+            let object = Object::new(entry.clone(), head, body);
             store.memory.insert(Arc::new(object));
             if entry.is_gone() {
                 store.memory.forget(key);

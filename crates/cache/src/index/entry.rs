@@ -1,10 +1,13 @@
 //! The index's entry of one stored object.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwapOption;
+use freerun_runtime::files::{FileSystem, Meta};
+use rustc_hash::FxHasher;
 
 use super::policy::{Item, MAX_FREQUENCY, Place};
 use crate::key::Key;
@@ -38,6 +41,8 @@ pub struct Entry {
     accessed: AtomicU32,
     /// A part of the key that the object is a variant of; 0 if it is no variant.
     variant_of: u32,
+    /// The [`FileMark`] of the file; 0 while it is not known.
+    file: AtomicU32,
     frequency: AtomicU8,
     flags: AtomicU8,
     /// The queue that the entry is in; only the cache's thread changes it.
@@ -71,6 +76,7 @@ impl Entry {
             renewed: ArcSwapOption::empty(),
             checked: AtomicU64::new(about.sequence),
             accessed: AtomicU32::new(seconds(now)),
+            file: AtomicU32::new(0),
             frequency: AtomicU8::new(0),
             flags: AtomicU8::new(0),
             place: AtomicU8::new(Place::None as u8),
@@ -137,6 +143,16 @@ impl Entry {
         self.flags.fetch_or(VERIFIED, Relaxed);
     }
 
+    /// Whether a file with this mark is the one that was stored, as far as the marks of both are known. The first mark
+    /// that is known is the one that counts.
+    pub(crate) fn has_file(&self, mark: FileMark) -> bool {
+        if mark.0 == 0 {
+            return true;
+        }
+        let known = self.file.compare_exchange(0, mark.0, AcqRel, Acquire).unwrap_or_else(|known| known);
+        known == 0 || known == mark.0
+    }
+
     /// Whether the file is not one of freerun's: nothing is served from it.
     pub fn is_foreign(&self) -> bool {
         self.has(FOREIGN)
@@ -185,6 +201,27 @@ impl Entry {
 
     fn has(&self, flag: u8) -> bool {
         self.flags.load(Acquire) & flag != 0
+    }
+}
+
+/// What tells a file from another one that has taken its name, and from itself after its bytes were changed: a hash of
+/// its inode number, its length and the time of its last change. 0 where these change by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileMark(u32);
+
+impl FileMark {
+    /// The mark of a file with these attributes.
+    pub(crate) fn of(meta: &Meta, files: &FileSystem) -> FileMark {
+        if !files.has_lasting_attributes(meta.dev) {
+            return FileMark(0);
+        }
+        let mut hasher = FxHasher::default();
+        hasher.write_u64(meta.ino);
+        hasher.write_u64(meta.size);
+        hasher.write_i64(meta.mtime);
+        hasher.write_u32(meta.mtime_nsec);
+        let hash = hasher.finish();
+        FileMark(((hash >> 32) as u32 ^ hash as u32).max(1))
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 pub(crate) use bell::Bell;
 pub use entry::{About, Entry};
-pub(crate) use entry::{fingerprint, short};
+pub(crate) use entry::{FileMark, fingerprint, short};
 pub use space::Reservation;
 pub(crate) use space::Space;
 
@@ -109,6 +109,8 @@ pub(crate) enum Event {
     Renewed(Arc<Entry>),
     /// The list of purges has changed.
     Purges,
+    /// The folder of this key's file is to be watched.
+    Watch(Key),
     /// A caller waits until everything before this is done.
     Settle(u64),
 }

@@ -21,6 +21,7 @@ mod tests;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +40,14 @@ const LOG: &str = ".freerun-journal";
 const CLEAN: &str = ".freerun-clean";
 /// The file whose lock says which process owns the cache.
 pub(crate) const LOCK: &str = ".freerun-lock";
+
+/// The permissions of these files, which tell about what is stored, like those of the stored responses.
+pub(crate) const PRIVATE: u32 = 0o600;
+
+/// Makes a file of the journal, or empties it.
+fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)
+}
 
 /// How many bytes are gathered before they are written.
 const GATHERED: usize = 64 * 1024;
@@ -124,7 +133,7 @@ impl Journal {
     fn create(&mut self) -> io::Result<()> {
         self.file = None;
         let path = log_path(&self.folder, self.generation);
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        let mut file = create_private(&path)?;
         let title = Title { what: What::Log, generation: self.generation, first: 0, second: 0 };
         file.write_all(&Line::Title(title).encode())?;
         self.file = Some(file);
@@ -206,7 +215,7 @@ impl Journal {
             self.generation += 1;
         }
         self.create()?;
-        let file = File::create(self.folder.join(NEW_SNAPSHOT))?;
+        let file = create_private(&self.folder.join(NEW_SNAPSHOT))?;
         let mut out = BufWriter::with_capacity(GATHERED, file);
         // The head is written last.
         out.write_all(&[0; LINE])?;

@@ -7,7 +7,7 @@
 //! | 12 | 4 | number of purges |
 //! | 16 | | for each purge: kind (1 prefix, 2 tag, 3 key), sequence number (8 bytes), length of the text (4 bytes), text |
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(crate) fn save(folder: &Path, list: &[Active]) -> io::Result<()> {
         };
     }
     let new = folder.join(NEW_FILE);
-    let mut file = File::create(&new)?;
+    let mut file = super::create_private(&new)?;
     file.write_all(&encode(list))?;
     file.sync_data()?;
     fs::rename(new, folder.join(FILE))

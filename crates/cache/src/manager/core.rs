@@ -15,6 +15,7 @@ use super::disk;
 use super::sweep::Sweep;
 use super::walk::Walk;
 use crate::fill::Fills;
+use crate::folder_watch;
 use crate::health::Running;
 use crate::index::policy::{Item, Place, Policy};
 use crate::index::{Entry, Event, State};
@@ -271,6 +272,11 @@ impl Manager {
                     self.journal.stored(&entry);
                 }
             }
+            Event::Watch(key) => {
+                let config = self.store.config.load_full();
+                let _running = self.at_work();
+                self.store.folders.watch(key, &config.levels, &config.path);
+            }
             Event::Purges => self.purges_changed = true,
             Event::Settle(number) => self.asked = self.asked.max(Some(number)),
         }
@@ -417,6 +423,7 @@ impl Manager {
             let _running = self.at_work();
             disk::measure(&config.path, config.min_free, &index.space);
         }
+        folder_watch::apply();
         if let Some(disk) = self.store.disk.get() {
             // A disk that is out is tried again, even if no request comes.
             disk.health.is_in();
@@ -480,6 +487,7 @@ impl Manager {
 
     /// Tries operations again that the disk refused.
     fn retry(&mut self, at: Moment) {
+        self.store.folders.retry();
         let mut failures = 0;
         for _ in 0..self.stubborn.len() {
             let Some(entry) = self.stubborn.pop_front() else { break };
@@ -531,6 +539,7 @@ impl Manager {
     /// Ends the work: everything is written down. True if the next process will find all of it.
     pub(super) fn end(mut self, at: Moment) -> bool {
         self.store.index.space.close();
+        self.store.folders.end();
         // A file that gets its name after the last look would be missing from the journal.
         let named = self.store.naming.close(NAMING);
         while self.events() {}

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use super::walk::Walk;
 use crate::index::policy::{Item, Place, Policy};
 use crate::index::{About, Entry, Load, State};
 use crate::journal::line::{Line, Stored};
-use crate::journal::{self, Journal, LOCK, purges};
+use crate::journal::{self, Journal, LOCK, PRIVATE, purges};
 use crate::key::Key;
 use crate::purge::Purge;
 use crate::store::Store;
@@ -39,7 +39,7 @@ impl Lock {
         let folder = store.config.load().path.clone();
         // The master has made the folder; this is for a process that runs without a master.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        let opened = File::options().write(true).create(true).truncate(false).open(folder.join(LOCK));
+        let opened = File::options().write(true).create(true).truncate(false).mode(PRIVATE).open(folder.join(LOCK));
         let file = match opened {
             Ok(file) => file,
             Err(error) => return Lock::Failed(error),

@@ -19,6 +19,7 @@ use freerun_runtime::log::{Errno, ErrorLog, Level, LogFile, Writer};
 use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
 use freerun_serve::tls::inherited::InheritedPairs;
+use freerun_serve::unsaved_states;
 use freerun_serve::zones::Zones;
 use freerun_sys::{memory, title};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -123,7 +124,13 @@ impl Worker {
     fn answer(&mut self) {
         let Some(successor) = self.successor.take() else { return };
         let zones = self.running.as_ref().map(|running| running.engine.zones()).unwrap_or_default();
-        match successor.answer(&zones) {
+        let answered = successor.answer(&zones);
+        if answered.is_ok() {
+            // From here on the files are the successor's.
+            unsaved_states::write_all();
+            unsaved_states::forget();
+        }
+        match answered {
             Ok(0) => {}
             Ok(count) => self.log(Level::Notice, format_args!("{count} states were handed to the new binary")),
             Err(error) => {
@@ -262,6 +269,7 @@ impl Worker {
         if let Some(running) = self.running {
             running.log.write(Level::Notice, None, format_args!("exiting"));
             running.engine.stop();
+            unsaved_states::write_all();
             running.log.write(Level::Notice, None, format_args!("exit"));
             running.writer.shutdown(LOG_PATIENCE);
         }

@@ -7,6 +7,7 @@ pub mod handler;
 pub mod location;
 pub(crate) mod processing;
 pub mod response;
+pub mod slice_begin;
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

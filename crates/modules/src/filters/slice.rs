@@ -4,18 +4,20 @@
 //! filter puts the whole together again, with a subrequest for each further part.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Size, group, settings};
+use freerun_http::content::error_page;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, content};
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::slice_begin::SliceBegin;
 use freerun_http::variables::{Value, Variable};
 use freerun_proto::HeaderId;
 
@@ -25,8 +27,10 @@ settings! {
     pub struct SliceSettings {
         /// The size of a slice; 0 turns slicing off.
         ///
-        /// It applies to responses that are made with `$slice_range`.
-        slice: Size = "0", in HTTP | SERVER | LOCATION;
+        /// It applies to responses that are made with `$slice_range`. If the server's answer is not the slice that was
+        /// asked for, the client gets 502; if that happens with a later slice, the response ends before it.
+        slice: Size = "0", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("nginx closes the connection without an answer where this answers 502; a stale slice is updated in the background as a slice");
     }
 }
 
@@ -43,13 +47,9 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The beginning of the slice that a request asks for; `None` until `$slice_range` was used.
-#[derive(Default)]
-struct Begin(Cell<Option<u64>>);
-
 fn slice_range<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let size = request.settings().get::<SliceSettings>().slice.0;
-    let known = request.own.find::<Begin>().and_then(|begin| begin.0.get());
+    let known = request.own.find::<SliceBegin>().and_then(|begin| begin.0.get());
     let begin = match known {
         Some(begin) => begin,
         None if size == 0 || request.is_subrequest() || request.sent.status != 0 => return None,
@@ -59,7 +59,7 @@ fn slice_range<'r>(request: &'r Request, _: &str) -> Value<'r> {
                 Some(_) => 0,
             };
             let begin = begin / size * size;
-            request.own.get::<Begin>().0.set(Some(begin));
+            request.own.get::<SliceBegin>().0.set(Some(begin));
             begin
         }
     };
@@ -94,8 +94,8 @@ enum Fault {
     Range,
     #[error("no complete length in slice response")]
     Length,
-    #[error("unexpected range in slice response: {0}-{1}")]
-    Unexpected(u64, u64),
+    #[error("unexpected range in slice response: {}-{}, expected: {}-{}", .0.start, .0.end, .1.start, .1.end)]
+    Unexpected(Range<u64>, Range<u64>),
     #[error("etag mismatch in slice response")]
     Tag,
 }
@@ -126,8 +126,9 @@ impl Part {
             return Err(Fault::Status(response.status));
         }
         let part = Part::parse(response.field(b"Content-Range").ok_or(Fault::Range)?)?;
-        if part.begin != begin || part.end != begin.saturating_add(size).min(part.whole) {
-            return Err(Fault::Unexpected(part.begin, part.end));
+        let expected = begin..begin.saturating_add(size).min(part.whole);
+        if (part.begin..part.end) != expected {
+            return Err(Fault::Unexpected(part.begin..part.end, expected));
         }
         Ok(part)
     }
@@ -138,41 +139,38 @@ fn run(request: &mut Request, response: &mut Response) {
     if request.is_subrequest() {
         return;
     }
-    let Some(begin) = request.own.find::<Begin>().and_then(|begin| begin.0.take()) else { return };
+    let Some(begin) = request.own.find::<SliceBegin>().and_then(|begin| begin.0.take()) else { return };
     if response.status != 206 {
         return;
     }
     let size = request.settings().get::<SliceSettings>().slice.0;
-    let source = match Part::of(response, begin, size) {
-        Ok(part) => {
-            let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-            response.status = 200;
-            response.ranges = true;
-            // What the other server says of a part is not about the whole.
-            response.remove(b"Content-Range");
-            response.remove(b"Accept-Ranges");
-            if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
-                (written.status, written.reason) = (200, Bytes::from_static(b"OK"));
-                written.accept_ranges = false;
-            }
-            let slice = Slice { body, subrequest: None };
-            Slices {
-                request: request.fork(),
-                size,
-                etag: response.etag.clone(),
-                at: 0,
-                end: part.whole,
-                slice: Some((part.begin, part.end, slice)),
-                whole: part.whole,
-                failed: false,
-            }
-        }
+    let part = match Part::of(response, begin, size) {
+        Ok(part) => part,
         Err(fault) => {
             log_error!(request, Error, "{fault}");
-            Slices { request: request.fork(), size, etag: None, at: 0, end: 0, slice: None, whole: 0, failed: true }
+            *response = *error_page::built_in(request, 502);
+            return;
         }
     };
-    response.body = Body::Source(Box::new(source));
+    let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+    response.status = 200;
+    response.ranges = true;
+    // What the other server says of a part is not about the whole.
+    response.remove(b"Content-Range");
+    response.remove(b"Accept-Ranges");
+    if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
+        (written.status, written.reason) = (200, Bytes::from_static(b"OK"));
+        written.accept_ranges = false;
+    }
+    response.body = Body::Source(Box::new(Slices {
+        request: request.fork(),
+        size,
+        etag: response.etag.clone(),
+        at: 0,
+        end: part.whole,
+        slice: Some((part.begin, part.end, Slice { body, subrequest: None })),
+        whole: part.whole,
+    }));
 }
 
 /// One slice that is being received.
@@ -193,14 +191,13 @@ struct Slices {
     /// The current slice: the offset of its next byte, its exclusive end, and its body.
     slice: Option<(u64, u64, Slice)>,
     whole: u64,
-    failed: bool,
 }
 
 impl Slices {
     /// Requests the slice with the next byte.
     async fn ask(&mut self) -> io::Result<()> {
         let begin = self.at / self.size * self.size;
-        let asking = content(&self.request, |request| request.own.get::<Begin>().0.set(Some(begin)));
+        let asking = content(&self.request, |request| request.own.get::<SliceBegin>().0.set(Some(begin)));
         let mut subrequest = asking.map_err(io::Error::other)?.await;
         let Some(response) = &mut subrequest.response else { return Err(io::ErrorKind::ConnectionAborted.into()) };
         let part = Part::of(response, begin, self.size).and_then(|part| {
@@ -211,7 +208,8 @@ impl Slices {
             Ok(part) => part,
             Err(fault) => {
                 log_error!(subrequest.request, Error, "{fault}");
-                return Err(io::Error::other("not the slice that was asked for"));
+                // The slices before it are passed on, as when another server breaks off.
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
         };
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
@@ -229,9 +227,6 @@ impl Slices {
 impl Source for Slices {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
-            if self.failed {
-                return Err(io::Error::other("not the slice that was asked for"));
-            }
             while self.at < self.end {
                 let at = self.at;
                 match &mut self.slice {
@@ -275,7 +270,7 @@ impl Source for Slices {
     }
 
     fn remaining(&self) -> Option<u64> {
-        (!self.failed).then_some(self.end - self.at)
+        Some(self.end - self.at)
     }
 
     fn narrow(&mut self, begin: u64, end: u64) -> bool {
@@ -334,8 +329,8 @@ mod tests {
         let part = |status, range, begin| Part::of(&response(status, range), begin, 4);
         assert_eq!(part(206, "bytes 4-7/10", 4), Ok(Part { begin: 4, end: 8, whole: 10 }));
         assert_eq!(part(206, "bytes 8-9/10", 8), Ok(Part { begin: 8, end: 10, whole: 10 }));
-        assert_eq!(part(206, "bytes 4-6/10", 4), Err(Fault::Unexpected(4, 7)));
-        assert_eq!(part(206, "bytes 5-8/10", 4), Err(Fault::Unexpected(5, 9)));
+        assert_eq!(part(206, "bytes 4-6/10", 4), Err(Fault::Unexpected(4..7, 4..8)));
+        assert_eq!(part(206, "bytes 5-8/10", 4), Err(Fault::Unexpected(5..9, 4..8)));
         assert_eq!(part(200, "bytes 4-7/10", 4), Err(Fault::Status(200)));
         assert_eq!(Part::of(&Response::new(206, "", Body::Empty), 0, 4), Err(Fault::Range));
     }

@@ -8,6 +8,7 @@ use freerun_cache::fill::Filling;
 use freerun_cache::object::Object;
 use freerun_http::phases::subrequest::Subrequest;
 use freerun_http::request::handler::Outcome;
+use freerun_http::request::slice_begin::SliceBegin;
 use freerun_http::request::{Request, Sent};
 use freerun_proto::Method;
 use freerun_runtime::loops;
@@ -31,6 +32,22 @@ impl Drop for Place {
     }
 }
 
+/// A request by which a server is asked once more for the response to a request, without its client.
+pub fn fork_of(request: &Request) -> Box<Request> {
+    let mut fork = request.fork();
+    fork.lineage.depth += 1;
+    fork.lineage.main_method = Some(request.lineage.main_method.unwrap_or(request.asked.method));
+    fork.asked.method = Method::Get;
+    fork.client = fork.client.in_background();
+    fork.lineage.without_body = true;
+    fork.sent = Sent::default();
+    // Without this it would ask for the whole response, and store that under the key of the slice.
+    if let Some(begin) = request.own.find::<SliceBegin>() {
+        fork.own.get::<SliceBegin>().0.set(begin.0.get());
+    }
+    fork
+}
+
 /// Starts a task that asks the server for the response.
 ///
 /// # Errors
@@ -43,13 +60,7 @@ pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling
     }
     running.0.set(running.0.get() + 1);
     let place = (Place(running), Background::new(&request.client.loop_state.shared.background));
-    let mut fork = request.fork();
-    fork.lineage.depth += 1;
-    fork.lineage.main_method = Some(request.lineage.main_method.unwrap_or(request.asked.method));
-    fork.asked.method = Method::Get;
-    fork.client = fork.client.in_background();
-    fork.lineage.without_body = true;
-    fork.sent = Sent::default();
+    let mut fork = fork_of(request);
     let (family, wanted, aio) = (serve.family, serve.wanted.clone(), serve.aio.clone());
     loops::spawn(request.client.number, "updating a cache", async move {
         let _place = place;

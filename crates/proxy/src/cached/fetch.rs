@@ -5,21 +5,26 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_cache::cache::Leave;
 use freerun_cache::fill::Filling;
-use freerun_cache::object::{Made, Object, ObjectBody};
+use freerun_cache::object::{Object, ObjectBody};
 use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
 use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
+use freerun_http::log::Detached;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, FileRange};
+use freerun_http::request::slice_begin::SliceBegin;
 use freerun_proto::{HeaderId, Method};
+use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::background::Background;
 
 use crate::cached::lookup::{Serve, unix_now};
 use crate::cached::respond::{offer, stored};
 use crate::cached::storing::{Judged, Keep, asked, ignored, rules};
+use crate::client::client_watch::ClientWatch;
+use crate::client::error::UpstreamError;
 use crate::client::{Reached, Terms, Unreached, reach};
 use crate::settings::next::NextUpstream;
 use crate::state::cache_fetch::{CacheFetch, Validators};
@@ -67,8 +72,36 @@ impl<'s> Ask<'s> {
         }
     }
 
-    /// Asks for the cache: a response that may be stored is.
+    /// Asks for the cache: a response that may be stored is, whatever the client does. A client that has gone meanwhile
+    /// gets nothing, and is logged as one that got nothing.
     pub async fn keeping(
+        &self,
+        request: &mut Request,
+        filling: Filling,
+        status: Status,
+        stale: Option<Arc<Object>>,
+    ) -> Outcome {
+        // While the request's body is read, the connection is not read by anybody else.
+        let watched = !request.client.is_background() && !request.is_subrequest() && request.body.is_done();
+        let client = ClientWatch::new(request.client.clone(), watched);
+        let log = Detached::of(request);
+        let tell = || {
+            let text = format_args!("client prematurely closed connection while a response is fetched for the cache");
+            log.write(Level::Info, text);
+        };
+        let asked = self.keeping_for_all(request, filling, status, stale);
+        let (outcome, has_gone) = client.noting_gone(asked, tell).await;
+        match outcome {
+            outcome if !has_gone => outcome,
+            Outcome::Response(response) => {
+                request.sent.status = response.status;
+                Outcome::Close
+            }
+            _ => UpstreamError::ClientGone.outcome(request),
+        }
+    }
+
+    async fn keeping_for_all(
         &self,
         request: &mut Request,
         filling: Filling,
@@ -119,6 +152,15 @@ impl<'s> Ask<'s> {
             filling.not_storable();
             reached.dismiss(request);
             return self.serve.use_stored(request, &object, Status::Stale);
+        }
+        if stale.as_ref().is_some_and(|object| is_whole_for_slice(request, reached.head().status, object)) {
+            filling.not_storable();
+            if request.client.is_background() {
+                log_error!(request, Error, "unexpected status code 200 in slice response");
+                reached.dismiss(request);
+                return Outcome::Status(502);
+            }
+            return reached.answer(request);
         }
         let wanted = &self.serve.wanted;
         let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, sent };
@@ -238,7 +280,7 @@ impl<'s> Ask<'s> {
                 let mut head = (*object.head).clone();
                 (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
                 let (entry, body) = (object.entry.clone(), object.body.clone());
-                let renewed = Object { entry, head: Arc::new(head), body, made: Made::default() };
+                let renewed = Object::new(entry, Arc::new(head), body);
                 if !rewrite(request, &renewed, filling) {
                     // The stored response keeps its old fields then.
                     wanted.cache.revalidated(&object.entry, lifetime);
@@ -256,6 +298,12 @@ impl<'s> Ask<'s> {
         filling.not_storable();
         outcome
     }
+}
+
+/// Whether a server has sent the whole response for a slice of it that is stored: it must not take the slice's place.
+fn is_whole_for_slice(request: &Request, status: u16, stored: &Object) -> bool {
+    let begin = request.own.find::<SliceBegin>().and_then(|begin| begin.0.get());
+    status == 200 && stored.head.status == 206 && begin.is_some()
 }
 
 /// The strong `ETag` values among the fields.

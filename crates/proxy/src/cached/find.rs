@@ -70,7 +70,7 @@ fn which(request: &Request, object: &Object, text: &[u8], main: Key, key: Key) -
 pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: u64) -> Option<Arc<Object>> {
     let mut key = main;
     loop {
-        let object = cache.in_memory(key)?;
+        let object = cache.unchanged_in_memory(key, now)?;
         let entry = &object.entry;
         if entry.is_gone() || cache.is_purged(entry, &object.head.key, &object.head.tags) {
             return None;
@@ -127,11 +127,11 @@ impl Wanted {
         let gone = ClientGone::of(&request.client);
         let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
         let (known, found) = match self.cache.find(key, now) {
-            Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
+            Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, now, via).await),
             Found::Unknown => match self.cache.adopt_object(key, now, via).await {
                 // Another request was faster.
                 Err(Unreadable::Missing) => match self.cache.find(key, now) {
-                    Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
+                    Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, now, via).await),
                     _ => return Err(None),
                 },
                 found => (None, found),

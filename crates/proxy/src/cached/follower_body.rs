@@ -1,6 +1,9 @@
 //! The body of a response that is being fetched for a cache, for one of the clients that follow it.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 
 use bytes::Bytes;
 use freerun_cache::fill::Follower;
@@ -10,6 +13,7 @@ use freerun_http::request::response::{FileRange, LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
+use crate::cached::own_fetch::{OwnFetch, Rest};
 use crate::client::error::Stage;
 use crate::client::response::temporary;
 use crate::client::spool::{MAX_READ, Place, Spool};
@@ -25,8 +29,19 @@ const SPOOLED: usize = 64 * 1024;
 /// Where it is not stored, the clients that follow it share the part in memory, and the server is not read beyond that
 /// before all have taken it. The bytes that a client does not take go to a temporary file, so that the others need not
 /// wait for it.
+///
+/// A response that comes to a halt, or breaks off, is asked for anew ([`OwnFetch`]), if that is possible.
 pub struct FollowerBody {
-    follower: Follower,
+    /// `None` once the server was asked anew.
+    follower: Option<Follower>,
+    /// How the server is asked anew.
+    again: Option<OwnFetch>,
+    /// The server is being asked anew.
+    asking: Option<LocalBoxFuture<'static, io::Result<Rest>>>,
+    /// What came of that.
+    rest: Option<Rest>,
+    /// The first byte that is wanted, and the end of those that are.
+    part: (u64, u64),
     /// The bytes that were taken for the client but not yet by it.
     spool: Option<Spool>,
     /// The place for the temporary file, until the spool is made.
@@ -34,12 +49,85 @@ pub struct FollowerBody {
     log: Detached,
 }
 
+/// What came first: the rest from an own request, or the next piece of the response that is followed.
+enum Earlier {
+    Rest(io::Result<Rest>),
+    Piece(io::Result<Option<Bytes>>),
+}
+
+async fn earlier(asking: &mut LocalBoxFuture<'static, io::Result<Rest>>, follower: &mut Option<Follower>) -> Earlier {
+    let mut next = pin!(async {
+        match follower {
+            Some(follower) => follower.next().await,
+            None => std::future::pending().await,
+        }
+    });
+    poll_fn(|context| match next.as_mut().poll(context) {
+        Poll::Ready(piece) => Poll::Ready(Earlier::Piece(piece)),
+        Poll::Pending => asking.as_mut().poll(context).map(Earlier::Rest),
+    })
+    .await
+}
+
 impl FollowerBody {
-    /// Makes the body for a request of this member of the family.
-    pub fn new(request: &Request, family: &dyn Family, follower: Follower) -> FollowerBody {
+    /// Makes the body for a request of this member of the family. `again`: how the server is asked if the response comes to
+    /// a halt; the request that leads the response asks nobody.
+    pub fn new(request: &Request, family: &dyn Family, follower: Follower, again: Option<OwnFetch>) -> FollowerBody {
         let max = family.shared(request.settings()).map_or(0, |shared| shared.proxy_max_temp_file_size.0);
         let place = temporary(request, family, max, MAX_READ);
-        FollowerBody { follower, spool: None, place, log: Detached::of(request) }
+        let (follower, part) = (Some(follower), (0, u64::MAX));
+        FollowerBody { follower, again, asking: None, rest: None, part, spool: None, place, log: Detached::of(request) }
+    }
+
+    /// The next bytes of the response, from wherever they come. Nothing is lost if the future is dropped.
+    async fn take(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some(rest) = &mut self.rest {
+                return rest.next().await;
+            }
+            if let Some(asking) = &mut self.asking {
+                match earlier(asking, &mut self.follower).await {
+                    Earlier::Rest(Ok(rest)) => (self.asking, self.rest, self.follower) = (None, Some(rest), None),
+                    Earlier::Rest(Err(error)) => {
+                        self.asking = None;
+                        // What has come to a halt may go on all the same.
+                        if self.follower.is_none() {
+                            return Err(error);
+                        }
+                    }
+                    Earlier::Piece(Ok(piece)) => {
+                        self.asking = None;
+                        return Ok(piece);
+                    }
+                    Earlier::Piece(Err(_)) => self.follower = None,
+                }
+                continue;
+            }
+            let Some(follower) = &mut self.follower else { return Err(io::ErrorKind::ConnectionAborted.into()) };
+            let Some(again) = &mut self.again else { return follower.next().await };
+            let patience = again.patience();
+            let mut is_broken = false;
+            match freerun_runtime::timer::timeout(patience, follower.next()).await {
+                Ok(Ok(piece)) => {
+                    if let Some(piece) = &piece {
+                        again.note(piece);
+                    }
+                    return Ok(piece);
+                }
+                Ok(Err(error)) if error.kind() != io::ErrorKind::ConnectionAborted => return Err(error),
+                Err(_) if !follower.fill().has_stalled(patience) => continue,
+                Err(_) => {}
+                Ok(Err(_)) => is_broken = true,
+            }
+            let length = follower.length();
+            if is_broken {
+                self.follower = None;
+            }
+            let (begin, until) = self.part;
+            if let Some(again) = self.again.take() {
+                self.asking = Some(Box::pin(again.run(begin, until, length)));
+            }
+        }
     }
 
     async fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
@@ -49,17 +137,19 @@ impl FollowerBody {
                 io::Error::other(error)
             });
         }
-        self.follower.next().await
+        self.take().await
     }
 
     /// Takes the bytes that the client does not take, where other clients wait for that.
     async fn go_ahead(&mut self) {
-        self.follower.unstored().await;
+        match &self.follower {
+            Some(follower) => follower.unstored().await,
+            None => std::future::pending().await,
+        }
         if let Some(place) = self.place.take() {
             self.spool = Some(Spool::new(place));
         }
-        let Some(spool) = &mut self.spool else { return };
-        while spool.takes_more(READ) {
+        while let Some(spool) = self.spool.as_mut().filter(|spool| spool.takes_more(READ)) {
             loops::consume_budget().await;
             // Written before more is taken: this future is begun anew whenever the client takes bytes, and its wait may
             // be long.
@@ -74,7 +164,8 @@ impl FollowerBody {
                 continue;
             }
             // At the end, and after an error, the next call returns the same again.
-            let Ok(Some(piece)) = self.follower.next().await else { return };
+            let Ok(Some(piece)) = self.take().await else { return };
+            let Some(spool) = &mut self.spool else { return };
             spool.push(piece);
         }
     }
@@ -83,7 +174,7 @@ impl FollowerBody {
 impl Source for FollowerBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         match self.spool {
-            None => Box::pin(self.follower.next()),
+            None => Box::pin(self.take()),
             Some(_) => Box::pin(self.next_piece()),
         }
     }
@@ -101,11 +192,19 @@ impl Source for FollowerBody {
     }
 
     fn remaining(&self) -> Option<u64> {
-        Some(self.follower.remaining()? + self.spool.as_ref().map_or(0, Spool::bytes))
+        let left = match (&self.follower, &self.rest) {
+            (_, Some(rest)) => rest.remaining(),
+            (Some(follower), None) => follower.remaining(),
+            (None, None) => None,
+        };
+        Some(left? + self.spool.as_ref().map_or(0, Spool::bytes))
     }
 
     fn narrow(&mut self, begin: u64, end: u64) -> bool {
-        self.follower.narrow(begin, end);
+        self.part = (begin, end);
+        if let Some(follower) = &mut self.follower {
+            follower.narrow(begin, end);
+        }
         true
     }
 }

@@ -29,6 +29,7 @@ use crate::cached::find::{Wanted, in_memory};
 use crate::cached::follower_body::FollowerBody;
 use crate::cached::key_sums::key_of;
 use crate::cached::key_text::{Answers, for_head_alone};
+use crate::cached::own_fetch::OwnFetch;
 use crate::cached::purge;
 use crate::cached::respond::{respond, stored};
 use crate::cached::storing::{control, variant};
@@ -107,11 +108,15 @@ pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
 /// Looks into the cache. `read`: the body of the request, which may be a part of its key, was read.
 fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick {
     let location = request.place.location.clone();
-    let Some(shared) = family.shared(&location.settings).filter(|shared| shared.proxy_cache.is_on()) else {
-        cache_status::forget(request);
-        return Quick::Uncached;
-    };
     cache_status::forget(request);
+    let Some(shared) = family.shared(&location.settings) else { return Quick::Uncached };
+    let purges = shared.proxy_cache_purge.of_method(request).filter(|_| !request.is_subrequest());
+    if purges.is_some_and(|rule| !rule.allows(request)) {
+        return Quick::Answered(Outcome::Status(403));
+    }
+    if !shared.proxy_cache.is_on() {
+        return if purges.is_some() { Quick::Answered(Outcome::Status(404)) } else { Quick::Uncached };
+    }
     let cache = match shared.proxy_cache.find(request) {
         Ok(Some(cache)) => cache,
         Ok(None) => return Quick::Uncached,
@@ -120,7 +125,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
             return Quick::Answered(Outcome::Status(500));
         }
     };
-    let what = if !shared.proxy_cache_purge.is_empty() && shared.proxy_cache_purge.hold(request) {
+    let what = if purges.is_some() || shared.proxy_cache_purge.holds(request) {
         What::Purge
     } else if shared.proxy_cache_methods.has(request.asked.method) {
         What::Answer
@@ -198,7 +203,10 @@ pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job)
     let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
     let serve = Serve { family, shared, wanted, aio };
     match what {
-        What::Purge => purge::run(request, &serve.wanted).await,
+        What::Purge => {
+            let rule = shared.proxy_cache_purge.of_method(request).map(|rule| &**rule);
+            purge::run(request, &serve.wanted, rule).await
+        }
         What::Unsafe => Ask::new(&serve, request).invalidating(request).await,
         What::Bypass => serve.bypass(request).await,
         What::Answer => serve.answer(request).await,
@@ -449,13 +457,19 @@ impl Serve<'_> {
                 let Some(follower) = place else { return Waited::Again };
                 // As long as nothing was sent to the client, it need not share the fate of this body.
                 let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
-                match client.unless_gone(freerun_runtime::timer::timeout(left, follower.begun())).await {
+                let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
+                match client.unless_gone(freerun_runtime::timer::timeout(pause, follower.begun())).await {
                     Err(gone) => return Waited::Answered(gone.outcome(request)),
                     Ok(Ok(true)) => {}
                     Ok(Ok(false)) => return Waited::Again,
-                    Ok(Err(_)) => return Waited::Alone,
+                    Ok(Err(_)) if left <= pause => return Waited::Alone,
+                    Ok(Err(_)) => return Waited::Again,
                 }
-                (follower.length(), Body::Source(Box::new(FollowerBody::new(request, family, follower))))
+                {
+                    let again = OwnFetch::new(request, family, head.clone());
+                    let length = follower.length();
+                    (length, Body::Source(Box::new(FollowerBody::new(request, family, follower, again))))
+                }
             }
         };
         cache_status::note(request, self.cache(), Status::Hit);

@@ -13,11 +13,13 @@ use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, Response};
+use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 
 use crate::cached::find::Wanted;
 use crate::cached::key_text::for_head_alone;
 use crate::cached::lookup::unix_now;
+use crate::caches::purge_rule::MethodRule;
+use crate::exchange::family::Family;
 
 /// The most tags that one request may name; a request with more is refused.
 pub const MAX_TAGS: usize = 64;
@@ -26,17 +28,47 @@ pub const MAX_TAGS: usize = 64;
 /// before.
 const WRITTEN_DOWN: Duration = Duration::from_secs(1);
 
-/// Answers a purge request.
-pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
+/// The page for a purge in the words of ngx_cache_purge.
+const PURGED: &str = "<html>\r\n<head><title>Successful purge</title></head>\r\n<body>\r\n\
+    <center><h1>Successful purge</h1></center>\r\n</body>\r\n</html>\r\n";
+
+/// Answers every request to a location that purges a key of a zone.
+pub fn by_key<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
+    let location = request.place.location.clone();
+    Box::pin(async move {
+        let rule = family.shared(&location.settings).and_then(|shared| shared.proxy_cache_purge.key());
+        let Some((defined, key)) = rule.and_then(|(zone, key)| Some((zone.get()?, key))) else {
+            return Outcome::Status(404);
+        };
+        let wanted = Wanted::of(defined.home.cache.clone(), key.render(request).into_owned().into());
+        answer(request, &wanted, wanted.purge(), true).await
+    })
+}
+
+/// Answers a purge request; `rule`: it has the method of this rule.
+pub async fn run(request: &Request, wanted: &Wanted, rule: Option<&MethodRule>) -> Outcome {
     let named = tags_of(request);
     if named.len() > MAX_TAGS {
         return Outcome::Status(400);
     }
-    let purged = if named.is_empty() { wanted.purge() } else { purge_tags(&wanted.cache, named).map(|()| true) };
+    let purged = if !named.is_empty() {
+        purge_tags(&wanted.cache, named).map(|()| true)
+    } else if rule.is_some_and(|rule| rule.purges_all) {
+        wanted.cache.purge(&Purge::Prefix(Bytes::new())).map(|_| true)
+    } else {
+        wanted.purge()
+    };
+    answer(request, wanted, purged, rule.is_some()).await
+}
+
+async fn answer(request: &Request, wanted: &Wanted, purged: Result<bool, PurgeRefused>, has_page: bool) -> Outcome {
     if matches!(purged, Ok(true)) {
         write_down(request, &wanted.cache, &wanted.text).await;
     }
     match purged {
+        Ok(true) if has_page => {
+            Response::new(200, "text/html", Body::Bytes(Bytes::from_static(PURGED.as_bytes()))).into()
+        }
         Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
         Ok(false) => Outcome::Status(404),
         Err(refused) => {

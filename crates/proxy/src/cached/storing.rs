@@ -149,7 +149,7 @@ impl BodyTee for Kept {
 
     fn follow(&self, request: &Request, family: &'static dyn Family) -> Option<Body> {
         let follower: Follower = self.filling.follow(aio::resolve(request)?, request.client_key())?;
-        Some(Body::Source(Box::new(FollowerBody::new(request, family, follower))))
+        Some(Body::Source(Box::new(FollowerBody::new(request, family, follower, None))))
     }
 
     async fn push(&mut self, piece: Bytes) -> bool {

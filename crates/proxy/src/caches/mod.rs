@@ -2,5 +2,6 @@
 //! zones, and the state that is kept from one configuration to the next.
 
 pub mod path;
+pub mod purge_rule;
 pub mod values;
 pub mod zones;

@@ -134,6 +134,6 @@ impl Methods {
     }
 }
 
-/// The conditions of `cache_bypass`, `no_cache` and `cache_purge`, of which one has to hold, and of `allow_upstream`,
-/// which all have to.
+/// The conditions of `cache_bypass`, `no_cache` and [`cache_purge`](crate::caches::purge_rule), of which one has to
+/// hold, and of `allow_upstream`, which all have to.
 pub type Conditions = freerun_http::values::conditions::Conditions<Request>;

@@ -51,6 +51,23 @@ impl ClientWatch {
         .await
     }
 
+    /// Waits for `future`, whatever the client does. Returns whether the client has gone meanwhile, too, which is told to
+    /// `tell` at once.
+    pub async fn noting_gone<T>(&self, future: impl Future<Output = T>, tell: impl Fn()) -> (T, bool) {
+        let mut future = pin!(future);
+        let mut gone = pin!(self.gone());
+        let mut has_gone = false;
+        let output = poll_fn(|context| {
+            if !has_gone && gone.as_mut().poll(context).is_ready() {
+                has_gone = true;
+                tell();
+            }
+            future.as_mut().poll(context)
+        })
+        .await;
+        (output, has_gone)
+    }
+
     /// Waits for the client to go. Only the client's own task may call it, which is the one that reads from it.
     pub async fn gone(&self) {
         match self.watched {

@@ -97,6 +97,7 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
         let _ = tls.set(family.upstream_tls(S::Member::PREFIX, false, cx)?);
     }
     if S::pass(settings).is_some() {
+        family.check_purge(S::Member::PREFIX)?;
         params::settle(S::params(settings), cx)?;
         settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
     }

@@ -28,12 +28,31 @@ impl FamilySettings {
                 None => problem.hint(format!("no {prefix}cache_path declares it")),
             });
         }
+        if let Some((zone, _)) = self.proxy_cache_purge.key()
+            && zone.get().is_none()
+        {
+            let message = format!("\"{prefix}cache_purge\" zone \"{}\" is unknown", zone.name());
+            let problem = Problem::new(message).at(zone.place());
+            return Err(problem.hint(format!("no {prefix}cache_path declares it")));
+        }
         if self.proxy_cache.is_on() && self.proxy_cache_key.is_none() && !has_key {
             let warning = Problem::warning(format!("no \"{prefix}cache_key\" for \"{prefix}cache\""));
             let warning = at_the_end::<RequestPath>(warning, cx);
             cx.warn(warning);
         }
         Ok(())
+    }
+
+    /// Refuses a location that passes requests on and purges a key, too: it can do only one of them.
+    ///
+    /// # Errors
+    /// It would do both.
+    pub fn check_purge(&self, prefix: &str) -> Result<(), Problem> {
+        let Some((zone, _)) = self.proxy_cache_purge.key() else { return Ok(()) };
+        let message = format!("\"{prefix}cache_purge\" directive is incompatible with \"{prefix}pass\"");
+        let problem = Problem::new(message).at(zone.place());
+        Err(problem
+            .hint(format!("write \"{prefix}cache_purge PURGE from …\" here, or the key in a location of its own")))
     }
 
     /// Makes only one of `cache` and `store` hold: the one that a level sets replaces the other one from an outer

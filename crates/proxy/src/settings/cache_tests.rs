@@ -152,6 +152,34 @@ fn what_nginx_takes_is_taken() {
     ] {
         assert_eq!(read(text).err(), None, "{text}");
     }
+    for text in [
+        "on",
+        "off",
+        "PURGE",
+        "PURGE from all",
+        "PURGE from 127.0.0.1 10.0.0.0/8",
+        "PURGE purge_all from all",
+        "on from all",
+        "$a $b",
+        "0",
+    ] {
+        assert_eq!(read(&format!("proxy_cache_purge {text};")).err(), None, "{text}");
+    }
+    for (text, told) in [
+        ("1", "invalid parameter \"1\""),
+        ("PURGE from", "invalid parameter \"from\", expected \"from\" keyword"),
+        ("PURGE form all", "invalid parameter \"form\", expected \"from\" keyword"),
+        ("PURGE from 300.1.1.1", "invalid parameter \"300.1.1.1\""),
+        ("PURGE purge_all", ""),
+        ("pages $uri", "\"proxy_cache_purge\" directive with a key is not allowed here"),
+        ("PURGE; proxy_cache_purge $a", "\"proxy_cache_purge\" directive is duplicate"),
+    ] {
+        let result = read(&format!("proxy_cache_purge {text};")).err();
+        assert!(
+            result.clone().unwrap_or_default().starts_with(told) && result.is_some() != told.is_empty(),
+            "{text}: {result:?}"
+        );
+    }
     let (_, warnings) =
         read("fastcgi_cache_path c keys_zone=a:1m; fastcgi_cache a; proxy_cache_methods GET GET;").unwrap();
     assert_eq!(warnings, ["duplicate value \"GET\"", "no \"fastcgi_cache_key\" for \"fastcgi_cache\""]);

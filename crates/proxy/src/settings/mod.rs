@@ -28,6 +28,7 @@ use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream_settings;
 
 use crate::caches::path::CachePaths;
+use crate::caches::purge_rule::PurgeRule;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
 use freerun_http::values::access::Access;
 use lists::{HeaderName, Ignorable};
@@ -62,6 +63,9 @@ upstream_settings! {
         /// With it, fields that ask for a part of a response or only for a changed one (`Range`, `If-Range`,
         /// `If-None-Match`, `If-Modified-Since`, `If-Match`, `If-Unmodified-Since`) are not passed on with requests
         /// that may be cached: they are evaluated here, for the stored response.
+        ///
+        /// A response that may be stored is fetched to its end, whatever the client does. A client that goes away before
+        /// it comes is logged with the status of the response, or 499 if none comes, and 0 bytes.
         proxy_cache: CacheName = "off", in HTTP | SERVER | LOCATION;
         /// Whether a stale response is updated by a subrequest in the background, while the request is answered with
         /// the stale one, if `proxy_cache_use_stale` allows that.
@@ -76,9 +80,14 @@ upstream_settings! {
         /// The key under which a response is stored and found.
         proxy_cache_key: Option<Template>, in HTTP | SERVER | LOCATION;
         /// Whether only one of several requests for a missing entry is passed on at a time. The others wait for it, and
-        /// are answered while the response comes.
+        /// are answered while the response comes. With `off` nobody waits for the head of another request's response; but
+        /// a request that comes when that head is there follows the response, too, instead of asking once more.
+        ///
+        /// A response to which nothing is added for `proxy_cache_lock_age`, or that breaks off, is asked for anew by each
+        /// request that follows it. Its client gets the rest from the new response if that is the same one: with the same
+        /// status, length, type and validators, and the bytes that the client has already. Otherwise it is cut.
         proxy_cache_lock: bool = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second");
+            fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second; with off, too, a response is followed whose head has come");
         /// The time after which one more request is passed on: without a response, or without more of its body.
         proxy_cache_lock_age: Duration = "5s", in HTTP | SERVER | LOCATION;
         /// The time after which a waiting request is passed on, and its response is not stored. A request waits until the
@@ -101,16 +110,31 @@ upstream_settings! {
         ///
         /// `memory` is the size of the tier in memory (32m; 0: none). The entries in the folder are known at once after
         /// a restart.
+        ///
+        /// Files may be removed at any time (`rm -rf`, or the helpers of applications that purge so): the next request
+        /// for such an entry asks the server. A file that another program has replaced, rewritten or truncated is not
+        /// used, which is logged. This holds for entries in memory, too, whose folders are watched. Where a folder cannot
+        /// be watched (there are 8192 already, or the limits of inotify are reached), their files are looked at once in a
+        /// second.
         proxy_cache_path: CachePaths, in HTTP,
             fidelity = Differs("memory= is of our own; loader_*, manager_* and purger_* have no effect: a thread of each cache does it all as it comes");
-        /// Conditions under which a request removes stored responses, instead of being passed on: any value that is not
-        /// empty and not `0`. A key that ends with `*` removes all keys with that prefix. A request with the field
-        /// `Surrogate-Key` or `Cache-Tag` removes the entries with one of the tags in it, instead.
+        /// Which requests remove stored responses, instead of being passed on.
         ///
-        /// The answer is 204, or 404 if there was no such key. A removed response is not used from then on; its file is
-        /// removed later.
-        proxy_cache_purge: Conditions, in HTTP | SERVER | LOCATION,
-            fidelity = Differs("tags are of our own");
+        /// With variables (`proxy_cache_purge $purge`), as in nginx's commercial edition: those for which one of the
+        /// values is not empty and not `0`. The answer is 204, or 404 if there was no such key.
+        ///
+        /// In the words of the module ngx_cache_purge: `on`, which means the method PURGE, or `METHOD [from all |
+        /// address …]`, for requests with this method from these clients (others get 403); `METHOD purge_all from …`
+        /// removes everything that the cache has. In a location that passes nothing on, `ZONE KEY` has every request
+        /// remove a key of a zone (`proxy_cache_purge pages $1`). The answer is 200, or 404 if there was no such key or
+        /// the location has no cache. With `METHOD`, a key that contains `$request_method` is another one than that of
+        /// a GET.
+        ///
+        /// A key that ends with `*` removes all keys with that prefix. A request with the field `Surrogate-Key` or
+        /// `Cache-Tag` removes the entries with one of the tags in it, instead. A removed response is not used from
+        /// then on; its file is removed later.
+        proxy_cache_purge: PurgeRule, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("tags, and the words of ngx_cache_purge, are of our own; a number, with which every request would be a purge, is refused");
         /// Whether a stale entry is revalidated with `If-Modified-Since` and `If-None-Match`.
         proxy_cache_revalidate: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether responses are stored and used by the rules of RFC 9111 instead of those of nginx. `Age` and `Date`
@@ -430,8 +454,13 @@ impl<M: Member> Settings for Prefixed<M> {
 
     fn merge(level: Self::Level, parent: &Self, defaults: &Self, within: Contexts) -> Self {
         let (cache, store) = (level.proxy_cache.clone(), level.proxy_store.clone());
+        let purges = level.proxy_cache_purge.is_some();
         let mut settings = FamilySettings::merge(level, &parent.0, &defaults.0, within);
         settings.settle_store(cache.as_ref(), store.as_ref());
+        // A location that purges a key does nothing else; one inside it need not do the same.
+        if !purges && !within.contains(Contexts::LOCATION_IF) && settings.proxy_cache_purge.key().is_some() {
+            settings.proxy_cache_purge = PurgeRule::Never;
+        }
         Prefixed(settings, PhantomData)
     }
 }

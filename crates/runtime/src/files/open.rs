@@ -93,6 +93,17 @@ impl FileSystem {
         self.kernel.stat_known(file.as_fd()).is_ok_and(|now| now.is_same(file.meta()))
     }
 
+    /// The attributes that an open file has now, as far as the kernel knows without asking.
+    pub fn present_meta(&self, file: &OpenFile) -> Option<Meta> {
+        self.kernel.stat_known(file.as_fd()).ok()
+    }
+
+    /// Whether the inode number and the times of a file on this device stay the same as long as nobody changes the
+    /// file: not if it is on a server, or another process has it.
+    pub fn has_lasting_attributes(&self, dev: u64) -> bool {
+        self.mounts.get(dev).is_some_and(|mount| matches!(mount.class(), Class::Memory | Class::Local))
+    }
+
     fn open_inline(&self, path: &CStr) -> Attempt<Arc<OpenFile>> {
         if !self.has_cached_lookup() {
             return Attempt::MayWait;

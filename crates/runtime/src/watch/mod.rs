@@ -32,6 +32,15 @@ const FOLDER: WatchFlags = WatchFlags::DELETE
 const FILE: WatchFlags =
     WatchFlags::MODIFY.union(WatchFlags::ATTRIB).union(WatchFlags::DELETE_SELF).union(WatchFlags::MOVE_SELF);
 
+/// What is asked of a folder for the files in it: their names, their bytes, and the folder's own place.
+const CONTENTS: WatchFlags = WatchFlags::DELETE
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
 /// How many changes are taken at a time; with more, everything may have changed. The kernel's queue has half as many
 /// places by default (`fs.inotify.max_queued_events`).
 const MOST_CHANGES: usize = 32 * 1024;
@@ -96,7 +105,11 @@ impl Watcher {
         let _ = SPARE.try_with(|spare| spare.borrow_mut().push(watcher));
     }
 
-    fn new() -> io::Result<Watcher> {
+    /// A watcher that belongs to no loop.
+    ///
+    /// # Errors
+    /// As for [`take`](Watcher::take).
+    pub fn new() -> io::Result<Watcher> {
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mounts = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
@@ -119,6 +132,15 @@ impl Watcher {
     /// Watches an open folder. With `bytes`, it also reports that the bytes of a file in it have changed.
     fn add_folder(&self, folder: BorrowedFd<'_>, bytes: bool) -> Result<i32, Errno> {
         self.add(folder, if bytes { FOLDER | WatchFlags::MODIFY } else { FOLDER })
+    }
+
+    /// Watches the files of an open folder: that their names are removed or given to other files, that their bytes
+    /// change, and that the folder itself is moved or removed. New names and attributes are not reported.
+    ///
+    /// # Errors
+    /// As for [`add_file`](Watcher::add_file).
+    pub fn add_contents(&self, folder: impl AsFd) -> Result<i32, Errno> {
+        self.add(folder.as_fd(), CONTENTS)
     }
 
     /// The descriptor's link in `/proc` leads to its file without a lookup that could wait.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape, Word};
 
 use crate::address::Address;
 
@@ -22,7 +22,21 @@ impl Setting for Rules {
     const SHAPE: Shape = Shape::exactly(1, Rules::SYNTAX);
 
     fn set(previous: Option<Rules>, directive: &Node, cx: &mut Cx) -> Result<Rules, Problem> {
-        let word = &directive.args[0];
+        let mut rules = previous.unwrap_or_default();
+        rules.add(&directive.args[0], directive.name.text == "allow", directive, cx)?;
+        Ok(rules)
+    }
+}
+
+impl Rules {
+    /// The syntax of the argument of `allow` and `deny`.
+    pub const SYNTAX: &str = "address | CIDR | unix: | all";
+
+    /// Adds a rule for the clients that a word of a directive names.
+    ///
+    /// # Errors
+    /// The word names no clients.
+    pub fn add(&mut self, word: &Word, allows: bool, directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
         let whom = match word.text.as_str() {
             "all" => Whom::All,
             "unix:" => Whom::Unix,
@@ -31,15 +45,9 @@ impl Setting for Rules {
                 None => return Err(Problem::invalid_parameter(directive, word)),
             },
         };
-        let mut rules = previous.unwrap_or_default();
-        Arc::make_mut(&mut rules.0).push((whom, directive.name.text == "allow"));
-        Ok(rules)
+        Arc::make_mut(&mut self.0).push((whom, allows));
+        Ok(())
     }
-}
-
-impl Rules {
-    /// The syntax of the argument of `allow` and `deny`.
-    pub const SYNTAX: &str = "address | CIDR | unix: | all";
 
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {

@@ -134,7 +134,7 @@ impl Bench {
 
     async fn object(&self, key: Key) -> Result<Arc<crate::object::Object>, Unreadable> {
         let Found::Stored(entry) = self.cache.find(key, NOW) else { panic!("it is not stored") };
-        self.cache.object(&entry, self.via()).await
+        self.cache.object(&entry, 1, self.via()).await
     }
 
     async fn body(&self, key: Key) -> Vec<u8> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use freerun_conf::{into_bytes, parse_seconds};
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::unsaved_states;
 use freerun_serve::upstream::{AnyGroup, Entry, Server};
 use freerun_upstream::place::{self, Place};
 use freerun_upstream::{Method, PeerSettings};
@@ -178,8 +179,9 @@ pub fn apply(group: Arc<dyn AnyGroup>, change: &Change, log: &ErrorLog) -> Resul
     });
     let changed = done?;
     if let Some(state) = group.state() {
-        let text = || into_bytes(group.entries().iter().map(|entry| entry.server.directive()).collect());
-        state.write_or_log(log, text);
+        let entries = group.clone();
+        let text = move || into_bytes(entries.entries().iter().map(|entry| entry.server.directive()).collect());
+        unsaved_states::write(state, log, text);
     }
     Ok(changed)
 }

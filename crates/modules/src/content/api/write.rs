@@ -5,7 +5,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_proto::Method;
 use freerun_runtime::pool::Tag;
-use freerun_serve::keyvals;
+use freerun_serve::{keyvals, unsaved_states};
 use serde_json::Value;
 
 use super::Failed;
@@ -48,7 +48,8 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
             let changed = in_pool(request, move || {
                 zone.pairs.change(&change, zone.timeout)?;
                 if let Some(state) = &zone.state {
-                    state.write_or_log(&log, || zone.pairs.save());
+                    let pairs = zone.pairs.clone();
+                    unsaved_states::write(state, &log, move || pairs.save());
                 }
                 Ok(())
             });

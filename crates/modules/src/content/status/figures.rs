@@ -7,6 +7,7 @@ use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
 use freerun_serve::generation::Generation;
 use freerun_serve::shared::{Loops, Shared};
+use freerun_serve::unsaved_states;
 use serde::Serialize;
 
 use super::acme::Certificate;
@@ -38,6 +39,7 @@ pub struct Figures {
     pub logs: Vec<Log>,
     pub log_threads: LogThreads,
     pub last_errors: Vec<String>,
+    pub unsaved_states: Vec<String>,
     pub server_zones: Vec<Zone>,
     pub location_zones: Vec<Zone>,
     pub limit_reqs: Vec<LimitZone>,
@@ -144,6 +146,7 @@ impl Figures {
             logs: generation.logs.iter().map(Log::from).collect(),
             log_threads: LogThreads::of(&generation),
             last_errors: recent::lines(),
+            unsaved_states: unsaved_states::paths(),
             server_zones: servers,
             location_zones: locations,
             limit_reqs: limits.requests,

@@ -209,15 +209,12 @@ async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_
     if matches!(in_memory.as_deref(), Some(Object { body: ObjectBody::Bytes(_), .. })) {
         out.place = "memory";
     }
-    let object = match in_memory {
-        Some(object) => object,
-        None => match cache.object(&entry, via).await {
-            Ok(object) => object,
-            Err(unreadable) => {
-                out.why = format!("it cannot be used: {unreadable}");
-                return out;
-            }
-        },
+    let object = match cache.object(&entry, now, via).await {
+        Ok(object) => object,
+        Err(unreadable) => {
+            out.why = format!("it cannot be used: {unreadable}");
+            return out;
+        }
     };
     let head = &object.head;
     out.response = Some(StoredResponse::new(head));

@@ -41,6 +41,8 @@ impl Text {
         self.single("freerun_reloads_total", "counter", "Configurations taken over after the first.", figures.reloads);
         self.single("freerun_uptime_seconds", "gauge", "Since the worker started.", figures.uptime_seconds);
         self.single("freerun_worker_pid", "gauge", "Process id of the worker.", figures.pid);
+        let help = "State files that could not be written, and are tried again.";
+        self.single("freerun_unsaved_states", "gauge", help, figures.unsaved_states.len());
     }
 
     fn loops(&mut self, figures: &Figures) {

@@ -93,6 +93,7 @@ fn figures() -> Figures {
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },
         last_errors: vec![nasty.to_owned()],
+        unsaved_states: vec![nasty.to_owned()],
         server_zones: vec![zone(nasty), zone("z")],
         location_zones: vec![zone(nasty)],
         limit_reqs: vec![LimitZone::of(nasty, &LimitFigures::default()), LimitZone::of("z", &LimitFigures::default())],

@@ -42,6 +42,7 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     family.check_sizes(Proxy::PREFIX)?;
     let own = settings.get::<HttpSettings>();
     if let Some(pass) = &own.proxy_pass {
+        family.check_purge(Proxy::PREFIX)?;
         if pass.may_be_secure() {
             // An `if` has the same directives of TLS as the location around it.
             let http2 = own.proxy_http_version == HttpVersion::Http2;
