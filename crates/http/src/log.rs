@@ -50,6 +50,11 @@ pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Argume
     log.write_about(level, own, Some(request.client.number), format_args!("{message}{}", Context(request)));
 }
 
+/// The text behind each message about a request.
+pub fn context(request: &Request) -> String {
+    Context(request).to_string()
+}
+
 /// The level of the error log that the client has for itself.
 #[inline]
 fn own_level(request: &Request) -> Option<Level> {

@@ -41,6 +41,10 @@ impl Subject for Request {
         crate::log::write(&self, level, message);
     }
 
+    fn context(&self) -> String {
+        crate::log::context(self)
+    }
+
     #[inline]
     fn is_logged(&self) -> bool {
         self.answered.is_logged

@@ -36,6 +36,9 @@ pub trait Subject: Sized + 'static {
     /// Writes a message about it to its error log. The message is formatted only if its level is written.
     fn log(&self, level: Level, message: fmt::Arguments<'_>);
 
+    /// What its messages in the error log have behind them: client, server and request.
+    fn context(&self) -> String;
+
     /// Whether its log lines are being written: nothing about it changes any more, so no value has to be kept.
     fn is_logged(&self) -> bool;
 

@@ -386,7 +386,7 @@ impl Keeper {
             inner.reported.fetch_add(lost, Ordering::AcqRel); // In other words.
             if self.named_reported.is_none_or(|last| now.saturating_duration_since(last) >= NAMED_REPORT) {
                 self.named_reported = Some(now);
-                shared.say(error.level(), format_args!("{error} while logging request"));
+                shared.say(error.level(), format_args!("{error} while logging request{}", to.about));
             }
         } else if let Some(keep) = &to.keep {
             let purge = now + keep.inactive;

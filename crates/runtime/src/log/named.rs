@@ -38,6 +38,15 @@ pub struct Destination {
     pub root: Option<Vec<u8>>,
     /// Whether the file stays open.
     pub keep: Option<Keep>,
+    /// What the error log says of the request that the first line is about, if the file cannot be written.
+    pub about: String,
+}
+
+impl Destination {
+    /// Whether lines for the other destination may be written together with those for this one.
+    pub fn is_same_file(&self, other: &Destination) -> bool {
+        (&self.path, &self.root, &self.keep) == (&other.path, &other.root, &other.keep)
+    }
 }
 
 /// The reason why lines could not be written, in the words of the error log.
@@ -186,7 +195,7 @@ mod tests {
         }
 
         fn to(&self, name: &str, keep: Option<Keep>) -> Destination {
-            Destination { path: self.0.join(name).to_str().unwrap().into(), root: None, keep }
+            Destination { path: self.0.join(name).to_str().unwrap().into(), root: None, keep, about: String::new() }
         }
 
         fn read(&self, name: &str) -> String {

@@ -99,8 +99,15 @@ impl Buffers {
         self.gather(server, || Some(SOON), |gathered| gathered.append_message(message));
     }
 
-    /// Appends a line for a file that is opened by its name. `file` is the log for such lines.
-    pub fn write_named(self: &Rc<Self>, file: &LogFile, to: Destination, line: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a line for a file that is opened by its name. `file` is the log for such lines; `about` says whom the line is
+    /// about, for the error log.
+    pub fn write_named(
+        self: &Rc<Self>,
+        file: &LogFile,
+        to: Destination,
+        about: impl FnOnce() -> String,
+        line: impl FnOnce(&mut Vec<u8>),
+    ) {
         let mut files = self.named.borrow_mut();
         if files.len() >= MAX_NAMED && !files.contains_key(&*to.path) {
             hand_over_these(&mut files);
@@ -110,9 +117,11 @@ impl Buffers {
             None => files.entry(to.path.as_slice().into()).or_insert_with(|| Gathered::new(file)),
         };
         // Lines keep their order, whatever document root they come with.
-        if gathered.to.as_deref() != Some(&to) {
+        if !gathered.to.as_ref().is_some_and(|known| known.is_same_file(&to)) {
             gathered.write();
-            gathered.to = Some(Box::new(to));
+        }
+        if gathered.lines.is_empty() {
+            gathered.to = Some(Box::new(Destination { about: about(), ..to }));
         }
         gathered.append_here(line);
         let path = |gathered: &Gathered| gathered.to.as_ref().map(|to| to.path.as_slice().into()).unwrap_or_default();

@@ -40,8 +40,13 @@ pub fn write<S: Subject, P: Pieces<S>>(
                 message.truncate(message.len() - 1);
             }),
             Target::Variables(_, path) => {
-                let to = Destination { path: path.render(subject).into_owned(), root: root(subject), keep };
-                buffers.write_named(file, to, |line| log.format.render(subject, line));
+                let to = Destination {
+                    path: path.render(subject).into_owned(),
+                    root: root(subject),
+                    keep,
+                    about: String::new(),
+                };
+                buffers.write_named(file, to, || subject.context(), |line| log.format.render(subject, line));
             }
         }
     }

@@ -117,6 +117,10 @@ mod tests {
     struct Nobody;
 
     impl Subject for Nobody {
+        fn context(&self) -> String {
+            String::new()
+        }
+
         fn peer(&self) -> &Address {
             unreachable!()
         }

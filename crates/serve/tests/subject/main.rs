@@ -40,6 +40,10 @@ struct Visitor {
 }
 
 impl Subject for Visitor {
+    fn context(&self) -> String {
+        String::new()
+    }
+
     fn peer(&self) -> &Address {
         &self.peer
     }

@@ -35,6 +35,10 @@ impl Subject for Session {
         self.write_log(level, message);
     }
 
+    fn context(&self) -> String {
+        Session::context(self).to_string()
+    }
+
     fn is_logged(&self) -> bool {
         self.is_logged.get()
     }

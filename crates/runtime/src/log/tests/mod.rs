@@ -372,7 +372,12 @@ fn lines_may_name_their_files() {
     let named = writer.file(NAMED, null);
     let to = |name: &str| {
         let keep = Keep { max: 1, inactive: LONG, min_uses: 1, valid: LONG };
-        Destination { path: dir.0.join(name).to_str().unwrap().into(), root: None, keep: Some(keep) }
+        Destination {
+            path: dir.0.join(name).to_str().unwrap().into(),
+            root: None,
+            keep: Some(keep),
+            about: String::new(),
+        }
     };
     for number in 0..3 {
         assert!(named.write_named(to("x"), format!("{number}\n")));
@@ -429,9 +434,11 @@ fn what_a_log_suffers_is_told_in_nginx_s_words_and_levels() {
     assert_eq!((level.as_str(), text), ("error", refused));
     let (level, text) = told(&|writer| {
         let null: OwnedFd = OpenOptions::new().write(true).open("/dev/null").unwrap().into();
-        let to = Destination { path: path.clone().into_bytes(), root: Some(b"/nowhere/at/all".to_vec()), keep: None };
+        let about = ", client: 192.0.2.1".to_owned();
+        let (path, root) = (path.clone().into_bytes(), Some(b"/nowhere/at/all".to_vec()));
+        let to = Destination { path, root, keep: None, about };
         writer.file(NAMED, null).write_named(to, "lost\n");
     });
-    let untested = "testing \"/nowhere/at/all\" existence failed (2: No such file or directory) while logging request";
+    let untested = "testing \"/nowhere/at/all\" existence failed (2: No such file or directory) while logging request, client: 192.0.2.1";
     assert_eq!((level.as_str(), text.as_str()), ("error", untested));
 }

@@ -130,7 +130,7 @@ fn a_named_file_that_hangs_holds_up_named_files_only() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let to = |name: &str, keep: bool| {
         let keep = keep.then_some(Keep { max: 8, inactive: LONG, min_uses: 1, valid: LONG });
-        Destination { path: dir.0.join(name).to_str().unwrap().into(), root: None, keep }
+        Destination { path: dir.0.join(name).to_str().unwrap().into(), root: None, keep, about: String::new() }
     };
     // Opening the FIFO waits for a reader.
     assert!(named.write_named(to("fifo", true), "line\n"));
