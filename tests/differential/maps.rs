@@ -28,7 +28,8 @@ fn keys_of_maps() {
          map $arg_q $nothing { }
          map $arg_q $include { include @DIR@/*.none; default i; }",
     );
-    let lines = "location ~ ^/(.*)$ { return 200 \"[$names][$plain][$first][$several][$constant][$nothing][$include][$nn][$1]\"; }";
+    let lines =
+        "location ~ ^/(.*)$ { return 200 \"[$names][$plain][$first][$several][$constant][$nothing][$include][$nn]\"; }";
     let mut cases = gets(&["/a", "/b", "/c", "/d/x", "/abc", "/"]);
     for value in [
         "localhost",
@@ -132,9 +133,9 @@ fn maps_are_found_once_for_a_request() {
          map $uri $later { default l; }",
     );
     let lines = "
-        location ~ ^/a/(.)(.)$ { return 200 \"[$1][$2][$m][$1][$2]\"; }
-        location ~ ^/b/(.)(.)$ { rewrite ^/(.)/(.)(.)$ /dst/$m/$1/$2; return 200 \"[$uri]\"; }
-        location ~ ^/c/(.)(.)$ { set $x \"$mv\"; set $y \"$1$2\"; return 200 \"[$x][$y]\"; }
+        location ~ ^/a/(.)(.)$ { return 200 \"[$m][$m]\"; }
+        location ~ ^/b/(.)(.)$ { rewrite ^/(.)/(.)(.)$ /dst/$m; return 200 \"[$uri]\"; }
+        location ~ ^/c/(.)(.)$ { set $x \"$mv\"; set $y \"$arg_v\"; return 200 \"[$x][$y]\"; }
         location ~ ^/d/(.)(.)$ { set $x \"$1$2\"; set $y \"$mu$mvu\"; rewrite ^ /d3; }
         location /d3 { return 200 \"[$mu][$mvu][$y]\"; }
         location /e { return 200 \"[$nmx][$m][$nmx]\"; }

@@ -96,10 +96,16 @@ pub fn file_name(request: &Request) -> Vec<u8> {
 /// The value of [`file_name_of`] where there is no name: opening it is answered with 500.
 pub const NO_NAME: &[u8] = b"\0";
 
+/// The beginning of names of files that cannot be: a device has nothing below it.
+const NOWHERE: &[u8] = b"/dev/null/";
+
 /// The name of the file that `path` leads to, in the request's location.
 pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
     if alias_is_lost(request) {
         return NO_NAME.to_vec();
+    }
+    if leads_beside_root(request, path) {
+        return [NOWHERE, path].concat();
     }
     let rest = match &request.place.location.alias {
         None => path,
@@ -124,6 +130,17 @@ pub fn alias_is_lost(request: &Request) -> bool {
         log_error!(request, Alert, "\"alias\" cannot be used in location \"{name}\" where URI was rewritten");
     }
     lost
+}
+
+/// Whether a path has no slash in front, as a `rewrite` or `try_files` may make it: put behind `root`, it would name a file
+/// beside that folder (`/srv/www` and `old/x`: `/srv/wwwold/x`). It is logged.
+fn leads_beside_root(request: &Request, path: &[u8]) -> bool {
+    let leads = request.place.location.alias.is_none() && path.first().is_some_and(|byte| *byte != b'/');
+    if leads {
+        let path = text_of(path);
+        log_error!(request, Error, "the URI \"{path}\" does not begin with a slash, so it names no file");
+    }
+    leads
 }
 
 fn absolute(request: &Request, path: &[u8], room: usize) -> Vec<u8> {

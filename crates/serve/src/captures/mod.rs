@@ -21,8 +21,8 @@ pub struct Groups {
 
 /// The captures of a subject's regular expressions, and the other values of its variables.
 ///
-/// A capture can change while values are borrowed, because a variable may be a map with regular expressions: texts are
-/// kept until the subject ends.
+/// A capture can change while values are borrowed, because an expression may be matched meanwhile: texts are kept until the
+/// subject ends. Expressions of a map change the numbered groups only while its value is found.
 #[derive(Default, Clone)]
 pub struct Captures {
     groups: Cell<Groups>,
@@ -55,6 +55,11 @@ impl Captures {
             groups: Cell::new(groups.unwrap_or_default()),
             values: values.map(OnceCell::from).unwrap_or_default(),
         }
+    }
+
+    /// The numbered groups.
+    pub(crate) fn groups(&self) -> Groups {
+        self.groups.get()
     }
 
     /// Makes these the numbered groups from now on.

@@ -112,14 +112,21 @@ impl<S: Subject> Map<S> {
 
 impl<S: Subject> Compute<S> for Map<S> {
     fn find(&self, subject: &S) -> Found {
+        // The numbered groups of the map's own expressions are for its own values: they end here, so that `$1` stays what
+        // a rule or a location has made it.
+        let outer = (!self.expressions.is_empty()).then(|| subject.captures().groups());
         let value = self.source.render(subject);
-        match self.lookup(&value, subject) {
+        let found = match self.lookup(&value, subject) {
             None => Found::Text(Vec::new()),
             Some(number) => match self.values.get(number as usize) {
                 Some(Value::Template(template)) => Found::Text(template.render(subject).into_owned()),
                 _ => Found::Entry(number),
             },
+        };
+        if let Some(outer) = outer {
+            subject.captures().set(outer);
         }
+        found
     }
 
     fn entry(&self, number: u32) -> &[u8] {

@@ -140,7 +140,6 @@ impl<S: Subject> Template<S> {
 
     /// Appends the value for this subject to `out`; `add` appends the captures `$1` to `$9`.
     pub fn render_with(&self, subject: &S, out: &mut Vec<u8>, mut add: impl FnMut(&[u8], &mut Vec<u8>)) {
-        self.evaluate_maps(subject);
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
@@ -150,21 +149,6 @@ impl<S: Subject> Template<S> {
                         out.extend_from_slice(&value);
                     }
                 }
-            }
-        }
-    }
-
-    /// Evaluates the maps of the text first. Their regular expressions change `$1` for the whole text, wherever in it
-    /// the map stands, as in nginx, which computes the lengths of all values before it copies the first one.
-    fn evaluate_maps(&self, subject: &S) {
-        if !self.has_captures() {
-            return;
-        }
-        for piece in &self.pieces {
-            if let Piece::Variable(reference) = piece
-                && reference.is_computed()
-            {
-                let _ = reference.get(subject);
             }
         }
     }

@@ -211,11 +211,6 @@ impl<S: Subject> Reference<S> {
     pub fn is_assigned(&self) -> bool {
         matches!(self.0.definition.get(), Some(Definition::User(..) | Definition::Computed(..)))
     }
-
-    /// Whether finding the value may change the captures.
-    pub(crate) fn is_computed(&self) -> bool {
-        matches!(self.0.definition.get(), Some(Definition::Computed(..)))
-    }
 }
 
 /// The value of the first use. While logs are written nothing changes any more, so no value is kept.
