@@ -3,7 +3,7 @@
 use crate::date::parse_http_date;
 
 /// The longest entity tag: two quotes, 16 hexadecimal digits for the time, a dash, 16 for the size.
-const LONGEST: usize = 35;
+const LONGEST: usize = 36;
 
 /// An entity tag without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,10 @@ impl std::fmt::Debug for ETag {
 pub fn etag(mtime: i64, size: u64) -> ETag {
     let mut tag = ETag { bytes: [0; LONGEST], len: 0 };
     tag.push(b'"');
-    tag.push_hex(mtime as u64);
+    if mtime < 0 {
+        tag.push(b'-');
+    }
+    tag.push_hex(mtime.unsigned_abs());
     tag.push(b'-');
     tag.push_hex(size);
     tag.push(b'"');
@@ -207,7 +210,8 @@ mod tests {
     fn tags() {
         assert_eq!(etag(TIME, 10).as_str(), TAG);
         assert_eq!(etag(0, 0).as_str(), "\"0-0\"");
-        assert_eq!(etag(-1, u64::MAX).as_str(), "\"ffffffffffffffff-ffffffffffffffff\"");
+        assert_eq!(etag(-3600, 2).as_str(), "\"-e10-2\"");
+        assert_eq!(etag(i64::MIN, u64::MAX).as_str(), "\"-8000000000000000-ffffffffffffffff\"");
     }
 
     fn verdict(fields: &[(&str, &str)], etag: Option<&str>, mode: Modified) -> Verdict {

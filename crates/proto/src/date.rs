@@ -87,10 +87,11 @@ fn month_name(t: &Civil) -> &'static [u8] {
     &MONTHS[at..at + 3]
 }
 
-/// The form of `Date` and `Last-Modified`: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// The form of `Date` and `Last-Modified`: `Sun, 06 Nov 1994 08:49:37 GMT`. As in nginx, a time before 1970 is the beginning of
+/// that year.
 pub fn imf_fixdate(unix: i64) -> [u8; 29] {
     let mut out = *b"Sun, 06 Nov 1994 08:49:37 GMT";
-    let t = civil(unix);
+    let t = civil(unix.max(0));
     out[..3].copy_from_slice(&DAYS[t.weekday * 3..t.weekday * 3 + 3]);
     two(&mut out[5..], t.day);
     out[8..11].copy_from_slice(month_name(&t));

@@ -55,7 +55,7 @@ impl Lent {
     pub fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
         let piece = ready!(self.poll(context, most));
         // A piece that is late can still come.
-        self.failed |= matches!(piece, Err(BodyError::Status(_) | BodyError::Broken(_)));
+        self.failed |= matches!(piece, Err(BodyError::Status(_) | BodyError::Faulty(_) | BodyError::Broken(_)));
         Poll::Ready(piece)
     }
 

@@ -12,13 +12,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{bytes_of, text_of};
 use freerun_proto::Error;
+use freerun_proto::head::FieldFault;
 use freerun_runtime::files::FileError;
 use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use self::collect::{Collected, Collector, KeptBody, Spool};
-use crate::connection::stream;
+use crate::connection::stream::{self, StreamFault};
 use crate::content::aio;
 use crate::message::body::ClientBody;
 use crate::message::persistence::CloseReason;
@@ -31,11 +32,45 @@ mod lent;
 
 pub use lent::{Lent, lend, take_back};
 
+/// Why the bytes of a body are not one, in the words of nginx's error log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyFault {
+    /// The chunks of HTTP/1 are no chunks.
+    #[error("client sent invalid chunked body")]
+    Chunks,
+    /// A stream has ended before the announced length.
+    #[error("client prematurely closed stream: only {received} out of {declared} bytes of request body received")]
+    Short {
+        /// The bytes that have come.
+        received: u64,
+        /// `Content-Length`.
+        declared: u64,
+    },
+    /// A stream has more than the announced length.
+    #[error("client intended to send body data larger than declared")]
+    Long,
+    /// A field behind the body is malformed.
+    #[error("{0} while reading request trailers")]
+    Trailers(FieldFault),
+}
+
+impl BodyFault {
+    /// The level of the message, as in nginx.
+    pub fn level(&self) -> Level {
+        match self {
+            BodyFault::Chunks => Level::Error,
+            BodyFault::Short { .. } | BodyFault::Long | BodyFault::Trailers(_) => Level::Info,
+        }
+    }
+}
+
 /// Why a body could not be read. See [`BodyError::status`].
 #[derive(Debug)]
 pub enum BodyError {
     /// The request is answered with this status.
     Status(u16),
+    /// The client has sent no valid body, which is answered with 400.
+    Faulty(BodyFault),
     /// The connection broke.
     Broken(io::Error),
     /// No byte came within the timeout.
@@ -48,14 +83,21 @@ impl BodyError {
         match self {
             BodyError::Status(status) => *status,
             BodyError::TimedOut => 408,
-            BodyError::Broken(_) => 400,
+            BodyError::Faulty(_) | BodyError::Broken(_) => 400,
         }
     }
 }
 
 impl From<Error> for BodyError {
-    fn from(error: Error) -> BodyError {
-        BodyError::Status(error.status())
+    fn from(_: Error) -> BodyError {
+        BodyError::Faulty(BodyFault::Chunks)
+    }
+}
+
+/// Logs that the client has sent no valid body.
+fn log_fault(request: &Request, error: &BodyError) {
+    if let BodyError::Faulty(fault) = error {
+        crate::log::write(&request, fault.level(), format_args!("{fault}"));
     }
 }
 
@@ -69,7 +111,7 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     request.body.give_up();
     send_continue(request);
     request.body.skip(&request.head.buffer).map_err(|error| {
-        crate::log_error!(request, Error, "client sent invalid chunked body");
+        crate::log_error!(request, Error, "{}", BodyFault::Chunks);
         request.answered.persistence.close(CloseReason::BadBody);
         error.status()
     })
@@ -157,7 +199,8 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
         let Request { body, head: Head { buffer, .. }, client, .. } = request;
         poll_piece(body, context, (buffer, head), client, most)
     });
-    let piece = timer.within(wait, piece).await.unwrap_or_else(|| Err(timed_out(request)))?;
+    let piece = timer.within(wait, piece).await.unwrap_or_else(|| Err(timed_out(request)));
+    let piece = piece.inspect_err(|error| log_fault(request, error))?;
     check_size(request, limit)?;
     Ok(piece)
 }
@@ -238,17 +281,31 @@ fn poll_stream(
     most: usize,
 ) -> Poll<Result<Option<Bytes>, BodyError>> {
     let Some(client) = client.stream() else { return Poll::Ready(Err(nobody())) };
-    let piece = ready!(stream::poll_piece(&**client, context, most)).map_err(|error| match error.kind() {
-        // The body is not as long as it was announced.
-        io::ErrorKind::InvalidData => BodyError::Status(400),
-        _ => BodyError::Broken(error),
-    })?;
+    let piece = match ready!(stream::poll_piece(&**client, context, most)) {
+        Ok(piece) => piece,
+        Err(error) => return Poll::Ready(Err(fault_of_stream(error, body.declared_length()))),
+    };
     body.came_by_stream(piece.as_ref());
     if piece.is_some() && client.is_body_taken() {
         // Whoever passes the body on can say with these bytes that they are the last ones.
         body.came_by_stream(None);
     }
     Poll::Ready(Ok(piece))
+}
+
+/// The error of a stream, as one of the body.
+#[cold]
+fn fault_of_stream(error: io::Error, declared: Option<u64>) -> BodyError {
+    let fault = match error.get_ref().and_then(|inner| inner.downcast_ref::<StreamFault>()) {
+        None => return BodyError::Broken(error),
+        Some(StreamFault::Trailers(fault)) => BodyFault::Trailers(fault.clone()),
+        Some(StreamFault::Length { missing: 0 }) => BodyFault::Long,
+        Some(StreamFault::Length { missing }) => {
+            let declared = declared.unwrap_or(*missing);
+            BodyFault::Short { received: declared.saturating_sub(*missing), declared }
+        }
+    };
+    BodyError::Faulty(fault)
 }
 
 /// The error of reading a body where there is no client that could send it.
@@ -329,6 +386,7 @@ async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<Colle
     let body = match read_all(request, purpose).await {
         Ok(body) => Rc::new(body),
         Err(error) => {
+            log_fault(request, &error);
             request.body.give_up();
             // The framing of the rest of the body is not known any more.
             request.answered.persistence.close(CloseReason::BadBody);

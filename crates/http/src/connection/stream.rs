@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use freerun_proto::head::FieldFault;
 
 use crate::connection::file_out::FileOut;
 use crate::message::Field;
@@ -19,6 +20,20 @@ pub struct ResponseHead {
     pub fields: FieldBlock,
 }
 
+/// Why the body that a stream has brought is none: it is the inner error of an [`io::Error`] of the kind `InvalidData`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StreamFault {
+    /// The body is not as long as it was announced.
+    #[error("a body of another length")]
+    Length {
+        /// The bytes that have not come before the end; 0: more came than were announced.
+        missing: u64,
+    },
+    /// The trailers are malformed.
+    #[error(transparent)]
+    Trailers(FieldFault),
+}
+
 /// The way of one request to its client and back, on a connection that it shares with others. The driver of the
 /// protocol makes it; the request path knows no other part of that protocol.
 ///
@@ -30,8 +45,8 @@ pub trait Stream {
     /// open the client's flow-control window again.
     ///
     /// # Errors
-    /// The client has reset the stream, or its connection has ended; `InvalidData`: the body is longer or shorter than it was
-    /// announced.
+    /// The client has reset the stream, or its connection has ended; a [`StreamFault`] of the kind
+    /// `InvalidData`: the body is none.
     fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>>;
 
     /// Whether the whole body has come, and all of it was taken: [`Stream::poll_body`] would tell its end.

@@ -94,7 +94,7 @@ impl Connection {
         if let Some(expected) = &mut stream.expected {
             match expected.checked_sub(bytes.len() as u64) {
                 Some(left) => *expected = left,
-                None => return self.wrong_length(slot, now),
+                None => return self.wrong_length(slot, 0, now),
             }
         }
         if stream.is_unended {
@@ -114,8 +114,8 @@ impl Connection {
             self.note_end(slot);
             return Ok(None);
         }
-        if stream.expected.is_some_and(|left| left > 0) {
-            let event = self.wrong_length(slot, now)?;
+        if let Some(missing) = stream.expected.filter(|left| *left > 0) {
+            let event = self.wrong_length(slot, missing, now)?;
             if self.streams.get(slot).is_some_and(|stream| !stream.is_reset) {
                 self.note_end(slot);
             }
@@ -128,7 +128,12 @@ impl Connection {
 
     /// A body is not as long as it was announced: nothing more of it is told. A server that has not answered still does; the
     /// stream is reset then (RFC 9113 section 8.1.1).
-    pub(super) fn wrong_length<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn wrong_length<'b>(
+        &mut self,
+        slot: Slot,
+        missing: u64,
+        now: u64,
+    ) -> Result<Option<Event<'b>>, Failure> {
         let is_unended = self.streams.get(slot).is_some_and(|stream| stream.is_unended);
         if self.role == Role::Client || is_unended {
             return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);
@@ -137,6 +142,6 @@ impl Connection {
         if stream.resets_at_end.replace(ErrorCode::PROTOCOL_ERROR).is_some() {
             return Ok(None);
         }
-        Ok(Some(Event::WrongLength { slot }))
+        Ok(Some(Event::WrongLength { slot, missing }))
     }
 }

@@ -40,6 +40,8 @@ pub enum Event<'b> {
     WrongLength {
         /// The stream.
         slot: Slot,
+        /// The bytes that have not come before the end; 0: more came than were announced.
+        missing: u64,
     },
     /// A stream is over before it was complete.
     Reset {

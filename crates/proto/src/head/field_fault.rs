@@ -42,6 +42,14 @@ pub enum FieldFault {
         /// The value.
         value: Shown,
     },
+    /// A value begins or ends with a space or a tab (RFC 9113 section 8.2.1).
+    #[error("client sent header \"{name}\" with white space around its value: \"{value}\"")]
+    SpaceAround {
+        /// The name.
+        name: Shown,
+        /// The value.
+        value: Shown,
+    },
     /// A field that may occur once occurs again.
     #[error("client sent duplicate header line: \"{name}: {value}\", previous value: \"{name}: {previous}\"")]
     Duplicate {

@@ -51,16 +51,11 @@ pub(super) fn other_name(name: &[u8], rules: &FieldRules) -> Option<bool> {
     (!name.is_empty()).then_some(is_valid)
 }
 
-/// A value without spaces and tabs around it.
+/// Whether a value begins or ends with a space or a tab.
 #[inline]
-pub(super) fn trimmed(value: &[u8]) -> &[u8] {
+pub(super) fn has_space_around(value: &[u8]) -> bool {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-    if !value.first().is_some_and(is_space) && !value.last().is_some_and(is_space) {
-        return value;
-    }
-    let Some(start) = value.iter().position(|byte| !is_space(byte)) else { return &[] };
-    let end = value.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
-    &value[start..end]
+    value.first().is_some_and(is_space) || value.last().is_some_and(is_space)
 }
 
 /// Chooses the fields of a head that a [`FieldHeadBuilder`](super::FieldHeadBuilder) has made by other rules for names: those

@@ -6,7 +6,7 @@
 //! The rules are those of RFC 9113 section 8 and RFC 9114 section 4, as nginx applies them.
 
 use super::field_fault::FieldFault;
-use super::field_lines::{FieldRules, is_lower, other_name, read_lines, trimmed};
+use super::field_lines::{FieldRules, has_space_around, is_lower, other_name, read_lines};
 use super::parser::{UNIQUE, bit, parse_length};
 use super::pseudo::Pseudo;
 use super::types::{BodyFraming, Field, Method, RequestHead, TargetForm, Version};
@@ -122,6 +122,11 @@ impl FieldHeadBuilder {
     /// Whether something is wrong already: the fields that follow are of no interest.
     pub fn is_faulty(&self) -> bool {
         self.fault.is_some()
+    }
+
+    /// What is wrong so far.
+    pub fn fault(&self) -> Option<&FieldFault> {
+        self.fault.as_ref()
     }
 
     /// Whether an extended CONNECT has been seen so far.
@@ -263,9 +268,9 @@ impl FieldHeadBuilder {
         if ascii::has_null_or_line_end(value) {
             return Err(FieldFault::Value { name: name.into(), value: value.into() });
         }
-        // RFC 9113 section 8.2.1 calls white space around a value malformed; nginx passes it on. The value is the same without
-        // it, and so is what HTTP/1 makes of such a line.
-        let value = trimmed(value);
+        if has_space_around(value) {
+            return Err(FieldFault::SpaceAround { name: name.into(), value: value.into() });
+        }
         if id != HeaderId::Cookie {
             self.lines += 1;
             if rules.max_headers != 0 && self.lines > rules.max_headers {

@@ -379,7 +379,12 @@ impl HeadParser {
                 return Err(Error::DuplicateHeader(Span::new(field.name_start, line.len() as u32)));
             }
             if id == HeaderId::Host {
-                let parts = self.head.hosts.parse(field.value().of(buf)).ok_or(Error::HostHeader)?;
+                let Some(parts) = self.head.hosts.parse(field.value().of(buf)) else {
+                    // The log shows what the client has sent.
+                    self.head.present |= bit(id);
+                    self.head.fields.push(field);
+                    return Err(Error::HostHeader);
+                };
                 // The host of an absolute target takes precedence: RFC 9112 section 3.2.2.
                 self.head.host.get_or_insert(HostSpan::at(field.value_start, parts));
             }

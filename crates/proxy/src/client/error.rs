@@ -140,9 +140,8 @@ impl UpstreamError {
         match self.itself() {
             UpstreamError::TimedOut => 504,
             UpstreamError::ClientGone => 499,
-            UpstreamError::BodySpent(status) | UpstreamError::Body(BodyError::Status(status)) => *status,
-            UpstreamError::Body(BodyError::TimedOut) => 408,
-            UpstreamError::Body(BodyError::Broken(_)) => 400,
+            UpstreamError::BodySpent(status) => *status,
+            UpstreamError::Body(error) => error.status(),
             error => match error.blame() {
                 Blame::Us => 500,
                 _ => 502,

@@ -79,7 +79,8 @@ impl Stopped {
             Stopped::Client(BodyError::Status(413)) => {
                 (Level::Error, "client intended to send too large chunked body".to_owned())
             }
-            Stopped::Client(BodyError::Status(_)) => (Level::Error, "client sent invalid chunked body".to_owned()),
+            Stopped::Client(BodyError::Faulty(fault)) => (fault.level(), fault.to_string()),
+            Stopped::Client(BodyError::Status(_)) => return,
             Stopped::Client(BodyError::Broken(_)) => (Level::Info, "client prematurely closed connection".to_owned()),
             Stopped::Client(BodyError::TimedOut) => {
                 (Level::Info, "client timed out (110: Connection timed out)".to_owned())

@@ -236,8 +236,8 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
                 return After::Next(rest_of(request), keep);
             }
             Ok(()) => {}
-            Err(BodyError::Status(_)) => return linger_or_close(core, true),
             Err(BodyError::TimedOut | BodyError::Broken(_)) => return After::Close,
+            Err(_) => return linger_or_close(core, true),
         }
     }
     let unread = !request.body.is_done();

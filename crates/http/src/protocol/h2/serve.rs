@@ -8,12 +8,13 @@ use std::time::Duration;
 use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
 use freerun_proto::h2::{self, Config, ErrorCode, Event, Role, Slot};
-use freerun_proto::head::FieldRules;
+use freerun_proto::head::{FieldFault, FieldRules};
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::{era, loops};
 
 use crate::connection::idle::{self, Waiting};
+use crate::connection::stream::StreamFault;
 use crate::protocol::h2::Driver;
 use crate::protocol::h2::files::Reading;
 use crate::protocol::h2::request::RequestTask;
@@ -264,6 +265,11 @@ impl Serve {
                     }
                 }
                 Ok(Some(event)) => {
+                    if let Event::Trailers { slot } = event
+                        && let Some(fault) = sink.fault()
+                    {
+                        self.refuse_trailers(slot, fault);
+                    }
                     self.take(event);
                     sink.clear();
                 }
@@ -281,15 +287,25 @@ impl Serve {
         self.shared.wake_streams();
     }
 
+    /// Malformed trailers make the request malformed, which is an error of its stream (RFC 9113 section 8.1.1).
+    fn refuse_trailers(&self, slot: Slot, fault: &FieldFault) {
+        self.shared.look(|machine| machine.reset_at_end(slot, ErrorCode::PROTOCOL_ERROR));
+        if let Some(stream) = self.shared.stream(slot) {
+            stream.failed(StreamFault::Trailers(fault.clone()));
+        }
+    }
+
     fn take(&mut self, event: Event<'_>) {
         let stream = |slot: Slot| self.shared.stream(slot);
         match event {
             Event::Data { slot, bytes } => stream(slot).into_iter().for_each(|stream| stream.received(bytes)),
-            // Trailers of requests are read and dropped, as nginx does.
+            // Valid trailers of requests are read and dropped, as nginx does.
             Event::End { slot } | Event::Trailers { slot } => {
                 stream(slot).into_iter().for_each(|stream| stream.ended());
             }
-            Event::WrongLength { slot } => stream(slot).into_iter().for_each(|stream| stream.is_wrong()),
+            Event::WrongLength { slot, missing } => {
+                stream(slot).into_iter().for_each(|stream| stream.failed(StreamFault::Length { missing }));
+            }
             Event::Reset { slot, by_peer, .. } => {
                 let figures = &self.shared.connection.loop_state.shared.http2;
                 if by_peer {

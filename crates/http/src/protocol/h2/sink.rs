@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use freerun_proto::HeaderId;
 use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
-use freerun_proto::head::{FieldHeadBuilder, FieldRules};
+use freerun_proto::head::{FieldFault, FieldHeadBuilder, FieldRules};
 use freerun_runtime::buffers;
 
 use crate::protocol::h2::Driver;
@@ -35,6 +35,11 @@ impl HeadSink<'_> {
             builder.field(HeaderId::of(name), name, websocket_key().as_bytes(), self.rules);
         }
         builder
+    }
+
+    /// What is wrong with the fields so far.
+    pub(super) fn fault(&self) -> Option<&FieldFault> {
+        self.builder.as_ref()?.fault()
     }
 
     /// Forgets fields that are not those of a head.

@@ -12,7 +12,7 @@ use freerun_runtime::waiter::Waiter;
 use freerun_transport::FileSending;
 
 use crate::connection::file_out::FileOut;
-use crate::connection::stream::{ResponseHead, Stream};
+use crate::connection::stream::{ResponseHead, Stream, StreamFault};
 use crate::protocol::h2::shared::Shared;
 use crate::request::Connection;
 use crate::request::response::Field;
@@ -35,7 +35,8 @@ pub(super) struct H2Stream {
     /// The connection has failed, which is logged.
     failed: Cell<bool>,
     was_read: Cell<bool>,
-    has_wrong_length: Cell<bool>,
+    /// Why the body is none.
+    fault: RefCell<Option<StreamFault>>,
     sent_head: Cell<bool>,
     /// The generation that the request has begun with, if it has led to a tunnel.
     tunnel_of: Cell<Option<u64>>,
@@ -67,7 +68,7 @@ impl H2Stream {
             released: Cell::new(false),
             failed: Cell::new(false),
             was_read: Cell::new(false),
-            has_wrong_length: Cell::new(false),
+            fault: RefCell::default(),
             sent_head: Cell::new(false),
             tunnel_of: Cell::new(None),
             reader: Waiter::default(),
@@ -94,9 +95,9 @@ impl H2Stream {
         self.reader.wake();
     }
 
-    /// The body is not as long as it was announced.
-    pub(super) fn is_wrong(&self) {
-        self.has_wrong_length.set(true);
+    /// The body is none.
+    pub(super) fn failed(&self, fault: StreamFault) {
+        self.fault.borrow_mut().get_or_insert(fault);
         self.reader.wake();
     }
 
@@ -186,8 +187,8 @@ impl Stream for H2Stream {
             self.shared.with(|machine| machine.consumed(self.slot, piece.len()));
             return Poll::Ready(Ok(Some(piece)));
         }
-        if self.has_wrong_length.get() {
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        if let Some(fault) = &*self.fault.borrow() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.clone())));
         }
         if self.body_ended.get() {
             return Poll::Ready(Ok(None));
@@ -197,7 +198,7 @@ impl Stream for H2Stream {
     }
 
     fn is_body_taken(&self) -> bool {
-        self.body_ended.get() && !self.has_wrong_length.get() && self.body.borrow().is_empty()
+        self.body_ended.get() && self.fault.borrow().is_none() && self.body.borrow().is_empty()
     }
 
     fn send_interim(&self, head: &ResponseHead) {

@@ -35,8 +35,8 @@ pub async fn json(request: &mut Request, most: usize) -> Result<Value, BodyRefus
             Ok(Some(piece)) => text.extend_from_slice(&piece),
             Ok(None) => break,
             Err(BodyError::Status(413)) => return Err(BodyRefused::TooLong),
-            Err(BodyError::Status(status)) => return Err(BodyRefused::Status(status)),
             Err(BodyError::TimedOut | BodyError::Broken(_)) => return Err(BodyRefused::Unread),
+            Err(error) => return Err(BodyRefused::Status(error.status())),
         }
     }
     serde_json::from_slice(&text).map_err(|error| BodyRefused::NoJson(error.to_string()))

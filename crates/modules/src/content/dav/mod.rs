@@ -6,8 +6,8 @@ use std::ffi::CString;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings, text_of};
+use freerun_http::body;
 use freerun_http::body::collect::Collected;
-use freerun_http::body::{self, BodyError};
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::{open, path};
@@ -234,11 +234,7 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
     }
     let body = match body::collect_upload(request).await {
         Ok(body) => body,
-        Err(BodyError::Status(status)) => {
-            return Err(status);
-        }
-        Err(BodyError::TimedOut) => return Err(408),
-        Err(BodyError::Broken(_)) => return Err(400),
+        Err(error) => return Err(error.status()),
     };
     let contents = match &*body {
         Collected::Memory(bytes) => Contents::Bytes(bytes.clone()),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use aws_lc_rs::rand;
 use bytes::Bytes;
 use freerun_conf::text_of;
+use freerun_http::body;
 use freerun_http::body::collect::Collected;
-use freerun_http::body::{self, BodyError};
 use freerun_http::content::{open, path};
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -28,11 +28,7 @@ use crate::html;
 /// # Errors
 /// The status of the answer.
 pub(super) async fn read_body(request: &mut Request) -> Result<Bytes, u16> {
-    let body = body::collect(request).await.map_err(|error| match error {
-        BodyError::Status(status) => status,
-        BodyError::TimedOut => 408,
-        BodyError::Broken(_) => 400,
-    })?;
+    let body = body::collect(request).await.map_err(|error| error.status())?;
     match &*body {
         Collected::Memory(bytes) => Ok(bytes.clone()),
         Collected::File(_) => Err(413),

@@ -113,12 +113,12 @@ fn wrong_frames_on_a_stream_reset_it() {
 
 #[test]
 fn a_body_has_the_length_that_was_announced() {
-    for (body, ends) in [(&b"123456"[..], false), (b"1234", true)] {
+    for (body, ends, missing) in [(&b"123456"[..], false, 0), (b"1234", true, 1)] {
         let (mut server, mut encoder) = server();
         let slot = begin(&mut server, &mut encoder, 1, false);
         server.expect(slot, 5);
         let seen = feed(&mut server, &frame(kind::DATA, u8::from(ends), 1, body)).unwrap();
-        assert_eq!(seen.last(), Some(&Seen::WrongLength(slot)), "{ends}");
+        assert_eq!(seen.last(), Some(&Seen::WrongLength(slot, missing)), "{ends}");
         assert_eq!(feed(&mut server, &frame(kind::PING, 0, 0, &[0; 8])), Ok(vec![]));
         written(&mut server);
         answer(&mut server, slot, b"400");

@@ -30,7 +30,7 @@ enum Seen {
     Trailers(Slot, Vec<(String, String)>),
     Data(Slot, Vec<u8>),
     End(Slot),
-    WrongLength(Slot),
+    WrongLength(Slot, u64),
     Reset(Slot, ErrorCode, bool),
     Settings,
     Pong([u8; 8]),
@@ -71,7 +71,7 @@ fn feed_split(to: &mut Connection, bytes: &[u8], part: usize, now: u64) -> Resul
                     Seen::Data(slot, bytes.to_vec())
                 }
                 Event::End { slot } => Seen::End(slot),
-                Event::WrongLength { slot } => Seen::WrongLength(slot),
+                Event::WrongLength { slot, missing } => Seen::WrongLength(slot, missing),
                 Event::Reset { slot, code, by_peer } => Seen::Reset(slot, code, by_peer),
                 Event::Settings => Seen::Settings,
                 Event::Pong(data) => Seen::Pong(data),
