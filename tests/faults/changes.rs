@@ -51,6 +51,26 @@ fn a_file_that_shrinks() {
     }
 }
 
+/// With `sendfile off`, the default, a client gets no byte that was not read from the file: neither zeros in place of what was
+/// cut off, nor what was written to it later.
+#[test]
+fn without_sendfile_only_bytes_that_were_read_arrive() {
+    for way in ["", "sendfile off;", "sendfile off; aio threads;", "open_file_cache max=10;"] {
+        let site = site();
+        let server = Setup::server(&site, way).run();
+        let client = begun(&server, "/big");
+        let file = fs::File::options().write(true).open(site.at("big"));
+        file.and_then(|file| file.set_len(1000)).expect("cutting");
+        let (mut client, mut bytes) = (client, Vec::new());
+        bytes.extend(client.half_close().rest().0);
+        let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+        let strange = bytes[head..].iter().filter(|byte| **byte != b'a').count();
+        assert_eq!(strange, 0, "{way}: of {} bytes", bytes.len() - head);
+        assert!(!bytes.is_empty() && bytes.len() < SIZE, "{way}: the response is cut short");
+        server.logs("file was truncated while it was sent to the client");
+    }
+}
+
 #[test]
 fn a_hot_file_that_is_written_anew() {
     for way in WAYS {

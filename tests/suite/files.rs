@@ -218,3 +218,18 @@ fn cached_pages(path: &std::path::Path) -> Option<u64> {
     let told = std::process::Command::new("fincore").args(["-n", "-o", "PAGES"]).arg(path).output().ok()?;
     String::from_utf8(told.stdout).ok()?.trim().parse().ok()
 }
+
+/// As in nginx, a time before 1970 is shown as the beginning of that year, and is negative in the tag.
+#[test]
+fn a_file_from_before_1970() {
+    let site = Site::new();
+    site.file("old", "ab");
+    let time = std::time::SystemTime::UNIX_EPOCH - std::time::Duration::from_hours(1);
+    let file = std::fs::File::options().write(true).open(site.at("old"));
+    file.and_then(|file| file.set_modified(time)).expect("setting the time");
+    let server = Setup::server(&site, "").run();
+    let response = server.get("/old");
+    assert_eq!(response.header("last-modified"), Some("Thu, 01 Jan 1970 00:00:00 GMT"));
+    assert_eq!(response.header("etag"), Some("\"-e10-2\""));
+    assert_eq!(server.get_with("/old", "If-None-Match: \"-e10-2\"\r\n").status, 304);
+}

@@ -287,3 +287,31 @@ fn levels_are_kept() {
     eventually("own.log", || fs::read_to_string(server.path("own.log")).is_ok_and(|text| text.contains("/none")));
     assert_eq!(fs::read_to_string(server.path("quiet.log")).expect("quiet.log"), "");
 }
+
+/// A log line of a request that is refused for its host shows what the client has sent.
+#[test]
+fn a_refused_host_is_in_the_log() {
+    let format = "log_format l '$http_host $status'; access_log @DIR@/access.log l;";
+    let server = Setup::server(&Site::new(), "").http(format).freerun();
+    let hosts = ["[::1", "::1", "[]", "[fe80::1%lo]", "a/b"];
+    for host in hosts {
+        assert_eq!(server.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).status, 400, "{host}");
+    }
+    let mut lines = server.access_lines(hosts.len());
+    lines.sort_unstable();
+    let mut want = hosts.map(|host| format!("{host} 400"));
+    want.sort_unstable();
+    assert_eq!(lines, want);
+}
+
+/// A log whose path has variables and cannot be opened: the error log says whose line is lost.
+#[test]
+fn a_log_that_cannot_be_opened_names_the_request() {
+    let lines = "access_log @DIR@/no/$arg_name.log combined; location / { return 200 ok; }";
+    let server = Setup::server(&Site::new(), lines).freerun();
+    assert_eq!(server.get("/a?name=x").status, 200);
+    server.logs("/no/x.log\" failed (2: No such file or directory) while logging request, client: 127.0.0.1");
+    let log = server.error_log();
+    let line = log.lines().find(|line| line.contains("while logging request")).unwrap_or_default();
+    assert!(line.contains("request: \"GET /a?name=x HTTP/1.1\", host: "), "{line}");
+}

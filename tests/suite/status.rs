@@ -276,3 +276,13 @@ fn limits_say_what_they_refuse() {
     let text = server.get("/status?format=prometheus").text();
     assert!(text.contains("freerun_limit_total{kind=\"requests\",zone=\"each\",result=\"rejected\"} 1"), "{text}");
 }
+
+#[test]
+fn no_browser_takes_an_answer_for_another_type() {
+    let lines = "location /status { status; } location /api/ { api; }";
+    let server = Setup::server(&Site::new(), lines).freerun();
+    for path in ["/status", "/status?format=html", "/status?format=prometheus", "/api/", "/api/9/nginx", "/api/9/none"]
+    {
+        assert_eq!(server.get(path).all("x-content-type-options"), ["nosniff"], "{path}");
+    }
+}

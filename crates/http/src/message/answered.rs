@@ -30,6 +30,8 @@ pub struct Carried {
     /// The media type and character set of a response that was replaced by the response of another URI
     /// (`X-Accel-Redirect`).
     pub content_type: Option<(Bytes, Option<Bytes>)>,
+    /// Whether the response that was replaced depended on `Accept-Encoding`.
+    pub vary: bool,
     /// Further fields.
     pub fields: Vec<Field>,
 }
@@ -76,6 +78,14 @@ impl Default for Answered {
 }
 
 impl Answered {
+    /// Adds a value of `WWW-Authenticate`. Each handler that refuses the request may have its own (`satisfy any`), and the
+    /// client chooses among them (RFC 9110 section 11.6.1).
+    pub fn add_challenge(&mut self, challenge: Bytes) {
+        if !self.challenges.contains(&challenge) {
+            self.challenges.push(challenge);
+        }
+    }
+
     /// The state for a request that is made for this one: no response yet, on the same connection.
     pub fn fork(&self) -> Answered {
         Answered { persistence: self.persistence, ..Answered::default() }

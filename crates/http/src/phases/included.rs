@@ -64,6 +64,13 @@ impl Included {
         }
     }
 
+    /// Takes a subrequest that was closed instead of answered (`return 444`) for one with an empty body.
+    pub fn accept_close(&mut self) {
+        if let State::Closed = self.state {
+            self.state = State::Over;
+        }
+    }
+
     /// Waits for the response. `None` if there will be none, or if the body is over.
     pub async fn answer(&mut self) -> Option<&Subrequest> {
         std::future::poll_fn(|context| self.poll_answer(context)).await;

@@ -301,6 +301,16 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
 }
 
 async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
+    // Challenges of this location take the place of those of one that the request was in before.
+    let mut earlier = std::mem::take(&mut request.answered.challenges);
+    let refusal = ask_handlers(request, index, &mut earlier).await;
+    if request.answered.challenges.is_empty() {
+        request.answered.challenges = earlier;
+    }
+    refusal
+}
+
+async fn ask_handlers(request: &mut Request, index: usize, earlier: &mut Vec<Bytes>) -> Option<Outcome> {
     let any = request.settings().get::<CoreSettings>().satisfy == Satisfy::Any;
     let mut refusal = None;
     for index in index..request.place.location.handlers.len() {
@@ -312,6 +322,7 @@ async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
             Outcome::Declined => {}
             Outcome::Allowed if any => {
                 request.answered.challenges.clear();
+                earlier.clear();
                 return None;
             }
             Outcome::Allowed => {}
@@ -429,6 +440,9 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         }
     }
     filters::run(request, &mut response, ..=Slot::NotModified);
+    if response.special {
+        request.answered.carried.drop_description();
+    }
     if response.special
         && response.status >= 300
         && let Some(next) = replaced(request, &mut response)
@@ -482,6 +496,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         request.body.refuse();
     }
     request.answered.carried.location = response.location.take().or(request.answered.carried.location.take());
+    request.answered.carried.vary |= response.vary;
     request.answered.carried.fields.extend(response.fields.take());
     if uri.first() == Some(&b'@') {
         return Some(Err(follow(request, Outcome::Named(text_of(&uri).into_owned()))));
@@ -502,12 +517,12 @@ fn leave(request: &mut Request, response: &mut Response) {
     if let Some(location) = request.answered.carried.location.take() {
         response.location.get_or_insert(location);
     }
-    let carried = request.answered.carried.content_type.take();
-    let typed = response.as_written.as_ref().is_some_and(|written| !written.content_type.is_empty());
-    let told = response.special || response.status == 304 || typed;
-    if let Some((content_type, charset)) = carried.filter(|_| !told) {
+    if let Some((content_type, charset)) = request.answered.carried.content_type.take()
+        && response.takes_given_type()
+    {
         (response.content_type, response.charset) = (content_type, charset);
     }
+    response.vary |= request.answered.carried.vary;
     if !request.answered.carried.fields.is_empty() {
         // If no range is asked for, the range filter adds the field.
         if response.ranges && !request.head.has(HeaderId::Range) {

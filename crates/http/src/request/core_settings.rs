@@ -95,14 +95,21 @@ settings! {
         /// In a location given by a regular expression the value is the whole path, and should use its captures.
         alias: Option<Folder<Request>>, in LOCATION, local;
         /// Shows another URI, or another status, for these error statuses.
-        error_page: Many<ErrorPage<Request>>, in HTTP | SERVER | LOCATION | LOCATION_IF;
+        error_page: Many<ErrorPage<Request>>, in HTTP | SERVER | LOCATION | LOCATION_IF,
+            fidelity = Differs("a page that answers CONNECT with 200 (`=200`) has no `Content-Length`, which a success of CONNECT must not have (RFC 9110 section 9.3.6): clients take it for an open tunnel");
         /// Maps file name extensions to media types.
         types: Types = "", in HTTP | SERVER | LOCATION;
         /// The media type of files whose extension is not in `types`.
         default_type: MediaType = "text/plain", in HTTP | SERVER | LOCATION;
         /// Sends files with sendfile(2), without copying them through the process.
+        ///
+        /// It is the fastest way for files of more than 32 KB. The kernel sends the pages of the file themselves: if a file is
+        /// cut or written to in its place while a client reads it, the bytes that wait in the client's socket change with it,
+        /// and those that were cut off arrive as zeros before the connection is closed. Files that are replaced as a whole
+        /// (written under another name, then renamed) are never affected, and with `off` no byte is sent that was not read from
+        /// the file.
         sendfile: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
-            fidelity = Differs("with `off`, large files that no filter reads are still sent with sendfile(2) once they are in memory; reading them through a buffer would only cost more");
+            fidelity = Differs("a response that is buffered to a temporary file, which nobody else writes to, is sent with sendfile(2) in any case");
         /// The most that one sendfile(2) call moves; 0 is no limit.
         sendfile_max_chunk: Size = "2m", in HTTP | SERVER | LOCATION;
         /// Sends the response head together with the beginning of the file.

@@ -6,6 +6,7 @@ pub mod generation;
 pub mod handler;
 pub mod location;
 pub(crate) mod processing;
+pub mod representation;
 pub mod response;
 pub mod slice_begin;
 

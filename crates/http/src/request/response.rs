@@ -200,6 +200,8 @@ pub struct Response {
     pub told_as: Option<NonZeroU16>,
     /// `Content-Type`; none is sent when empty.
     pub content_type: Bytes,
+    /// Whether `content_type` is only what the URI suggests.
+    pub type_by_uri: bool,
     /// The `charset=` parameter of the `Content-Type`.
     pub charset: Option<Bytes>,
     /// `Location`, ready to send.
@@ -251,6 +253,7 @@ impl Response {
             status,
             told_as: None,
             content_type,
+            type_by_uri: false,
             charset: None,
             location: None,
             last_modified: None,
@@ -272,6 +275,13 @@ impl Response {
         Box::write(place, response)
     }
 
+    /// A response whose `Content-Type` is only what the URI suggests.
+    pub fn typed_by_uri(status: u16, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
+        let mut response = Response::of(status, content_type.into(), body);
+        response.type_by_uri = true;
+        response
+    }
+
     /// Adds a field.
     pub fn add(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
         self.fields.push((name.into(), value.into()));
@@ -280,31 +290,6 @@ impl Response {
     /// The first further field with this name, ignoring case.
     pub fn field(&self, name: &[u8]) -> Option<&Bytes> {
         self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
-
-    /// Notes that the body's bytes are no longer those of `ETag` and ranges, though they mean the same: the tag becomes
-    /// weak (RFC 9110 section 8.8.1), and no ranges are offered.
-    pub fn weaken(&mut self) {
-        self.ranges = false;
-        if let Some(etag) = self.etag.take_if(|etag| !etag.starts_with(b"W/")) {
-            let strong = etag.starts_with(b"\"");
-            self.etag = strong.then(|| [&b"W/"[..], &etag].concat().into());
-        }
-    }
-
-    /// Does the same as [`Response::weaken`], and drops the other server's offer of ranges.
-    pub fn weaken_and_refuse_ranges(&mut self) {
-        self.weaken();
-        if let Some(written) = self.as_written.as_mut().filter(|written| written.accept_ranges) {
-            Arc::make_mut(written).accept_ranges = false;
-            // A field that the configuration has added behind it stays.
-            let mut was_found = false;
-            self.fields.retain(|(name, _)| {
-                let is_it = !was_found && name.eq_ignore_ascii_case(b"Accept-Ranges");
-                was_found |= is_it;
-                !is_it
-            });
-        }
     }
 
     /// The `Content-Type` to send, and the character set to add to it: as it was written, unless it was changed.

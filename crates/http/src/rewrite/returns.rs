@@ -34,7 +34,7 @@ pub(super) fn answer(answer: &Return<Request>, request: &mut Request) -> Outcome
     }
     let media_type = media_type(request, &request.asked.path);
     let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text) };
-    Response::new(status, media_type, body).into()
+    Response::typed_by_uri(status, media_type, body).into()
 }
 
 /// A redirect with nginx's page.

@@ -17,9 +17,13 @@ settings! {
         /// Address and port, or a Unix socket, that the server accepts connections on.
         ///
         /// `accept_filter` has no effect: it is for other systems, and a warning says so, as nginx does on Linux.
-        listen: Many<ListenSetting>, in SERVER, local;
+        listen: Many<ListenSetting>, in SERVER, local,
+            fidelity = Differs("on an IPv6 socket with `ipv6only=off`, an IPv4 client has its IPv4 address everywhere (`192.0.2.1`), where nginx writes `::ffff:192.0.2.1`");
         /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
-        server_name: ServerNames<Request>, in SERVER, local;
+        ///
+        /// The `Host` of a request has to be a host by RFC 3986, or it is answered with 400.
+        server_name: ServerNames<Request>, in SERVER, local,
+            fidelity = Differs("`Host: []`, an address in brackets that is none, is answered with 400, as RFC 9112 section 3.2 asks for");
         /// Longest time for a request head to arrive in.
         client_header_timeout: Duration = "60s", in HTTP | SERVER;
         /// Conditions under which the body of a request is read before anything else is done with the request: any

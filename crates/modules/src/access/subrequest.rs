@@ -81,10 +81,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             }
         }
         if status == 401 {
-            let told = challenges(&answer);
-            if !told.is_empty() {
-                request.answered.challenges = told;
-            }
+            challenges(&answer).into_iter().for_each(|challenge| request.answered.add_challenge(challenge));
         }
         answer.finish();
         match status {

@@ -124,7 +124,7 @@ fn respond_as(
         Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
         Content::Open(file) => Body::File(FileRange { file: file.clone(), offset: 0, len: meta.size }),
     };
-    let mut response = Response::new(200, media_type, content);
+    let mut response = Response::typed_by_uri(200, media_type, content);
     response.last_modified = Some(meta.mtime);
     response.etag = core.etag.then(|| file.etag.clone());
     response.ranges = true;

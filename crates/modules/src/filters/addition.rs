@@ -7,6 +7,7 @@ use freerun_conf::{SettingsSet, bytes_of, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
 
@@ -57,7 +58,7 @@ fn announce(request: &mut Request, response: &mut Response) {
         response.status == 200 && !request.is_subrequest() && settings.addition_types.contains(&response.content_type);
     request.own.get::<Announced>().0.set(added);
     if added {
-        response.weaken_and_refuse_ranges();
+        response.content_changes(Change::ADDITION);
         Unmeasured::make(request, response);
     }
 }

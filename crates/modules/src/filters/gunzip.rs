@@ -13,6 +13,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 
 use super::compress::gzip::{self, GzipSettings};
@@ -47,7 +48,7 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     response.remove(b"Content-Encoding");
-    response.weaken();
+    response.content_changes(Change::CODING);
     let source = mem::replace(&mut response.body, Body::Empty).into_source(request);
     response.body = Body::Source(Box::new(Unpacked::new(request, source)));
 }

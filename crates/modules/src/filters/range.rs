@@ -41,10 +41,7 @@ fn run(request: &mut Request, response: &mut Response) {
             let mut refusal = error_page::built_in(request, 416);
             // As in nginx the page passes through the filters once more, with the fields that they added to the
             // response before.
-            refusal.fields = std::mem::take(&mut response.fields);
-            refusal.late_trailers = response.late_trailers;
-            refusal.location = response.location.take();
-            refusal.remove(b"Content-Range");
+            response.replace_content(&mut refusal);
             refusal.add(&b"Content-Range"[..], range::content_range_unsatisfied(size));
             *response = *refusal;
             filters::run(request, response, Slot::Headers..Slot::Range);
@@ -74,7 +71,7 @@ fn usable(request: &Request, response: &Response) -> bool {
 
 fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64) {
     response.status = 206;
-    response.remove(b"Content-Range");
+    response.content_is_cut();
     response.add(&b"Content-Range"[..], range::content_range(part, size));
     let body = std::mem::replace(&mut response.body, Body::Empty);
     if let Body::Parts(parts) = body {
@@ -191,7 +188,7 @@ fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
     }
     body.push(Part::Bytes(Bytes::copy_from_slice(multipart.tail())));
     response.status = 206;
-    response.remove(b"Content-Range");
+    response.content_is_cut();
     response.content_type = multipart.content_type().into();
     response.charset = None;
     response.body = Body::Parts(body);

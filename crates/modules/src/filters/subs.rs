@@ -11,6 +11,7 @@ use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::template::Template;
 use freerun_http::values::conditions::Conditions;
@@ -163,15 +164,18 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.place.location.clone();
     let settings = location.settings.get::<SubsSettings>();
     let is_packed = response.field(b"Content-Encoding").is_some();
+    // `*` is all types that there are, unlike in `sub_filter_types`: without one a response stays as it is, as with the
+    // module for nginx.
+    if response.content_type.is_empty() {
+        return;
+    }
     if response.body.is_empty() || is_packed || !settings.subs_filter_types.contains(&response.content_type) {
         return;
     }
     if settings.subs_filter_bypass.hold(request) {
         return;
     }
-    // The tag stays as it is.
-    response.ranges = false;
-    response.drop_last_modified();
+    response.content_changes(Change::LINES);
     let rules = settings.subs_filter.0.iter().map(|rule| Running::new(rule.clone(), request)).collect();
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
     let replace = Replace { rules, held: Vec::new(), full: false };

@@ -275,8 +275,8 @@ pub fn content_length(fields: &HeadFields) -> Option<u64> {
 }
 
 /// Whether `error_page` has an entry for the status here, whether or not it is followed: an error within an error page,
-/// where `recursive_error_pages` is off, gets the built-in page.
+/// where `recursive_error_pages` is off, gets the built-in page, and an SSI include with `stub` shows that instead.
 pub fn has_page(request: &Request, status: u16) -> bool {
     let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
-    !request.lineage.plain_errors && pages.iter().any(|page| page.statuses.contains(&status))
+    pages.iter().any(|page| page.statuses.contains(&status))
 }

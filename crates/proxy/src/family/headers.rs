@@ -286,7 +286,10 @@ pub fn respond(
     told.charset = charset.map(|charset| known_charset(request, charset));
     if let Some(uri) = told.redirect {
         let carried = head.fields.iter().filter(|field| is_carried(field.id)).map(|field| field.keep()).collect();
-        return Passed::Elsewhere(elsewhere(request, &uri, written.content_type, told.charset, carried, told.advice));
+        // The type is passed on to the other URI even if it is hidden from the client, as in nginx.
+        let media = head.fields.iter().find(|field| field.id == HeaderId::ContentType);
+        let media = media.map(|field| field.keep_value()).unwrap_or_default();
+        return Passed::Elsewhere(elsewhere(request, &uri, media, told.charset, carried, told.advice));
     }
     (response.content_type, response.charset) = content_type(&written.content_type);
     written.read_as = (response.content_type.clone(), response.charset.clone());

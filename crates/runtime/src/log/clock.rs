@@ -5,7 +5,7 @@
 //! and the loops do the arithmetic themselves. Formatted times are cached per thread for the second they belong to.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::clock::nanos_here;
@@ -50,15 +50,39 @@ pub fn second() -> i64 {
     now.secs
 }
 
+/// The abbreviation of the local zone's name, in the bytes of a number; names have three to six letters, rarely more. 0: it is
+/// not known, or too long.
+static ZONE: AtomicU64 = AtomicU64::new(0);
+
+/// The abbreviation of the local zone's name (`CET`), from the cache; `+0100`, made of the offset, if there is none.
+pub fn zone_name() -> String {
+    let bytes = ZONE.load(Ordering::Relaxed).to_ne_bytes();
+    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    match std::str::from_utf8(&bytes[..len]) {
+        Ok(name) if !name.is_empty() => name.to_owned(),
+        _ => {
+            let offset = utc_offset();
+            let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs() / 60);
+            format!("{sign}{:02}{:02}", minutes / 60, minutes % 60)
+        }
+    }
+}
+
 /// Seconds to add to UTC for local time, from the cache.
 pub fn utc_offset() -> i32 {
     OFFSET.load(Ordering::Relaxed)
 }
 
-/// Asks the C library for the local offset and caches it. This may wait for a disk: call it at start, before loops
+/// Asks the C library for the local offset and the zone's name, and caches them. This may wait for a disk: call it at start, before loops
 /// exist; the log thread calls it each minute.
 pub fn refresh_offset() {
-    OFFSET.store(freerun_sys::time::local_offset(now().secs), Ordering::Relaxed);
+    let zone = freerun_sys::time::local_zone(now().secs);
+    let mut name = [0; 8];
+    if let Some(room) = name.get_mut(..zone.name.len()) {
+        room.copy_from_slice(zone.name.as_bytes());
+    }
+    ZONE.store(u64::from_ne_bytes(name), Ordering::Relaxed);
+    OFFSET.store(zone.offset, Ordering::Relaxed);
 }
 
 /// A calendar date and a time of day.

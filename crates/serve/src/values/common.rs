@@ -56,7 +56,11 @@ impl<S: Subject> Common<S> {
         Variable::named("pid", "The number of the worker process.", |_, _| {
             owned(std::process::id().to_string().into_bytes())
         }),
-        Variable::named("remote_addr", "The client's address.", |s, _| address_value(s.peer())),
+        Variable::named(
+            "remote_addr",
+            "The client's address; that of an IPv4 client of an IPv6 socket is its IPv4 address.",
+            |s, _| address_value(s.peer()),
+        ),
         Variable::named("remote_port", "The client's port.", |s, _| port_value(s.peer())),
         Variable::named("server_addr", "The address of this machine that the client's connection came to.", |s, _| {
             match s.local() {

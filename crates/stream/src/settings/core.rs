@@ -24,7 +24,8 @@ settings! {
         /// without, so that a client's datagrams always come to the same loop; the ports of a range have one socket each. With
         /// `proxy_protocol`, which nginx does not have for datagrams, each of them begins with a header of version 2. A Unix
         /// socket takes no datagrams.
-        listen: Many<ListenSetting>, in STREAM_SERVER, local;
+        listen: Many<ListenSetting>, in STREAM_SERVER, local,
+            fidelity = Differs("on an IPv6 socket with `ipv6only=off`, an IPv4 client has its IPv4 address everywhere (`192.0.2.1`), where nginx writes `::ffff:192.0.2.1`");
         /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
         ///
         /// Of the servers of an address, the one is chosen whose name the client has sent in its TLS handshake, or in the

@@ -1,4 +1,5 @@
-//! Files as bodies: `sendfile` for the parts that are in memory, the thread pool for the others.
+//! Files as bodies: with `sendfile on`, the call of that name for the parts that are in memory, and the thread pool for the
+//! others.
 
 use std::io;
 
@@ -70,6 +71,11 @@ pub async fn with_head(
             Some(Err(error)) => return Err(failed(request, &error)),
             None => head.truncate(start),
         }
+    }
+    if !core.sendfile {
+        // Pages that `sendfile` has queued are still those of the file: the client gets what is written to them before they
+        // are on their way.
+        return by_copying(request, writer, head, FileRange { file, offset, len }, follows).await;
     }
     let short = len <= FIRST_CHUNK_FOR;
     let file_follows = if short || core.tcp_nopush { Follows::AtOnce } else { Follows::Later };
@@ -180,8 +186,8 @@ async fn send(
     Ok(())
 }
 
-/// Sends a range of a file piece by piece through memory, if it is read past the page cache (`directio`), or if the
-/// kernel cannot copy a file to the transport.
+/// Sends a range of a file piece by piece through memory, if `sendfile` is off, if it is read past the page cache
+/// (`directio`), or if the kernel cannot copy a file to the transport.
 async fn by_copying(
     request: &Request,
     writer: &mut Writer<'_>,

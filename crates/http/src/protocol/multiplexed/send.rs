@@ -16,6 +16,7 @@ use crate::content::{aio, direct};
 use crate::finish;
 use crate::protocol::multiplexed::response_head;
 use crate::request::Request;
+use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, FileRange, Response, Source};
 use crate::settings::http2::Http2Settings;
 use crate::write::WriteError;
@@ -176,7 +177,7 @@ impl<'s> Sender<'s> {
     }
 
     /// Sends a range of a file: the kernel copies what is in memory into the socket. The rest is read, as are small ranges, for
-    /// which that is cheaper, and files that are read past the page cache.
+    /// which that is cheaper, files that are read past the page cache, and all with `sendfile off`.
     async fn file(
         &mut self,
         request: &Request,
@@ -185,7 +186,8 @@ impl<'s> Sender<'s> {
         last: bool,
     ) -> Result<(), WriteError> {
         let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
-        let copies = range.len <= SMALL_FILE || direct::alignment(request, range.file.meta()).is_some();
+        let sendfile = request.settings().get::<CoreSettings>().sendfile;
+        let copies = !sendfile || range.len <= SMALL_FILE || direct::alignment(request, range.file.meta()).is_some();
         let (files, reader) = (&request.generation.files, Reader::new(request));
         let make = || Rc::new(FileOut::new(files.clone(), range.file.clone(), aio, request.client_key()));
         let file = (!copies).then(make);

@@ -3,6 +3,8 @@
 mod password;
 mod users;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, Word, group, settings, text_of};
 use freerun_http::log_error;
@@ -85,10 +87,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
             return Outcome::Declined;
         };
-        let realm = realm.0.render(request).into_owned();
-        if realm == b"off" {
-            return Outcome::Declined;
-        }
+        let Some(realm) = super::realm(&realm.0, request).map(Cow::into_owned) else { return Outcome::Declined };
         let credentials = request.head.value(request.authorization()).and_then(Credentials::parse);
         let Some(credentials) = credentials else {
             log_error!(request, Info, "no user/password was provided for basic authentication");
@@ -141,6 +140,6 @@ fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {
 }
 
 fn challenge(request: &mut Request, realm: &[u8]) -> Outcome {
-    request.answered.challenges = vec![Bytes::from([b"Basic realm=\"", realm, b"\""].concat())];
+    request.answered.add_challenge(Bytes::from([b"Basic realm=\"", realm, b"\""].concat()));
     Outcome::Status(request.unauthorized())
 }

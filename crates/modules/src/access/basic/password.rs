@@ -25,8 +25,6 @@ impl From<bool> for Verdict {
 
 /// Compares forms that cost no more than reading the password: `{PLAIN}`, `{SHA}` and `{SSHA}`. `None` for other forms.
 pub fn quick(stored: &[u8], password: &[u8]) -> Option<Verdict> {
-    // A password ends at a NUL, as for crypt(3), which handles the other forms.
-    let password = before_nul(password);
     let right = if let Some(plain) = stored.strip_prefix(b"{PLAIN}") {
         equal(before_nul(plain), password)
     } else if let Some(salted) = stored.strip_prefix(b"{SSHA}") {
@@ -48,7 +46,6 @@ const SHA1_LEN: usize = 20;
 
 /// Compares all other forms. It uses the processor for up to seconds, so it must not run on an event loop.
 pub fn slow(stored: &[u8], password: &[u8]) -> Verdict {
-    let password = before_nul(password);
     if let Some(rest) = stored.strip_prefix(b"$apr1$") {
         let salt = &rest[..memchr::memchr(b'$', rest).unwrap_or(rest.len()).min(8)];
         return equal(&apr1(password, salt), stored).into();

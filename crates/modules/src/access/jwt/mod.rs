@@ -6,6 +6,7 @@ mod load;
 mod token;
 mod variables;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -147,10 +148,7 @@ async fn judge(request: &mut Request) -> Outcome {
     let location = request.place.location.clone();
     let settings = location.settings.get::<JwtSettings>();
     let Some(wanted) = &settings.auth_jwt else { return Outcome::Declined };
-    let realm = wanted.realm.render(request).into_owned();
-    if realm == b"off" {
-        return Outcome::Declined;
-    }
+    let Some(realm) = super::realm(&wanted.realm, request).map(Cow::into_owned) else { return Outcome::Declined };
     let Some(text) = sent(request, wanted) else {
         log_error!(request, Info, "no JWT was provided");
         return challenge(request, &realm, "");
@@ -209,6 +207,6 @@ fn refuse(request: &mut Request, realm: &[u8], refusal: Refusal) -> Outcome {
 
 /// Asks for a token (RFC 6750 section 3).
 fn challenge(request: &mut Request, realm: &[u8], error: &str) -> Outcome {
-    request.answered.challenges = vec![Bytes::from([b"Bearer realm=\"", realm, b"\"", error.as_bytes()].concat())];
+    request.answered.add_challenge(Bytes::from([b"Bearer realm=\"", realm, b"\"", error.as_bytes()].concat()));
     Outcome::Status(request.unauthorized())
 }

@@ -281,6 +281,7 @@ fn respond(status: u16, text: Vec<u8>) -> Outcome {
     let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text.into()) };
     let mut response = Response::new(status, &b"application/json"[..], body);
     response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-cache"));
+    response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
     response.into()
 }
 

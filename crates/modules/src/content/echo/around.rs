@@ -5,6 +5,7 @@ use std::io;
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_http::request::Request;
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response, Source};
 
 use super::commands::Lines;
@@ -21,10 +22,7 @@ pub(super) fn run(request: &mut Request, response: &mut Response) {
     }
     let location = request.place.location.clone();
     let settings = location.settings.get::<EchoSettings>();
-    // The tag stays strong, as in nginx.
-    let etag = response.etag.clone();
-    response.weaken_and_refuse_ranges();
-    response.etag = etag;
+    response.content_changes(Change::AROUND);
     let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
     let mut fork = request.fork();
     fork.sent.status = response.status;

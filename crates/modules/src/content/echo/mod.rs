@@ -134,7 +134,7 @@ async fn answer(request: &mut Request) -> Outcome {
     }
     let media_type = media_type(request, &request.asked.path);
     let rest = source::Echoed::new(request, settings.echo.clone(), begun, settings.echo_status);
-    Response::new(settings.echo_status, media_type, Body::Source(Box::new(rest))).into()
+    Response::typed_by_uri(settings.echo_status, media_type, Body::Source(Box::new(rest))).into()
 }
 
 /// How long to wait; `None` for a text that is no time, which is logged.

@@ -20,7 +20,6 @@ use freerun_http::variables::VariableTable;
 use freerun_proto::Method;
 use freerun_runtime::budget::Share;
 use freerun_runtime::files::{self, Arrange, Entry};
-use freerun_runtime::log::clock;
 
 use crate::filters::charset;
 use crate::filters::sequence::{Part, Sequence};
@@ -178,7 +177,7 @@ async fn answer(request: &mut Request) -> Outcome {
         shows_parent: !settings.fancyindex_hide_parent_dir && request.asked.path != b"/",
         style_sheet: settings.fancyindex_css_href.clone(),
         exact: settings.fancyindex_exact_size,
-        offset: settings.fancyindex_localtime.then(clock::utc_offset),
+        is_local: settings.fancyindex_localtime,
         time_format: settings.fancyindex_time_format.clone(),
         name_length: settings.fancyindex_name_length,
         utf8,

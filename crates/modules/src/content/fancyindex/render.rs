@@ -39,8 +39,8 @@ pub(super) struct Style {
     /// The address of a style sheet; empty: none.
     pub(super) style_sheet: String,
     pub(super) exact: bool,
-    /// The offset of local time in seconds east of UTC; `None`: times are GMT.
-    pub(super) offset: Option<i32>,
+    /// Whether times are local; otherwise they are GMT.
+    pub(super) is_local: bool,
     pub(super) time_format: String,
     pub(super) name_length: usize,
     /// Whether the characters of names are counted as UTF-8.
@@ -164,9 +164,9 @@ impl Page {
             (false, false) => rounded(size(entry), out),
         };
         out.extend_from_slice(b"</td><td class=\"date\">");
-        let time = match style.offset {
-            Some(offset) => dates::local(&style.time_format, entry.meta.mtime, offset),
-            None => dates::gmt(&style.time_format, entry.meta.mtime),
+        let time = match style.is_local {
+            true => dates::local(&style.time_format, entry.meta.mtime),
+            false => dates::gmt(&style.time_format, entry.meta.mtime),
         };
         escape(&bytes_of(&time), out);
         out.extend_from_slice(b"</td></tr>\n");

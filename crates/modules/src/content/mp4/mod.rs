@@ -172,7 +172,7 @@ fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome
 
 /// An answer with parts of a file.
 pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64) -> Outcome {
-    let mut response = Response::new(200, content_type(request, &request.asked.path), Body::Parts(pieces));
+    let mut response = Response::typed_by_uri(200, content_type(request, &request.asked.path), Body::Parts(pieces));
     response.last_modified = Some(file.meta.mtime);
     if request.settings().get::<CoreSettings>().etag {
         let etag = conditional::etag(file.meta.mtime, length);

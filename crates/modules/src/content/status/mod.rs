@@ -132,6 +132,8 @@ impl Format {
         let mut response = Response::new(200, content_type, Body::Bytes(text));
         response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
         response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
+        // Names in the text may have come from clients: a browser takes it for nothing but what it is.
+        response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
         if self == Format::Html {
             page::protect(&mut response);
         }

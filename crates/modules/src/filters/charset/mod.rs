@@ -14,6 +14,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
@@ -232,9 +233,10 @@ fn recode(
     };
     if !response.no_length && response.status != 204 {
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-        if map.changes_length() {
-            response.ranges = false;
-        }
+        response.content_changes(match map.changes_length() {
+            true => Change::CHARSET,
+            false => Change::CHARSET_OF_BYTES,
+        });
         response.body = Body::Source(map.recode(body));
     }
     true

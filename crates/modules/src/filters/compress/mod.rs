@@ -21,6 +21,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::variables::Value;
 use freerun_proto::HeaderId;
@@ -57,7 +58,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let Some((coding, params)) = choose(request, response, settings) else { return };
     match packed(request, response, coding, params) {
         Ok(body) => {
-            response.weaken_and_refuse_ranges();
+            response.content_changes(Change::CODING);
             response.add(&b"Content-Encoding"[..], coding.name);
             response.body = body;
         }

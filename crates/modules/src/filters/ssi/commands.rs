@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use freerun_conf::text_of;
+use freerun_http::log_error;
 use freerun_http::phases::included::Included;
-use freerun_http::phases::subrequest::{subrequest, target};
+use freerun_http::phases::subrequest::{plain, subrequest, target};
 use freerun_http::request::Request;
-use freerun_http::{log_error, phases};
 use freerun_proto::uri;
 
 use super::expr::{self, Captures, Lookup, Patterns};
@@ -223,10 +223,10 @@ impl Page {
             (None, None) => Purpose::Show,
         };
         let wait = wait || matches!(purpose, Purpose::Set(_));
-        let running = if matches!(purpose, Purpose::Show) {
-            subrequest(&self.request, path, args)
-        } else {
-            phases::subrequest::plain(&self.request, path, args)
+        // A stub stands for any error, so that no error page is asked.
+        let running = match purpose {
+            Purpose::Stub(_) => plain(&self.request, path, args),
+            Purpose::Show | Purpose::Set(_) => subrequest(&self.request, path, args),
         };
         // The error was logged.
         let Ok(running) = running else {

@@ -16,6 +16,7 @@ use freerun_conf::{Size, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::Variable;
@@ -77,8 +78,7 @@ pub static MODULE: Module = Module {
             "The local time, in the format that the SSI command `config timefmt` gives.",
             |request, _| {
                 let now = clock::now().secs;
-                let offset = clock::utc_offset();
-                Some(Cow::Owned(into_bytes(TimeFormat::with(request, |format| dates::local(format, now, offset)))))
+                Some(Cow::Owned(into_bytes(TimeFormat::with(request, |format| dates::local(format, now)))))
             },
         ),
     ],
@@ -93,11 +93,10 @@ fn run(request: &mut Request, response: &mut Response) {
     if response.length() == Some(0) && !response.no_length || !settings.ssi_types.contains(&response.content_type) {
         return;
     }
-    response.weaken_and_refuse_ranges();
-    if !settings.ssi_last_modified {
-        response.drop_last_modified();
-        response.etag = None;
-    }
+    response.content_changes(match settings.ssi_last_modified {
+        true => Change::COMMANDS_DATED,
+        false => Change::COMMANDS,
+    });
     if response.no_length {
         return;
     }

@@ -226,11 +226,15 @@ fn step<'i>(include: &'i mut Include, shared: &'i Shared) -> LocalBoxFuture<'i, 
         }
         if !include.begun
             && let Purpose::Stub(stub) = &mut include.purpose
-            && include.body.answer().await.is_some_and(|answer| answer.response.as_ref().is_some_and(|r| r.special))
         {
-            include.begun = true;
-            let stub = std::mem::take(stub);
-            include.body.substitute(Response::new(200, &b"text/html"[..], Body::Bytes(stub)));
+            let answer = include.body.answer().await;
+            if answer.is_some_and(|answer| answer.response.as_ref().is_some_and(|response| response.special)) {
+                include.begun = true;
+                let stub = std::mem::take(stub);
+                include.body.substitute(Response::new(200, &b"text/html"[..], Body::Bytes(stub)));
+            } else {
+                include.body.accept_close();
+            }
         }
         let piece = include.body.next().await?;
         if piece.is_none()

@@ -16,6 +16,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::template::Template;
 use freerun_http::values::media_types::MediaTypes;
@@ -108,13 +109,10 @@ fn run(request: &mut Request, response: &mut Response) {
         log_error!(request, Error, "too long search pattern");
         return;
     };
-    if settings.sub_filter_last_modified {
-        response.weaken();
-    } else {
-        response.ranges = false;
-        response.drop_last_modified();
-        response.etag = None;
-    }
+    response.content_changes(match settings.sub_filter_last_modified {
+        true => Change::STRINGS_DATED,
+        false => Change::STRINGS,
+    });
     if response.no_length {
         return;
     }

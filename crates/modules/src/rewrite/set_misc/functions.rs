@@ -96,7 +96,7 @@ fn mac(algorithm: hmac::Algorithm, values: &[Vec<u8>]) -> Found {
 }
 
 fn local_time(format: &[u8]) -> Vec<u8> {
-    into_bytes(dates::local(&text_of(format), clock::second(), clock::utc_offset()))
+    into_bytes(dates::local(&text_of(format), clock::second()))
 }
 
 /// A number of decimal digits alone.

@@ -106,7 +106,7 @@ impl Family for Values {
             );
             return Ok(Passed::Elsewhere(Outcome::Status(404)));
         }
-        let mut response = Response::new(head.status, media_type(request, &request.asked.path), Body::Empty);
+        let mut response = Response::typed_by_uri(head.status, media_type(request, &request.asked.path), Body::Empty);
         // The body has this length.
         let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
         response.fields.extend(others.map(|field| field.keep()));

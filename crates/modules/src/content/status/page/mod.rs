@@ -50,7 +50,6 @@ pub fn text() -> Bytes {
 /// Adds the fields that keep a browser from doing anything with the page but showing it.
 pub fn protect(response: &mut Response) {
     response.add(Bytes::from_static(b"Content-Security-Policy"), POLICY.clone());
-    response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
     response.add(Bytes::from_static(b"Referrer-Policy"), Bytes::from_static(b"no-referrer"));
 }
 
