@@ -239,7 +239,8 @@ fn a_server_that_is_told_to_end_closes_its_sockets_though_the_disk_hangs() {
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
         let disk = Disk::new();
         let mut server = Setup::server(&disk.site, TEXT).main("worker_processes 2;").freerun();
-        disk.fixture.control().hang(Op::Read, "");
+        // Not even KILL ends a thread that waits for this.
+        disk.fixture.control().hang(Op::Open, "");
         let mut stuck = server.connect();
         stuck.send("GET /slow/f1 HTTP/1.1\r\nHost: h\r\n\r\n");
         eventually("an operation hangs", || disk.fixture.control().waiting() > 0);

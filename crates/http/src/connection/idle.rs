@@ -147,10 +147,10 @@ impl<C: 'static> Idle<C> {
     async fn close_some(&self, is_to_close: &impl Fn(&Connection<C>) -> bool) -> Option<Moment> {
         let (mut from, mut later) = (0, None::<Moment>);
         loop {
-            let (some, next): (Vec<(Rc<Connection<C>>, Moment)>, usize) = {
+            let (some, next) = {
                 let connections = self.connections.borrow();
                 let Some((part, next)) = connections.part(from, IN_A_ROW) else { return later };
-                (part.map(|entry| (entry.connection.clone(), entry.stays_until)).collect(), next)
+                (part.map(|entry| (entry.connection.clone(), entry.stays_until)).collect::<Vec<_>>(), next)
             };
             from = next;
             let now = loops::nanos();
