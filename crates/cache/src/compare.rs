@@ -9,7 +9,7 @@ use freerun_runtime::timer::timeout;
 use crate::cache::Cache;
 use crate::folder_watch;
 use crate::folder_watch::Watching;
-use crate::index::{Event, Leave};
+use crate::index::Event;
 use crate::object::{LookBegun, Object, ObjectBody, Unreadable};
 use crate::read::is_of_entry;
 use crate::store::Store;
@@ -76,8 +76,6 @@ struct Look {
     begun: LookBegun,
     /// The moment before the look. `None`: it does not count for later uses, since changes are not reported yet.
     moment: Option<u64>,
-    /// A change of the file would have been reported.
-    was_watched: bool,
 }
 
 impl Look {
@@ -91,8 +89,7 @@ impl Look {
         let present = folder_watch::moment(now);
         let moment = (watching != Watching::Soon).then_some(present);
         let begun = object.looked.begin(present);
-        let was_watched = !begun.is_doubted && matches!(watching, Watching::Yes(_));
-        Look { object, begun, moment, was_watched }
+        Look { object, begun, moment }
     }
 
     fn end(self, cache: &Cache, files: &FileSystem, meta: Result<Meta, FileError>) -> Result<Arc<Object>, Unreadable> {
@@ -102,7 +99,7 @@ impl Look {
 
     /// Judges by the attributes of the file that the name leads to.
     fn judge(self, store: Option<&Store>, files: &FileSystem, meta: Result<Meta, FileError>) -> Result<(), Unreadable> {
-        let Look { object, begun, moment, was_watched } = self;
+        let Look { object, begun, moment } = self;
         let entry = &object.entry;
         let judged = meta.map_err(Unreadable::from).and_then(|meta| is_of_entry(files, &meta, Some(entry)));
         let Err(unreadable) = judged else {
@@ -116,12 +113,7 @@ impl Look {
             // This server has removed or replaced it meanwhile, or is about to.
             return Err(Unreadable::Missing);
         }
-        if unreadable.is_for_good() {
-            if was_watched {
-                store.folders.mistrust(entry.key(), &store.config.load().levels);
-            }
-            store.discard(entry, Leave::Damaged);
-        }
+        store.remove_unreadable(entry, &unreadable);
         Err(unreadable)
     }
 }

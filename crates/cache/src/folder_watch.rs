@@ -12,6 +12,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -192,26 +193,26 @@ impl Folders {
             let watcher = Watcher::new().ok()?;
             Some(Watch { watcher, applying: AtomicBool::new(false), folders: Mutex::default() })
         });
-        let added = watch.as_ref().and_then(|watch| {
-            let folder = File::open(path.join(&name)).ok()?;
-            watch.add(&folder, self, &name)
-        });
-        if added.is_none() {
-            self.states.pin().insert(name.into(), Watching::No);
+        match File::open(path.join(&name)) {
+            Ok(folder) => {
+                if watch.as_ref().and_then(|watch| watch.add(&folder, self, &name)).is_none() {
+                    self.states.pin().insert(name.into(), Watching::No);
+                }
+            }
+            // The next object in it makes it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.states.pin().remove(name.as_str());
+            }
+            Err(_) => {
+                self.states.pin().insert(name.into(), Watching::No);
+            }
         }
     }
 
-    /// Has the folder of a key watched anew, where a file had changed without a report: a folder above it has another
-    /// place now.
+    /// Has the folder of a key watched anew, where a file was not found: the folder may be another one by now, and the
+    /// kernel may report the end of the old one late, if it is held open.
     pub(crate) fn mistrust(&self, key: Key, levels: &Levels) {
-        let name = levels.folder(key);
-        if let Some(Watching::Yes(watch)) = self.states.pin().remove(name.as_str()).copied()
-            && let Some(own) = WATCH.get().and_then(Option::as_ref)
-            && let Ok(mut folders) = own.folders.try_lock()
-            && folders.remove(&watch).is_some()
-        {
-            own.watcher.remove(watch);
-        }
+        self.states.pin().remove(levels.folder(key).as_str());
     }
 
     /// Has folders that could not be watched tried again with their next use.

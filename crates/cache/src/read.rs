@@ -65,7 +65,7 @@ impl Cache {
                 Ok(object)
             }
             Err(unreadable) => {
-                self.leave_unreadable(entry, &unreadable);
+                self.store().remove_unreadable(entry, &unreadable);
                 Err(unreadable)
             }
         }
@@ -114,13 +114,6 @@ impl Cache {
                 store.discard(&entry, Leave::Damaged);
             }
         });
-    }
-
-    /// Removes the entry of a file that cannot be used any more.
-    fn leave_unreadable(&self, entry: &Arc<Entry>, unreadable: &Unreadable) {
-        if unreadable.is_for_good() {
-            self.discard(entry, Leave::Damaged);
-        }
     }
 
     async fn open_object(

@@ -19,6 +19,7 @@ use crate::index::{About, Entry, Event, Index, Leave, MAX_PENDING, Reservation};
 use crate::key::Key;
 use crate::memory::{Memory, OPEN_FILES};
 use crate::naming::Naming;
+use crate::object::Unreadable;
 use crate::purge::Purges;
 use crate::tell::Reporter;
 use crate::usage::Usage;
@@ -115,6 +116,16 @@ impl Store {
             counter.fetch_add(1, Relaxed);
         }
         removed
+    }
+
+    /// Removes the entry of a file that cannot be used, unless that may change by itself.
+    pub(crate) fn remove_unreadable(&self, entry: &Arc<Entry>, unreadable: &Unreadable) {
+        if *unreadable == Unreadable::Missing {
+            self.folders.mistrust(entry.key(), &self.config.load().levels);
+        }
+        if unreadable.is_for_good() {
+            self.discard(entry, Leave::Damaged);
+        }
     }
 
     /// Compares an object with the purges that came since it was fetched. `None` if one of them means it; otherwise the

@@ -207,6 +207,10 @@ fn what_was_cut_is_not_stored_and_nobody_takes_it_for_whole() {
         clients[1].send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
         clients[1].at_least(60);
         drop(peer);
+        // Who follows it asks, and gets nothing either.
+        let mut own = upstream.accept();
+        own.head();
+        drop(own);
         for mut client in clients {
             let (bytes, ending) = client.rest();
             assert!(!bytes.ends_with(b"0\r\n\r\n") && ending != Ending::Silent, "{framing}");
