@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use freerun_testkit::eventually;
+
 use crate::applications::{self, Protocol};
 use crate::machine::{Layout, Machine, UNPRIVILEGED, port};
 
@@ -82,9 +84,11 @@ fn what_cannot_be_made_is_a_warning_where_it_is_a_default_and_an_error_where_it_
     };
     assert_eq!(post(15 << 10).text(), format!("{}\n", 15 << 10));
     assert_eq!(post(17 << 10).status, 500);
-    let log = std::fs::read_to_string(format!("{home}/error.log")).expect("the log");
     assert!(server.stderr().contains("[warn] mkdir() \"/var/lib/nginx/body\" failed (13"), "{}", server.stderr());
-    assert!(log.contains("open() \"/var/lib/nginx/body\" failed (2: No such file or directory)"), "{log}");
+    let log = || std::fs::read_to_string(format!("{home}/error.log")).expect("the log");
+    eventually("the folder is named in the log", || {
+        log().contains("open() \"/var/lib/nginx/body\" failed (2: No such file or directory)")
+    });
     drop(server);
 
     conf("client_body_temp_path /var/lib/nginx/body;");

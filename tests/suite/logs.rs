@@ -310,8 +310,10 @@ fn a_log_that_cannot_be_opened_names_the_request() {
     let lines = "access_log @DIR@/no/$arg_name.log combined; location / { return 200 ok; }";
     let server = Setup::server(&Site::new(), lines).freerun();
     assert_eq!(server.get("/a?name=x").status, 200);
-    server.logs("/no/x.log\" failed (2: No such file or directory) while logging request, client: 127.0.0.1");
+    // As root the worker may not even look into the harness's folder, so the reason depends on who runs this.
+    server.logs("while logging request, client: 127.0.0.1");
     let log = server.error_log();
     let line = log.lines().find(|line| line.contains("while logging request")).unwrap_or_default();
+    assert!(line.contains("/no/x.log\" failed ("), "{line}");
     assert!(line.contains("request: \"GET /a?name=x HTTP/1.1\", host: "), "{line}");
 }

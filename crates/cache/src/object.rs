@@ -82,7 +82,7 @@ impl LookedAt {
 
     /// Begins a look at the file, at this moment. Until it ends, nobody takes the file for unchanged.
     pub(crate) fn begin(&self, moment: u64) -> LookBegun {
-        let own = NEXT_LOOK.fetch_add(1, Relaxed) % DOUBTED | LOOKING;
+        let own = (NEXT_LOOK.fetch_add(1, Relaxed) % DOUBTED) | LOOKING;
         let mut is_doubted = false;
         let update = |before: u64| {
             is_doubted = match before {

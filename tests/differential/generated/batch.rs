@@ -320,6 +320,8 @@ fn line_difference(theirs: &Line, ours: &Line, chunked: bool) -> String {
     };
     let fields = LOGGED[1..].iter().zip(theirs.iter().zip(ours)).skip(usize::from(page));
     let protocol = &ours[LOGGED.len() - 2];
+    let file = LOGGED.iter().position(|name| *name == "request_filename");
+    let ours_file = file.map_or("", |file| &ours[file - 1]);
     let allowed = |name: &str| match name {
         // Of a line that was not understood: empty, or not there.
         "server_protocol" => protocol == "-",
@@ -329,6 +331,8 @@ fn line_difference(theirs: &Line, ours: &Line, chunked: bool) -> String {
         "request_length" => chunked,
         // Empty or not there: it is both in nginx, depending on what came before.
         "args" => theirs[6].trim_matches('-') == ours[6].trim_matches('-'),
+        // A URI without a slash in front names a file beside the root in nginx, and none here.
+        "request_filename" => ours_file.starts_with("/dev/null/"),
         _ => false,
     };
     let differing = fields.filter(|(name, (theirs, ours))| theirs != ours && !allowed(name));

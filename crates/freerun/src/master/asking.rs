@@ -137,18 +137,10 @@ impl Question {
         is_master.then_some(Question(stream))
     }
 
-    /// Waits for the answer, as long as this at most.
+    /// Waits for the answer, for `patience` at most. `tell` is called once, when nothing has come for `pause`.
     ///
     /// # Errors
     /// There is no answer in time, or the master has ended.
-    pub fn wait(self, patience: Duration) -> io::Result<Outcome> {
-        self.wait_or_tell(patience, patience, || ())
-    }
-
-    /// The same; `tell` is called once, when nothing has come for `pause`.
-    ///
-    /// # Errors
-    /// See [`Question::wait`].
     pub fn wait_or_tell(mut self, patience: Duration, pause: Duration, tell: impl FnOnce()) -> io::Result<Outcome> {
         let begin = Instant::now();
         let mut tell = Some(tell).filter(|_| pause < patience);
@@ -181,6 +173,13 @@ impl Question {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Question {
+        /// Waits for the answer, for `patience` at most, and tells nobody.
+        fn wait(self, patience: Duration) -> io::Result<Outcome> {
+            self.wait_or_tell(patience, patience, || ())
+        }
+    }
 
     const LONG: Duration = Duration::from_secs(60);
 

@@ -348,7 +348,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let mut cookie = into_bytes(format!("{}=", settings.userid_name));
     push_base64(&uid, settings.userid_mark.0, &mut cookie);
     let mut attribute = |text: &str, value: &[u8]| {
-        cookie.extend_from_slice(&bytes_of(&text));
+        cookie.extend_from_slice(&bytes_of(text));
         cookie.extend_from_slice(value);
     };
     match settings.userid_expires {
