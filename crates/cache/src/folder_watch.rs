@@ -3,7 +3,7 @@
 //! An object in memory is used without a look at its file for at most the rest of the second in which it was last
 //! looked at. The folders of such objects are watched besides (inotify(7)), so that a file that is removed, renamed,
 //! replaced or rewritten is noticed by the next request. The kernel reports a change before the system call that makes
-//! it returns, and a loop looks for reports once in each [era](freerun_runtime::era), as it does for hot files: a
+//! it returns, and a loop looks for reports once in each era ([`freerun_runtime::era`]), as it does for hot files: a
 //! request that was sent after the change never gets the object from memory. A folder is opened by the cache's own
 //! thread; until it is watched, each use looks at the file. Where it cannot be watched, a look in each second remains.
 //!

@@ -33,10 +33,9 @@ pub fn local_zone(unix: i64) -> LocalZone {
             return LocalZone { offset: 0, name: "UTC".to_owned() };
         }
         let out = out.assume_init();
-        let name = match out.tm_zone.is_null() {
-            true => String::new(),
-            false => CStr::from_ptr(out.tm_zone).to_string_lossy().into_owned(),
-        };
+        // Names of zones are ASCII (POSIX, the variable TZ); what is not is no name.
+        let name = if out.tm_zone.is_null() { "" } else { CStr::from_ptr(out.tm_zone).to_str().unwrap_or_default() };
+        let name = name.to_owned();
         LocalZone { offset: out.tm_gmtoff as i32, name }
     }
 }

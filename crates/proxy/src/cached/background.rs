@@ -7,13 +7,12 @@ use std::sync::Arc;
 use freerun_cache::fill::Filling;
 use freerun_cache::object::Object;
 use freerun_http::phases::subrequest::Subrequest;
+use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::slice_begin::SliceBegin;
-use freerun_http::request::{Request, Sent};
-use freerun_proto::Method;
 use freerun_runtime::loops;
 use freerun_serve::background::Background;
 
+use crate::cached::clientless::fork_of;
 use crate::cached::fetch::{Ask, log_full};
 use crate::cached::lookup::Serve;
 use crate::state::cache_status::Status;
@@ -30,22 +29,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.0.0.set(self.0.0.get() - 1);
     }
-}
-
-/// A request by which a server is asked once more for the response to a request, without its client.
-pub fn fork_of(request: &Request) -> Box<Request> {
-    let mut fork = request.fork();
-    fork.lineage.depth += 1;
-    fork.lineage.main_method = Some(request.lineage.main_method.unwrap_or(request.asked.method));
-    fork.asked.method = Method::Get;
-    fork.client = fork.client.in_background();
-    fork.lineage.without_body = true;
-    fork.sent = Sent::default();
-    // Without this it would ask for the whole response, and store that under the key of the slice.
-    if let Some(begin) = request.own.find::<SliceBegin>() {
-        fork.own.get::<SliceBegin>().0.set(begin.0.get());
-    }
-    fork
 }
 
 /// Starts a task that asks the server for the response.

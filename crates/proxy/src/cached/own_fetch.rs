@@ -18,7 +18,7 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, Source};
 use freerun_proto::Method;
 
-use crate::cached::background;
+use crate::cached::clientless::fork_of;
 use crate::client::{Terms, reach};
 use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
@@ -58,7 +58,7 @@ impl OwnFetch {
             return None;
         }
         let as_get = request.asked.method == Method::Head && family.converts_head(request);
-        let request = background::fork_of(request);
+        let request = fork_of(request);
         Some(OwnFetch { request, family, as_get, head, taken: Vec::new(), count: 0 })
     }
 
