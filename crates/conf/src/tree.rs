@@ -10,7 +10,7 @@ use crate::problem::Problem;
 /// One word of a directive, without quotes and escapes.
 #[derive(Clone, Debug)]
 pub struct Word {
-    /// The word. Where it becomes bytes, such as a path or a part of a response, [`bytes_of`](crate::bytes_of) gives them:
+    /// The word. Where it becomes bytes, such as a path or a part of a response, [`bytes_of`] gives them:
     /// those that are not UTF-8 are code points of their own here.
     pub text: String,
     /// The place of the word, quotes included.
