@@ -307,8 +307,9 @@ fn a_refused_host_is_in_the_log() {
 /// A log whose path has variables and cannot be opened: the error log says whose line is lost.
 #[test]
 fn a_log_that_cannot_be_opened_names_the_request() {
+    let site = Site::new();
     let lines = "access_log @DIR@/no/$arg_name.log combined; location / { return 200 ok; }";
-    let server = Setup::server(&Site::new(), lines).freerun();
+    let server = Setup::server(&site, lines).freerun();
     assert_eq!(server.get("/a?name=x").status, 200);
     // As root the worker may not even look into the harness's folder, so the reason depends on who runs this.
     server.logs("while logging request, client: 127.0.0.1");

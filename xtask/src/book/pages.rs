@@ -13,6 +13,7 @@ const FIRST: &str = "README.md";
 const CHAPTERS: &[&str] = &[
     "docs/guide/SUMMARY.md",
     "docs/running.md",
+    "docs/verdicts.md",
     "docs/reference/README.md",
     "docs/design/README.md",
     "bench/README.md",

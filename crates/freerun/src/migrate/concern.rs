@@ -1,6 +1,6 @@
 //! Whether a difference from nginx concerns what a configuration says, or only what the directive could say.
 //!
-//! Most differences are such in principle: `sendfile` differs with `off`, and nearly everybody writes `on`. A report whose
+//! Most differences are such in principle: `listen` differs with `ipv6only=off`, and nearly nobody writes that. A report whose
 //! exit code counts both is never 0, and is then looked at by nobody.
 
 use freerun_conf::Node;
@@ -17,9 +17,11 @@ const IN_PRINCIPLE: &[&str] = &[
     "auth_jwt_key_file",
     "autoindex",
     "charset",
+    "client_body_temp_path",
     "dav_ext_lock_zone",
     "disable_symlinks",
     "echo_blocking_sleep",
+    "error_page",
     "fancyindex",
     "geoip2",
     "gunzip",
@@ -41,11 +43,15 @@ const IN_PRINCIPLE: &[&str] = &[
     "proxy_pass",
     "proxy_protocol",
     "proxy_redirect",
+    "proxy_ssl_certificate_cache",
     "proxy_ssl_conf_command",
     "proxy_ssl_name",
     "proxy_store",
+    "proxy_temp_path",
     "resolver",
+    "sendfile",
     "server",
+    "server_name",
     "ssi",
     "ssl_certificate_cache",
     "ssl_certificate_key",
@@ -75,6 +81,7 @@ pub fn differs(node: &Node) -> bool {
         "aio" => has(&|word| word.starts_with("threads")),
         "error_log" => has(&|word| word.starts_with("syslog:") || word.starts_with("memory:")),
         "geo" => node.children().iter().any(|entry| entry.name.text == "ranges"),
+        "listen" => has(&|word| word == "ipv6only=off"),
         "keyval_zone" => has(&|word| word.starts_with("state=")),
         "more_set_headers" | "more_set_input_headers" | "proxy_set_header" => {
             has(&|word| ["content-length", "transfer-encoding"].iter().any(|field| begins_with(word, field)))
@@ -83,7 +90,7 @@ pub fn differs(node: &Node) -> bool {
             has(&|word| ["loader_", "manager_", "purger_"].iter().any(|parameter| word.starts_with(parameter)))
         }
         "proxy_http_version" => has(&|word| word == "2"),
-        "proxy_request_buffering" | "sendfile" => has(&|word| word == "off"),
+        "proxy_request_buffering" => has(&|word| word == "off"),
         "ssl_certificate" => has(&|word| word == "auto" || word == "watch" || word.starts_with("watch=")),
         "ssl_certificate_compression" => has(&|word| word == "zstd"),
         "ssl_protocols" | "proxy_ssl_protocols" => has(&|word| ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"].contains(&word)),
@@ -118,7 +125,9 @@ mod tests {
     fn what_is_written_decides() {
         for (text, expected) in [
             ("sendfile on;", false),
-            ("sendfile off;", true),
+            ("sendfile off;", false),
+            ("listen 80;", false),
+            ("listen [::]:80 ipv6only=off;", true),
             ("error_log /var/log/nginx/error.log;", false),
             ("error_log syslog:server=log.example;", true),
             ("ssl_certificate a.pem;", false),
