@@ -70,9 +70,9 @@ fn what_is_the_same_is_counted_by_name() {
 
 #[test]
 fn differences_and_what_has_no_effect_come_with_the_reason() {
-    let text = "events { accept_mutex_delay 1s; }\nhttp { tcp_nopush on; proxy_request_buffering off; connection_pool_size 256; }\n";
+    let text = "events { accept_mutex_delay 1s; }\nhttp { tcp_nopush on; ssl_protocols TLSv1.1 TLSv1.2; connection_pool_size 256; }\n";
     let survey = survey(text);
-    assert_eq!(names(&survey.differs), [("proxy_request_buffering", 1, ":2")]);
+    assert_eq!(names(&survey.differs), [("ssl_protocols", 1, ":2")]);
     assert!(survey.differs[0].told.as_ref().is_some_and(|how| !how.is_empty()));
     assert_eq!(names(&survey.differs_in_principle), [("tcp_nopush", 1, ":2")]);
     assert!(survey.no_effect.iter().any(|used| used.name == "connection_pool_size" && used.told.is_some()));

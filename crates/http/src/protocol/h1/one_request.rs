@@ -1,5 +1,6 @@
 //! One request of a connection: from its first byte to its line in the log, and the decision about the connection.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -88,60 +89,63 @@ pub(super) async fn one_request(
     if request.head.parsed.has_ignored {
         log_ignored(&request);
     }
-    let answering = async {
-        let answer = match fault {
-            Some(Fault::Silent(status, text)) => {
-                if !request.head.parsed.method_text.is_empty() {
-                    // The host and path are needed for the log only.
-                    let _ = arrive::route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
-                }
-                request.count_begin();
-                log_error!(request, Info, "{text}");
-                request.sent.status = status;
-                if status == 408 {
-                    reset_if_wanted(connection, &request);
-                }
-                finish::finish(&mut request);
-                return After::Close;
-            }
-            Some(Fault::Protocol(error)) => {
-                // The part before the error chooses the server, and is in the log.
-                let understood = !request.head.parsed.method_text.is_empty();
-                let whole = error.is_of_the_whole_head();
-                let routed = understood
-                    .then(|| arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch));
-                request.count_begin();
-                let status = match routed {
-                    Some(Err(earlier)) => earlier,
-                    _ => {
-                        log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
-                        error.status()
+    let answered = {
+        let answering = pin!(async {
+            let answer = match fault {
+                Some(Fault::Silent(status, text)) => {
+                    if !request.head.parsed.method_text.is_empty() {
+                        // The host and path are needed for the log only.
+                        let _ = arrive::route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
                     }
-                };
-                phases::respond_with_status(&mut request, status).await
-            }
-            None => {
-                keepalive::asked(&mut request, still_listens);
-                let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
-                request.count_begin();
-                let routed = match routed {
-                    Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(&mut request, &rules),
-                    routed => routed,
-                };
-                let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
-                if routed.is_ok() && tls::verify_anew(connection, &request, &servers).await.is_none() {
+                    request.count_begin();
+                    log_error!(request, Info, "{text}");
+                    request.sent.status = status;
+                    if status == 408 {
+                        reset_if_wanted(connection, &request);
+                    }
                     finish::finish(&mut request);
                     return After::Close;
                 }
-                match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
-                    Ok(()) => phases::respond(&mut request).await,
-                    Err(status) => phases::respond_with_status(&mut request, status).await,
+                Some(Fault::Protocol(error)) => {
+                    // The part before the error chooses the server, and is in the log.
+                    let understood = !request.head.parsed.method_text.is_empty();
+                    let whole = error.is_of_the_whole_head();
+                    let routed = understood
+                        .then(|| arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch));
+                    request.count_begin();
+                    let status = match routed {
+                        Some(Err(earlier)) => earlier,
+                        _ => {
+                            log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
+                            error.status()
+                        }
+                    };
+                    phases::respond_with_status(&mut request, status).await
                 }
-            }
-        };
-        conclude(connection, &mut request, timer, answer).await
+                None => {
+                    keepalive::asked(&mut request, still_listens);
+                    let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
+                    request.count_begin();
+                    let routed = match routed {
+                        Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(&mut request, &rules),
+                        routed => routed,
+                    };
+                    let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
+                    if routed.is_ok() && tls::verify_anew(connection, &request, &servers).await.is_none() {
+                        finish::finish(&mut request);
+                        return After::Close;
+                    }
+                    match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
+                        Ok(()) => phases::respond(&mut request).await,
+                        Err(status) => phases::respond_with_status(&mut request, status).await,
+                    }
+                }
+            };
+            conclude(connection, &mut request, timer, answer).await
+        });
+        finish::unless_cut(&connection.loop_state, answering).await
     };
-    let after = finish::unless_cut(&connection.loop_state, answering).await.unwrap_or_else(|| {
+    let after = answered.unwrap_or_else(|| {
         finish::finish_cut(&mut request);
         After::Close
     });

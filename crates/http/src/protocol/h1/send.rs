@@ -1,6 +1,7 @@
 //! Sending a response over HTTP/1: the head, then the body; memory with one `sendmsg`, sources piece by piece.
 
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -94,24 +95,26 @@ async fn write(
     }
     let send_timeout = core.send_timeout;
     let mut writer = Writer { connection, timer: Timer::default(), send_timeout, pace, bytes, long: None };
-    let sending = async {
-        match framing {
-            Framing::None => writer.all(head, b"", Follows::Nothing).await,
-            Framing::Length | Framing::Close | Framing::Stream => {
-                write_body(request, &mut writer, head, body, framing).await
-            }
-            Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
-                Ok(()) => {
-                    request.sent.bytes = before.bytes + writer.bytes;
-                    request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
-                    last_chunk(request, trailers, late_trailers, head);
-                    writer.all(head, b"", Follows::Nothing).await
+    let result = {
+        let sending = pin!(async {
+            match framing {
+                Framing::None => writer.all(head, b"", Follows::Nothing).await,
+                Framing::Length | Framing::Close | Framing::Stream => {
+                    write_body(request, &mut writer, head, body, framing).await
                 }
-                error => error,
-            },
-        }
+                Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
+                    Ok(()) => {
+                        request.sent.bytes = before.bytes + writer.bytes;
+                        request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
+                        last_chunk(request, trailers, late_trailers, head);
+                        writer.all(head, b"", Follows::Nothing).await
+                    }
+                    error => error,
+                },
+            }
+        });
+        finish::unless_cut(&connection.loop_state, sending).await.unwrap_or(Err(WriteError::Body))
     };
-    let result = finish::unless_cut(&connection.loop_state, sending).await.unwrap_or(Err(WriteError::Body));
     request.sent = before;
     request.sent.bytes += writer.bytes;
     request.sent.body_bytes += writer.bytes.saturating_sub(head_len);

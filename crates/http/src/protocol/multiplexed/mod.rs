@@ -5,6 +5,7 @@ mod response_head;
 mod send;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 use freerun_conf::SettingsSet;
@@ -88,70 +89,73 @@ pub async fn serve(
         let expects_continue = request.head.parsed.expect_continue;
         request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
     }
-    let answering = async {
-        let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
-        loops::note(connection.number, "answering");
-        let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
-        let mut routed = Ok(());
-        if request.head.is_understood() {
-            routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
-        }
-        request.count_begin();
-        let too_many = FieldFault::TooManyHeaders;
-        let fault = match arrived.fault {
-            None if routed.is_ok() && has_too_many_fields(&request, arrived.received) => Some(&too_many),
-            ref fault => fault.as_ref(),
-        };
-        let routed = match (routed, fault) {
-            (Ok(()), Some(fault)) => {
-                log_error!(request, Info, "{fault} while reading client request headers");
-                Err(fault.status())
+    let finished = {
+        let answering = pin!(async {
+            let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
+            loops::note(connection.number, "answering");
+            let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
+            let mut routed = Ok(());
+            if request.head.is_understood() {
+                routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
             }
-            (Ok(()), None) => {
-                if !request.place.server.is_same(&servers.server) {
-                    apply_name_rules(&mut request.head, &servers, &request.place.server);
+            request.count_begin();
+            let too_many = FieldFault::TooManyHeaders;
+            let fault = match arrived.fault {
+                None if routed.is_ok() && has_too_many_fields(&request, arrived.received) => Some(&too_many),
+                ref fault => fault.as_ref(),
+            };
+            let routed = match (routed, fault) {
+                (Ok(()), Some(fault)) => {
+                    log_error!(request, Info, "{fault} while reading client request headers");
+                    Err(fault.status())
                 }
-                arrive::judge_protocol(&request, &servers).and_then(|()| arrive::refuse_methods(&mut request))
-            }
-            (Err(status), _) => Err(status),
-        };
-        if routed.is_ok() && tls::verify_anew(&connection, &request, &servers).await.is_none() {
-            finish::finish(&mut request);
-            return stream.reset();
-        }
-        let answer = match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
-            Ok(()) => phases::respond(&mut request).await,
-            Err(status) => phases::respond_with_status(&mut request, status).await,
-        };
-        let has_response = matches!(answer, Answer::Response(_));
-        match answer {
-            Answer::Response(mut response) => {
-                let is_whole = match response.takeover.take() {
-                    Some(takeover) => take_over(&mut request, &*stream, &response, takeover).await,
-                    None => {
-                        let sent = send::response(&mut request, &*stream, response).await;
-                        if let Err(error) = &sent {
-                            log_failure(&request, error);
-                        }
-                        sent.is_ok()
+                (Ok(()), None) => {
+                    if !request.place.server.is_same(&servers.server) {
+                        apply_name_rules(&mut request.head, &servers, &request.place.server);
                     }
-                };
-                response_end.is_whole = is_whole;
-                request.sent.complete = is_whole;
+                    arrive::judge_protocol(&request, &servers).and_then(|()| arrive::refuse_methods(&mut request))
+                }
+                (Err(status), _) => Err(status),
+            };
+            if routed.is_ok() && tls::verify_anew(&connection, &request, &servers).await.is_none() {
+                finish::finish(&mut request);
+                return stream.reset();
             }
-            Answer::Close => {
-                if request.sent.status == 0 {
-                    request.sent.status = 444;
+            let answer = match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
+                Ok(()) => phases::respond(&mut request).await,
+                Err(status) => phases::respond_with_status(&mut request, status).await,
+            };
+            let has_response = matches!(answer, Answer::Response(_));
+            match answer {
+                Answer::Response(mut response) => {
+                    let is_whole = match response.takeover.take() {
+                        Some(takeover) => take_over(&mut request, &*stream, &response, takeover).await,
+                        None => {
+                            let sent = send::response(&mut request, &*stream, response).await;
+                            if let Err(error) = &sent {
+                                log_failure(&request, error);
+                            }
+                            sent.is_ok()
+                        }
+                    };
+                    response_end.is_whole = is_whole;
+                    request.sent.complete = is_whole;
+                }
+                Answer::Close => {
+                    if request.sent.status == 0 {
+                        request.sent.status = 444;
+                    }
                 }
             }
-        }
-        drop(response_end);
-        if has_response && request.core().post_action.is_some() {
-            Box::pin(post_action::run(&mut request)).await;
-        }
-        finish::finish(&mut request);
+            drop(response_end);
+            if has_response && request.core().post_action.is_some() {
+                Box::pin(post_action::run(&mut request)).await;
+            }
+            finish::finish(&mut request);
+        });
+        finish::unless_cut(&connection.loop_state, answering).await
     };
-    if finish::unless_cut(&connection.loop_state, answering).await.is_none() {
+    if finished.is_none() {
         if request.sent.status == 0 {
             // The stream has ended, and with it its client.
             request.sent.status = CLIENT_CLOSED_REQUEST;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -75,8 +76,10 @@ pub(super) async fn response(
     let source = body.into_source(request);
     let owed = source.remaining();
     let loop_state = request.client.loop_state.clone();
-    let sending = sender.body(request, source, owed, !has_trailers);
-    let sent = finish::unless_cut(&loop_state, sending).await.unwrap_or(Err(WriteError::Body));
+    let sent = {
+        let sending = pin!(sender.body(request, source, owed, !has_trailers));
+        finish::unless_cut(&loop_state, sending).await.unwrap_or(Err(WriteError::Body))
+    };
     request.sent.bytes += sender.sent;
     request.sent.body_bytes += sender.sent;
     note_sent(request, stream);
