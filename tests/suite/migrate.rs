@@ -33,7 +33,7 @@ fn the_exit_code_says_whether_something_differs_or_is_missing() {
     // How it differs in principle is nothing that was written.
     let (done, _) = migrate("events {}\nhttp { tcp_nopush on; types_hash_max_size 2048; access_log off; }\n", &[]);
     assert_eq!(done.code, Some(0), "{}", done.stdout);
-    let (done, _) = migrate("events {}\nhttp { sendfile off; }\n", &[]);
+    let (done, _) = migrate("events {}\nhttp { ssl_protocols TLSv1.1 TLSv1.2; }\n", &[]);
     assert_eq!(done.code, Some(1), "{}", done.stdout);
     let (done, path) = migrate("events {}\nhttp {\n perl_modules a;\n include none;\n}\n", &[]);
     assert_eq!(done.code, Some(2), "{}", done.stdout);
@@ -69,8 +69,11 @@ fn a_quiet_report_has_what_needs_attention() {
     if !require::freerun() {
         return;
     }
-    let (done, _) = migrate("events {}\nhttp { sendfile off; tcp_nopush on; root /x; pcre_jit on; }\n", &["--quiet"]);
-    assert!(done.stdout.contains("sendfile") && !done.stdout.contains("root"), "{}", done.stdout);
+    let (done, _) = migrate(
+        "events {}\nhttp { ssl_protocols TLSv1.1 TLSv1.2; tcp_nopush on; root /x; pcre_jit on; }\n",
+        &["--quiet"],
+    );
+    assert!(done.stdout.contains("ssl_protocols") && !done.stdout.contains("root"), "{}", done.stdout);
     assert!(!done.stdout.contains("tcp_nopush"), "{}", done.stdout);
 }
 
