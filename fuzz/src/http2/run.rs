@@ -175,7 +175,7 @@ impl Run<'_> {
     }
 
     fn take(&mut self, event: Event<'_>, fields: Fields) {
-        if let Event::WrongLength { slot } | Event::Reset { slot, by_peer: false, .. } = event {
+        if let Event::WrongLength { slot, .. } | Event::Reset { slot, by_peer: false, .. } = event {
             self.forget_data(slot);
         }
         self.read();
@@ -192,7 +192,7 @@ impl Run<'_> {
                 self.ended(slot);
                 Seen::End(slot)
             }
-            Event::WrongLength { slot } => {
+            Event::WrongLength { slot, .. } => {
                 self.ended(slot);
                 Seen::WrongLength(slot)
             }
