@@ -91,8 +91,8 @@ impl RawMessage {
     }
 }
 
-/// The content of the handshake records among these, one behind the other; other records are passed over, and so is what is not
-/// whole of the last one. Nothing of them may be encrypted.
+/// The content of the handshake records among these, one behind the other, with as much as is there of the last one; other
+/// records are passed over. Nothing of them may be encrypted.
 pub fn message_bytes(records: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (begin, end) in handshake_records(records) {
@@ -121,14 +121,15 @@ pub fn replace_in_messages(records: &mut [u8], at: usize, new: &[u8]) {
     }
 }
 
-/// Where the contents of the handshake records among these begin and end.
+/// Where the contents of the handshake records among these begin and end. The last one may end before its length says so: a
+/// message may be whole before its record is.
 fn handshake_records(records: &[u8]) -> impl Iterator<Item = (usize, usize)> {
     let mut next = 0;
     std::iter::from_fn(move || {
         let &[kind, _, _, high, low] = records.get(next..next + RECORD_HEAD)? else { return None };
         let begin = next + RECORD_HEAD;
         next = begin + usize::from(u16::from_be_bytes([high, low]));
-        (next <= records.len()).then_some((kind, begin, next))
+        Some((kind, begin, next.min(records.len())))
     })
     .filter(|(kind, ..)| *kind == HANDSHAKE)
     .map(|(_, begin, end)| (begin, end))
