@@ -188,6 +188,17 @@ fn bytes_of_a_message_are_replaced_wherever_records_begin() {
 }
 
 #[test]
+fn a_message_may_be_whole_before_its_record() {
+    let message = usual_message();
+    let mut input = record(22, 0x0303, &[&message[..], b"the next message"].concat());
+    input.truncate(records::RECORD_HEAD + message.len());
+    let Ok(Progress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
+    assert_eq!((received.message(&input), message_bytes(&input)), (&message[..], message.clone()));
+    replace_in_messages(&mut input, message.len() - 3, b"new");
+    assert!(input.ends_with(b"new"));
+}
+
+#[test]
 fn extensions_are_found_in_a_message_without_its_end() {
     let message = usual_message();
     let all: Vec<_> = located_extensions(&message).collect();
