@@ -19,10 +19,15 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// A request as the upstream has received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The request line and the fields, with the empty line.
+    /// The request line and the fields, with the empty line; read as Latin-1 if it is not UTF-8.
     pub head: String,
     /// The body, without chunk framing.
     pub body: Vec<u8>,
+}
+
+/// Bytes as text in which they are all told apart.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
 }
 
 impl Received {
@@ -174,8 +179,8 @@ impl Peer {
     fn try_head(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
-                let head = self.received.drain(..end + 4).collect();
-                return String::from_utf8(head).ok();
+                let head: Vec<u8> = self.received.drain(..end + 4).collect();
+                return Some(String::from_utf8(head).unwrap_or_else(|error| latin1(error.as_bytes())));
             }
             if self.fill().ok()? == 0 {
                 return None;
