@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use freerun_testkit::http2::Http2;
 use freerun_testkit::{Answering, Received, Server, Upstream, eventually, require};
 
 use super::{said, serve, settled};
@@ -30,10 +31,15 @@ fn answer(request: &Received, fields: &str, refuses: bool) -> Vec<u8> {
 }
 
 fn sliced(origin: &Answering, lines: &str) -> Server {
+    sliced_by(SLICE, origin, lines, "")
+}
+
+/// A server whose responses come in slices of this size; `more` are further lines of it.
+fn sliced_by(slice: usize, origin: &Answering, lines: &str, more: &str) -> Server {
     serve(
         &format!(
-            "location / {{ slice {SLICE}; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range; {lines}
-             proxy_pass http://{}; }}",
+            "location / {{ slice {slice}; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range; {lines}
+             proxy_pass http://{}; }} {more}",
             origin.address()
         ),
         "",
@@ -102,32 +108,91 @@ fn a_stale_slice_is_asked_for_as_a_slice() {
     }
 }
 
+/// The first slice, or a later one that is wrong in the way that the target names.
+fn answer_wrong_later(request: &Received) -> Vec<u8> {
+    let is_first = request.header("range").is_some_and(|range| range.starts_with("bytes=0-"));
+    let answer = |refuses| String::from_utf8(answer(request, "X: y", refuses)).expect("text");
+    let text = match request.target() {
+        _ if is_first => answer(false),
+        "/etag" => answer(false).replace("\"a\"", "\"b\""),
+        "/total" => answer(false).replace(&format!("/{WHOLE}"), &format!("/{}", WHOLE + 1)),
+        "/shifted" => answer(false).replace("bytes ", "bytes 1"),
+        _ => answer(true),
+    };
+    text.into_bytes()
+}
+
+/// Targets of [`answer_wrong_later`], and what the log says of them.
+const WRONG: [(&str, &str); 4] = [
+    ("/etag", "etag mismatch in slice response"),
+    ("/total", "etag mismatch in slice response"),
+    ("/shifted", "unexpected range in slice response"),
+    ("/whole", "unexpected status code 200 in slice response"),
+];
+
 #[test]
-fn a_slice_that_is_another_one_is_an_error_that_the_client_sees() {
+fn a_first_slice_that_is_another_one_is_an_error() {
     if !require::freerun() {
         return;
     }
-    // Each slice of `/first` is the second one, and each of `/later` the first one.
     let origin = Upstream::answering(|request| {
-        let begin = if request.target() == "/first" { SLICE } else { 0 };
-        let (last, body) = (begin + SLICE - 1, "x".repeat(SLICE));
-        let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {begin}-{last}/{WHOLE}");
+        let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {SLICE}-{}/{WHOLE}", 2 * SLICE - 1);
+        let body = "x".repeat(if request.line().starts_with("HEAD") { 0 } else { SLICE });
         format!("{head}\r\nETag: \"a\"\r\nContent-Length: {SLICE}\r\n\r\n{body}").into_bytes()
     });
     let server = sliced(&origin, "");
     assert_eq!(server.get("/first").status, 502);
     server.logs("unexpected range in slice response: 1024-2048, expected: 0-1024");
+}
 
+/// The first slice is asked for because of the validator or the ranges; the client wants bytes of a later one alone.
+#[test]
+fn a_later_slice_that_is_another_one_is_an_error_if_nothing_was_sent() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(answer_wrong_later);
+    let more = "http2 on; error_page 502 =503 /sorry; location = /sorry { return 200 sorry; }";
+    let server = sliced_by(SLICE, &origin, "", more);
+    for (target, line) in WRONG {
+        for fields in [&[("range", "bytes=-100")][..], &[("range", "bytes=5000-5099"), ("if-range", "\"a\"")]] {
+            let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let response = server.get_with(target, &lines);
+            assert_eq!((response.status, response.text().as_str()), (503, "sorry"), "{target} {lines}");
+            let answer = Http2::new(server.connect()).get_with(target, fields);
+            assert_eq!((answer.status, answer.text().as_str()), (503, "sorry"), "{target} {lines}");
+        }
+        server.logs(line);
+    }
     let mut client = server.connect();
-    client.send("GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
-    let (answer, _) = client.rest();
-    let text = String::from_utf8_lossy(&answer);
-    assert!(
-        text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains(&format!("Content-Length: {WHOLE}\r\n")),
-        "{text}"
-    );
-    assert!(text.ends_with(&"x".repeat(SLICE)), "the first slice is passed on");
-    server.logs("unexpected range in slice response: 0-1024, expected: 1024-2048");
+    client.send("HEAD /etag HTTP/1.1\r\nHost: a\r\nRange: bytes=-100\r\n\r\n");
+    assert_eq!(client.response_to("HEAD").status, 206, "no later slice is asked for");
+}
+
+#[test]
+fn a_later_slice_that_is_another_one_cuts_what_was_sent() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(answer_wrong_later);
+    for slice in [4 * SLICE, SLICE] {
+        let server = sliced_by(slice, &origin, "", "http2 on;");
+        for (target, line) in WRONG {
+            let mut client = server.connect();
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            let (bytes, _) = client.rest();
+            let text = String::from_utf8(bytes).expect("text");
+            // The smaller slice may still be held back.
+            if slice > SLICE || !text.starts_with("HTTP/1.1 502 ") {
+                assert!(text.contains(&format!("Content-Length: {WHOLE}\r\n")), "{target}: {text}");
+                assert!(text.ends_with(&format!("\r\n\r\n{}", "x".repeat(slice))), "{target}: {text}");
+            }
+            server.logs(line);
+            let answer = Http2::new(server.connect()).get(target);
+            assert_eq!((answer.status, answer.body().len()), (200, slice), "{target}");
+            assert!(!answer.is_whole(), "{target}");
+        }
+    }
 }
 
 #[test]

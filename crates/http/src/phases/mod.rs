@@ -22,7 +22,7 @@ use crate::message::persistence::CloseReason;
 use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, Satisfy};
 use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
-use crate::request::response::{Body, Response};
+use crate::request::response::{Body, LocalBoxFuture, Response};
 use crate::rewrite::{self, Ended};
 use crate::route::Found;
 use crate::settings::server::ServerSettings;
@@ -126,7 +126,16 @@ async fn walk(request: &mut Request, mut step: Step) -> Answer {
             Step::Choose => choose(request),
             Step::Location => content(request).await,
             Step::Answer(response) => match finish(request, response) {
-                Ok(response) => return Answer::Response(response),
+                Ok(mut response) => {
+                    let refused = match prepare(request, &mut response) {
+                        Some(preparing) => preparing.await.err(),
+                        None => None,
+                    };
+                    match refused {
+                        None => return Answer::Response(response),
+                        Some(status) => Step::Answer(error_page::built_in(request, status)),
+                    }
+                }
                 Err(next) => next,
             },
             Step::Close => return Answer::Close,
@@ -466,6 +475,14 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         grpc_error::tell(&mut response);
     }
     Ok(response)
+}
+
+/// Has the source of a body that is going to be sent find out whether there will be one.
+fn prepare<'r>(request: &Request, response: &'r mut Response) -> Option<LocalBoxFuture<'r, Result<(), u16>>> {
+    match &mut response.body {
+        Body::Source(source) if request.asked.method != Method::Head => source.prepare(),
+        _ => None,
+    }
 }
 
 /// Applies `error_page` to an error. If the request goes on, the error's `Location` and the fields that the filters

@@ -89,8 +89,29 @@ impl Part {
     }
 }
 
+/// The error of a [`Source`] in whose place the client gets an error page, if nothing of the response has been sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the response has to be replaced by status {0}")]
+pub struct ReplacedBy(pub u16);
+
+impl ReplacedBy {
+    /// The status in an error of [`Source::next`].
+    pub fn status_in(error: &io::Error) -> Option<u16> {
+        error.get_ref()?.downcast_ref().map(|ReplacedBy(status)| *status)
+    }
+}
+
 /// A body that is pulled piece by piece.
 pub trait Source {
+    /// Finds out, before the head is sent, whether there will be a body at all. `None`: there will be as far as is known,
+    /// as for most sources. A source that changes another source's body need not pass this call on.
+    ///
+    /// # Errors
+    /// This status is the response.
+    fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), u16>>> {
+        None
+    }
+
     /// Returns the next piece, which is never empty; `None` at the end.
     ///
     /// # Errors

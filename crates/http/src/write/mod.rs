@@ -28,4 +28,7 @@ pub enum WriteError {
     /// The body could not be made or read, which is logged already.
     #[error("the body could not be completed")]
     Body,
+    /// The body could not be made, and nothing was sent: this status is the response.
+    #[error("the body could not be begun")]
+    Unsent(u16),
 }

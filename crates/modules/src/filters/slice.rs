@@ -16,7 +16,7 @@ use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, content};
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, LocalBoxFuture, ReplacedBy, Response, Source};
 use freerun_http::request::slice_begin::SliceBegin;
 use freerun_http::variables::{Value, Variable};
 use freerun_proto::HeaderId;
@@ -28,7 +28,8 @@ settings! {
         /// The size of a slice; 0 turns slicing off.
         ///
         /// It applies to responses that are made with `$slice_range`. If the server's answer is not the slice that was
-        /// asked for, the client gets 502; if that happens with a later slice, the response ends before it.
+        /// asked for, the client gets 502; if that happens with a later slice, when a part of the response was sent, it
+        /// ends there.
         slice: Size = "0", in HTTP | SERVER | LOCATION,
             fidelity = Differs("nginx closes the connection without an answer where this answers 502; a stale slice is updated in the background as a slice");
     }
@@ -208,8 +209,8 @@ impl Slices {
             Ok(part) => part,
             Err(fault) => {
                 log_error!(subrequest.request, Error, "{fault}");
-                // The slices before it are passed on, as when another server breaks off.
-                return Err(io::ErrorKind::ConnectionAborted.into());
+                // What was sent of the slices before it stays, as when another server breaks off.
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, ReplacedBy(502)));
             }
         };
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
@@ -225,6 +226,15 @@ impl Slices {
 }
 
 impl Source for Slices {
+    fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), u16>>> {
+        let has_first_byte = self.slice.as_ref().is_some_and(|(from, to, _)| (*from..*to).contains(&self.at));
+        if has_first_byte || self.at >= self.end {
+            return None;
+        }
+        self.done();
+        Some(Box::pin(async { self.ask().await.map_err(|error| ReplacedBy::status_in(&error).unwrap_or(502)) }))
+    }
+
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             while self.at < self.end {

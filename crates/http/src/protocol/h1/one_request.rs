@@ -203,7 +203,10 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
             {
                 connection.set_nodelay();
             }
-            let written = send::response(connection, request, response, false).await;
+            let mut written = send::response(connection, request, response, false).await;
+            if let Err(WriteError::Unsent(status)) = written {
+                written = Box::pin(send_instead(connection, request, status)).await;
+            }
             body::take_back(request);
             written
         }
@@ -251,6 +254,15 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
     // `close_notify` is missing (RFC 8446 section 6.1).
     let waits_for_room = framing == Framing::Close && !connection.transport.end_session();
     linger_or_close(core, may_be_sending || waits_for_room)
+}
+
+/// Sends the response to an error in place of one of which nothing was sent.
+#[cold]
+async fn send_instead(connection: &Connection, request: &mut Request, status: u16) -> Result<Framing, WriteError> {
+    match phases::respond_with_status(request, status).await {
+        Answer::Response(response) => send::response(connection, request, response, false).await,
+        Answer::Close => Err(WriteError::Unsent(status)),
+    }
 }
 
 /// Whether a connection that ends after the response waits for the body first that nobody wanted, as in nginx: a client that
@@ -354,6 +366,6 @@ fn log_write_error(request: &Request, error: &WriteError) {
         WriteError::TimedOut => {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client")
         }
-        WriteError::Body => {}
+        WriteError::Body | WriteError::Unsent(_) => {}
     }
 }

@@ -17,7 +17,7 @@ use crate::protocol::h1::writer::{Follows, Writer, before_end};
 use crate::request::Connection;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, Field, LateTrailers, Part, Response, Source};
+use crate::request::response::{Body, Field, LateTrailers, Part, ReplacedBy, Response, Source};
 use crate::settings::transfer::TransferSettings;
 use crate::write::beside::{poll_once, sent_beside};
 use crate::write::decide::Framing;
@@ -58,7 +58,7 @@ pub async fn response(
     let result = write(connection, request, &mut out, body, decided.framing, trailers, late_trailers).await;
     buffers::give_back_sent(out);
     match (&result, decided.framing) {
-        (Ok(()), _) => {}
+        (Ok(()) | Err(WriteError::Unsent(_)), _) => {}
         (Err(_), Framing::Close) => connection.transport.reset_on_close(),
         // The client learns from the response itself that it is not whole.
         (Err(_), _) => connection.transport.cut_on_close(),
@@ -302,6 +302,9 @@ async fn pull(
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
+                if let Some(status) = ReplacedBy::status_in(&error).filter(|_| writer.bytes == 0) {
+                    return Err(WriteError::Unsent(status));
+                }
                 // Where a source of this server fails at once, the client sees that there is no response at all. The head
                 // and the bytes that another server has sent before it broke off are passed on. The end of the last chunk
                 // is not sent: the client must find nothing that it could take for more of the framing.

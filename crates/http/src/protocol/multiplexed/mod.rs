@@ -228,7 +228,7 @@ fn log_failure(request: &Request, error: &WriteError) {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client");
         }
         // The place that found the error has logged it.
-        WriteError::Body => {}
+        WriteError::Body | WriteError::Unsent(_) => {}
     }
 }
 
