@@ -124,12 +124,17 @@ pub fn make_folder(path: &CStr, mode: u32) -> Result<(), FileError> {
 /// Makes the missing folders of a path. The last one is tried first: usually only that one is missing, and a process that
 /// may make folders there need not be allowed to look at those above.
 pub(super) fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
+    make_missing(path, |part| make_part(part, mode))
+}
+
+/// As [`make_folders`], by calls of `make`, which finds a folder that is there made.
+fn make_missing(path: &CStr, mut make: impl FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno> {
     let bytes = path.to_bytes();
     // The end of each folder's path, from the last folder to the first one.
     let slashes = bytes.iter().enumerate().skip(1).rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     let mut missing = Vec::new();
     for end in std::iter::once(bytes.len()).chain(slashes) {
-        match make_part(&bytes[..end], mode) {
+        match make(&bytes[..end]) {
             Err(Errno::NOENT) => missing.push(end),
             made => {
                 made?;
@@ -137,7 +142,7 @@ pub(super) fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
             }
         }
     }
-    missing.into_iter().rev().try_for_each(|end| make_part(&bytes[..end], mode))
+    missing.into_iter().rev().try_for_each(|end| make(&bytes[..end]))
 }
 
 /// Makes one folder, unless it is there.
@@ -514,6 +519,29 @@ mod tests {
         // The name is a folder's: the file that was written for it is removed again.
         assert!(put(&bytes, &folder.path("tree"), new).is_err());
         assert_eq!(folder.names(""), ["a", "tree", "x"]);
+    }
+
+    #[test]
+    fn only_missing_folders_are_made() {
+        let made = |there: &[&str], path: &CStr| {
+            let mut there: Vec<Vec<u8>> = there.iter().map(|path| path.as_bytes().to_vec()).collect();
+            let mut calls = Vec::new();
+            make_missing(path, |part| {
+                calls.push(String::from_utf8(part.to_vec()).unwrap());
+                let above = part.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |slash| &part[..slash]);
+                if !above.is_empty() && !there.iter().any(|folder| folder == above) {
+                    return Err(Errno::NOENT);
+                }
+                there.push(part.to_vec());
+                Ok(())
+            })
+            .unwrap();
+            calls
+        };
+        assert_eq!(made(&["/var", "/var/cache"], c"/var/cache/a"), ["/var/cache/a"]);
+        assert_eq!(made(&["/var", "/var/a"], c"/var/a/b/c"), ["/var/a/b/c", "/var/a/b", "/var/a/b/c"]);
+        assert_eq!(made(&[], c"a/b"), ["a/b", "a", "a/b"]);
+        assert_eq!(made(&[], c"a"), ["a"]);
     }
 
     #[test]
