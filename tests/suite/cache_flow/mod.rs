@@ -5,6 +5,7 @@ mod deleted_files;
 mod filling;
 mod gone_clients;
 mod heads;
+mod members;
 mod poisoning;
 mod purges;
 mod rules;
