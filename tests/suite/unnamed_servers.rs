@@ -87,14 +87,20 @@ fn what_was_told_to_be_the_last_request_is_that() {
     }
 }
 
+const FASTCGI: &str = "fastcgi_keep_conn on; fastcgi_param A b; fastcgi_pass group;";
+
 /// The server closes a kept connection when the next request comes. With `non_idempotent` that is sent again, to the same
 /// server if there is no other.
 #[test]
 fn a_request_that_may_be_repeated_is_sent_again_for_a_dead_connection() {
     let fastcgi = [record(6, b"Content-Length: 2\r\n\r\nok"), record(6, b""), record(3, &[0; 8])].concat();
+    let (http_end, fastcgi_end) = (b"\r\n\r\nx".to_vec(), record(5, b""));
+    let in_file = "client_body_in_file_only clean;";
     for (member, pass, end, answer) in [
-        ("proxy", "proxy_pass http://group;", b"\r\n\r\nx".to_vec(), ok("ok")),
-        ("fastcgi", "fastcgi_keep_conn on; fastcgi_param A b; fastcgi_pass group;", record(5, b""), fastcgi),
+        ("proxy", "proxy_pass http://group;", http_end.clone(), ok("ok")),
+        ("proxy", &format!("{in_file} proxy_pass http://group;"), http_end, ok("ok")),
+        ("fastcgi", FASTCGI, fastcgi_end.clone(), fastcgi.clone()),
+        ("fastcgi", &format!("{in_file} {FASTCGI}"), fastcgi_end, fastcgi),
     ] {
         for (ends_with_reset, is_repeated) in [(false, false), (false, true), (true, false), (true, true)] {
             let upstream = Upstream::new();
@@ -123,6 +129,78 @@ fn a_request_that_may_be_repeated_is_sent_again_for_a_dead_connection() {
             } else {
                 assert_eq!(client.response().status, 502, "{member}");
             }
+        }
+    }
+}
+
+/// The same in a group with a backup server, which is asked only if the server cannot be reached either.
+#[test]
+fn a_backup_server_is_asked_for_a_dead_connection_if_there_is_no_other() {
+    for is_repeated in [false, true] {
+        let (upstream, backup) = (Upstream::new(), Upstream::on(([127, 0, 0, 2], 0).into()));
+        let group = format!(
+            "upstream group {{ server {} max_fails=0; server {} backup; keepalive 4; }}",
+            upstream.address(),
+            backup.address()
+        );
+        let causes = if is_repeated { "error timeout non_idempotent" } else { "error timeout" };
+        let lines = format!("proxy_next_upstream {causes}; proxy_pass http://group;");
+        let server = passing(&group, &lines).freerun();
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
+        let mut client = server.connect();
+        client.send(post);
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send(ok("ok"));
+        assert_eq!(client.response().text(), "ok");
+        client.send(post);
+        peer.request();
+        drop(upstream);
+        drop(peer);
+        if is_repeated {
+            let mut peer = backup.accept();
+            assert_eq!(peer.request().body, b"x");
+            peer.send(ok("backup"));
+            assert_eq!(client.response().text(), "backup");
+        } else {
+            assert_eq!(client.response().status, 502);
+        }
+    }
+}
+
+/// The connections of these two end with their requests, whatever the group says: none of them can be dead before.
+#[test]
+fn uwsgi_and_scgi_have_a_connection_for_each_request() {
+    let last = b"THE-BODY";
+    for member in ["uwsgi", "scgi"] {
+        for (is_repeated, has_backup) in [(false, true), (true, true), (true, false)] {
+            let (upstream, backup) = (Upstream::new(), Upstream::on(([127, 0, 0, 2], 0).into()));
+            let other = if has_backup { format!("server {} backup;", backup.address()) } else { String::new() };
+            let group = format!("upstream group {{ server {} max_fails=0; {other} keepalive 4; }}", upstream.address());
+            let causes = if is_repeated { "error timeout non_idempotent" } else { "error timeout" };
+            let lines = format!("{member}_param A b; {member}_next_upstream {causes}; {member}_pass group;");
+            let server = passing(&group, &lines).freerun();
+            let mut client = server.connect();
+            let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\nTHE-BODY", last.len());
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            client.send(&post);
+            let mut peer = upstream.accept();
+            read_to(&mut peer, last);
+            peer.send(answer);
+            assert_eq!(client.response().text(), "ok", "{member}");
+            client.send(&post);
+            let mut peer = upstream.accept();
+            read_to(&mut peer, last);
+            drop(peer);
+            if is_repeated && has_backup {
+                let mut peer = backup.accept();
+                read_to(&mut peer, last);
+                peer.send(answer);
+                assert_eq!(client.response().text(), "ok", "{member}");
+            } else {
+                assert_eq!(client.response().status, 502, "{member}");
+            }
+            assert!(upstream.try_accept(std::time::Duration::ZERO).is_none(), "{member}");
         }
     }
 }

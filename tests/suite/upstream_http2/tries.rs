@@ -90,6 +90,32 @@ fn a_reset_stream_is_tried_elsewhere_if_it_may_be() {
     }
 }
 
+/// The same through `grpc_pass`. The message of a call goes to the server as it comes, and is not kept: a call with one is
+/// never made again.
+#[test]
+fn a_call_whose_stream_is_reset_is_tried_elsewhere_if_it_may_be() {
+    for (lines, get, empty) in [
+        ("", "502", "502"),
+        ("grpc_next_upstream error non_idempotent;", "502", "502"),
+        ("grpc_next_upstream invalid_header;", "502, 200", "502"),
+        ("grpc_next_upstream invalid_header non_idempotent;", "502, 200", "502, 200"),
+    ] {
+        let (first, second) = two();
+        let group = format!("server {} max_fails=0; server {} backup;", first.address(), second.address());
+        let server = super::setup(&group, &format!("{lines} location / {{ grpc_pass grpc://backend; }}")).run();
+        doing(first, resets(code::INTERNAL_ERROR));
+        let _second = echo(second);
+        let mut http2 = connect(&server);
+        http2.get("/get");
+        http2.exchange(http2.block("POST", "/empty"));
+        let stream = call(&mut http2, "/call", b"hello", true);
+        http2.answer(stream);
+        let lines_of_log = server.access_lines(3);
+        let tried = lines_of_log.iter().map(|line| line.split('|').next_back().unwrap_or_default());
+        assert!(tried.eq([get, empty, "502"]), "{lines}: {lines_of_log:?}");
+    }
+}
+
 #[test]
 fn statuses_and_wrong_heads_are_tried_elsewhere() {
     let error = |peer: &mut Http2Peer, asked: &Asked| {
