@@ -159,6 +159,28 @@ fn a_method_purges_from_the_clients_that_may_use_it() {
 }
 
 #[test]
+fn the_error_page_of_a_purge_is_asked_for_and_not_purged() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=1000");
+    let lines = format!(
+        "proxy_cache_key $uri; proxy_cache_purge PURGE from 127.0.0.1; error_page 403 404 /page;
+         location /others {{ proxy_cache_purge PURGE from 10.0.0.0/8; proxy_pass http://{}; }}",
+        origin.address()
+    );
+    let server = before(&origin, &lines);
+    for (target, status) in [("/never", 404), ("/others", 403)] {
+        for _ in 0..2 {
+            let response = server.send(format!("PURGE {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!((response.status, response.text().as_str()), (status, "/page 1"), "{target}");
+            settled(&server);
+        }
+    }
+    assert_eq!(said(&server.get("/page")), ("HIT".into(), "/page 1".into()));
+}
+
+#[test]
 fn a_location_purges_a_key_of_a_zone() {
     if !require::freerun() {
         return;

@@ -109,10 +109,14 @@ impl PurgeRule {
         }
     }
 
-    /// The rule of a method, if it is the request's.
+    /// The rule of a method, if it is the request's. A request that was given the method GET on its way here asks for an
+    /// error page, and purges nothing.
     pub fn of_method(&self, request: &Request) -> Option<&Arc<MethodRule>> {
+        let has_own_method = request.asked.method == request.head.method();
         match self {
-            PurgeRule::Method(rule) if request.head.method_text() == rule.name.as_bytes() => Some(rule),
+            PurgeRule::Method(rule) if has_own_method && request.head.method_text() == rule.name.as_bytes() => {
+                Some(rule)
+            }
             _ => None,
         }
     }
