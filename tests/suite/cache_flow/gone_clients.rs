@@ -1,7 +1,9 @@
 //! Clients that go away while a response is fetched for the cache: it is fetched to its end, and the access log says
 //! what the client got.
 
-use freerun_testkit::{Server, Setup, Site, Upstream, require};
+use freerun_testkit::http2::{Frame, Http2, code};
+use freerun_testkit::{Peer, Server, Setup, Site, Upstream, eventually, require};
+use serde_json::{Value, json};
 
 use super::{said, settled, until_open};
 
@@ -9,8 +11,8 @@ const NOTED: &str = "client prematurely closed connection while a response is fe
 
 fn before(upstream: &Upstream, lines: &str) -> Server {
     let lines = format!(
-        "location = /status {{ access_log off; status; }}
-         location / {{ proxy_cache z; proxy_cache_valid any 1000s; add_header X-Cache $upstream_cache_status; {lines}
+        "http2 on; location = /status {{ access_log off; status; }}
+         location / {{ status_zone cached; proxy_cache z; proxy_cache_valid any 1000s; add_header X-Cache $upstream_cache_status; {lines}
              proxy_pass http://{}; }}",
         upstream.address()
     );
@@ -22,6 +24,24 @@ fn before(upstream: &Upstream, lines: &str) -> Server {
     let server = setup.freerun();
     until_open(&server);
     server
+}
+
+/// The application closes the connection, or answers.
+fn end(mut peer: Peer, target: &str) {
+    if target == "/answered" {
+        let body = "x".repeat(500);
+        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{body}"));
+    }
+}
+
+/// What the status says of the cached requests when so many have ended.
+fn counted(server: &Server, requests: u64) -> Value {
+    let mut counted = Value::Null;
+    eventually("the requests have ended", || {
+        counted = server.status()["location_zones"][0].clone();
+        counted["times"]["count"] == requests
+    });
+    counted
 }
 
 #[test]
@@ -42,21 +62,82 @@ fn who_has_gone_is_logged_with_what_it_got() {
                     true => client.reset(),
                     false => drop(client),
                 }
-                freerun_testkit::eventually("the client has gone", || {
-                    server.error_log().matches(NOTED).count() == number + 1
-                });
-                if target == "/answered" {
-                    let body = "x".repeat(500);
-                    peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{body}"));
-                }
-                drop(peer);
+                eventually("the client has gone", || server.error_log().matches(NOTED).count() == number + 1);
+                end(peer, target);
                 let logged = server.access_lines(number + 1);
                 let expected = if target == "/answered" { "200 0 rc=" } else { "499 0 rc=" };
                 assert_eq!(logged[number], format!("{target} {expected}"), "{lines} reset: {is_reset}");
             }
+            let counted = counted(&server, 2);
+            assert_eq!((&counted["responses"]["5xx"], &counted["discarded"]), (&json!(0), &json!(2)), "{counted}");
             settled(&server);
             let stored = server.get("/answered");
             assert_eq!((said(&stored).0, stored.body.len()), ("HIT".into(), 500), "it was fetched to its end");
         }
+    }
+}
+
+/// A stream that its client resets, or whose connection ends.
+#[test]
+fn a_stream_that_has_gone_is_logged_with_what_it_got() {
+    if !require::freerun() {
+        return;
+    }
+    for resets_stream in [true, false] {
+        let upstream = Upstream::new();
+        let server = before(&upstream, "");
+        for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
+            let mut http2 = Http2::new(server.connect());
+            let stream = http2.ask_for(target);
+            let mut peer = upstream.accept();
+            peer.head();
+            if resets_stream {
+                http2.send(Frame::reset(stream, code::CANCEL));
+            } else {
+                http2.drop_with_reset();
+            }
+            eventually("the client has gone", || server.error_log().matches(NOTED).count() == number + 1);
+            end(peer, target);
+            let logged = server.access_lines(number + 1);
+            let expected = if target == "/answered" { "200 0 rc=" } else { "499 0 rc=" };
+            assert_eq!(logged[number], format!("{target} {expected}"), "stream reset: {resets_stream}");
+        }
+        let counted = counted(&server, 2);
+        assert_eq!((&counted["responses"]["5xx"], &counted["discarded"]), (&json!(0), &json!(2)), "{counted}");
+        settled(&server);
+        let stored = server.get("/answered");
+        assert_eq!((said(&stored).0, stored.body.len()), ("HIT".into(), 500), "it was fetched to its end");
+    }
+}
+
+/// Nothing is fetched on behalf of a client that waits for the response to another request.
+#[test]
+fn who_waits_for_another_request_and_goes_is_logged_at_once() {
+    if !require::freerun() {
+        return;
+    }
+    for is_http2 in [false, true] {
+        let upstream = Upstream::new();
+        let server = before(&upstream, "proxy_cache_lock on;");
+        let mut first = server.connect();
+        first.send("GET /answered HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut peer = upstream.accept();
+        peer.head();
+        let waits = || server.status()["caches"][0]["waiting"].as_u64();
+        if is_http2 {
+            let mut http2 = Http2::new(server.connect());
+            let stream = http2.ask_for("/answered");
+            eventually("the other one waits", || waits() == Some(1));
+            http2.send(Frame::reset(stream, code::CANCEL));
+        } else {
+            let mut second = server.connect();
+            second.send("GET /answered HTTP/1.1\r\nHost: a\r\n\r\n");
+            eventually("the other one waits", || waits() == Some(1));
+            second.reset();
+        }
+        assert_eq!(server.access_lines(1), ["/answered 499 0 rc="], "HTTP/2: {is_http2}");
+        assert_eq!(waits(), Some(0));
+        end(peer, "/answered");
+        assert_eq!(first.response().body.len(), 500);
     }
 }
