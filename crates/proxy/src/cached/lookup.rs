@@ -465,11 +465,9 @@ impl Serve<'_> {
                     Ok(Err(_)) if left <= pause => return Waited::Alone,
                     Ok(Err(_)) => return Waited::Again,
                 }
-                {
-                    let again = OwnFetch::new(request, family, head.clone());
-                    let length = follower.length();
-                    (length, Body::Source(Box::new(FollowerBody::new(request, family, follower, again))))
-                }
+                let again = OwnFetch::new(request, family, head.clone());
+                let length = follower.length();
+                (length, Body::Source(Box::new(FollowerBody::new(request, family, follower, again))))
             }
         };
         cache_status::note(request, self.cache(), Status::Hit);
