@@ -135,3 +135,27 @@ fn a_removed_file_is_no_hit_for_a_fragment() {
         remove(&stored_file(&server, "/fragment/a"));
     }
 }
+
+#[test]
+fn a_method_and_a_location_purge_for_any_member() {
+    if !require::freerun() {
+        return;
+    }
+    for member in MEMBERS {
+        let address = application(member);
+        let lines = format!(
+            "location / {{ {member}_param A b; {member}_pass {address}; {member}_cache z;
+                           {member}_cache_purge PURGE from 127.0.0.1; }}
+             location ~ ^/purge(/.*)$ {{ {member}_cache_purge z $1; }}"
+        );
+        let server = cached(member, &lines, &Site::new());
+        let ask = |line: &str| server.send(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n")).status;
+        for purge in ["PURGE /a", "GET /purge/a"] {
+            assert_eq!(said(&server.get("/a")).0, "MISS", "{member}");
+            settled(&server);
+            assert_eq!(said(&server.get("/a")).0, "HIT", "{member}");
+            assert_eq!((ask(purge), ask(purge)), (200, 404), "{member}: {purge}");
+        }
+        assert_eq!(said(&server.get("/a")).0, "MISS", "{member}");
+    }
+}

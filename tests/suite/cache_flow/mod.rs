@@ -10,6 +10,7 @@ mod poisoning;
 mod purges;
 mod rules;
 mod slices;
+mod stalled_fills;
 
 use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream, eventually};
 
