@@ -46,6 +46,7 @@ mod stats;
 mod status;
 mod status_cost;
 mod streams;
+mod summary;
 mod tls;
 mod tunnels;
 mod udp;

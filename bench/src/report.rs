@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::error::{Doing, Result};
+use crate::summary;
 
 /// A markdown table.
 #[derive(Debug, Clone, Default)]
@@ -154,10 +155,11 @@ fn replace_section(text: &str, name: &str, setting: &str, section: &str) -> Stri
     }
 }
 
-/// Writes `section` into `path`, in place of the section of the same benchmark in the same setting.
+/// Writes `section` into `path`, in place of the section of the same benchmark in the same setting, and the summary anew.
 pub fn record(path: &Path, name: &str, setting: &str, section: &str) -> Result<()> {
     let old = fs::read_to_string(path).doing(path.display())?;
-    fs::write(path, replace_section(&old, name, setting, section)).doing(path.display())
+    let new = summary::renewed(&replace_section(&old, name, setting, section));
+    fs::write(path, new).doing(path.display())
 }
 
 #[cfg(test)]

@@ -1,0 +1,131 @@
+//! The few figures at the top of `bench/RESULTS.md` that most readers look for, taken from the sections below.
+
+use std::fmt::Write as _;
+
+use crate::stats::{NOTHING, short};
+
+/// What stands in front of the summary, and behind it.
+const BEGIN: &str = "<!-- begin summary -->\n";
+const END: &str = "<!-- end summary -->\n";
+
+/// A row of the summary: one cell of a table, for nginx and for freerun.
+struct Row {
+    /// What is compared, and which way is better.
+    what: &'static str,
+    /// The section.
+    section: &'static str,
+    /// The line above the table.
+    table: &'static str,
+    /// The head of the column.
+    column: &'static str,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        what: "requests a second for a file of 1 KB (more is better)",
+        section: "warm, AMD EPYC",
+        table: "1 KB, 32 connections",
+        column: "requests/s",
+    },
+    Row {
+        what: "p99 of these requests, ms (less is better)",
+        section: "warm, AMD EPYC",
+        table: "1 KB, 32 connections",
+        column: "p99 ms",
+    },
+    Row {
+        what: "requests a second that are proxied, 1 KB (more is better)",
+        section: "proxy, AMD EPYC",
+        table: "1 KB, 32 connections",
+        column: "requests/s",
+    },
+    Row {
+        what: "bytes of memory for an idle connection (less is better)",
+        section: "connections, AMD EPYC",
+        table: "10000 idle keep-alive connections",
+        column: "RSS bytes/connection",
+    },
+    Row {
+        what: "new TLS connections a second, ECDSA P-256 (more is better)",
+        section: "tls, AMD EPYC",
+        table: "full handshake, ECDSA P-256",
+        column: "connections/s",
+    },
+    Row {
+        what: "p99 of other requests while every open of a file takes 300 ms, ms (less is better)",
+        section: "metadata, AMD EPYC",
+        table: "every open takes 300 ms",
+        column: "p99 ms",
+    },
+];
+
+/// `results` with a summary of its present sections in the place of the one that it has.
+pub fn renewed(results: &str) -> String {
+    match (results.find(BEGIN), results.find(END)) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}{BEGIN}{}{}", &results[..from], summary(results), &results[to..])
+        }
+        _ => results.to_owned(),
+    }
+}
+
+fn summary(results: &str) -> String {
+    let mut text =
+        "| one worker on one core | freerun | nginx | × nginx | section |\n|---|---|---|---|---|\n".to_owned();
+    for row in ROWS {
+        let [freerun, nginx] = ["freerun", "nginx"].map(|server| cell(results, row, server).unwrap_or(NOTHING));
+        let ratio =
+            freerun.parse().ok().zip(nginx.parse::<f64>().ok()).map(|(own, other): (f64, f64)| short(own / other));
+        let anchor: String = row.section.to_lowercase().replace(' ', "-").replace(',', "");
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {freerun} | {nginx} | {} | [{}](#{anchor}) |",
+            row.what,
+            ratio.as_deref().unwrap_or(NOTHING),
+            row.section
+        );
+    }
+    text
+}
+
+/// The median that a server has in the table of a row.
+fn cell<'t>(results: &'t str, row: &Row, server: &str) -> Option<&'t str> {
+    let (_, section) = results.split_once(&format!("<!-- begin {} -->\n", row.section))?;
+    let (section, _) = section.split_once("<!-- end ")?;
+    let (_, table) = section.split_once(&format!("\n{}\n\n", row.table))?;
+    let mut lines = table.lines().take_while(|line| line.starts_with('|')).map(cells);
+    let column = lines.next()?.iter().position(|head| *head == row.column)?;
+    let line = lines.find(|line| line.first() == Some(&server))?;
+    line.get(column)?.split(' ').next()
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_in_their_tables() {
+        let text = "<!-- begin proxy, AMD EPYC -->\n\n4 MB\n\n| server | p99 ms |\n|--|--|\n| nginx | 9 |\n\n1 KB, 32 connections\n\n\
+                    | server | requests/s |\n|--|--|\n| nginx threads | 5 |\n| nginx | 200 (1–2) |\n| freerun | 100 (1–2) |\n\
+                    <!-- end proxy, AMD EPYC -->\n";
+        let lines = summary(text);
+        assert!(
+            lines.contains("1 KB (more is better) | 100 | 200 | 0.500 | [proxy, AMD EPYC](#proxy-amd-epyc) |"),
+            "{lines}"
+        );
+        assert!(lines.contains("| – | – | – | [tls, AMD EPYC](#tls-amd-epyc) |"), "{lines}");
+    }
+
+    #[test]
+    fn the_summary_is_that_of_the_figures() {
+        let results = include_str!("../RESULTS.md");
+        assert!(results.contains(BEGIN));
+        assert_eq!(renewed(results), results, "the benchmarks write it with --record");
+        assert!(!summary(results).contains(NOTHING), "every figure is there");
+    }
+}
