@@ -244,6 +244,9 @@ fn servers_are_added_changed_drained_and_removed() {
     assert_eq!((status, &changed["weight"], &changed["drain"]), (200, &json!(5), &json!(true)), "{changed}");
     assert_eq!(get(&server, "/http/upstreams/g")["peers"][1]["state"], "draining");
     assert!(texts().iter().all(|text| text == "one"));
+    let drain = json!({"drain": true});
+    let told = ask(&server, "PATCH", &format!("/api/9{of_two}"), Some(&drain), "");
+    assert_eq!(told.header("freerun-note"), Some("the next reload undoes this: the group has no state file"));
     change(&server, "PATCH", &of_two, Some(json!({"drain": false, "down": false})));
     let first = get(&server, servers)[0]["id"].clone();
     change(&server, "PATCH", &format!("{servers}/{first}"), Some(json!({"down": true})));
@@ -295,7 +298,8 @@ fn a_state_file_keeps_the_servers() {
     server.reload();
     assert_eq!(get(&server, servers).as_array().map(Vec::len), Some(2));
     let id = get(&server, servers)[0]["id"].clone();
-    change(&server, "DELETE", &format!("{servers}/{id}"), None);
+    let kept = ask(&server, "DELETE", &format!("/api/9{servers}/{id}"), None, "");
+    assert_eq!((kept.status, kept.header("freerun-note")), (200, None));
     assert_eq!(fs::read_to_string(&file).expect("the file"), format!("server {};\n", two.address()));
     // It cannot be written: the change is in effect all the same.
     fs::create_dir(folder.path().join("g.state.new")).expect("a folder");
@@ -446,6 +450,7 @@ fn nothing_is_changed_that_may_not_be() {
     let probe = "/9/http/upstreams/DASHBOARD_INIT/servers/__TEST_FOR_WRITE__";
     let read_only = ask(&server, "DELETE", &format!("/read{probe}"), None, "");
     assert_eq!(refused((read_only.status, parsed(&read_only))), (405, "MethodDisabled".to_owned()));
+    assert_eq!(read_only.header("allow"), Some("GET, HEAD"));
     let writable = ask(&server, "DELETE", &format!("/api{probe}"), None, "");
     assert_eq!(refused((writable.status, parsed(&writable))), (404, "UpstreamNotFound".to_owned()));
     let pair = json!({"k": "v"});
@@ -461,10 +466,21 @@ fn nothing_is_changed_that_may_not_be() {
         assert_eq!(refused((response.status, parsed(&response))), (403, "OtherOrigin".to_owned()), "{fields}");
     }
     assert_eq!(post("Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n").status, 201);
+    for (method, path, allow) in [
+        ("PUT", "/api", "GET, HEAD"),
+        ("PUT", "/read/9/http/keyvals/z", "GET, HEAD"),
+        ("PUT", "/api/9/http/keyvals/z", "GET, HEAD, POST, PATCH, DELETE"),
+        ("PUT", "/api/9/http/upstreams/g/servers", "GET, HEAD, POST"),
+        ("PUT", "/api/9/http/upstreams/g/servers/1", "GET, HEAD, PATCH, DELETE"),
+        ("POST", "/api/9/http/upstreams/g", "GET, HEAD"),
+    ] {
+        let response = ask(&server, method, path, None, "");
+        let code = refused((response.status, parsed(&response)));
+        assert_eq!(code, (405, "MethodNotAllowed".to_owned()), "{method} {path}");
+        assert_eq!(response.header("allow"), Some(allow), "{method} {path}");
+    }
     for (method, path, status, code) in [
         ("DELETE", "/connections", 405, "MethodDisabled"),
-        ("POST", "/http/upstreams/g", 405, "MethodDisabled"),
-        ("PUT", "/http/keyvals/z", 405, "MethodDisabled"),
         ("DELETE", "/nothing", 404, "PathNotFound"),
         ("POST", "/http/upstreams/static/servers", 400, "UpstreamStatic"),
         ("PATCH", "/http/keyvals/none", 404, "KeyvalNotFound"),

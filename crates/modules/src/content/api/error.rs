@@ -16,9 +16,12 @@ pub enum ApiError {
     /// There is nothing at this path.
     #[error("path not found")]
     PathNotFound,
-    /// The method does nothing here, or is not allowed (`write=off`).
+    /// The method changes something, and `write=on` is missing; or it would reset counters, which are not reset.
     #[error("method disabled")]
     MethodDisabled,
+    /// The method does nothing here.
+    #[error("method not allowed")]
+    MethodNotAllowed,
     /// A page of another server wants a browser to change something.
     #[error("requests of other origins are not allowed")]
     OtherOrigin,
@@ -106,6 +109,7 @@ impl ApiError {
             ApiError::UnknownVersion => (404, "UnknownVersion"),
             ApiError::PathNotFound => (404, "PathNotFound"),
             ApiError::MethodDisabled => (405, "MethodDisabled"),
+            ApiError::MethodNotAllowed => (405, "MethodNotAllowed"),
             ApiError::OtherOrigin => (403, "OtherOrigin"),
             ApiError::ServerZoneNotFound => (404, "ServerZoneNotFound"),
             ApiError::LocationZoneNotFound => (404, "LocationZoneNotFound"),

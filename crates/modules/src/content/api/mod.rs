@@ -38,6 +38,7 @@ use body::BodyRefused;
 use error::ApiError;
 pub use freerun::openapi;
 use read::{Source, VERSIONS};
+use write::Answer;
 
 settings! {
     /// The state of the worker in the shape of nginx's API.
@@ -53,7 +54,8 @@ settings! {
         /// With `write=on` the servers of groups that have a `zone` are added, changed and removed (`POST`, `PATCH` and `DELETE` of
         /// `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect when it is answered, for
         /// requests that begin then. With a `state` it is kept. Without one, a change of servers is lost with the next reload, so
-        /// that a server that was drained or is `down` gets requests again, and pairs go on over reloads; both are lost when the
+        /// that a server that was drained or is `down` gets requests again (the field `Freerun-Note` of the answer says so), and
+        /// pairs go on over reloads; both are lost when the
         /// worker dies, in whose place another one begins with the configuration.
         ///
         /// What a browser sends for a page of another server is refused with 403. So is what it sends by a name that this server
@@ -132,23 +134,47 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let answered = match request.asked.method {
             Method::Get | Method::Head => match begin_discarding(request) {
-                Ok(()) => read(request).await.map(|text| (200, text)),
+                Ok(()) => read(request).await.map(|text| respond(200, text)),
                 Err(status) => Err(Failed::Status(status)),
             },
-            _ => change(request).await.map(|(status, value)| (status, value.map_or(Vec::new(), |value| text(&value)))),
+            _ => change(request).await.map(|Answer { status, value, is_undone }| {
+                let mut response = respond(status, value.map_or(Vec::new(), |value| text(&value)));
+                if is_undone {
+                    response.add(Bytes::from_static(NOTE), Bytes::from_static(UNDONE));
+                }
+                response
+            }),
         };
         match answered {
-            Ok((status, text)) => respond(status, text),
+            Ok(response) => response.into(),
             Err(Failed::Refused(error)) => {
                 if let Err(status) = begin_discarding(request) {
                     return Outcome::Status(status);
                 }
                 let (status, _) = error.status_and_code();
-                respond(status, text(&error.body(&request_id(request))))
+                let mut response = respond(status, text(&error.body(&request_id(request))));
+                if status == 405 {
+                    response.add(Bytes::from_static(b"Allow"), allowed(request, &path));
+                }
+                response.into()
             }
             Err(Failed::Status(status)) => Outcome::Status(status),
         }
     })
+}
+
+/// The field of a response that says of a change what its body, which has nginx's form, has no place for.
+const NOTE: &[u8] = b"Freerun-Note";
+
+/// What it says of a change of servers that no file keeps.
+const UNDONE: &[u8] = b"the next reload undoes this: the group has no state file";
+
+/// The methods that do something at a path below the location.
+fn allowed(request: &Request, path: &str) -> &'static str {
+    match versioned(path) {
+        Ok(Some(inside)) => write::allowed(&inside, may_write(request)),
+        _ => write::allowed(&[], false),
+    }
 }
 
 /// Whether the location may be used to change something.
@@ -166,13 +192,11 @@ async fn answer_own(request: &mut Request, parts: &[&str]) -> Outcome {
     if let Err(status) = begin_discarding(request) {
         return Outcome::Status(status);
     }
-    match (respond(reply.status, reply.text), reply.allow) {
-        (Outcome::Response(mut response), Some(allow)) => {
-            response.add(Bytes::from_static(b"Allow"), allow);
-            Outcome::Response(response)
-        }
-        (outcome, _) => outcome,
+    let mut response = respond(reply.status, reply.text);
+    if let Some(allow) = reply.allow {
+        response.add(Bytes::from_static(b"Allow"), allow);
     }
+    response.into()
 }
 
 /// Why there is no answer.
@@ -245,9 +269,12 @@ async fn read(request: &Request) -> Result<Vec<u8>, Failed> {
     }
 }
 
-async fn change(request: &mut Request) -> Result<write::Answer, Failed> {
+async fn change(request: &mut Request) -> Result<Answer, Failed> {
+    if !matches!(request.asked.method, Method::Post | Method::Patch | Method::Delete) {
+        return Err(ApiError::MethodNotAllowed.into());
+    }
     let path = below(request);
-    let inside = versioned(&path)?.ok_or(ApiError::MethodDisabled)?;
+    let inside = versioned(&path)?.ok_or(ApiError::MethodNotAllowed)?;
     if !may_write(request) {
         return Err(ApiError::MethodDisabled.into());
     }
@@ -277,12 +304,12 @@ fn address(request: &Request) -> String {
     }
 }
 
-fn respond(status: u16, text: Vec<u8>) -> Outcome {
+fn respond(status: u16, text: Vec<u8>) -> Box<Response> {
     let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text.into()) };
     let mut response = Response::new(status, &b"application/json"[..], body);
     response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-cache"));
     response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
-    response.into()
+    response
 }
 
 #[cfg(test)]

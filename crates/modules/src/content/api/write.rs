@@ -19,8 +19,25 @@ use super::upstreams::{self, Protocol};
 /// The longest body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// The answer to a change: a status, and a body with it.
-pub type Answer = (u16, Option<Value>);
+/// The answer to a change.
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body, if there is one.
+    pub value: Option<Value>,
+    /// Whether the next reload undoes the change.
+    pub is_undone: bool,
+}
+
+/// The methods that do something at a path behind the version, for `Allow`.
+pub fn allowed(path: &[&str], may_write: bool) -> &'static str {
+    match path {
+        ["http" | "stream", "keyvals", _] if may_write => "GET, HEAD, POST, PATCH, DELETE",
+        ["http" | "stream", "upstreams", _, "servers"] if may_write => "GET, HEAD, POST",
+        ["http" | "stream", "upstreams", _, "servers", _] if may_write => "GET, HEAD, PATCH, DELETE",
+        _ => "GET, HEAD",
+    }
+}
 
 /// Changes what is at a path behind the version.
 ///
@@ -30,7 +47,7 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
     let protocol = match path.first() {
         Some(&"http") => Protocol::Http,
         Some(&"stream") => Protocol::Stream,
-        _ => return not_changed(&source, path),
+        _ => return not_changed(request, &source, path),
     };
     match (request.asked.method, &path[1..]) {
         (method @ (Method::Post | Method::Patch | Method::Delete), ["keyvals", name]) => {
@@ -54,17 +71,18 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
                 Ok(())
             });
             changed.await??;
-            Ok((if method == Method::Post { 201 } else { 204 }, None))
+            Ok(Answer { status: if method == Method::Post { 201 } else { 204 }, value: None, is_undone: false })
         }
         (Method::Post, ["upstreams", name, "servers"]) => {
             let group = source.group(protocol, name)?;
             let parameters = ServerParameters::parse(&json(request).await?, protocol)?;
             let log = source.generation.error_log.clone();
+            let is_undone = group.state().is_none();
             let shown = in_pool(request, move || {
                 let added = servers::apply(group, &servers::Change::Add(parameters), &log)?;
                 Ok(upstreams::written(&added, protocol))
             });
-            Ok((201, Some(shown.await??)))
+            Ok(Answer { status: 201, value: Some(shown.await??), is_undone })
         }
         (method @ (Method::Patch | Method::Delete), ["upstreams", name, "servers", id]) => {
             let group = source.group(protocol, name)?;
@@ -77,6 +95,7 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
                 }
             };
             let log = source.generation.error_log.clone();
+            let is_undone = group.state().is_none();
             let shown = in_pool(request, move || {
                 let changed = servers::apply(group.clone(), &change, &log)?;
                 Ok(match change {
@@ -84,16 +103,21 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
                     _ => upstreams::written(&changed, protocol),
                 })
             });
-            Ok((200, Some(shown.await??)))
+            Ok(Answer { status: 200, value: Some(shown.await??), is_undone })
         }
-        _ => not_changed(&source, path),
+        _ => not_changed(request, &source, path),
     }
 }
 
 /// The answer for what is there, or not, and cannot be changed.
-fn not_changed(source: &Source, path: &[&str]) -> Result<Answer, Failed> {
+fn not_changed(request: &Request, source: &Source, path: &[&str]) -> Result<Answer, Failed> {
     source.object(path, None)?;
-    Err(ApiError::MethodDisabled.into())
+    Err(refusal(request.asked.method).into())
+}
+
+/// Why a method changes nothing. With `DELETE` nginx resets counters.
+fn refusal(method: Method) -> ApiError {
+    if method == Method::Delete { ApiError::MethodDisabled } else { ApiError::MethodNotAllowed }
 }
 
 fn discard(request: &mut Request) -> Result<(), Failed> {

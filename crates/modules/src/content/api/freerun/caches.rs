@@ -135,7 +135,7 @@ fn purge_of(body: &Value) -> Result<Purge, Refusal> {
             tags.map(Purge::Tags).ok_or_else(|| wrong("\"tags\" are texts"))
         }
         Some(("tags", _)) => Err(Refusal::new(Code::BadBody, format!("\"tags\" is a list of 1 to {MAX_TAGS} texts"))),
-        _ => Err(wrong("{\"key\": TEXT} or {\"tags\": [TEXT, …]} is expected")),
+        _ => Err(wrong("{\"key\": TEXT}, {\"key\": \"BEGINNING*\"} or {\"tags\": [TEXT, …]} is expected")),
     }
 }
 

@@ -70,7 +70,7 @@ fn find(
     };
     let inside = match parts.split_first() {
         None if method == Method::Get => return Ok(None),
-        None => return Err(Refusal::method("GET, HEAD".to_owned())),
+        None => return Err(Refusal::method(Code::MethodNotAllowed, "GET, HEAD".to_owned())),
         Some((&VERSION, inside)) => inside,
         Some(_) => return Err(Code::UnknownVersion.into()),
     };

@@ -23,8 +23,10 @@ pub enum Code {
     CacheNotFound,
     /// Nothing is stored for this key.
     KeyNotFound,
-    /// The method does nothing here, or changes something and `write=on` is missing.
+    /// The method changes something, and `write=on` is missing.
     MethodDisabled,
+    /// The method does nothing here.
+    MethodNotAllowed,
     /// No other loop takes connections.
     LastLoop,
     /// Too many addresses would have a level.
@@ -46,7 +48,7 @@ impl Code {
             | Code::LoopNotFound
             | Code::CacheNotFound
             | Code::KeyNotFound => 404,
-            Code::MethodDisabled => 405,
+            Code::MethodDisabled | Code::MethodNotAllowed => 405,
             Code::LastLoop | Code::TooManyAddresses => 409,
             Code::TooLong => 413,
             Code::Overloaded => 503,
@@ -65,6 +67,7 @@ impl Code {
             Code::CacheNotFound => "CacheNotFound",
             Code::KeyNotFound => "KeyNotFound",
             Code::MethodDisabled => "MethodDisabled",
+            Code::MethodNotAllowed => "MethodNotAllowed",
             Code::LastLoop => "LastLoop",
             Code::TooManyAddresses => "TooManyAddresses",
             Code::TooLong => "TooLong",
@@ -84,6 +87,7 @@ impl Code {
             Code::CacheNotFound => "cache not found",
             Code::KeyNotFound => "nothing is stored for this key",
             Code::MethodDisabled => "method disabled",
+            Code::MethodNotAllowed => "method not allowed",
             Code::LastLoop => "no other loop takes connections",
             Code::TooManyAddresses => "too many addresses have a level",
             Code::TooLong => "the body, or a text in it, is too long",
@@ -109,9 +113,9 @@ impl Refusal {
         Refusal { code, text: text.into(), allow: None }
     }
 
-    /// The method cannot be used, but these.
-    pub fn method(allow: String) -> Refusal {
-        Refusal { allow: Some(allow), ..Code::MethodDisabled.into() }
+    /// The method cannot be used for this reason, but these.
+    pub fn method(code: Code, allow: String) -> Refusal {
+        Refusal { allow: Some(allow), ..code.into() }
     }
 
     /// What is told of it, to the request with this `$request_id`.

@@ -320,7 +320,9 @@ pub fn find(path: &[&str], method: Method, may_write: bool) -> Result<(&'static 
             allow.push("HEAD");
         }
     }
-    Err(Refusal::method(allow.join(", ")))
+    let is_there = at_path().any(|(endpoint, _)| endpoint.method == method);
+    let code = if is_there { Code::MethodDisabled } else { Code::MethodNotAllowed };
+    Err(Refusal::method(code, allow.join(", ")))
 }
 
 #[cfg(test)]
