@@ -73,9 +73,13 @@ settings! {
         ///
         /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on, until
         /// one side has ended or nothing has come for `tunnel_read_timeout`. The other side gets what has come before, and
-        /// its connection is closed, too (RFC 9110 section 9.3.6). A name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if
-        /// it has no address or no server accepts the connection, and 504 if that takes too long. The log line is
-        /// written at the end, with all bytes.
+        /// its connection is closed, too (RFC 9110 section 9.3.6). With HTTP/2, where RFC 9113 section 8.5 lets one direction go
+        /// on when the other has ended, it is the same, as in nginx: a client that has gone is not to be told from one that has
+        /// only sent everything.
+        ///
+        /// A name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if it has
+        /// no address or no server accepts the connection, and 504 if that takes too long. The log line is written at the end,
+        /// with all bytes.
         ///
         /// The target of CONNECT is `host:port` and has no path: `$uri` and `$request_uri` are `/`, so `location /`
         /// answers, `$host` is the host, and `$request_port` the port. Other methods are answered with 405, and so is
