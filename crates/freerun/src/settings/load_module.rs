@@ -1,7 +1,7 @@
 //! `load_module`: freerun loads no foreign code, but accepts the lines that distributions write for functions that are
 //! built in.
 
-use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, unmarked};
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
 
 /// Modules whose function is built in: the name of nginx's module, the file's name without `.so`. That they are not loaded
 /// changes nothing, so nothing is said of it.
@@ -10,6 +10,7 @@ const BUILT_IN: &[&str] = &[
     "ngx_http_acme_module",
     "ngx_http_brotli_filter_module",
     "ngx_http_brotli_static_module",
+    "ngx_http_cache_purge_module",
     "ngx_http_dav_ext_module",
     "ngx_http_echo_module",
     "ngx_http_fancyindex_module",
@@ -43,10 +44,6 @@ const INERT: &[&str] = &[
     "ngx_stream_js_module",
 ];
 
-/// Modules that freerun does not have, but whose directives it knows, and what to know of that.
-const OTHERWISE: &[(&str, &str)] =
-    &[("ngx_http_cache_purge_module", "the directives `…_cache_purge` are those of nginx's commercial edition here")];
-
 /// One `load_module` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadModule {
@@ -78,9 +75,6 @@ impl Value for LoadModule {
         loaded.0.push(name.clone());
         if BUILT_IN.contains(&name.as_str()) {
             // It is there.
-        } else if let Some((_, told)) = OTHERWISE.iter().find(|(module, _)| *module == name) {
-            let message = format!("module \"{name}\" is not loaded: {}", unmarked(told));
-            cx.warn(Problem::warning(message).at_node(node));
         } else if INERT.contains(&name.as_str()) {
             let message =
                 format!("module \"{name}\" is not loaded: there is no such module, its directives are unknown");
