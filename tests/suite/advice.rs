@@ -53,6 +53,10 @@ const HELP: &[(&str, &str)] = &[
         "client_max_body_size 10mb;",
         "did you mean \"10m\"? the syntax is: client_max_body_size size; where a size is 512, 8k or 10m",
     ),
+    (
+        "proxy_read_timeout 10sec;",
+        "did you mean \"10s\"? the syntax is: proxy_read_timeout time; where a time is 500ms, 30, 30s, 5m, 12h or 1d",
+    ),
     ("client_max_body_size 10x;", "the syntax is: client_max_body_size size; where a size is 512, 8k or 10m"),
     ("server { location ~ ^/a{2}$ { } }", "a regular expression with \"{\" or \"}\" has to stand in quotes"),
     ("server { root = /x; }", "no \"=\" stands between \"root\" and its value"),
@@ -110,6 +114,36 @@ fn help_comes_with_what_is_wrong() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_follows_from_a_problem_is_not_told() {
+    if !require::freerun() {
+        return;
+    }
+    for lines in ["location ~ ^/a{2}$ { return 200; }", "server_name {{ .Values.host }};"] {
+        let checked = tested(&format!("events {{ }}\nhttp {{ server {{ {lines} }} }}\n"));
+        let lines = told(&checked);
+        assert!(lines.len() == 2 && lines[1].starts_with("help: "), "{}", checked.stderr);
+    }
+}
+
+#[test]
+fn a_warning_is_shown_with_its_line() {
+    if !require::freerun() {
+        return;
+    }
+    let text = "events { }\nhttp { server { listen 127.0.0.1:@PORT@;\nlocation / { proxy_pass http://backnd.invalid; } }\n\
+                upstream backend.invalid { server 127.0.0.1:1; } }\n";
+    let checked = tested(text);
+    let lines: Vec<&str> = checked.stderr.lines().collect();
+    let expected = [
+        "nginx: [warn] host not found in upstream \"backnd.invalid:80\" in @DIR@/nginx.conf:3",
+        " 3 | location / { proxy_pass http://backnd.invalid; } }",
+        "   |                         ^^^^^^^^^^^^^^^^^^^^^",
+        "help: did you mean the upstream \"backend.invalid\"?",
+    ];
+    assert_eq!(lines[..4], expected, "{}", checked.stderr);
 }
 
 #[test]

@@ -181,7 +181,15 @@ fn options_that_are_named_are_there() {
     if !require::freerun() {
         return;
     }
-    let help = run(Kind::Freerun, &["--help"], TIME).expect("it starts").stdout;
+    let asked = |arguments: &[&str]| run(Kind::Freerun, arguments, TIME).expect("it starts").stdout;
+    let help = [
+        asked(&["--help"]),
+        asked(&["serve", "--help"]),
+        asked(&["migrate", "--help"]),
+        asked(&["explain", "--help"]),
+        asked(&["reference", "--help"]),
+    ]
+    .concat();
     let is_of_option = |letter: char| letter.is_ascii_lowercase() || letter == '-';
     let options = |text: &str| -> Vec<String> {
         words(text, is_of_option).filter(|word| word.len() > 3 && word.starts_with("--")).map(str::to_owned).collect()

@@ -108,28 +108,39 @@ fn is_of_a_value(problem: &Problem) -> bool {
     problem.first.is_none() && message.contains("invalid ") && !message.contains("it must be")
 }
 
-/// The question whether a size was meant that has a unit of two letters, as other programs write it.
+/// The question whether a size or a time was meant whose unit is longer than a letter, as other programs write it.
 fn written(node: &Node, shape: Shape) -> String {
-    let size = node.args.iter().filter(|_| units(shape).contains("size")).find_map(|word| {
+    let meant = node.args.iter().find_map(|word| {
         let digits = word.text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = word.text.split_at(digits);
         let number: u64 = number.parse().ok()?;
-        match unit.to_ascii_lowercase().as_str() {
-            "kb" | "kib" => Some(format!("{number}k")),
-            "mb" | "mib" => Some(format!("{number}m")),
-            "gb" | "gib" => Some(format!("{}m", number.checked_mul(1024)?)),
+        let unit = unit.to_ascii_lowercase();
+        match unit.as_str() {
+            "kb" | "kib" if units(shape) == OF_SIZES => Some(format!("{number}k")),
+            "mb" | "mib" if units(shape) == OF_SIZES => Some(format!("{number}m")),
+            "gb" | "gib" if units(shape) == OF_SIZES => Some(format!("{}m", number.checked_mul(1024)?)),
+            "sec" | "secs" | "second" | "seconds" if units(shape) == OF_TIMES => Some(format!("{number}s")),
+            "min" | "mins" | "minute" | "minutes" if units(shape) == OF_TIMES => Some(format!("{number}m")),
+            "hr" | "hrs" | "hour" | "hours" if units(shape) == OF_TIMES => Some(format!("{number}h")),
+            "day" | "days" if units(shape) == OF_TIMES => Some(format!("{number}d")),
             _ => None,
         }
     });
-    size.map_or_else(String::new, |size| format!("did you mean \"{size}\"? "))
+    meant.map_or_else(String::new, |meant| format!("did you mean \"{meant}\"? "))
 }
+
+/// How sizes are written.
+const OF_SIZES: &str = " where a size is 512, 8k or 10m";
+
+/// How times are written.
+const OF_TIMES: &str = " where a time is 500ms, 30, 30s, 5m, 12h or 1d";
 
 /// How the sizes and times that a directive takes are written.
 fn units(shape: Shape) -> &'static str {
     let takes = |what: &str| shape.syntax.split(|mark: char| !mark.is_alphabetic()).any(|word| word == what);
     match (takes("size"), takes("time")) {
-        (true, false) => " where a size is 512, 8k or 10m",
-        (false, true) => " where a time is 500ms, 30, 30s, 5m, 12h or 1d",
+        (true, false) => OF_SIZES,
+        (false, true) => OF_TIMES,
         _ => "",
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::contexts::Contexts;
 use crate::diagnostics::Diagnostics;
+use crate::near;
 use crate::place::Sources;
 use crate::problem::{Level, Problem};
 use crate::tree::{MAX_WARNINGS, Node};
@@ -115,6 +116,9 @@ impl Cx {
         let rank = |problem: &Problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from);
         self.warnings.sort_by_key(rank);
         let mut problems = std::mem::take(&mut self.problems);
+        // With a brace that is none, those of the blocks are counted wrongly.
+        let is_miscounted = problems.iter().any(|problem| problem.hint.as_deref() == Some(near::UNQUOTED));
+        let syntax = syntax.filter(|_| !is_miscounted);
         problems.extend(syntax.map(|problem| Problem { order: Some(u32::MAX), ..problem }));
         match result {
             Ok(value) if problems.is_empty() => return Ok(value),

@@ -39,7 +39,10 @@ impl Diagnostics {
     pub fn render_all(&self, sources: &Sources, prefix: &str) -> String {
         let mut shown: Vec<&Problem> = Vec::new();
         // A file that is included several times has the same problem each time.
-        let is_same = |one: &Problem, other: &Problem| one.place == other.place && one.message == other.message;
+        let is_same = |one: &Problem, other: &Problem| {
+            one.place == other.place && one.message == other.message
+                || odd_text::is_one(sources, one.place, other.place)
+        };
         let of_directives = self.first().is_some_and(|first| first.order.is_some());
         let mut are_more = false;
         for problem in self.iter().filter(|problem| !of_directives || problem.order.is_some()) {
@@ -84,8 +87,12 @@ impl Problem {
 
     /// nginx's line, then the source line with a caret under the place, then `help:`; each with a line end.
     pub fn render(&self, sources: &Sources) -> String {
-        let mut text = self.first_line(sources);
-        text.push('\n');
+        self.first_line(sources) + "\n" + &self.explained(sources)
+    }
+
+    /// What stands below nginx's line: the source line with a caret under the place, then `help:`; each with a line end.
+    pub fn explained(&self, sources: &Sources) -> String {
+        let mut text = String::new();
         if let Some(place) = self.place
             && let Some(line) = sources.line(place)
         {

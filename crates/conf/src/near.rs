@@ -22,7 +22,7 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
         return problem.hint("the file begins with a byte order mark; save it without one");
     }
     if is_repetition(name) {
-        return problem.hint("a regular expression with \"{\" or \"}\" has to stand in quotes");
+        return problem.hint(UNQUOTED);
     }
     if let Some((_, instead)) = known::WITHOUT.iter().find(|(without, _)| without == name) {
         return problem.hint(*instead);
@@ -55,6 +55,9 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
         None => problem,
     }
 }
+
+/// The hint to a brace of a regular expression that was taken for that of a block.
+pub(crate) const UNQUOTED: &str = "a regular expression with \"{\" or \"}\" has to stand in quotes";
 
 /// Whether a word is what follows `{` in a regular expression that is not in quotes: `2}$` of `^/a{2}$`.
 fn is_repetition(name: &str) -> bool {

@@ -38,6 +38,14 @@ pub fn help(sources: &Sources, place: Place) -> Option<String> {
     })
 }
 
+/// Whether the problems at two places of a line have the same text as their reason.
+pub fn is_one(sources: &Sources, one: Option<Place>, other: Option<Place>) -> bool {
+    let Some((one, other)) = one.zip(other) else { return false };
+    // The line is looked for from the beginning of its file, so this is asked last.
+    (one.file, one.line) == (other.file, other.line)
+        && help(sources, one).is_some_and(|reason| help(sources, other) == Some(reason))
+}
+
 /// The letters of a directive that are not between quotes.
 fn unquoted(text: &str) -> impl Iterator<Item = char> {
     let mut quote = None;
@@ -132,6 +140,15 @@ mod tests {
         }
         assert!(helped("root {{ .Values.root }};", 0).is_some());
         assert_eq!(helped("return 200 ${uri}${1};", 2), None);
+    }
+
+    #[test]
+    fn problems_of_one_line_have_one_reason() {
+        let tree = crate::parse("x", None, "", &mut OneText("root {{ a }};\nindex {{ b }};\nlisten 80; listen 81;"));
+        let at = |line, column| Some(Place { file: 0, line, column, width: 1 });
+        assert!(is_one(&tree.sources, at(1, 1), at(1, 7)));
+        assert!(!is_one(&tree.sources, at(1, 1), at(2, 1)), "each line has a template of its own");
+        assert!(!is_one(&tree.sources, at(3, 1), at(3, 12)), "the text is not the reason");
     }
 
     #[test]

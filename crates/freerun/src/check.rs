@@ -38,7 +38,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
                 tell(&syntax_ok);
             }
             console::tell_failure(log, &failure);
-            start::tell_ways_on(options, input);
+            start::tell_ways_on(options, &input.conf);
             return failed();
         }
     };
@@ -56,7 +56,8 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     }
     let warnings = configuration.warnings.len() + unknown.len();
     if options.strict && warnings > 0 {
-        console::print(&format!("freerun: {warnings} warnings, which are errors with --strict\n"));
+        let (many, is) = if warnings == 1 { ("warning", "is an error") } else { ("warnings", "are errors") };
+        console::print(&format!("nginx: {warnings} {many}, which {is} with --strict\n"));
         return failed();
     }
     tell(&format!("configuration file {} test is successful", input.conf));

@@ -139,6 +139,8 @@ pub struct Reference {
     pub dir: OsString,
     /// Only check whether the pages are current.
     pub check: bool,
+    /// Whether `--help` was given.
+    pub help: bool,
 }
 
 /// The address of `freerun serve` without `--listen`.
@@ -193,7 +195,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("migrate", &["--json", "--quiet", "--help"]),
-    ("reference", &["--check"]),
+    ("reference", &["--check", "--help"]),
     ("explain", &["--help"]),
 ];
 
@@ -229,10 +231,7 @@ impl UsageError {
             }),
             UsageError::Requires(..) => None,
             UsageError::Own(command, told) => {
-                let shows = match *command {
-                    "reference" => see.to_owned(),
-                    command => format!("\"freerun {command} --help\" shows its options"),
-                };
+                let shows = format!("\"freerun {command} --help\" shows its options");
                 // lexopt puts the option in such quotes.
                 let wrong = told.split('\'').nth(1).filter(|wrong| wrong.starts_with("--"));
                 let options = COMMAND_OPTIONS.iter().find(|(name, _)| name == command).map(|(_, options)| *options);
@@ -415,19 +414,21 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
 }
 
 fn parse_reference(args: &[OsString]) -> Result<Reference, UsageError> {
-    use lexopt::Arg::{Long, Value};
+    use lexopt::Arg::{Long, Short, Value};
     let wrong = |error: lexopt::Error| UsageError::Own("reference", error.to_string());
-    let (mut dir, mut check) = (None, false);
+    let (mut dir, mut check, mut help) = (None, false, false);
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(wrong)? {
         match arg {
             Long("check") => check = true,
+            Short('h') | Long("help") => help = true,
             Value(value) if dir.is_none() => dir = Some(value),
             other => return Err(wrong(other.unexpected())),
         }
     }
-    let dir = dir.ok_or_else(|| UsageError::Own("reference", "the folder of the pages is missing".into()))?;
-    Ok(Reference { dir, check })
+    let missing = || UsageError::Own("reference", "the folder of the pages is missing".into());
+    let dir = if help { dir.unwrap_or_default() } else { dir.ok_or_else(missing)? };
+    Ok(Reference { dir, check, help })
 }
 
 /// Parses `ADDR:PORT`, `ADDR` or `PORT`: an address and a port, as far as they are there.
@@ -527,8 +528,9 @@ mod tests {
     #[test]
     fn the_reference_needs_a_folder() {
         let reference = |line: &[&str]| parse(["reference"].iter().chain(line).map(OsString::from).collect());
-        let wanted = Reference { dir: "d".into(), check: true };
+        let wanted = Reference { dir: "d".into(), check: true, help: false };
         assert_eq!(reference(&["--check", "d"]), Ok(Command::Reference(wanted)));
+        assert!(matches!(reference(&["--help"]), Ok(Command::Reference(Reference { help: true, .. }))));
         assert!(reference(&[]).unwrap_err().to_string().contains("folder"));
         assert!(reference(&["a", "b"]).is_err());
     }

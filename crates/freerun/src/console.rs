@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use freerun_conf::{Level as Severity, Problem, Sources, bytes_of};
+use freerun_conf::{Level as Severity, MAX_SHOWN, Problem, Sources, bytes_of};
 use freerun_runtime::log::{ErrorLog, Level, Writer};
 
 use crate::configuration::Failure;
@@ -61,6 +61,11 @@ pub fn print(text: &str) {
     let _ = std::io::stderr().write_all(&bytes_of(text));
 }
 
+/// Prints a text to stdout, with the bytes that it stands for. A reader that closes its end early, such as head, is no error.
+pub fn output(text: &str) {
+    let _ = std::io::stdout().lock().write_all(&bytes_of(text));
+}
+
 /// Reports a failure to a person at a terminal: warnings, then all problems with their lines, carets and help, nginx's first.
 /// The log without the console gets the line of the first alone.
 pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
@@ -90,14 +95,16 @@ pub fn log_failure(log: &ErrorLog, failure: &Failure) {
     }
 }
 
-/// Writes each warning to the log, and to the console while there is one: there with what helps.
+/// Writes each warning to the log, and to the console while there is one: there the first [`MAX_SHOWN`] with their lines, carets
+/// and help, as errors have them.
 pub fn tell_warnings(log: &ErrorLog, warnings: &[Problem], sources: &Sources) {
+    let mut shown = 0;
     for warning in warnings {
         log_problem(log, warning, sources);
-        if log.has_console()
-            && let Some(help) = warning.help(sources)
-        {
-            print(&format!("help: {help}\n"));
+        // The console has no lines below this level.
+        if log.has_console() && warning.level >= Severity::Warn && shown < MAX_SHOWN {
+            shown += 1;
+            print(&warning.explained(sources));
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use freerun_conf::{Contexts, bytes_of, fold, near, text_of_os, unmarked};
+use freerun_conf::{Contexts, Directive, fold, near, text_of_os, unmarked};
 
 use crate::cli::UsageError;
 use crate::configuration::registry;
@@ -33,12 +32,12 @@ pub fn parse(args: &[OsString]) -> Result<String, UsageError> {
 /// Prints what is said of a name.
 pub fn run(name: &str) -> ExitCode {
     if matches!(name, "-h" | "--help") {
-        print(HELP);
+        console::output(HELP);
         return ExitCode::SUCCESS;
     }
     match explained(name) {
         Ok(text) => {
-            print(&text);
+            console::output(&text);
             ExitCode::SUCCESS
         }
         Err(told) => {
@@ -87,15 +86,30 @@ fn explained(name: &str) -> Result<String, String> {
 /// The most directives that are named as speaking of a word.
 const MAX_NAMED: usize = 30;
 
-/// The directives whose documentation has a word, each with its summary.
+/// The directives whose documentation has a word, or a comment in their examples; if there are none, those whose examples have
+/// it. Each has its summary.
 fn speaking_of(word: &str) -> String {
+    let examples = additions().examples;
+    let in_comment = |text: &str| text.lines().any(|line| line.trim_start().starts_with('#') && has_word(line, word));
+    let said = |known: &Directive| {
+        has_word(known.documentation, word) || examples.of(known).any(|example| in_comment(&example.text))
+    };
+    let found = named_by(said);
+    match found.is_empty() {
+        true => named_by(|known| examples.of(known).any(|example| has_word(&example.text, word))),
+        false => found,
+    }
+}
+
+/// The directives of which something is so, each with its summary.
+fn named_by(is_so: impl Fn(&Directive) -> bool) -> String {
     let mut seen = BTreeSet::new();
     let mut names: Vec<&str> = registry().names(Contexts::ANY).filter(|name| seen.insert(*name)).collect();
     names.sort_unstable();
     let mut text = String::new();
     let mut count = 0;
     for name in names {
-        let Some(directive) = registry().named(name).find(|known| has_word(known.documentation, word)) else {
+        let Some(directive) = registry().named(name).find(|known| is_so(known)) else {
             continue;
         };
         count += 1;
@@ -119,11 +133,6 @@ fn has_word(text: &str, word: &str) -> bool {
             let rest = rest.strip_prefix('s').unwrap_or(rest);
             !is_letter(text[..at].chars().next_back()) && !is_letter(rest.chars().next())
         })
-}
-
-/// A reader that closes its end early, such as head, is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(&bytes_of(text));
 }
 
 #[cfg(test)]
@@ -160,6 +169,12 @@ mod tests {
     fn a_word_is_looked_for_in_the_texts() {
         let found = explained("websocket").expect("directives speak of it");
         assert!(found.starts_with("There is no directive \"websocket\"; these speak of it:\n\n  "), "{found}");
+        for (word, name) in
+            [("websocket", "proxy_read_timeout"), ("CORS", "add_header"), ("Access-Control-Allow-Origin", "add_header")]
+        {
+            let found = explained(word).expect("examples speak of it");
+            assert!(found.contains(&format!("\n  {name}\n")), "{word}: {found}");
+        }
         assert!(has_word("For WebSockets.", "websocket") && !has_word("unwebsocketed", "websocket"));
         assert!(!has_word("rate_limit", "rate") && has_word("the rate", "Rate"));
     }

@@ -1,10 +1,10 @@
 //! Starts the command that the command line gives.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
-use freerun_conf::path_of;
+use freerun_conf::{path_of, text_of_os};
 
 use crate::bundle::Input;
 use crate::cli::{self, Command, Options, UsageError};
@@ -25,11 +25,11 @@ pub fn run() -> ExitCode {
         Ok(Command::Migrate(options)) => migrate::run(&options),
         Ok(Command::Explain(name)) => explain::run(&name),
         Ok(Command::Help) => {
-            print(&(version::versions() + &version::help()));
+            console::output(&(version::versions() + &version::help()));
             ExitCode::SUCCESS
         }
         Ok(Command::Version) => {
-            print(&version::versions());
+            console::output(&version::versions());
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -43,11 +43,6 @@ pub fn run() -> ExitCode {
             }
         }
     }
-}
-
-/// Prints to stdout, of which a reader such as head may not want all.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn server(options: &Options) -> ExitCode {
@@ -98,7 +93,7 @@ fn server(options: &Options) -> ExitCode {
     match master::run(start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(()) => {
-            tell_ways_on(options, &input);
+            tell_ways_on(options, &input.conf);
             ExitCode::FAILURE
         }
     }
@@ -111,14 +106,23 @@ there is no configuration at the default place; either
   freerun -c FILE     reads another one
 ";
 
-/// Prints possible next steps, if no `-c` was given and there is no file at the default path.
-pub fn tell_ways_on(options: &Options, input: &Input) {
-    eprint!("{}", ways_on(options, input));
+/// Prints possible next steps, if there is no file at the path `conf`, which was not given or is below another folder than the
+/// current one.
+pub fn tell_ways_on(options: &Options, conf: &str) {
+    let here = std::env::current_dir().unwrap_or_default();
+    console::print(&ways_on(options, conf, &here).unwrap_or_default());
 }
 
-fn ways_on(options: &Options, input: &Input) -> &'static str {
-    let absent = options.conf.is_none() && !path_of(&input.conf).exists();
-    if absent { WAYS_ON } else { "" }
+fn ways_on(options: &Options, conf: &str, here: &Path) -> Option<String> {
+    if path_of(conf).exists() {
+        return None;
+    }
+    let Some(given) = &options.conf else { return Some(WAYS_ON.to_owned()) };
+    let found = here.join(path_of(given));
+    let found = text_of_os(found.as_os_str());
+    (options.prefix.is_none() && *found != *conf && path_of(&found).is_file()).then(|| {
+        format!("help: a relative path begins in the prefix, as with nginx; the file of this folder is {found}\n")
+    })
 }
 
 #[cfg(test)]
@@ -127,19 +131,20 @@ mod tests {
 
     #[test]
     fn without_a_configuration_both_ways_on_are_named() {
-        let input = |conf: &str| Input {
-            conf: conf.to_owned(),
-            globals: None,
-            prefix: "/".into(),
-            conf_prefix: "/".into(),
-            error_log: "stderr".into(),
-            privileged: false,
-        };
         let plain = Options::default();
-        let given = Options { conf: Some("x".into()), ..Options::default() };
-        assert!(ways_on(&plain, &input("/no/such/file")).contains("freerun serve DIR"));
-        assert!(ways_on(&plain, &input("/no/such/file")).contains("freerun -c FILE"));
-        assert_eq!(ways_on(&plain, &input("/")), "");
-        assert_eq!(ways_on(&given, &input("/no/such/file")), "");
+        let told = ways_on(&plain, "/no/such/file", Path::new("/")).expect("there is no file");
+        assert!(told.contains("freerun serve DIR") && told.contains("freerun -c FILE"), "{told}");
+        assert_eq!(ways_on(&plain, "/", Path::new("/")), None);
+    }
+
+    #[test]
+    fn a_file_of_the_current_folder_is_named() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let given = |name: &str| Options { conf: Some(name.into()), ..Options::default() };
+        let told = ways_on(&given("Cargo.toml"), "/no/such/Cargo.toml", here).expect("it is there");
+        assert!(told.ends_with("/freerun/Cargo.toml\n"), "{told}");
+        assert_eq!(ways_on(&given("x"), "/no/such/x", here), None);
+        let prefix = Some("/no".into());
+        assert_eq!(ways_on(&Options { prefix, ..given("Cargo.toml") }, "/no/Cargo.toml", here), None);
     }
 }

@@ -67,7 +67,8 @@ Options:
   -V            : show version and configure options then exit
   -t            : test configuration and exit
   -T            : test configuration, dump it and exit
-  --strict      : with -t or -T: a warning, such as a name that has no address, is an error
+  --strict      : with -t or -T: a warning about the configuration, such as a name without an
+                  address, is an error
   -q            : suppress non-error messages during configuration testing
   -s signal     : send signal to a master process: stop, quit, reopen, reload
   -p prefix     : set prefix path (default: {}/)
@@ -75,19 +76,15 @@ Options:
   -c filename   : set configuration file (default: {})
   -g directives : set global directives out of configuration file
 
-{}
-{}
-{}
-freerun reference [--check] DIR
-  writes the reference of all directives to DIR, one page for each module
-  --check              : only tell which pages there are not current
+Commands, of which \"freerun COMMAND --help\" tells more:
+  serve         : serve a folder without a configuration file
+  migrate       : say what a configuration of nginx would be here, and start nothing
+  explain       : print what the reference says of a directive, a variable or a word
+  reference     : write the reference of all directives
 ",
         paths::PREFIX,
         paths::ERROR_LOG_PATH,
         paths::CONF_PATH,
-        serve_help(),
-        crate::migrate::HELP,
-        crate::explain::HELP,
     )
 }
 

@@ -1,6 +1,9 @@
 //! Directives of modules by others than nginx's authors, and of programs that were made of nginx: who has them, and what
 //! does the same in freerun. The facts are from the public documentation of each.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// A module or a program with its directives.
 pub(super) struct Other {
     /// Its name.
@@ -86,15 +89,25 @@ static OTHERS: &[Other] = &[
     other("ngx_small_light", "small_light small_light_*", ""),
 ];
 
+/// Who has each name, and each beginning of names that stands for many.
+struct ByName {
+    whole: HashMap<&'static str, &'static Other>,
+    many: Vec<(&'static str, &'static Other)>,
+}
+
+static BY_NAME: LazyLock<ByName> = LazyLock::new(|| {
+    let many = all().filter_map(|(name, other)| Some((name.strip_suffix('*')?, other)));
+    ByName { whole: all().filter(|(name, _)| !name.ends_with('*')).collect(), many: many.collect() }
+});
+
 fn all() -> impl Iterator<Item = (&'static str, &'static Other)> {
     OTHERS.iter().flat_map(|other| other.names.split_whitespace().map(move |name| (name, other)))
 }
 
 /// Who has a directive of this name; a whole name comes before one that stands for many.
 pub(super) fn find(name: &str) -> Option<&'static Other> {
-    let whole = all().find(|(known, _)| *known == name);
-    let many = || all().find(|(known, _)| known.strip_suffix('*').is_some_and(|begin| name.starts_with(begin)));
-    whole.or_else(many).map(|(_, other)| other)
+    let many = || BY_NAME.many.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, other)| *other);
+    BY_NAME.whole.get(name).copied().or_else(many)
 }
 
 /// The names that stand for one directive each.

@@ -8,10 +8,9 @@ mod survey;
 mod tests;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use freerun_conf::{bytes_of, text_of_os};
+use freerun_conf::text_of_os;
 
 use crate::bundle::Input;
 use crate::cli::{Options, UsageError};
@@ -86,7 +85,7 @@ pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
 /// Prints the report.
 pub fn run(migrate: &Migrate) -> ExitCode {
     if migrate.help {
-        print(HELP);
+        console::output(HELP);
         return ExitCode::SUCCESS;
     }
     let paths = Paths::new(&migrate.options);
@@ -103,7 +102,10 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         Ok(survey) => survey,
         Err(problem) => {
             console::print(&format!("freerun: {}\n", problem.message));
-            eprintln!("freerun: \"freerun migrate -c FILE\" reads another configuration");
+            match migrate.options.conf {
+                Some(_) => crate::start::tell_ways_on(&migrate.options, &input.conf),
+                None => console::print("help: \"freerun migrate -c FILE\" reads another configuration\n"),
+            }
             return ExitCode::from(NO_REPORT);
         }
     };
@@ -112,9 +114,9 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         survey.warnings.extend(machine::warnings(&mut survey::disk()));
     }
     match migrate.json {
-        false => print(&report::text(&survey, &start(&migrate.options), &input.conf_prefix, migrate.quiet)),
+        false => console::output(&report::text(&survey, &start(&migrate.options), &input.conf_prefix, migrate.quiet)),
         true => match serde_json::to_string_pretty(&survey) {
-            Ok(text) => print(&format!("{text}\n")),
+            Ok(text) => console::output(&format!("{text}\n")),
             Err(error) => {
                 eprintln!("freerun: {error}");
                 return ExitCode::from(NO_REPORT);
@@ -142,9 +144,4 @@ fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
-}
-
-/// A reader that closes its end early, such as head, is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(&bytes_of(text));
 }

@@ -25,6 +25,9 @@ const MAX_ROUNDS: usize = 64;
 /// After how many messages about values, files and names the search for further ones ends.
 const MAX_MESSAGES: usize = 200;
 
+/// What is told of a host that has no address.
+const NOT_NEEDED: &str = "a server starts without it, and uses it as soon as it has an address";
+
 /// For how many unknown names similar ones are looked for.
 const MAX_COMPARED: usize = 500;
 
@@ -164,7 +167,11 @@ impl Survey {
                 Ok(built) => {
                     let warnings = built.warnings.iter().filter(|warning| warning.level == Level::Warn);
                     survey.warnings.extend(warnings.map(|warning| Told::of(warning, &sources)));
-                    survey.not_found.extend(check::unknown_names(&built).iter().map(|name| Told::of(name, &sources)));
+                    survey.not_found.extend(check::unknown_names(&built).iter().map(|name| {
+                        let mut told = Told::of(name, &sources);
+                        told.help.get_or_insert_with(|| NOT_NEEDED.to_owned());
+                        told
+                    }));
                     break;
                 }
                 Err(failure) => failure,

@@ -15,6 +15,7 @@ use freerun_runtime::log::Errno;
 
 use crate::cli::Reference;
 use crate::configuration;
+use crate::console;
 
 /// What the reference has besides the tables of directives.
 pub fn additions() -> Additions {
@@ -37,8 +38,19 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
+/// The text of `freerun reference --help`.
+const HELP: &str = "\
+freerun reference [--check] DIR
+  writes the reference of all directives to DIR, one page for each module
+  --check : only tell which pages there are not current
+";
+
 /// Writes the pages, and removes pages that no longer exist; or reports which pages are not current.
 pub fn run(options: &Reference) -> ExitCode {
+    if options.help {
+        console::output(HELP);
+        return ExitCode::SUCCESS;
+    }
     let dir = Path::new(&options.dir);
     let pages = pages();
     let done = if options.check { check(dir, &pages) } else { write(dir, &pages) };
