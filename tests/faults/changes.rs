@@ -2,7 +2,9 @@
 
 use crate::BIG;
 use freerun_testkit::fuse::Fixture;
+use freerun_testkit::http2::{Block, Frame, PREFACE};
 use freerun_testkit::{Client, Server, Setup, Site, eventually, require};
+use rustix::net::{RecvFlags, recv};
 use std::fs;
 
 const SIZE: usize = 30_000_000;
@@ -69,6 +71,45 @@ fn without_sendfile_only_bytes_that_were_read_arrive() {
         assert!(!bytes.is_empty() && bytes.len() < SIZE, "{way}: the response is cut short");
         server.logs("file was truncated while it was sent to the client");
     }
+}
+
+/// What has been sent with `sendfile off` was read before: a file that is written anew in its place changes nothing of it.
+#[test]
+fn without_sendfile_what_was_sent_stays_as_it_was() {
+    for way in ["", "sendfile off;", "sendfile off; aio threads;", "sendfile off; aio off;", "open_file_cache max=10;"]
+    {
+        for over_http2 in [false, true] {
+            let site = site();
+            let server = Setup::server(&site, &format!("http2 on; {way}")).run();
+            let mut client = server.connect();
+            if over_http2 {
+                let settings = Frame::settings(&[]).bytes();
+                client.send([PREFACE, &settings, &Frame::headers(1, Block::get("/big")).end().bytes()].concat());
+            } else {
+                client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+            }
+            let mut sent = Vec::new();
+            eventually("the file is on its way", || {
+                sent = peek(&client);
+                sent.iter().filter(|byte| **byte == b'a').count() > 30_000
+            });
+            fs::File::options()
+                .write(true)
+                .open(site.at("big"))
+                .and_then(|mut file| std::io::Write::write_all(&mut file, &vec![b'b'; SIZE]))
+                .expect("writing");
+            let received = client.at_least(sent.len());
+            assert!(received[..sent.len()] == sent, "{way}, HTTP/2: {over_http2}");
+        }
+    }
+}
+
+/// The bytes that a client could read at once, without reading them.
+fn peek(client: &Client) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    let count = recv(client.socket(), &mut bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    bytes.truncate(count.map_or(0, |(_, count)| count));
+    bytes
 }
 
 #[test]

@@ -187,7 +187,7 @@ settings! {
         port_in_redirect: bool = "on", in HTTP | SERVER | LOCATION;
         /// Number and size of the buffers a file is read into when it is not sent with sendfile.
         output_buffers: Buffers = "2 32k", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("one buffer of this size is used; with `directio`, one as large as all of them together");
+            fidelity = Differs("one buffer of this size is used, for TLS, HTTP/2 and filters; with `directio`, one as large as all of them together; a plain connection of HTTP/1 needs none, as each loop has a buffer of 256 KB for all of them");
         /// Whether a body of unknown length is sent in chunks to clients of HTTP/1.1; if not, it ends with the connection.
         chunked_transfer_encoding: bool = "on", in HTTP | SERVER | LOCATION;
         /// The location serves only requests that the server makes itself (error pages, `try_files`); others get 404.

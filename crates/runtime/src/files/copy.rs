@@ -1,4 +1,5 @@
-//! Sending files to sockets through memory, where it is uncertain whether the page cache has them.
+//! Sending files to sockets through memory: where it is uncertain whether the page cache has them, and where no byte may
+//! be sent that was not read.
 //!
 //! `preadv2(2)` with `RWF_NOWAIT` checks and copies in one step. Between a probe of each page and the `sendfile(2)`
 //! that follows, a page can leave the page cache; when many files compete for it, some do, and the loop waits for the
@@ -30,7 +31,7 @@ thread_local! {
 }
 
 impl FileSystem {
-    /// Sends the part that is in memory of `max` bytes at `offset`, by way of a buffer of this loop. Bytes that the
+    /// Sends the part that is in memory of `max` bytes at `offset`, by way of a buffer of this thread. Bytes that the
     /// socket does not take are read again: they are not kept.
     pub(super) fn copy(
         &self,
@@ -41,17 +42,42 @@ impl FileSystem {
         max: u64,
         now: u64,
     ) -> Result<Sent, FileError> {
+        let read = |buffer: &mut [u8]| Ok(self.take(file, cursor, offset, buffer, now));
+        Ok(self.through_buffer(out, max, read)?.unwrap_or(Sent::NeedsPool))
+    }
+
+    /// Sends up to `max` bytes at `offset` by way of a buffer of this thread, with calls that wait if the bytes are not in
+    /// memory.
+    pub(super) fn copy_waiting(
+        &self,
+        file: &OpenFile,
+        out: BorrowedFd<'_>,
+        offset: u64,
+        max: u64,
+    ) -> Result<Sent, FileError> {
+        let read = |buffer: &mut [u8]| self.read_waiting(file, offset, buffer);
+        Ok(self.through_buffer(out, max, read)?.unwrap_or(Sent::Eof))
+    }
+
+    /// Sends what `read` puts at the beginning of a buffer of this thread, which has no more than `max` bytes and about as
+    /// many as the socket has room for. `None` if that is nothing.
+    fn through_buffer(
+        &self,
+        out: BorrowedFd<'_>,
+        max: u64,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, FileError>,
+    ) -> Result<Option<Sent>, FileError> {
         let room = send_room(out).unwrap_or(0).clamp(LEAST, PIECE);
         let len = usize::try_from(max).map_or(room, |max| max.min(room));
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(PIECE, 0);
-            let got = self.take(file, cursor, offset, &mut buffer[..len], now);
+            let got = read(&mut buffer[..len])?;
             if got == 0 {
-                return Ok(Sent::NeedsPool);
+                return Ok(None);
             }
             match retried(|| self.kernel.send(out, &buffer[..got])) {
-                Ok(sent) => Ok(Sent::Bytes(sent as u64)),
-                Err(Errno::AGAIN) => Ok(Sent::SocketFull),
+                Ok(sent) => Ok(Some(Sent::Bytes(sent as u64))),
+                Err(Errno::AGAIN) => Ok(Some(Sent::SocketFull)),
                 Err(error) => Err(FileError::new(SEND, error)),
             }
         })

@@ -46,9 +46,11 @@ const TRUSTED_STEP: u64 = 128 << 10;
 /// that nothing is there.
 const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
 
-/// The result of the probes for one response body; see [`FileSystem::send_now`].
+/// The result of the probes for one response body, and how its bytes are sent; see [`FileSystem::send_now`].
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
+    /// The bytes are copied before they are sent, whatever is known of them.
+    pub(super) copies: bool,
     /// The range that was probed and may be sent, and the time of the probe.
     from: u64,
     until: u64,
@@ -62,6 +64,17 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// For a body of which no byte is sent that was not read from the file: the pages that `sendfile(2)` has queued are
+    /// still those of the file, and change with it until they are on their way.
+    pub fn copying() -> Cursor {
+        Cursor { copies: true, ..Cursor::default() }
+    }
+
+    /// Whether the bytes are copied before they are sent.
+    pub fn copies(&self) -> bool {
+        self.copies
+    }
+
     /// The bytes from `offset` on that need no new probe.
     fn known(&self, offset: u64, density: Density, now_ms: u64) -> u64 {
         let valid = self.from <= offset && offset < self.until && self.is_fresh(density, now_ms);
@@ -75,7 +88,7 @@ impl Cursor {
 
     /// Forgets the result.
     pub(super) fn clear(&mut self) {
-        *self = Cursor::default();
+        *self = Cursor { copies: self.copies, ..Cursor::default() };
     }
 }
 

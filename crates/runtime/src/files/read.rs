@@ -150,7 +150,7 @@ impl FileSystem {
         Ready::Whole(got)
     }
 
-    fn read_waiting(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+    pub(super) fn read_waiting(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
         let mut got = 0;
         while got < buffer.len() {
             let read = retried(|| self.kernel.read(file.as_fd(), &mut buffer[got..], offset + got as u64));

@@ -1,4 +1,4 @@
-//! Sending files to sockets: by `sendfile(2)`, or by copying if its probes are not enough.
+//! Sending files to sockets: by `sendfile(2)`, or by copying if its probes are not enough or the caller wants it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::open::retried;
 use super::probe::{Ahead, Cursor};
 use super::types::{Aio, FileError, OpenFile, Trouble, Via};
 use super::{FileSystem, to_ms};
-use crate::mounts::Class;
+use crate::mounts::{Class, Rung};
 
 /// The most bytes that are sent in one go on the loop: other connections have to get their turn.
 pub const INLINE_MAX: u64 = 2 << 20;
@@ -34,10 +34,10 @@ pub enum Sent {
 
 impl FileSystem {
     /// Sends as many of `max` (more than 0) bytes at `offset` as can be sent without waiting, to a non-blocking socket.
-    /// `cursor` belongs to this response body: it remembers the results of the probes.
+    /// `cursor` belongs to this response body: it remembers the results of the probes, and whether the bytes are copied.
     ///
     /// # Errors
-    /// The error of `sendfile(2)` or `send(2)`, about the socket ([`FileError::is_peer`]) or the file.
+    /// The error of `sendfile(2)`, `pread(2)` or `send(2)`, about the socket ([`FileError::is_peer`]) or the file.
     pub fn send_now(
         &self,
         file: &OpenFile,
@@ -51,11 +51,15 @@ impl FileSystem {
         let (now, max) = (to_ms(began.at), max.min(INLINE_MAX));
         let ahead = match aio {
             Aio::Always(_) => return Ok(Sent::NeedsPool),
+            Aio::Off if cursor.copies => return self.copy_waiting(file, out, offset, max),
             Aio::Off => return self.sendfile(file, out, offset, max),
             _ if file.is_atime_due(now) => return Ok(Sent::NeedsPool),
+            // A copy checks each page by itself.
+            _ if cursor.copies && file.mount.rung(now) == Rung::Nowait => Ahead::Unsure,
             Aio::Auto(_) | Aio::Threads(_) => self.ahead(file, cursor, offset, max, now),
         };
         let sent = match ahead {
+            Ahead::Ready(ready) if cursor.copies => self.copy_waiting(file, out, offset, ready),
             Ahead::Ready(ready) => self.sendfile(file, out, offset, ready),
             Ahead::Unsure => self.copy(file, cursor, out, offset, max, now),
             Ahead::Pool => Ok(Sent::NeedsPool),
@@ -108,24 +112,24 @@ impl FileSystem {
         max: u64,
         via: Via<'_>,
     ) -> Result<Sent, FileError> {
-        let (this, held) = (self.clone(), file.clone());
-        let chunk = max.min(POOL_CHUNK);
+        let (this, held, copies) = (self.clone(), file.clone(), cursor.copies);
         file.mount.pooled.add();
         cursor.clear();
-        self.offload(via, file.tag(via.client), move || this.send_waiting(&held, out.as_fd(), offset, chunk, max))
-            .await?
+        let send = move || this.send_waiting(&held, copies, out.as_fd(), offset, max);
+        self.offload(via, file.tag(via.client), send).await?
     }
 
-    /// Asks the kernel for the whole chunk, then sends it piece by piece as it arrives, on a pool thread. The response
+    /// Asks the kernel for a whole chunk, then sends it piece by piece as it arrives, on a pool thread. The response
     /// needs `wanted` bytes altogether.
     fn send_waiting(
         &self,
         file: &OpenFile,
+        copies: bool,
         out: BorrowedFd<'_>,
         offset: u64,
-        chunk: u64,
         wanted: u64,
     ) -> Result<Sent, FileError> {
+        let chunk = wanted.min(POOL_CHUNK);
         let work = file.mount.begin();
         if file.mount.class() != Class::Memory {
             self.read_ahead(file, offset, chunk, wanted);
@@ -133,7 +137,12 @@ impl FileSystem {
         }
         let mut sent = 0;
         loop {
-            match self.sendfile(file, out, offset + sent, chunk - sent) {
+            let (at, left) = (offset + sent, chunk - sent);
+            let outcome = match copies {
+                true => self.copy_waiting(file, out, at, left),
+                false => self.sendfile(file, out, at, left),
+            };
+            match outcome {
                 Ok(Sent::Bytes(n)) => {
                     sent += n;
                     work.moved();

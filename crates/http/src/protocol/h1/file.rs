@@ -1,5 +1,5 @@
-//! Files as bodies: with `sendfile on`, the call of that name for the parts that are in memory, and the thread pool for the
-//! others.
+//! Files as bodies: what is in memory is sent from the loop, by `sendfile` or, with `sendfile off`, as a copy; the rest by
+//! the thread pool.
 
 use std::io;
 
@@ -72,18 +72,14 @@ pub async fn with_head(
             None => head.truncate(start),
         }
     }
-    if !core.sendfile {
-        // Pages that `sendfile` has queued are still those of the file: the client gets what is written to them before they
-        // are on their way.
-        return by_copying(request, writer, head, FileRange { file, offset, len }, follows).await;
-    }
     let short = len <= FIRST_CHUNK_FOR;
     let file_follows = if short || core.tcp_nopush { Follows::AtOnce } else { Follows::Later };
     writer.all(head, b"", file_follows).await?;
     head.clear();
     let first = if short { FIRST_CHUNK } else { MAX_INLINE };
     let ends = follows == Follows::Nothing;
-    send(request, writer, FileRange { file, offset, len }, Chunks { first, ends }, &aio, None).await
+    let cursor = if core.sendfile { Cursor::default() } else { Cursor::copying() };
+    send(request, writer, FileRange { file, offset, len }, Chunks { first, ends, cursor }, &aio, None).await
 }
 
 /// Sends a range of a file that a source refers to; the source goes on while the client does not take it.
@@ -100,16 +96,19 @@ pub async fn of_source(
         return by_copying(request, writer, &mut Vec::new(), range, follows).await;
     }
     let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
-    send(request, writer, range, Chunks { first: MAX_INLINE, ends }, &aio, Some(source)).await
+    // Nobody else writes to the file.
+    let cursor = Cursor::default();
+    send(request, writer, range, Chunks { first: MAX_INLINE, ends, cursor }, &aio, Some(source)).await
 }
 
-/// How a range of a file is split.
-#[derive(Clone, Copy)]
+/// How a range of a file is split and sent.
 struct Chunks {
     /// The most that the first call sends.
     first: u64,
     /// Whether the response ends with the range.
     ends: bool,
+    /// Whether the bytes are copied first, and what is known of the file's pages.
+    cursor: Cursor,
 }
 
 /// Sends a range of a file.
@@ -117,7 +116,7 @@ async fn send(
     request: &Request,
     writer: &mut Writer<'_>,
     range: FileRange,
-    Chunks { mut first, ends }: Chunks,
+    Chunks { mut first, ends, mut cursor }: Chunks,
     aio: &Aio,
     mut source: Option<&mut Box<dyn Source>>,
 ) -> Result<(), WriteError> {
@@ -129,7 +128,7 @@ async fn send(
         0 => u64::MAX,
         limit => limit,
     };
-    let mut cursor = Cursor::default();
+    let turn = if cursor.copies() { MAX_COPIED as u64 } else { MAX_INLINE };
     let (mut in_this_turn, mut since_full, mut at_once) = (0, 0, u64::MAX);
     while len > 0 {
         loops::note(writer.connection.number, "sending a file");
@@ -162,7 +161,7 @@ async fn send(
                 // offering it the rest.
                 if inline && n < chunk && len > 0 && !transport.has_room()? {
                     filled = true;
-                } else if in_this_turn >= MAX_INLINE && len > 0 {
+                } else if in_this_turn >= turn && len > 0 {
                     in_this_turn = 0;
                     loops::after_events().await;
                 }
@@ -186,8 +185,8 @@ async fn send(
     Ok(())
 }
 
-/// Sends a range of a file piece by piece through memory, if `sendfile` is off, if it is read past the page cache
-/// (`directio`), or if the kernel cannot copy a file to the transport.
+/// Sends a range of a file piece by piece through memory that belongs to the response, if it is read past the page cache
+/// (`directio`), or if the bytes are changed on their way (TLS).
 async fn by_copying(
     request: &Request,
     writer: &mut Writer<'_>,

@@ -22,6 +22,11 @@ fn page() -> usize {
 
 /// Sends a whole file as a connection would; returns what arrived, and whether it was cut short.
 fn send_all(bench: &Bench, aio: &Aio, file: &Arc<OpenFile>, len: u64) -> (Vec<u8>, bool) {
+    send_by(Cursor::default(), bench, aio, file, len)
+}
+
+/// Sends a whole file as [`send_all`] does, with this cursor.
+fn send_by(mut cursor: Cursor, bench: &Bench, aio: &Aio, file: &Arc<OpenFile>, len: u64) -> (Vec<u8>, bool) {
     let (out, mut to) = sockets();
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -29,7 +34,6 @@ fn send_all(bench: &Bench, aio: &Aio, file: &Arc<OpenFile>, len: u64) -> (Vec<u8
         bytes
     });
     let cut = block_on(async {
-        let mut cursor = Cursor::default();
         let via = Via { aio, client: 1, gone: None };
         let mut offset = 0;
         while offset < len {
@@ -64,6 +68,10 @@ fn a_file_arrives_whole_in_every_mode_on_every_rung() {
             for aio in [Aio::Auto(pool.clone()), Aio::Threads(pool.clone()), Aio::Always(pool), Aio::Off] {
                 let (bytes, cut) = send_all(&bench, &aio, &file, len as u64);
                 assert!(bytes == pattern(len) && !cut, "{fs_type} {nowait:?} {aio:?}");
+                assert_ne!(bench.fake.calls.sendfile.swap(0, SeqCst), 0);
+                let (bytes, cut) = send_by(Cursor::copying(), &bench, &aio, &file, len as u64);
+                assert!(bytes == pattern(len) && !cut, "copied: {fs_type} {nowait:?} {aio:?}");
+                assert_eq!(bench.fake.calls.sendfile.load(SeqCst), 0, "{fs_type} {nowait:?} {aio:?}");
             }
         }
     }
@@ -173,8 +181,11 @@ fn a_file_that_shrinks_ends_early_and_is_not_padded() {
                 "always" => Aio::Always(bench.pool.clone()),
                 _ => Aio::Off,
             };
-            let (bytes, cut) = send_all(&bench, &aio, &file, file.size());
-            assert!(cut && bytes == pattern(10 * page())[..shorter], "{fs_type} {aio:?}: {} bytes", bytes.len());
+            for cursor in [Cursor::default(), Cursor::copying()] {
+                let told = format!("{fs_type} {aio:?} {cursor:?}");
+                let (bytes, cut) = send_by(cursor, &bench, &aio, &file, file.size());
+                assert!(cut && bytes == pattern(10 * page())[..shorter], "{told}: {} bytes", bytes.len());
+            }
         }
     }
 }
