@@ -14,6 +14,9 @@ use crate::stats::{Counter, Histogram};
 pub struct LoopStats {
     /// Connections accepted since the start.
     pub accepted: Counter,
+    /// Connections that were closed at once, since there was no room for them (`worker_connections`). They are not counted as
+    /// accepted.
+    pub dropped: Counter,
     /// Connections open now.
     pub active: Counter,
     /// Of these, keep-alive connections without a request.

@@ -17,6 +17,17 @@ use crate::loop_state::LoopState;
 use crate::service::{Accepted, Closing, MakeService, Service};
 use crate::silent::TakenOver;
 
+/// Whether another connection may be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// There is room.
+    Free,
+    /// An idle connection was asked to close, and will be gone soon.
+    Coming,
+    /// No connection can be asked to close now.
+    None,
+}
+
 /// The services of one loop: they share its state and its `worker_connections`.
 pub struct LoopServices {
     /// The state of the loop.
@@ -77,12 +88,12 @@ impl LoopServices {
         true
     }
 
-    /// Whether another connection may be accepted. At the limit, the connection that has been idle longest is closed to
-    /// make room, as in nginx.
-    pub fn has_room(&self) -> bool {
+    /// Looks for room for another connection. At the limit, the connection that has been idle longest is closed to make
+    /// room, as in nginx.
+    pub fn make_room(&self) -> Room {
         let admission = &self.loop_state.admission;
         if !admission.is_full() {
-            return true;
+            return Room::Free;
         }
         let closing = close_oldest(&self.all);
         admission.log_full(&self.loop_state.generation().error_log, closing == Closing::Asked);
@@ -95,7 +106,7 @@ impl LoopServices {
                 loop_state.admission.look();
             });
         }
-        false
+        if closing == Closing::Asked { Room::Coming } else { Room::None }
     }
 
     /// Handles a lack of descriptors or memory, which is logged once for each pause. Memory and descriptors that are

@@ -79,7 +79,13 @@ settings! {
     #[module = "events"]
     pub struct EventSettings {
         /// Most connections that one event loop has open at once, to clients and to others.
-        worker_connections: Connections = "512", in EVENTS;
+        ///
+        /// When all loops have so many, the client connection that has been idle longest is closed for a new one. If none is
+        /// idle, new ones wait, for two seconds at most; those for which there is no room then are closed, which is logged as
+        /// "worker_connections are not enough" and counted: by `stub_status` as accepted but not handled, in `status` and the
+        /// `api` as `dropped`.
+        worker_connections: Connections = "512", in EVENTS,
+            fidelity = Differs("where no connection is idle, nginx closes a new one at once");
         /// The method that waits for events.
         #[name = "use"]
         method: Option<Method>, in EVENTS, fidelity = Differs("epoll is the only one");

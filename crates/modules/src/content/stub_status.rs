@@ -63,6 +63,8 @@ fn number<'r>(value: u64) -> Value<'r> {
 struct Figures {
     active: u64,
     accepted: u64,
+    /// Of these, the connections that were not closed at once for want of room.
+    handled: u64,
     requests: u64,
     reading: u64,
     writing: u64,
@@ -74,7 +76,9 @@ impl Figures {
         let mut sums = Figures::default();
         for stats in &request.client.loop_state.shared.loops.load().stats {
             sums.active += stats.active.get();
-            sums.accepted += stats.accepted.get();
+            let handled = stats.accepted.get();
+            sums.accepted += handled + stats.dropped.get();
+            sums.handled += handled;
             sums.requests += stats.requests.get();
             sums.reading += stats.reading.get();
             sums.waiting += stats.idle.get() + stats.fresh.get();
@@ -92,11 +96,11 @@ fn answer(request: &mut Request) -> Outcome {
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let Figures { active, accepted, requests, reading, writing, waiting } = Figures::of(request);
+    let Figures { active, accepted, handled, requests, reading, writing, waiting } = Figures::of(request);
     let text = format!(
         "Active connections: {active} \n\
          server accepts handled requests\n \
-         {accepted} {accepted} {requests} \n\
+         {accepted} {handled} {requests} \n\
          Reading: {reading} Writing: {writing} Waiting: {waiting} \n"
     );
     Response::new(200, &b"text/plain"[..], Body::Bytes(text.into())).into()

@@ -28,7 +28,7 @@ use crate::address::Address;
 use crate::datagrams::directory::Directory;
 use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
-use crate::loop_services::LoopServices;
+use crate::loop_services::{LoopServices, Room};
 use crate::loop_state::LoopState;
 use crate::predictor::{Sampled, SuccessPredictor};
 use crate::service::Service;
@@ -50,9 +50,13 @@ const IN_A_ROW: usize = 8;
 /// or two, and with `accept_mutex on` it wakes a thread.
 const SHARE: usize = 16;
 
-/// How many waiting connections a loop takes when it stops accepting: the default backlog, and a bound for the time it
-/// takes.
+/// How many waiting connections a loop takes when it stops accepting, or closes when there is no room: the default backlog,
+/// and a bound for the time it takes.
 const LAST: usize = 511;
+
+/// How long connections wait at most when there is no room and none is in sight; then they are closed. Most loads that are
+/// too high last for a moment; those who wait for longer had better know.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a loop without room leaves a connection to the others, before it looks whether one of them has taken it.
 const TAKEN: Duration = Duration::from_millis(10);
@@ -227,6 +231,28 @@ impl Accepting {
     }
 }
 
+impl Accepting {
+    /// Closes the connections that wait, as there is no room for them.
+    fn close_the_waiting(&self, services: &LoopServices) {
+        let admission = &services.loop_state.admission;
+        for _ in 0..LAST {
+            if !admission.is_full() || !net::can_be_read(&self.registered) {
+                break;
+            }
+            match accept(&self.listener.fd) {
+                Ok(_) => admission.drop_one(),
+                Err(error) if is_of_one(error) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => {
+                    services.accept_failed(error);
+                    break;
+                }
+            }
+        }
+        admission.log_full(&services.loop_state.generation().error_log, false);
+    }
+}
+
 /// Accepts connections until told to stop.
 async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
     let loop_state = &services.loop_state;
@@ -303,11 +329,14 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
             registered.rest();
             turn = None;
             let full = Counted::new(&between.full);
+            let mut in_vain_since = loops::now();
             while loop_state.admission.is_full() && net::can_be_read(registered) {
                 // No connection has to leave before all loops are full, either.
                 let others = is_shared && between.some_have_room();
-                if !others && services.has_room() {
-                    break;
+                match if others { Room::None } else { services.make_room() } {
+                    Room::Free => break,
+                    Room::Coming => in_vain_since = loops::now(),
+                    Room::None => {}
                 }
                 if others && !takes_turns {
                     between.have_looked_at();
@@ -316,6 +345,10 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
                 tokio::select! {
                     () = loop_state.admission.wait_for_room() => {}
                     () = freerun_runtime::timer::sleep(TAKEN), if others => {}
+                    () = freerun_runtime::timer::sleep_until(in_vain_since + PATIENCE), if !others => {
+                        accepting.close_the_waiting(services);
+                        in_vain_since = loops::now();
+                    }
                     () = &mut stopped => return,
                 }
             }

@@ -65,6 +65,11 @@ impl Admission {
         }
     }
 
+    /// Counts a connection that was closed at once, for want of room.
+    pub fn drop_one(&self) {
+        self.stats.dropped.add_alone();
+    }
+
     /// Notes that a connection can be asked to leave, if others wait.
     pub fn one_may_leave(&self) {
         if self.is_full() {

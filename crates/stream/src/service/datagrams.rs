@@ -204,7 +204,7 @@ impl StreamService {
             } else {
                 // Connections of another kind may leave instead, for those that come later.
                 if let Some(services) = services_of_this_loop() {
-                    services.has_room();
+                    services.make_room();
                 }
                 listener.lose_from_clients(number_of(received.bytes.len(), received.segment));
                 return None;

@@ -18,6 +18,7 @@ use super::object::responses;
 #[derive(Debug, Default)]
 pub struct Sums {
     accepted: u64,
+    dropped: u64,
     active: u64,
     idle: u64,
     requests: u64,
@@ -30,7 +31,9 @@ impl Sums {
         let mut sums = Sums::default();
         for stats in loops {
             let (active, idle) = (stats.active.get(), stats.idle.get());
-            sums.accepted += stats.accepted.get();
+            let dropped = stats.dropped.get();
+            sums.accepted += stats.accepted.get() + dropped;
+            sums.dropped += dropped;
             // The counters are read one after the other, while they change.
             sums.active += active.saturating_sub(idle);
             sums.idle += idle;
@@ -40,9 +43,9 @@ impl Sums {
         sums
     }
 
-    /// The object of connections. None are dropped: those for which there is no room wait to be accepted.
+    /// The object of connections.
     pub fn connections(&self) -> Value {
-        json!({ "accepted": self.accepted, "dropped": 0, "active": self.active, "idle": self.idle })
+        json!({ "accepted": self.accepted, "dropped": self.dropped, "active": self.active, "idle": self.idle })
     }
 
     /// The object of requests.

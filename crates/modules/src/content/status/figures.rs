@@ -73,6 +73,7 @@ described! {
         pub active: u64,
         pub idle: u64,
         pub accepted: u64,
+        pub dropped: u64,
         pub rescued: u64,
         pub moved: u64,
     }
@@ -194,6 +195,7 @@ impl Loop {
                 active: stats.active.get(),
                 idle: stats.idle.get(),
                 accepted: stats.accepted.get(),
+                dropped: stats.dropped.get(),
                 rescued: stats.rescued.get(),
                 moved: stats.moved.get(),
             },

@@ -59,6 +59,12 @@ impl Text {
         of("freerun_connections_idle", "gauge", "Keep-alive connections without a request.", |l| l.connections.idle);
         of("freerun_connections_accepted_total", "counter", "Connections accepted.", |l| l.connections.accepted);
         of(
+            "freerun_connections_dropped_total",
+            "counter",
+            "Connections closed at once, as there was no room for them.",
+            |l| l.connections.dropped,
+        );
+        of(
             "freerun_connections_rescued_total",
             "counter",
             "Connections that other loops have accepted in this one's place or taken over before it had read anything, \

@@ -43,7 +43,7 @@ fn one_loop(index: usize) -> Loop {
         index,
         state: "serving",
         drain: false,
-        connections: Connections { active: 3, idle: 2, accepted: u64::MAX, rescued: 1, moved: 0 },
+        connections: Connections { active: 3, idle: 2, accepted: u64::MAX, dropped: 0, rescued: 1, moved: 0 },
         requests: 7,
         rescued_datagrams: 0,
         stalls: 0,
