@@ -1,7 +1,7 @@
 //! What becomes of sessions, and what is logged of them.
 
 use super::{lines, said, stream};
-use freerun_testkit::{Client, Ending, Site, require};
+use freerun_testkit::{Client, Ending, Site, Upstream, require};
 use std::net::{Ipv4Addr, SocketAddr};
 
 #[test]
@@ -263,4 +263,34 @@ fn a_server_without_a_handler_ends_its_sessions() {
     assert_eq!(said(server.address_number(2), b""), "");
     assert_eq!(lines(&server, 1), ["500"]);
     server.logs("no handler for server, client: 127.0.0.1, server: 127.0.0.1:");
+}
+
+/// Who connects again while a session of theirs ends is let in: a place is free as soon as its client has gone.
+#[test]
+fn the_place_of_a_client_that_has_just_gone_is_free() {
+    let upstream = Upstream::new();
+    let Some(setup) = stream(&format!(
+        "limit_conn_zone $binary_remote_addr zone=z:1m;
+         server {{ listen 127.0.0.1:@PORT@; return \"\"; }}
+         server {{ listen 127.0.0.1:@PORT2@; limit_conn z 1; proxy_pass {}; }}",
+        upstream.address()
+    )) else {
+        return;
+    };
+    let server = setup.run();
+    let address = server.address_number(2);
+    for round in 0..100 {
+        let client = Client::connect(address);
+        let _peer = upstream.accept();
+        if round % 10 == 0 {
+            // The place is taken as long as the client is there.
+            assert_eq!(said(address, b""), "", "{round}");
+        }
+        drop(client);
+        let mut next = Client::connect(address);
+        let mut peer = upstream.accept();
+        peer.send("in");
+        drop(peer);
+        assert_eq!(next.rest().0, b"in", "{round}");
+    }
 }

@@ -35,7 +35,7 @@ settings! {
 pub static MODULE: Module = Module {
     name: "stream/limit_conn",
     groups: &[group::<LimitConnSettings>()],
-    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::NowOrAfterEvents(run_now, run) }],
     variables: &[Variable::named(
         "limit_conn_status",
         "What `limit_conn` decided: `PASSED`, `REJECTED`, or `REJECTED_DRY_RUN`.",
@@ -50,6 +50,12 @@ struct Judged(Cell<Option<&'static [u8]>>);
 
 fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<LimitConnSettings>().limit_conn.is_empty()
+}
+
+/// Decides at once, unless the session would be refused: the place of a client that has just gone is free when the loop has
+/// looked at its events.
+fn run_now(session: &Session) -> Option<Outcome> {
+    (!session.settings().get::<LimitConnSettings>().limit_conn.is_full(session)).then(|| run(session))
 }
 
 fn run(session: &Session) -> Outcome {

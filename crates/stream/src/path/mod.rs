@@ -40,7 +40,7 @@ pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
         session.set_step(INITIALIZING);
     }
     for phase in [Phase::PostAccept, Phase::PreAccess, Phase::Access] {
-        run(session, phase)?;
+        run(session, phase).await?;
     }
     if let ClientSide::Stream(transport) = &session.client
         && session.servers.tls
@@ -64,12 +64,22 @@ pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
     Ok(())
 }
 
-/// Runs the handlers of a phase that answer at once.
-fn run(session: &Session, phase: Phase) -> Result<(), u16> {
+/// Runs the handlers of a phase before the content.
+async fn run(session: &Session, phase: Phase) -> Result<(), u16> {
     let server = session.server();
     for handler in server.handlers(phase) {
-        let Run::Now(run) = handler else { continue };
-        if let Outcome::End(status) = run(session) {
+        let outcome = match handler {
+            Run::Now(run) => run(session),
+            Run::NowOrAfterEvents(now, then) => match now(session) {
+                Some(outcome) => outcome,
+                None => {
+                    loops::after_events().await;
+                    then(session)
+                }
+            },
+            Run::Preread(_) => continue,
+        };
+        if let Outcome::End(status) = outcome {
             return Err(status);
         }
     }

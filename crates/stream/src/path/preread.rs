@@ -28,6 +28,7 @@ pub(super) async fn run(session: &Rc<Session>, timer: &mut Timer, buffer: &mut V
                 Outcome::Declined => {}
                 Outcome::End(status) => return Err(status),
             },
+            Run::NowOrAfterEvents(..) => {}
             Run::Preread(see) => loop {
                 match see(session, buffer) {
                     Seen::Done => break,

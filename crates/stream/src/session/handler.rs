@@ -70,6 +70,9 @@ pub enum Seen {
 pub enum Run {
     /// It answers at once.
     Now(fn(&Session) -> Outcome),
+    /// The first function answers at once, if it can. If not, the second one answers when the loop has looked at its events:
+    /// sessions whose clients have just gone have ended then. Only before the content.
+    NowOrAfterEvents(fn(&Session) -> Option<Outcome>, fn(&Session) -> Outcome),
     /// It looks at the first bytes, all that have come so far, and is called again when there are more. Only for
     /// [`Phase::Preread`].
     Preread(fn(&Session, &[u8]) -> Seen),
