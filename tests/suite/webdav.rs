@@ -153,3 +153,26 @@ fn litmus_finds_nothing_but_what_is_known() {
     let wrong: Vec<&str> = text.lines().filter(|line| line.contains("FAIL") && !known(line)).collect();
     assert!(wrong.is_empty() && text.contains("<- summary for `locks'"), "{wrong:?}\n{text}");
 }
+
+/// OPTIONS names the methods that would be answered: those of both modules, as far as `limit_except` lets the client in.
+#[test]
+fn allow_has_what_is_allowed() {
+    let all = "GET,HEAD,PUT,DELETE,MKCOL,COPY,MOVE,PROPFIND,OPTIONS,LOCK,UNLOCK";
+    let every = "dav_methods PUT DELETE MKCOL COPY MOVE; dav_ext_methods PROPFIND OPTIONS LOCK UNLOCK;";
+    for (lines, allow) in [
+        (every.to_owned(), all),
+        ("dav_methods PUT; dav_ext_methods OPTIONS;".to_owned(), "GET,HEAD,PUT,OPTIONS"),
+        (format!("{every} limit_except GET PROPFIND OPTIONS {{ deny all; }}"), "GET,HEAD,PROPFIND,OPTIONS"),
+        (format!("{every} limit_except GET OPTIONS {{ allow 127.0.0.1; deny all; }}"), all),
+        (
+            format!(
+                "{every} satisfy any; limit_except GET OPTIONS {{ deny all; auth_basic x; auth_basic_user_file users; }}"
+            ),
+            all,
+        ),
+    ] {
+        let server = Setup::server(&site(), &format!("location / {{ {lines} }}")).freerun();
+        let response = ask(&server, "OPTIONS", "/a.txt", "", "");
+        assert_eq!((response.status, response.header("Allow")), (200, Some(allow)), "{lines}");
+    }
+}

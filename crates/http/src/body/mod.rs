@@ -338,8 +338,8 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
 ///
 /// # Errors
 /// See [`BodyError`]. A file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the
-/// pool is). The status is 500, too, if another reader had a part of the body and did not keep it: the rest is not the
-/// whole body.
+/// pool is). If another reader had a part of the body and did not keep it, the rest is not the whole body: the status is that
+/// of [`status_of_spent`].
 pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
     collect_for(request, Purpose::Handler).await
 }
@@ -373,6 +373,15 @@ enum Purpose {
     Early,
 }
 
+/// The status of a request whose body is needed, but was passed on to a server before: that of the error which led to an
+/// error page.
+pub fn status_of_spent(request: &Request) -> u16 {
+    match request.place.replaced_status {
+        0 => 500,
+        status => status,
+    }
+}
+
 /// Reads the whole body, unless that was done before.
 async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<Collected>, BodyError> {
     let kept = request.shared().get::<KeptBody>();
@@ -381,7 +390,7 @@ async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<Colle
     }
     if request.body.received() > 0 {
         crate::log_error!(request, Error, "a request body that was passed on in part cannot be read again");
-        return Err(BodyError::Status(500));
+        return Err(BodyError::Status(status_of_spent(request)));
     }
     let body = match read_all(request, purpose).await {
         Ok(body) => Rc::new(body),

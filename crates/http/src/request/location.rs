@@ -106,10 +106,13 @@ impl Location {
 
     /// The location that answers a request with this method: this one, unless `limit_except` has another one for it.
     pub fn for_method(self: &Arc<Location>, method: Method) -> &Arc<Location> {
-        match &self.limit_except {
-            Some((methods, others)) if !methods.contains(&method) => others,
-            _ => self,
-        }
+        self.limited(method).unwrap_or(self)
+    }
+
+    /// The location that `limit_except` has for this method, if it has one.
+    pub fn limited(&self, method: Method) -> Option<&Arc<Location>> {
+        let (methods, others) = self.limit_except.as_ref()?;
+        (!methods.contains(&method)).then_some(others)
     }
 
     /// Where errors of this level are logged.
@@ -199,6 +202,8 @@ pub struct Place {
     pub path_behind_alias: bool,
     /// The status that an error page has to be sent with.
     pub forced_status: Option<NonZeroU16>,
+    /// The status of the response that an error page took the place of last; 0 if there was none.
+    pub replaced_status: u16,
     /// Whether `error_page` is not applied again, because `recursive_error_pages` was off in the location of the last
     /// one.
     pub last_error_page: bool,
@@ -219,6 +224,7 @@ impl Place {
             rewritten_here: false,
             path_behind_alias: false,
             forced_status: None,
+            replaced_status: 0,
             last_error_page: false,
             body_judged: false,
         }

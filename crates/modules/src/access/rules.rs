@@ -37,6 +37,12 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
+/// Whether a location with these settings refuses the client for its address, whatever else it sends.
+pub fn refuses(settings: &SettingsSet, request: &Request) -> bool {
+    settings.get::<AccessSettings>().rules.judge(request.peer()) == Some(false)
+        && settings.get::<CoreSettings>().satisfy == Satisfy::All
+}
+
 fn run(request: &mut Request) -> Outcome {
     let settings = request.settings();
     match settings.get::<AccessSettings>().rules.judge(request.peer()) {

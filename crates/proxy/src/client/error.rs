@@ -77,8 +77,8 @@ pub enum UpstreamError {
     ClientGone,
     /// The request's body could not be read from the client.
     Body(BodyError),
-    /// The request's body was passed on to another server as it came, whose answer had this status, and is gone. That is
-    /// logged already.
+    /// The request's body was passed on to another server as it came, and is gone; the request had this status before. That
+    /// is logged already.
     BodySpent(u16),
     /// An operation of this server failed, and is logged already.
     Ours,

@@ -21,7 +21,6 @@ use crate::client::error::UpstreamError;
 use crate::exchange::BodyPlan;
 use crate::exchange::family::{Family, RequestBody, UpstreamProtocol};
 use crate::settings::options::Options;
-use crate::state::record::Record;
 
 /// The most bytes in memory at a time of a body that is streamed or read from a file.
 pub const PIECE: usize = 64 * 1024;
@@ -124,8 +123,7 @@ impl OutgoingBody {
         if is_begun(request) {
             log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
             request.answered.persistence.close(CloseReason::BadBody);
-            let status = request.own.find::<Record>().and_then(|record| record.with(|last| last.status));
-            return Err(UpstreamError::BodySpent(status.filter(|status| *status >= 400).unwrap_or(500)));
+            return Err(UpstreamError::BodySpent(body::status_of_spent(request)));
         }
         let collected = body::collect(request).await.map_err(UpstreamError::Body)?;
         Ok(match family.body(request) {

@@ -105,6 +105,11 @@ impl Setting for Methods {
     }
 }
 
+/// Whether files may be changed by this method where these settings are.
+pub(in crate::content) fn allows(settings: &SettingsSet, method: Method) -> bool {
+    settings.get::<DavSettings>().dav_methods.has(method)
+}
+
 fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<DavSettings>().dav_methods.is_empty()
 }

@@ -24,6 +24,9 @@ use freerun_serve::zones::{Named, Zone, ZoneTable};
 
 use locks::Locks;
 
+use crate::access::rules;
+use crate::content::dav;
+
 keyword_enum! {
     /// A word of `dav_ext_methods`.
     enum Word {
@@ -41,9 +44,10 @@ settings! {
     pub struct DavExtSettings {
         /// The further methods that are allowed: PROPFIND (with `Depth` 0 or 1), OPTIONS, LOCK and UNLOCK.
         ///
-        /// LOCK and UNLOCK need `dav_ext_lock`.
+        /// LOCK and UNLOCK need `dav_ext_lock`. `Allow` in the answer to OPTIONS has the methods of `dav_methods` and of this
+        /// directive, without those for which `limit_except` refuses the client's address.
         dav_ext_methods: Methods = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("properties that there are not are told as such (404), tokens are unguessable, locks may be shared, a wrong `If` is 412, UNLOCK needs the lock's token");
+            fidelity = Differs("properties that there are not are told as such (404), tokens are unguessable, locks may be shared, a wrong `If` is 412, UNLOCK needs the lock's token, `Allow` has no methods that are not allowed");
         /// The zone with the locks, which have to be respected: PUT, DELETE, MKCOL, COPY and MOVE are answered with 423 where
         /// another client has a lock.
         dav_ext_lock: Option<LockZone>, in HTTP | SERVER | LOCATION;
@@ -196,8 +200,42 @@ fn options(request: &mut Request) -> Outcome {
     let mut response = Response::new(200, Bytes::new(), Body::Empty);
     let classes: &[u8] = if zone(request).is_some() { b"1, 2" } else { b"1" };
     response.add(&b"DAV"[..], classes);
-    response.add(&b"Allow"[..], &b"GET,HEAD,PUT,DELETE,MKCOL,COPY,MOVE,PROPFIND,OPTIONS,LOCK,UNLOCK"[..]);
+    let methods: Vec<&str> =
+        KNOWN.into_iter().filter(|method| is_allowed(request, *method)).filter_map(Method::as_str).collect();
+    response.add(&b"Allow"[..], methods.join(","));
     response.into()
+}
+
+/// The methods that a folder of WebDAV may have, in the order of nginx's module.
+const KNOWN: [Method; 11] = [
+    Method::Get,
+    Method::Head,
+    Method::Put,
+    Method::Delete,
+    Method::Mkcol,
+    Method::Copy,
+    Method::Move,
+    Method::Propfind,
+    Method::Options,
+    Method::Lock,
+    Method::Unlock,
+];
+
+/// Whether the location that the request is in has a method, and the client's address is let in where `limit_except` leads
+/// requests with it.
+fn is_allowed(request: &Request, method: Method) -> bool {
+    let settings = request.settings();
+    let further = settings.get::<DavExtSettings>().dav_ext_methods;
+    let exists = match method {
+        Method::Get | Method::Head => true,
+        Method::Propfind => further.has(Word::Propfind),
+        Method::Options => further.has(Word::Options),
+        Method::Lock => further.has(Word::Lock),
+        Method::Unlock => further.has(Word::Unlock),
+        _ => dav::allows(settings, method),
+    };
+    let limited = request.place.location.limited(method);
+    exists && limited.is_none_or(|location| !rules::refuses(&location.settings, request))
 }
 
 /// A path as locks have it: without the slash at its end.
