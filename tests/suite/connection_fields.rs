@@ -1,12 +1,7 @@
 //! Fields that are about one connection alone: they are not passed on to where they mean something else, or nothing.
 
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Setup, Site, Upstream};
-
-/// A record of FastCGI.
-fn record(kind: u8, content: &[u8]) -> Vec<u8> {
-    [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
-}
+use freerun_testkit::{Setup, Site, Upstream, fastcgi_record};
 
 /// The fields of a server of HTTP/1 that would make a response of HTTP/2 malformed (RFC 9113 section 8.2.2).
 const FIELDS: &str =
@@ -16,7 +11,7 @@ const FIELDS: &str =
 #[test]
 fn what_a_server_says_of_its_connection_is_not_told_over_http2() {
     let cgi = format!("Status: 200\r\n{FIELDS}\r\nok");
-    let fastcgi = [record(6, cgi.as_bytes()), record(6, b""), record(3, &[0; 8])].concat();
+    let fastcgi = [fastcgi_record(6, cgi.as_bytes()), fastcgi_record(6, b""), fastcgi_record(3, &[0; 8])].concat();
     for status in ["200 OK", "426 Upgrade Required", "404 Not Found"] {
         let http = format!("HTTP/1.1 {status}\r\n{FIELDS}Content-Length: 2\r\n\r\nok").into_bytes();
         let plain = |text: &str| text.replace("200", status.split(' ').next().unwrap_or_default()).into_bytes();

@@ -1,12 +1,7 @@
 //! Connections to servers that no `upstream` block names: as in nginx each request has one of its own. And connections that
 //! the server was told to close, which are not used again.
 
-use freerun_testkit::{Peer, Setup, Upstream, ok};
-
-/// A record of FastCGI.
-fn record(kind: u8, content: &[u8]) -> Vec<u8> {
-    [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
-}
+use freerun_testkit::{Peer, Setup, Upstream, fastcgi_record, ok};
 
 /// Reads a request up to these bytes.
 fn read_to(peer: &mut Peer, end: &[u8]) {
@@ -23,14 +18,18 @@ fn passing(http: &str, lines: &str) -> Setup {
 
 #[test]
 fn each_request_has_a_connection() {
-    let fastcgi =
-        [record(6, b"Status: 200\r\nContent-Length: 2\r\n\r\nok"), record(6, b""), record(3, &[0; 8])].concat();
+    let fastcgi = [
+        fastcgi_record(6, b"Status: 200\r\nContent-Length: 2\r\n\r\nok"),
+        fastcgi_record(6, b""),
+        fastcgi_record(3, &[0; 8]),
+    ]
+    .concat();
     let get = b"\r\n\r\n".to_vec();
     for (pass, end, answer) in [
         ("proxy_pass http://@SERVER@;", get.clone(), ok("ok")),
         ("proxy_set_header Connection keep-alive; proxy_pass http://@SERVER@;", get.clone(), ok("ok")),
         ("set $to @SERVER@; proxy_pass http://$to;", get, ok("ok")),
-        ("fastcgi_keep_conn on; fastcgi_param A b; fastcgi_pass @SERVER@;", record(5, b""), fastcgi),
+        ("fastcgi_keep_conn on; fastcgi_param A b; fastcgi_pass @SERVER@;", fastcgi_record(5, b""), fastcgi),
         (
             "set $memcached_key /; memcached_pass @SERVER@;",
             b"get /\r\n".to_vec(),
@@ -93,8 +92,10 @@ const FASTCGI: &str = "fastcgi_keep_conn on; fastcgi_param A b; fastcgi_pass gro
 /// server if there is no other.
 #[test]
 fn a_request_that_may_be_repeated_is_sent_again_for_a_dead_connection() {
-    let fastcgi = [record(6, b"Content-Length: 2\r\n\r\nok"), record(6, b""), record(3, &[0; 8])].concat();
-    let (http_end, fastcgi_end) = (b"\r\n\r\nx".to_vec(), record(5, b""));
+    let fastcgi =
+        [fastcgi_record(6, b"Content-Length: 2\r\n\r\nok"), fastcgi_record(6, b""), fastcgi_record(3, &[0; 8])]
+            .concat();
+    let (http_end, fastcgi_end) = (b"\r\n\r\nx".to_vec(), fastcgi_record(5, b""));
     let in_file = "client_body_in_file_only clean;";
     for (member, pass, end, answer) in [
         ("proxy", "proxy_pass http://group;", http_end.clone(), ok("ok")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use freerun_testkit::{Client, Peer, Received, Setup, Site, Upstream, eventually, ok};
+use freerun_testkit::{Client, Peer, Received, Setup, Site, Upstream, eventually, fastcgi_record, ok};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -200,11 +200,6 @@ fn locations_of_one_name_in_servers_without_one_are_two() {
     }
 }
 
-/// A record of FastCGI.
-fn record(kind: u8, content: &[u8]) -> Vec<u8> {
-    [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
-}
-
 /// An application that is done with its body and never ends the request: its connection is of no use.
 #[test]
 fn what_ends_a_response_is_not_waited_for_without_end() {
@@ -219,10 +214,10 @@ fn what_ends_a_response_is_not_waited_for_without_end() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = upstream.accept();
     let mut request = Vec::new();
-    while !request.ends_with(&record(5, b"")) {
+    while !request.ends_with(&fastcgi_record(5, b"")) {
         request.extend(peer.bytes(1));
     }
-    peer.send(record(6, b"Status: 200\r\nContent-Length: 2\r\n\r\nok"));
+    peer.send(fastcgi_record(6, b"Status: 200\r\nContent-Length: 2\r\n\r\nok"));
     assert_eq!(client.response().text(), "ok");
     assert!(peer.rest().is_empty());
 }
@@ -241,12 +236,12 @@ fn what_an_application_says_behind_its_body_is_logged() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = upstream.accept();
     let mut request = Vec::new();
-    while !request.ends_with(&record(5, b"")) {
+    while !request.ends_with(&fastcgi_record(5, b"")) {
         request.extend(peer.bytes(1));
     }
-    let head = record(6, b"Status: 200\r\nContent-Length: 40000\r\n\r\n");
-    let behind = [record(7, b"said late\n"), record(6, b""), record(3, &[0; 8])].concat();
-    peer.send([head, record(6, &[b'x'; 40_000]), behind].concat());
+    let head = fastcgi_record(6, b"Status: 200\r\nContent-Length: 40000\r\n\r\n");
+    let behind = [fastcgi_record(7, b"said late\n"), fastcgi_record(6, b""), fastcgi_record(3, &[0; 8])].concat();
+    peer.send([head, fastcgi_record(6, &[b'x'; 40_000]), behind].concat());
     assert_eq!(client.response().body.len(), 40_000);
     let said = || server.error_log().matches("FastCGI sent in stderr: \"said late\"").count();
     eventually("it is logged", || said() == 1);
@@ -257,15 +252,15 @@ fn what_an_application_says_behind_its_body_is_logged() {
 fn what_ends_a_response_is_read_and_its_connection_used_again() {
     const LEN: usize = 1_000_000;
     let body = vec![b'x'; LEN];
-    let mut fastcgi = record(6, format!("Status: 200\r\nContent-Length: {LEN}\r\n\r\n").as_bytes());
-    body.chunks(32_000).for_each(|part| fastcgi.extend(record(6, part)));
-    fastcgi.extend([record(6, b""), record(3, &[0; 8])].concat());
+    let mut fastcgi = fastcgi_record(6, format!("Status: 200\r\nContent-Length: {LEN}\r\n\r\n").as_bytes());
+    body.chunks(32_000).for_each(|part| fastcgi.extend(fastcgi_record(6, part)));
+    fastcgi.extend([fastcgi_record(6, b""), fastcgi_record(3, &[0; 8])].concat());
     let value = [format!("VALUE / 0 {LEN}\r\n").as_bytes(), &body, b"\r\nEND\r\n"].concat();
     // How much of it comes when the client has its response.
-    let behind = [record(6, b""), record(3, &[0; 8])].concat().len();
+    let behind = [fastcgi_record(6, b""), fastcgi_record(3, &[0; 8])].concat().len();
     for (pass, asked_to, answer, late) in [
-        ("fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b;", record(5, b""), fastcgi.clone(), 0),
-        ("fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b;", record(5, b""), fastcgi, behind),
+        ("fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b;", fastcgi_record(5, b""), fastcgi.clone(), 0),
+        ("fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b;", fastcgi_record(5, b""), fastcgi, behind),
         ("set $memcached_key /; memcached_pass a;", b"get /\r\n".to_vec(), value, 0),
     ] {
         for more in ["", "fastcgi_buffering off;"] {

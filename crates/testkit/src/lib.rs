@@ -43,7 +43,7 @@ pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
 pub use tls::{Agreed, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
 pub use undisturbed::undisturbed;
-pub use upstream::{Answering, Full, Refusing, Upstream, ok};
+pub use upstream::{Answering, Full, Refusing, Upstream, fastcgi_record, ok};
 pub use wait::{PATIENCE, eventually, within};
 
 /// Errors of the harness itself.

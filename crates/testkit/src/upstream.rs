@@ -262,6 +262,11 @@ pub fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
     [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
 }
 
+/// A record of FastCGI, of the first request.
+pub fn fastcgi_record(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
+}
+
 /// An upstream that answers requests by itself.
 #[derive(Debug)]
 pub struct Answering {
