@@ -1,7 +1,5 @@
 //! `ssi`: commands in pages that the server carries out while it sends them.
 
-use freerun_conf::into_bytes;
-
 mod commands;
 mod expr;
 mod page;
@@ -12,7 +10,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use freerun_conf::{Size, group, settings};
+use freerun_conf::{Size, group, into_bytes, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};

@@ -174,7 +174,7 @@ impl Parser {
             State::Name | State::AfterValue if space => State::BeforeParam,
             State::Name | State::BeforeParam | State::AfterValue if byte == b'-' => State::End1,
             State::Name if self.command.name.len() == MAX_NAME => {
-                let name = lossy(&self.command.name);
+                let name = as_text(&self.command.name);
                 self.fail(format!("the \"{name}{}...\" SSI command is too long", char::from(byte)))
             }
             State::Name => {
@@ -182,7 +182,7 @@ impl Parser {
                 State::Name
             }
             State::BeforeParam if self.command.params.len() == MAX_PARAMS => {
-                let name = lossy(&self.command.name);
+                let name = as_text(&self.command.name);
                 self.fail(format!("too many SSI command parameters: \"{name}\""))
             }
             State::BeforeParam => {
@@ -214,7 +214,7 @@ impl Parser {
             State::Value(quote) | State::Escaped(quote) => self.value(byte, State::Value(quote)),
             State::AfterValue => {
                 let (command, param) = self.names();
-                let value = self.command.params.last().map(|(_, value)| lossy(value)).unwrap_or_default();
+                let value = self.command.params.last().map(|(_, value)| as_text(value)).unwrap_or_default();
                 let byte = char::from(byte);
                 self.fail(format!(
                     "unexpected \"{byte}\" symbol after \"{value}\" value of \"{param}\" parameter in \"{command}\" SSI \
@@ -227,7 +227,7 @@ impl Parser {
                 return Some(Found::Command(std::mem::take(&mut self.command)));
             }
             State::End1 | State::End2 => {
-                let name = lossy(&self.command.name);
+                let name = as_text(&self.command.name);
                 self.fail(format!("unexpected \"{}\" symbol in \"{name}\" SSI command", char::from(byte)))
             }
             State::Skip(2) if byte == b'>' => {
@@ -242,25 +242,25 @@ impl Parser {
     }
 
     fn param(&mut self, byte: u8) -> State {
-        let command = lossy(&self.command.name);
+        let command = as_text(&self.command.name);
         let Some((name, _)) = self.command.params.last_mut() else { return State::BeforeParam };
         if name.len() < MAX_NAME {
             name.push(byte);
             return State::Param;
         }
-        let name = lossy(name);
+        let name = as_text(name);
         self.fail(format!("too long \"{name}{}...\" parameter in \"{command}\" SSI command", char::from(byte)))
     }
 
     fn value(&mut self, byte: u8, next: State) -> State {
         let max = self.max_value;
-        let command = lossy(&self.command.name);
+        let command = as_text(&self.command.name);
         let Some((name, value)) = self.command.params.last_mut() else { return State::BeforeParam };
         if value.len() < max {
             value.push(byte);
             return next;
         }
-        let (name, value) = (lossy(name), lossy(value));
+        let (name, value) = (as_text(name), as_text(value));
         self.fail(format!(
             "too long \"{value}{}...\" value of \"{name}\" parameter in \"{command}\" SSI command",
             char::from(byte)
@@ -269,7 +269,7 @@ impl Parser {
 
     /// The names of the command and of its last parameter, for a message.
     fn names(&self) -> (String, String) {
-        (lossy(&self.command.name), self.command.params.last().map(|(name, _)| lossy(name)).unwrap_or_default())
+        (as_text(&self.command.name), self.command.params.last().map(|(name, _)| as_text(name)).unwrap_or_default())
     }
 
     fn fail(&mut self, message: String) -> State {
@@ -279,6 +279,6 @@ impl Parser {
     }
 }
 
-fn lossy(bytes: &[u8]) -> String {
+fn as_text(bytes: &[u8]) -> String {
     text_of(bytes).into_owned()
 }
