@@ -4,17 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use freerun_cache::key::{Key, Levels};
-use freerun_testkit::{Peer, Server, Setup, Site, Upstream, require};
+use freerun_testkit::{Peer, Server, Setup, Site, Upstream, fastcgi_record, require};
 
 use super::{counting, said, settled, until_open};
 
 /// Members whose applications are told about a request in a form of their own.
 const MEMBERS: [&str; 3] = ["fastcgi", "uwsgi", "scgi"];
-
-/// A record of FastCGI.
-fn record(kind: u8, content: &[u8]) -> Vec<u8> {
-    [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
-}
 
 /// Reads a request without a body. `None`: the connection has ended.
 fn read_request(member: &str, peer: &mut Peer) -> Option<()> {
@@ -58,7 +53,9 @@ fn application(member: &'static str) -> String {
             let text =
                 format!("Status: 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: {length}\r\n\r\n{number}");
             let answer = match member {
-                "fastcgi" => [record(6, text.as_bytes()), record(6, b""), record(3, &[0; 8])].concat(),
+                "fastcgi" => {
+                    [fastcgi_record(6, text.as_bytes()), fastcgi_record(6, b""), fastcgi_record(3, &[0; 8])].concat()
+                }
                 _ => text.into_bytes(),
             };
             peer.send(answer);
