@@ -77,6 +77,34 @@ fn who_has_gone_is_logged_with_what_it_got() {
     }
 }
 
+/// It is not noticed before something is sent to it.
+#[test]
+fn who_has_gone_does_not_count_where_that_is_ignored() {
+    if !require::freerun() {
+        return;
+    }
+    for is_reset in [false, true] {
+        let upstream = Upstream::new();
+        let server = before(&upstream, "proxy_ignore_client_abort on;");
+        for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
+            let mut client = server.connect();
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let mut peer = upstream.accept();
+            peer.head();
+            match is_reset {
+                true => client.reset(),
+                false => drop(client),
+            }
+            end(peer, target);
+            let status = if target == "/answered" { 200 } else { 502 };
+            let line = server.access_lines(number + 1).remove(number);
+            assert!(line.starts_with(&format!("{target} {status} ")), "{line} reset: {is_reset}");
+            assert_eq!(line.ends_with(" rc=OK"), !is_reset, "{line}");
+        }
+        assert!(!server.error_log().contains(NOTED));
+    }
+}
+
 /// A stream that its client resets, or whose connection ends.
 #[test]
 fn a_stream_that_has_gone_is_logged_with_what_it_got() {

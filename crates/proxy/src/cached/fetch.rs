@@ -82,7 +82,7 @@ impl<'s> Ask<'s> {
         stale: Option<Arc<Object>>,
     ) -> Outcome {
         // While the request's body is read, the connection is not read by anybody else.
-        let watched = !request.client.is_background() && !request.is_subrequest() && request.body.is_done();
+        let watched = self.serve.is_watched(request) && !request.is_subrequest() && request.body.is_done();
         let client = ClientWatch::new(request.client.clone(), watched);
         let log = Detached::of(request);
         let tell = || {

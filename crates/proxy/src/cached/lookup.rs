@@ -242,6 +242,11 @@ impl Serve<'_> {
         &self.wanted.cache
     }
 
+    /// Whether it counts that the client goes away.
+    pub fn is_watched(&self, request: &Request) -> bool {
+        !request.client.is_background() && !self.shared.proxy_ignore_client_abort
+    }
+
     /// Whether a response to the request may be stored at all.
     fn may_keep(&self, request: &Request) -> bool {
         // The body of a GET is not part of the key.
@@ -409,7 +414,7 @@ impl Serve<'_> {
                 let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
                 // After `lock_age` one of the waiting requests asks, too.
                 let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
-                let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
+                let client = ClientWatch::new(request.client.clone(), self.is_watched(request));
                 match client.unless_gone(freerun_runtime::timer::timeout(pause, follower.head())).await {
                     Err(gone) => return Waited::Answered(gone.outcome(request)),
                     Ok(Ok(Some(head))) => {
@@ -429,7 +434,7 @@ impl Serve<'_> {
             // A response that is stale from the beginning, or for this client, is no answer. It is stored soon, and can
             // be revalidated then.
             drop(place);
-            let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
+            let client = ClientWatch::new(request.client.clone(), self.is_watched(request));
             return match client.unless_gone(freerun_runtime::timer::timeout(left, fill.closed())).await {
                 Err(gone) => Waited::Answered(gone.outcome(request)),
                 Ok(Ok(())) => Waited::Again,
@@ -456,7 +461,7 @@ impl Serve<'_> {
                 let place = place.or_else(|| fill.join(self.aio.clone(), request.client_key()));
                 let Some(follower) = place else { return Waited::Again };
                 // As long as nothing was sent to the client, it need not share the fate of this body.
-                let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
+                let client = ClientWatch::new(request.client.clone(), self.is_watched(request));
                 let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
                 match client.unless_gone(freerun_runtime::timer::timeout(pause, follower.begun())).await {
                     Err(gone) => return Waited::Answered(gone.outcome(request)),
