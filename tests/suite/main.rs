@@ -64,6 +64,7 @@ mod scripts;
 mod serve;
 mod status;
 mod status_zones;
+mod stores;
 mod stream;
 mod stream_datagrams;
 mod subrequests;

@@ -62,7 +62,9 @@ fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F)
 
 /// Has a request answered that uses no cache.
 async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
-    let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
+    // A response that is stored is fetched to its end, whatever the client does.
+    let stores = family.shared(request.settings()).is_some_and(|shared| !matches!(shared.proxy_store, Store::Off));
+    let terms = Terms { watched: !request.client.is_background() && !stores, head_at_once: false };
     let outcome = match reach(request, family, terms).await {
         Ok(reached) => reached.answer(request),
         Err(failed) => failed.outcome,

@@ -2,9 +2,13 @@
 //!
 //! The body is gathered, beyond some bytes in a temporary file, which gets its name when the body is complete: no
 //! reader sees a partial file, and a response that is cut leaves no file. All file operations are done by pool threads.
+//!
+//! If the client goes away, the response is read and stored to its end all the same, by a task of the loop. So each step
+//! may be left where it waits, and begun anew.
 
 use std::ffi::CString;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -19,9 +23,12 @@ use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_runtime::files::change::{self, Contents, NewFile};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+use freerun_serve::background::{Background, Backgrounds};
 
 use crate::settings::FamilySettings;
 use crate::settings::store::Store;
+use crate::state::record::Record;
 
 /// The most bytes in memory; as many are written at a time.
 const GATHERED: usize = 64 * 1024;
@@ -33,7 +40,7 @@ pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outco
         && response.status == 200
         && response.as_written.is_some()
         && !request.is_head()
-        && let Some(file) = Keeping::begin(request, family, response)
+        && let Some(mut file) = Keeping::begin(request, family, response)
     {
         if response.body.is_empty() {
             file.end().await;
@@ -41,7 +48,13 @@ pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outco
             let body = std::mem::replace(&mut response.body, Body::Empty);
             let announced = body.len().is_some();
             let source = body.into_source(request);
-            response.body = Body::Source(Box::new(Kept { source, file: Some(file), announced }));
+            let storing = Storing { source, file: Some(file), announced, is_complete: false };
+            response.body = Body::Source(Box::new(StoredBody {
+                storing: Some(storing),
+                record: request.own.get::<Record>(),
+                connection: request.client.number,
+                backgrounds: request.client.loop_state.shared.background.clone(),
+            }));
         }
     }
     outcome
@@ -75,6 +88,8 @@ struct Keeping {
     target: CString,
     new: NewFile,
     gathered: BytesMut,
+    /// The bytes before those, which are being written.
+    writing: Bytes,
     spilled: Option<TempFile>,
     log: Detached,
 }
@@ -90,6 +105,7 @@ impl Keeping {
             target: place(request, &family.proxy_store)?,
             new: NewFile { mode: access.of_files(), mtime: response.last_modified, folders: Some(access.of_folders()) },
             gathered: BytesMut::new(),
+            writing: Bytes::new(),
             spilled: None,
             log: Detached::of(request),
         })
@@ -100,17 +116,25 @@ impl Keeping {
         if self.gathered.len() < GATHERED { Ok(()) } else { self.spill().await }
     }
 
+    /// Writes the gathered bytes. If this was left while it waited, the same bytes are written again to the same place.
     async fn spill(&mut self) -> Result<(), FileError> {
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         let file = match &mut self.spilled {
             Some(file) => file,
             None => self.spilled.insert(self.files.create_temp(&self.folder, via).await?),
         };
-        file.append(self.gathered.split().freeze(), via).await
+        while !self.writing.is_empty() || !self.gathered.is_empty() {
+            if self.writing.is_empty() {
+                self.writing = self.gathered.split().freeze();
+            }
+            file.append(self.writing.clone(), via).await?;
+            self.writing = Bytes::new();
+        }
+        Ok(())
     }
 
     /// Completes the file: it gets its name.
-    async fn end(mut self) {
+    async fn end(&mut self) {
         if let Err(error) = self.name_it().await {
             let text = error.describe(self.target.to_bytes());
             self.log.write(Level::Crit, format_args!("{text} while storing a response"));
@@ -119,12 +143,12 @@ impl Keeping {
     }
 
     async fn name_it(&mut self) -> Result<(), FileError> {
-        if self.spilled.is_some() && !self.gathered.is_empty() {
+        if self.spilled.is_some() {
             self.spill().await?;
         }
         let contents = match &self.spilled {
             Some(file) => Contents::File(file.file().clone(), file.len()),
-            None => Contents::Bytes(self.gathered.split().freeze()),
+            None => Contents::Bytes(Bytes::copy_from_slice(&self.gathered)),
         };
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         let (target, new) = (self.target.clone(), self.new);
@@ -138,19 +162,24 @@ impl Keeping {
     }
 }
 
-/// A body that is stored on its way.
-struct Kept {
+/// A body that is being stored.
+struct Storing {
     source: Box<dyn Source>,
+    /// `None` once the file has its name, or will not get it.
     file: Option<Keeping>,
     /// Whether the length was known from the beginning.
     announced: bool,
+    /// Whether the source has given all its bytes.
+    is_complete: bool,
 }
 
-impl Kept {
+impl Storing {
     async fn pull(&mut self) -> io::Result<Option<Bytes>> {
         let piece = self.source.next().await;
         match &piece {
             Ok(Some(bytes)) => {
+                // A consumer that was told that nothing is left does not ask again.
+                self.is_complete = self.source.remaining() == Some(0);
                 if let Some(file) = &mut self.file
                     && let Err(error) = file.push(bytes).await
                 {
@@ -158,39 +187,82 @@ impl Kept {
                     file.log.write(Level::Crit, format_args!("{error} while storing a response"));
                     self.file = None;
                 }
-                // A consumer that was told that nothing is left does not ask again.
-                if self.source.remaining() == Some(0) {
-                    self.end().await;
-                }
             }
-            Ok(None) => self.end().await,
+            Ok(None) => self.is_complete = true,
             Err(_) => self.file = None,
+        }
+        if self.is_complete {
+            self.end().await;
         }
         piece
     }
 
     async fn end(&mut self) {
-        if let Some(file) = self.file.take() {
+        if let Some(file) = &mut self.file {
             file.end().await;
         }
+        self.file = None;
+    }
+
+    /// Goes on without a client.
+    async fn finish(mut self) {
+        while !self.is_complete && self.file.is_some() {
+            loops::consume_budget().await;
+            let _ = self.pull().await;
+        }
+        self.end().await;
     }
 }
 
-impl Source for Kept {
+/// A body that is stored on its way to the client.
+struct StoredBody {
+    /// `None` when it is dropped.
+    storing: Option<Storing>,
+    /// The times for the access log.
+    record: Rc<Record>,
+    /// The client's connection, for the loop's records.
+    connection: u64,
+    backgrounds: Arc<Backgrounds>,
+}
+
+impl Source for StoredBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-        Box::pin(self.pull())
+        Box::pin(async {
+            match &mut self.storing {
+                Some(storing) => storing.pull().await,
+                None => Ok(None),
+            }
+        })
     }
 
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
-        self.source.ahead()
+        match &mut self.storing {
+            Some(storing) => storing.source.ahead(),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     fn is_urgent(&self) -> bool {
-        self.source.is_urgent()
+        self.storing.as_ref().is_some_and(|storing| storing.source.is_urgent())
     }
 
     fn remaining(&self) -> Option<u64> {
+        let storing = self.storing.as_ref()?;
         // If the length was not announced, the end is not reported before the file has its name.
-        self.source.remaining().filter(|left| self.announced || *left > 0 || self.file.is_none())
+        storing.source.remaining().filter(|left| storing.announced || *left > 0 || storing.file.is_none())
+    }
+}
+
+impl Drop for StoredBody {
+    fn drop(&mut self) {
+        if let Some(storing) = self.storing.take_if(|storing| storing.file.is_some()) {
+            // The response is over for the client.
+            self.record.end(loops::nanos());
+            let background = Background::new(&self.backgrounds);
+            loops::spawn(self.connection, "storing a response that nobody waits for", async move {
+                storing.finish().await;
+                drop(background);
+            });
+        }
     }
 }

@@ -65,7 +65,8 @@ upstream_settings! {
         /// that may be cached: they are evaluated here, for the stored response.
         ///
         /// A response that may be stored is fetched to its end, whatever the client does. A client that goes away before
-        /// it comes is logged with the status of the response, or 499 if none comes, and 0 bytes.
+        /// it comes is logged with the status of the response, or 499 if none comes, and 0 bytes, unless
+        /// `proxy_ignore_client_abort` is on.
         proxy_cache: CacheName = "off", in HTTP | SERVER | LOCATION;
         /// Whether a stale response is updated by a subrequest in the background, while the request is answered with
         /// the stale one, if `proxy_cache_use_stale` allows that.
@@ -202,6 +203,7 @@ upstream_settings! {
         /// Stores responses as files: at the path of `root` or `alias` (`on`), or at a path with variables.
         ///
         /// A file appears under its name when it is complete, with the response's `Last-Modified` as its time.
+        /// A response is fetched and stored to its end, whatever the client does.
         proxy_store: Store = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("responses are kept without buffering, too (`buffering off`, `X-Accel-Buffering: no`)");
         /// Rights of the files that `proxy_store` makes.
