@@ -30,6 +30,26 @@ pub fn start(protocol: Protocol, padding: usize) -> SocketAddr {
     address
 }
 
+/// Locations `/proxy`, `/fastcgi`, `/scgi` and `/uwsgi`, each of which passes requests on to an application of its own, as
+/// by [`start`], and has these further lines.
+pub fn locations(padding: usize, further: impl Fn(&str) -> String) -> String {
+    let of = |protocol, member: &str, scheme: &str| {
+        let parameters = if member == "proxy" { String::new() } else { format!("include {member}_params;") };
+        let (address, further) = (start(protocol, padding), further(member));
+        format!("location /{member} {{ {member}_pass {scheme}{address}; {parameters} {further} }}\n")
+    };
+    [
+        of(Protocol::Http, "proxy", "http://"),
+        of(Protocol::FastCgi, "fastcgi", ""),
+        of(Protocol::Scgi, "scgi", ""),
+        of(Protocol::Uwsgi, "uwsgi", ""),
+    ]
+    .concat()
+}
+
+/// The names of the [`locations`].
+pub const MEMBERS: [&str; 4] = ["proxy", "fastcgi", "scgi", "uwsgi"];
+
 fn serve(protocol: Protocol, mut stream: TcpStream, padding: usize) -> Option<()> {
     let mut input = BufReader::new(stream.try_clone().ok()?);
     let count = match protocol {

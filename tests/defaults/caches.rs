@@ -3,41 +3,42 @@
 use freerun_testkit::http2::Http2;
 use freerun_testkit::{Client, Tls, certificates, eventually};
 
-use crate::applications::{self, Protocol};
-use crate::machine::{Machine, port};
+use crate::applications::{self, MEMBERS, Protocol};
+use crate::machine::{Layout, Machine, port};
 
 #[test]
 fn caches_of_all_protocols_store_with_the_default_folders() {
-    let Some(machine) = Machine::debian() else { return };
+    for machine in Machine::each() {
+        caches_store(&machine);
+    }
+}
+
+fn caches_store(machine: &Machine) {
     let port = port();
-    let of = |protocol| applications::start(protocol, 100_000);
+    let folder = match machine.layout() {
+        Layout::Debian => "/var/lib/nginx",
+        Layout::Container => "/var/cache/nginx",
+    };
+    let paths = MEMBERS
+        .map(|member| format!("{member}_cache_path {folder}/{member}-cache levels=1:2 keys_zone={member}:1m;\n"));
+    let caching = |member: &str| {
+        // The others have no key by default.
+        let key = if member == "proxy" { String::new() } else { format!("{member}_cache_key $uri;") };
+        format!("{member}_cache {member}; {member}_cache_valid 1h; {key}")
+    };
     let site = format!(
-        "proxy_cache_path /var/lib/nginx/cache levels=1:2 keys_zone=proxy:1m;
-        fastcgi_cache_path /var/lib/nginx/fastcgi-cache keys_zone=fastcgi:1m;
-        scgi_cache_path /var/lib/nginx/scgi-cache keys_zone=scgi:1m;
-        uwsgi_cache_path /var/lib/nginx/uwsgi-cache keys_zone=uwsgi:1m;
-        server {{ listen 127.0.0.1:{port}; add_header X-Cache $upstream_cache_status;
-            location /proxy {{ proxy_pass http://{}; proxy_cache proxy; proxy_cache_valid 1h; }}
-            location /fastcgi {{ fastcgi_pass {}; fastcgi_cache fastcgi; fastcgi_cache_valid 1h;
-                fastcgi_cache_key $uri; include fastcgi_params; }}
-            location /scgi {{ scgi_pass {}; scgi_cache scgi; scgi_cache_valid 1h; scgi_cache_key $uri; include scgi_params; }}
-            location /uwsgi {{ uwsgi_pass {}; uwsgi_cache uwsgi; uwsgi_cache_valid 1h; uwsgi_cache_key $uri;
-                include uwsgi_params; }} }}",
-        of(Protocol::Http),
-        of(Protocol::FastCgi),
-        of(Protocol::Scgi),
-        of(Protocol::Uwsgi)
+        "{} server {{ listen 127.0.0.1:{port}; add_header X-Cache $upstream_cache_status; {} }}",
+        paths.concat(),
+        applications::locations(100_000, caching)
     );
     let server = machine.site(&site).serve(port);
-    for (member, folder) in
-        [("proxy", "cache"), ("fastcgi", "fastcgi-cache"), ("scgi", "scgi-cache"), ("uwsgi", "uwsgi-cache")]
-    {
+    for member in MEMBERS {
         let get = || server.connect().get(&format!("/{member}"));
         let first = get();
         assert_eq!((first.status, first.header("X-Cache")), (200, Some("MISS")), "{member}");
         eventually("it is a hit", || get().header("X-Cache") == Some("HIT"));
         assert_eq!(get().body, first.body);
-        let command = format!("find /var/lib/nginx/{folder} -type f -size +90k | grep -c .");
+        let command = format!("find {folder}/{member}-cache -type f -size +90k | grep -c .");
         eventually("the file is there", || machine.run(&[], &["sh", "-c", &command]).status.success());
     }
 }

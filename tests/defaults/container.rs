@@ -3,34 +3,11 @@
 use freerun_testkit::eventually;
 
 use crate::applications::{self, Protocol};
-use crate::machine::{Layout, Machine, port};
-
-/// The user of the image, and its main configuration.
-const THEN: &str = "cp /etc/passwd /etc/group $T/
-    echo nginx:x:101:101::/nonexistent:/bin/false >> $T/passwd
-    echo nginx:x:101: >> $T/group
-    mount --bind $T/passwd /etc/passwd
-    mount --bind $T/group /etc/group
-    cat > /etc/nginx/nginx.conf <<'END'
-user nginx;
-worker_processes auto;
-error_log /var/log/nginx/error.log notice;
-pid /run/nginx.pid;
-events { worker_connections 1024; }
-http {
-    include /etc/nginx/mime.types;
-    default_type application/octet-stream;
-    log_format main '$remote_addr [$time_local] \"$request\" $status';
-    access_log /var/log/nginx/access.log main;
-    sendfile on;
-    keepalive_timeout 65;
-    include /etc/nginx/conf.d/*.conf;
-}
-END";
+use crate::machine::{Machine, port};
 
 #[test]
 fn the_image_s_configuration_serves_logs_and_takes_uploads() {
-    let Some(machine) = Machine::new(Layout::Container, THEN) else { return };
+    let Some(machine) = Machine::image("") else { return };
     let port = port();
     let app = applications::start(Protocol::Http, 0);
     let site = |text: &str| {
@@ -61,8 +38,7 @@ fn the_image_s_configuration_serves_logs_and_takes_uploads() {
 
 #[test]
 fn a_read_only_root_takes_uploads_where_the_folder_is_writable_and_warns_where_it_is_not() {
-    let read_only = format!("{THEN}\nmount -o remount,bind,ro /var/lib");
-    let Some(machine) = Machine::new(Layout::Container, &read_only) else { return };
+    let Some(machine) = Machine::image("mount -o remount,bind,ro /var/lib") else { return };
     let port = port();
     let app = applications::start(Protocol::Http, 0);
     let site = |line: &str| {

@@ -14,10 +14,34 @@ pub const UNPRIVILEGED: [&str; 6] = ["setpriv", "--reuid", "nobody", "--regid", 
 /// The pid files of the tests' configurations.
 const PID_FILES: [&str; 2] = ["/run/nginx.pid", "/home/pid"];
 
+/// What the image of nginx's container has in addition to [`Layout::Container`]: its user and its main configuration.
+const IMAGE: &str = "cp /etc/passwd /etc/group $T/
+    echo nginx:x:101:101::/nonexistent:/bin/false >> $T/passwd
+    echo nginx:x:101: >> $T/group
+    mount --bind $T/passwd /etc/passwd
+    mount --bind $T/group /etc/group
+    cat > /etc/nginx/nginx.conf <<'END'
+user nginx;
+worker_processes auto;
+error_log /var/log/nginx/error.log notice;
+pid /run/nginx.pid;
+events { worker_connections 1024; }
+http {
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    log_format main '$remote_addr [$time_local] \"$request\" $status';
+    access_log /var/log/nginx/access.log main;
+    sendfile on;
+    keepalive_timeout 65;
+    include /etc/nginx/conf.d/*.conf;
+}
+END";
+
 /// A running process that holds the namespaces, and the folders that are mounted there. Dropping it ends everything in them.
 pub struct Machine {
     dir: TempDir,
     holder: Child,
+    layout: Layout,
 }
 
 /// The kind of a machine.
@@ -33,6 +57,17 @@ impl Machine {
     /// Debian's file tree. `None`: this is not possible here, which is printed.
     pub fn debian() -> Option<Machine> {
         Machine::new(Layout::Debian, "")
+    }
+
+    /// The file tree of nginx's container image, which these lines of shell have changed. `None` as for
+    /// [`Machine::debian`].
+    pub fn image(then: &str) -> Option<Machine> {
+        Machine::new(Layout::Container, &format!("{IMAGE}\n{then}"))
+    }
+
+    /// One machine of each layout; none if this is not possible here.
+    pub fn each() -> impl Iterator<Item = Machine> {
+        [Machine::debian, || Machine::image("")].into_iter().filter_map(|machine| machine())
     }
 
     /// A file tree that these lines of shell have changed: `$T` is the folder with what is mounted.
@@ -61,7 +96,7 @@ impl Machine {
             .stdin(Stdio::null())
             .spawn()
             .expect("unshare");
-        let mut machine = Machine { dir, holder };
+        let mut machine = Machine { dir, holder, layout };
         eventually("the file tree is there", || {
             let ended = machine.holder.try_wait().ok().flatten();
             assert!(ended.is_none(), "the file tree could not be made: {ended:?}");
@@ -74,6 +109,26 @@ impl Machine {
     /// `/var/log/nginx` or `/run`.
     pub fn path(&self, inside: &str) -> PathBuf {
         self.dir.path().join(inside.trim_start_matches('/'))
+    }
+
+    /// The layout of its file tree.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Makes a folder that belongs to this user, and returns its path, which is the same outside.
+    pub fn folder_of(&self, user: &str, inside: &str) -> String {
+        let path = self.path(inside);
+        fs::create_dir_all(&path).expect("a folder");
+        let path = path.display().to_string();
+        let owned = self.run(&[], &["chown", user, &path]);
+        assert!(owned.status.success(), "{}", String::from_utf8_lossy(&owned.stderr));
+        path
+    }
+
+    /// A folder of the user without rights: its path, which is the same outside.
+    pub fn home(&self) -> String {
+        self.folder_of("nobody", "/home")
     }
 
     /// The content of a file.
@@ -171,7 +226,10 @@ impl Running<'_> {
 
     /// The error log of `/etc/nginx/nginx.conf`.
     pub fn error_log(&self) -> String {
-        self.machine.read("/var/log/nginx/error.log")
+        match self.machine.layout {
+            Layout::Debian => self.machine.read("/var/log/nginx/error.log"),
+            Layout::Container => self.stderr(),
+        }
     }
 
     /// Waits until the error log has this text.
@@ -215,6 +273,14 @@ pub fn port() -> u16 {
 }
 
 impl Layout {
+    /// The user that the worker runs as by `/etc/nginx/nginx.conf`.
+    pub fn user(self) -> &'static str {
+        match self {
+            Layout::Debian => "www-data",
+            Layout::Container => "nginx",
+        }
+    }
+
     /// The lines that make the tree in `$T` and mount it.
     fn script(self) -> &'static str {
         match self {
@@ -231,12 +297,13 @@ impl Layout {
             }
             Layout::Container => {
                 "mkdir -p $T/etc/nginx/conf.d $T/var/lib $T/var/log/nginx $T/run $T/var/cache/nginx
-                 cp -a /etc/nginx/mime.types $T/etc/nginx/
+                 cp -a /etc/nginx/mime.types /etc/nginx/*_params $T/etc/nginx/
                  ln -s /dev/stdout $T/var/log/nginx/access.log
                  ln -s /dev/stderr $T/var/log/nginx/error.log
                  mount --bind $T/etc/nginx /etc/nginx
                  mount --bind $T/var/lib /var/lib
                  mount --bind $T/var/log/nginx /var/log/nginx
+                 mount --bind $T/var/cache /var/cache
                  mount --bind $T/run /run"
             }
         }

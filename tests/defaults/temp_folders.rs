@@ -47,10 +47,7 @@ fn folders_above_a_default_one_are_made_too() {
 fn what_cannot_be_made_is_a_warning_where_it_is_a_default_and_an_error_where_it_is_named() {
     let Some(machine) = Machine::debian() else { return };
     let port = port();
-    let home = machine.path("/home");
-    std::fs::create_dir(&home).expect("a folder");
-    assert!(machine.run(&[], &["chown", "nobody", &home.display().to_string()]).status.success());
-    let home = home.display();
+    let home = machine.home();
     let file = format!("{home}/nginx.conf");
     let conf = |temp: &str| {
         let text = format!(

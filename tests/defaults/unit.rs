@@ -151,10 +151,8 @@ fn the_server_works_in_a_read_only_root_with_the_listed_folders() {
 fn the_server_works_without_any_capability() {
     let Some(machine) = Machine::debian() else { return };
     let port = port();
-    let home = machine.path("/home");
-    std::fs::create_dir(&home).expect("a folder");
-    assert!(machine.run(&[], &["chown", "nobody", &home.display().to_string()]).status.success());
-    let (home, app) = (home.display(), applications::start(Protocol::Http, 0));
+    let home = machine.home();
+    let app = applications::start(Protocol::Http, 0);
     let file = format!("{home}/nginx.conf");
     let text = format!(
         "pid {home}/pid; error_log {home}/error.log; events {{}}

@@ -2,8 +2,8 @@
 
 use freerun_testkit::eventually;
 
-use crate::applications::{self, Protocol};
-use crate::machine::{Machine, Running, port};
+use crate::applications::{self, MEMBERS, Protocol};
+use crate::machine::{Layout, Machine, Running, port};
 
 /// The last one that stays in memory, the first that does not, and large ones.
 const SIZES: [usize; 4] = [15 << 10, 17 << 10, 1 << 20, 100 << 20];
@@ -19,23 +19,20 @@ fn upload(server: &Running<'_>, path: &str, method: &str, size: usize) -> (u16, 
 
 #[test]
 fn bodies_of_all_sizes_reach_applications_of_all_protocols() {
-    let Some(machine) = Machine::debian() else { return };
+    for machine in Machine::each() {
+        bodies_reach_applications(&machine);
+    }
+}
+
+fn bodies_reach_applications(machine: &Machine) {
     let port = port();
-    let of = |protocol| applications::start(protocol, 0);
     let site = format!(
         "error_log /var/log/nginx/error.log warn;
-        server {{ listen 127.0.0.1:{port}; client_max_body_size 0;
-            location /proxy {{ proxy_pass http://{}; }}
-            location /fastcgi {{ fastcgi_pass {}; include fastcgi_params; }}
-            location /scgi {{ scgi_pass {}; include scgi_params; }}
-            location /uwsgi {{ uwsgi_pass {}; include uwsgi_params; }} }}",
-        of(Protocol::Http),
-        of(Protocol::FastCgi),
-        of(Protocol::Scgi),
-        of(Protocol::Uwsgi)
+        server {{ listen 127.0.0.1:{port}; client_max_body_size 0; {} }}",
+        applications::locations(0, |_| String::new())
     );
     let server = machine.site(&site).serve(port);
-    for member in ["proxy", "fastcgi", "scgi", "uwsgi"] {
+    for member in MEMBERS {
         for size in SIZES {
             let answer = upload(&server, &format!("/{member}"), "POST", size);
             assert_eq!(answer, (200, format!("{size}\n")), "{member}");
@@ -48,11 +45,14 @@ fn bodies_of_all_sizes_reach_applications_of_all_protocols() {
 
 #[test]
 fn dav_and_grpc_take_bodies_of_all_sizes() {
-    let Some(machine) = Machine::debian() else { return };
+    for machine in Machine::each() {
+        dav_and_grpc_take_bodies(&machine);
+    }
+}
+
+fn dav_and_grpc_take_bodies(machine: &Machine) {
     let (port, grpc) = (port(), port());
-    std::fs::create_dir(machine.path("/var/lib/nginx/www")).expect("a folder");
-    let of_worker = ["chown", "www-data", "/var/lib/nginx/www"];
-    assert!(machine.run(&[], &of_worker).status.success());
+    machine.folder_of(machine.layout().user(), "/var/lib/nginx/www");
     let site = format!(
         "server {{ listen 127.0.0.1:{port}; client_max_body_size 0;
             location / {{ root /var/lib/nginx/www; dav_methods PUT; }}
@@ -74,7 +74,7 @@ fn dav_and_grpc_take_bodies_of_all_sizes() {
 #[test]
 fn a_folder_that_has_gone_and_a_full_disk_are_named_in_the_log() {
     let full = "mkdir $T/full && mount -t tmpfs -o size=64k,mode=700,uid=www-data none $T/full";
-    let Some(machine) = Machine::new(crate::machine::Layout::Debian, full) else { return };
+    let Some(machine) = Machine::new(Layout::Debian, full) else { return };
     let port = port();
     let full = machine.path("/full");
     let site = format!(
