@@ -16,6 +16,20 @@ impl Drop for Running {
     }
 }
 
+/// `serve` with a folder and an address, not started yet. What it prints goes to the files `out` and `err` of `out`.
+fn serve(site: &Site, out: &TempDir, address: &str) -> Command {
+    let file = |name: &str| fs::File::create(out.path().join(name)).expect("a file");
+    let mut command = Command::new(Kind::Freerun.program().expect("freerun"));
+    command.args(["serve", &site.path().display().to_string(), "--listen", address]);
+    command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
+    command
+}
+
+/// What such a command has printed to standard output, and then to standard error.
+fn printed(out: &TempDir) -> String {
+    ["out", "err"].map(|name| fs::read_to_string(out.path().join(name)).unwrap_or_default()).concat()
+}
+
 #[test]
 fn a_folder_is_served_and_the_address_printed() {
     if !require::freerun() {
@@ -24,20 +38,10 @@ fn a_folder_is_served_and_the_address_printed() {
     let site = Site::new();
     site.file("index.html", "the index").file("d/a.txt", "text");
     let out = TempDir::new("serve");
-    let (stdout, stderr) = (out.path().join("out"), out.path().join("err"));
-    let port = ports::free();
-    let child = Command::new(Kind::Freerun.program().expect("freerun"))
-        .args(["serve", &site.path().display().to_string(), "--listen", &format!("127.0.0.1:{port}")])
-        .stdin(Stdio::null())
-        .stdout(fs::File::create(&stdout).expect("a file"))
-        .stderr(fs::File::create(&stderr).expect("a file"))
-        .spawn()
-        .expect("it starts");
-    let _running = Running(child);
-    let said = || fs::read_to_string(&stdout).unwrap_or_default() + &fs::read_to_string(&stderr).unwrap_or_default();
-    let address = ([127, 0, 0, 1], port).into();
-    let up = within(PATIENCE, || Client::try_connect(address).is_ok() && said().contains(&format!("127.0.0.1:{port}")));
-    assert!(up, "{}", said());
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+    let _running = Running(serve(&site, &out, &address.to_string()).spawn().expect("it starts"));
+    let is_printed = || printed(&out).contains(&address.to_string());
+    assert!(within(PATIENCE, || Client::try_connect(address).is_ok() && is_printed()), "{}", printed(&out));
     let mut client = Client::connect(address);
     assert_eq!(client.get("/").text(), "the index");
     assert_eq!(client.get("/d/a.txt").text(), "text");
@@ -49,22 +53,17 @@ fn a_folder_is_served_and_the_address_printed() {
 
 /// Starts `serve --tls internal` with this variable as the only one about folders, and waits for what it prints.
 fn secure(site: &Site, out: &TempDir, folder: Option<&std::path::Path>) -> (Running, SocketAddr, String) {
-    let (stdout, stderr) = (out.path().join("out"), out.path().join("err"));
-    let port = ports::free();
-    let mut command = Command::new(Kind::Freerun.program().expect("freerun"));
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+    let mut command = serve(site, out, &address.to_string());
     command
-        .args(["serve", &site.path().display().to_string(), "--listen", &format!("127.0.0.1:{port}")])
         .args(["--tls", "internal"])
         .env_remove("HOME")
         .env_remove("XDG_DATA_HOME")
-        .envs(folder.map(|folder| ("XDG_DATA_HOME", folder)))
-        .stdin(Stdio::null())
-        .stdout(fs::File::create(&stdout).expect("a file"))
-        .stderr(fs::File::create(&stderr).expect("a file"));
+        .envs(folder.map(|folder| ("XDG_DATA_HOME", folder)));
     let running = Running(command.spawn().expect("it starts"));
-    let said = || fs::read_to_string(&stdout).unwrap_or_default() + &fs::read_to_string(&stderr).unwrap_or_default();
+    let said = || printed(out);
     assert!(within(PATIENCE, || said().contains("authority") && said().ends_with('\n')), "{}", said());
-    (running, ([127, 0, 0, 1], port).into(), said())
+    (running, address, said())
 }
 
 #[test]
@@ -308,16 +307,8 @@ fn an_address_for_all_is_printed_as_one_to_use() {
     let site = Site::new();
     let out = TempDir::new("serve");
     let port = ports::free();
-    let (stdout, stderr) = (out.path().join("out"), out.path().join("err"));
-    let child = Command::new(Kind::Freerun.program().expect("freerun"))
-        .args(["serve", &site.path().display().to_string(), "--listen", &format!("0.0.0.0:{port}")])
-        .stdin(Stdio::null())
-        .stdout(fs::File::create(&stdout).expect("a file"))
-        .stderr(fs::File::create(&stderr).expect("a file"))
-        .spawn()
-        .expect("it starts");
-    let _running = Running(child);
-    let said = || fs::read_to_string(&stdout).unwrap_or_default();
+    let _running = Running(serve(&site, &out, &format!("0.0.0.0:{port}")).spawn().expect("it starts"));
+    let said = || fs::read_to_string(out.path().join("out")).unwrap_or_default();
     assert!(within(PATIENCE, || said().contains("Ctrl-C")), "{}", said());
     assert!(said().contains(&format!(" at http://127.0.0.1:{port}/ ")) && !said().contains("0.0.0.0"), "{}", said());
 }
@@ -358,26 +349,20 @@ fn a_folder_is_served_over_https_with_a_certificate_of_a_ca() {
     site.file("index.html", "the index");
     for is_page in [true, false] {
         let (out, data) = (TempDir::new("serve"), TempDir::new("data"));
-        let (stdout, stderr) = (out.path().join("out"), out.path().join("err"));
         let (https, http) = match is_page {
             true => (ports::free(), format!("127.0.0.1:{}", ca.http)),
             false => (ca.tls, "off".to_owned()),
         };
-        let mut command = Command::new(Kind::Freerun.program().expect("freerun"));
+        let address = SocketAddr::from(([127, 0, 0, 1], https));
+        let mut command = serve(&site, &out, &address.to_string());
         command
-            .args(["serve", &site.path().display().to_string(), "--listen", &format!("127.0.0.1:{https}")])
             .args(["--tls", "localhost", "--http", &http, "--acme-directory", &ca.directory(), "--acme-ca"])
             .arg(certificates().path("ca.crt"))
             .args(["--email", "admin@example.com"])
-            .env("XDG_DATA_HOME", data.path())
-            .stdin(Stdio::null())
-            .stdout(fs::File::create(&stdout).expect("a file"))
-            .stderr(fs::File::create(&stderr).expect("a file"));
+            .env("XDG_DATA_HOME", data.path());
         let _running = Running(command.spawn().expect("it starts"));
-        let said =
-            || fs::read_to_string(&stdout).unwrap_or_default() + &fs::read_to_string(&stderr).unwrap_or_default();
+        let said = || printed(&out);
         assert!(within(PATIENCE, || said().contains("terms of service you agree to")), "{}", said());
-        let address = SocketAddr::from(([127, 0, 0, 1], https));
         let issued = || {
             let client = Client::connect(address).tls(&Tls::new());
             let shown = client.agreed().certificates[0].clone();

@@ -119,6 +119,14 @@ impl Mounted {
         Ok(attr(ino, &meta))
     }
 
+    /// Gives what was just made to the user who has made it, with the mode that was asked for.
+    fn made(&self, path: &Path, mode: u32, (uid, gid): (u32, u32)) -> io::Result<FileAttr> {
+        let real = self.real(path);
+        fs::set_permissions(&real, Permissions::from_mode(mode & 0o7777))?;
+        std::os::unix::fs::chown(&real, Some(uid), Some(gid))?;
+        self.learn(path)
+    }
+
     fn keep(&self, ino: u64, file: File) -> FileHandle {
         let mut table = self.table();
         let number = table.next;
@@ -261,27 +269,21 @@ impl Filesystem for Mounted {
         reply: ReplyEntry,
     ) {
         let path = self.child(parent, name);
-        let (uid, gid) = (req.uid(), req.gid());
+        let user = (req.uid(), req.gid());
         let work = move |this: &Mounted| {
-            let real = this.real(&path);
             let kind = NodeType::from_raw_mode(mode);
-            rustix::fs::mknodat(CWD, &real, kind, Mode::from_raw_mode(mode & 0o7777), 0)?;
-            fs::set_permissions(&real, Permissions::from_mode(mode & 0o7777))?;
-            std::os::unix::fs::chown(&real, Some(uid), Some(gid))?;
-            this.learn(&path)
+            rustix::fs::mknodat(CWD, this.real(&path), kind, Mode::from_raw_mode(mode & 0o7777), 0)?;
+            this.made(&path, mode, user)
         };
         self.held(Op::Create, &self.child(parent, name), work, entry(reply));
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let path = self.child(parent, name);
-        let (uid, gid) = (req.uid(), req.gid());
+        let user = (req.uid(), req.gid());
         let work = move |this: &Mounted| {
-            let real = this.real(&path);
-            fs::create_dir(&real)?;
-            fs::set_permissions(&real, Permissions::from_mode(mode & 0o7777))?;
-            std::os::unix::fs::chown(&real, Some(uid), Some(gid))?;
-            this.learn(&path)
+            fs::create_dir(this.real(&path))?;
+            this.made(&path, mode, user)
         };
         self.held(Op::Create, &self.child(parent, name), work, entry(reply));
     }
@@ -347,12 +349,11 @@ impl Filesystem for Mounted {
         reply: ReplyCreate,
     ) {
         let path = self.child(parent, name);
-        let (uid, gid) = (req.uid(), req.gid());
+        let user = (req.uid(), req.gid());
         let work = move |this: &Mounted| {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).create(true).truncate(true).mode(mode).open(this.real(&path))?;
-            std::os::unix::fs::chown(this.real(&path), Some(uid), Some(gid))?;
-            let attr = this.learn(&path)?;
+            let attr = this.made(&path, mode, user)?;
             Ok((attr, this.keep(attr.ino.0, file)))
         };
         self.held(Op::Create, &self.child(parent, name), work, move |outcome| match outcome {
