@@ -6,6 +6,7 @@ use freerun_testkit::{Server, Setup, eventually, require};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::os::fd::OwnedFd;
 
 /// What `status` says of the log on the disk, and of the threads.
 fn status(server: &Server) -> (Value, Value) {
@@ -59,23 +60,32 @@ fn one_that_hangs_leaves_the_others_alone() {
     assert_eq!(text, kept, "no line is lost, and none moved");
 }
 
+/// Fills a pipe to the last byte.
+fn fill(pipe: &OwnedFd) {
+    // Of the test alone: to the server, which opens it anew, it is one that waits.
+    rustix::fs::fcntl_setfl(pipe, rustix::fs::OFlags::NONBLOCK).expect("a pipe that does not wait");
+    for size in [4096, 1] {
+        while rustix::io::write(pipe, &vec![b'x'; size]).is_ok() {}
+    }
+}
+
 /// As with a container whose log driver is stuck: the server hears its signals though nobody reads what it logs.
 #[test]
 fn a_pipe_that_nobody_reads_keeps_nobody_from_ending() {
-    for signal in [Signal::TERM, Signal::QUIT] {
+    for (signal, from_the_start) in
+        [Signal::TERM, Signal::QUIT].into_iter().flat_map(|signal| [(signal, true), (signal, false)])
+    {
         let (_reader, end) = std::io::pipe().expect("a pipe");
-        let stderr: std::os::fd::OwnedFd = end.into();
-        rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::NONBLOCK).expect("a pipe that does not wait");
-        // It is full to the last byte.
-        for size in [4096, 1] {
-            while rustix::io::write(&stderr, &vec![b'x'; size]).is_ok() {}
+        let stderr: OwnedFd = end.into();
+        if from_the_start {
+            fill(&stderr);
         }
-        rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::empty()).expect("a pipe that waits");
         let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&stderr));
         let log = format!("user root; error_log {path} info;");
         let http =
             format!("server {{ listen 127.0.0.1:@PORT@; access_log {path}; location = /text {{ return 200 text; }} }}");
         let mut server = Setup::new().main(&log).http(&http).freerun();
+        fill(&stderr);
         for _ in 0..20 {
             assert_eq!(server.get("/text").text(), "text");
         }

@@ -223,6 +223,36 @@ fn a_reload_tells_its_result() {
     assert_eq!(done.stderr.contains(later), may_choose, "{}", done.stderr);
 }
 
+/// A script that has ordered a reload is told what it waits for: opening a pipe waits until somebody reads it.
+#[test]
+fn a_reload_that_takes_long_says_so() {
+    if !require::freerun() {
+        return;
+    }
+    let server = Setup::server(&Site::new(), "return 200 one;").main("pid @DIR@/server.pid;").freerun();
+    let (pipe, told) = (server.path("pipe"), server.path("told"));
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    server.edit("return 200 one", &format!("access_log {}; return 200 two", pipe.display()));
+    let mut order = std::process::Command::new(Kind::Freerun.program().expect("freerun"))
+        .args(["-s", "reload", "-c"])
+        .arg(server.path("nginx.conf"))
+        .arg("-p")
+        .arg(server.path(""))
+        .stdin(std::process::Stdio::null())
+        .stderr(fs::File::create(&told).expect("a file"))
+        .spawn()
+        .expect("it starts");
+    let slow =
+        "nginx: [warn] the server has the signal, but has not said for 5 seconds whether it took the configuration";
+    freerun_testkit::eventually("it says what it waits for", || {
+        fs::read_to_string(&told).is_ok_and(|text| text.contains(slow))
+    });
+    assert_eq!(server.get("/").text(), "one", "the configuration before is in use meanwhile");
+    let _reader = fs::File::open(&pipe).expect("the pipe");
+    assert_eq!(order.wait().expect("it ends").code(), Some(0));
+    assert_eq!(server.get("/").text(), "two");
+}
+
 /// Ends the daemon of this pid file where the test did not come to it.
 struct Daemon(PathBuf);
 

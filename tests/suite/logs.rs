@@ -185,17 +185,21 @@ fn a_reload_opens_logs_anew() {
     });
 }
 
-/// Rotates a log again and again: the lines of the requests before belong into the file that was renamed, all of them and
-/// no others.
+/// Rotates a log of two servers again and again: the lines of the requests before belong into the file that was renamed, all of
+/// them and no others.
 fn rotations(main: &str, log: &str, read: impl Fn(&[u8]) -> String, by: impl Fn(&Server)) {
     const ROTATIONS: usize = 40;
     const REQUESTS: usize = 6;
-    let site = site();
-    let http = format!("log_format plain '$request_uri';\naccess_log @DIR@/a.log plain {log};");
-    let server = Setup::server(&site, "location / { return 204; }").main(main).http(&http).run();
+    // One of them has the log from the block around it, the other one names it.
+    let http = format!(
+        "log_format plain '$request_uri'; access_log @DIR@/a.log plain {log};
+        server {{ listen 127.0.0.1:@PORT@; return 204; }}
+        server {{ listen 127.0.0.1:@PORT2@; access_log @DIR@/a.log plain {log}; return 204; }}"
+    );
+    let server = Setup::new().main(main).http(&http).run();
     for rotation in 0..ROTATIONS {
         for request in 0..REQUESTS {
-            server.get(&format!("/{rotation}/{request}"));
+            Client::connect(server.address_number(1 + request % 2)).get(&format!("/{rotation}/{request}"));
         }
         let old = server.path(&format!("a.{rotation}"));
         fs::rename(server.path("a.log"), &old).expect("renaming");

@@ -2,6 +2,7 @@
 
 mod between;
 mod daemon;
+mod log_lines;
 mod manager;
 mod procedure;
 mod states;
