@@ -74,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// Serves by this configuration from now on. `sockets` are those of each address by its key, Tunnels of the
-    /// configuration before may go on for `patience`.
+    /// Serves by this configuration from now on. `sockets` are those of each address by its key. Tunnels of the configuration
+    /// before may go on for `patience`.
     pub fn install(
         &mut self,
         loops: usize,

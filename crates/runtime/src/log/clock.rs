@@ -73,8 +73,8 @@ pub fn utc_offset() -> i32 {
     OFFSET.load(Ordering::Relaxed)
 }
 
-/// Asks the C library for the local offset and the zone's name, and caches them. This may wait for a disk: call it at start, before loops
-/// exist; the log thread calls it each minute.
+/// Asks the C library for the local offset and the zone's name, and caches them. This may wait for a disk: call it at start,
+/// before loops exist; the log thread calls it each minute.
 pub fn refresh_offset() {
     let zone = freerun_sys::time::local_zone(now().secs);
     let mut name = [0; 8];

@@ -189,12 +189,13 @@ impl LogFile {
             inner.output.fd.store(Arc::new(fd));
             return;
         }
-        if inner.reopened.len() >= MAX_REOPENED {
-            // The file has been renamed so often while a single write goes on: the lines go to a later one.
-            drop(inner.reopened.pop());
-        }
+        // A file that is renamed so often while a single write goes on has its lines in a later one: the descriptor takes the place
+        // of the oldest, in the queue too.
+        let replaces = inner.reopened.len() >= MAX_REOPENED && inner.reopened.pop().is_some();
         inner.reopened.push(fd);
-        inner.queue.push(Chunk::Reopen);
+        if !replaces {
+            inner.queue.push(Chunk::Reopen);
+        }
         self.schedule();
     }
 
