@@ -1,7 +1,7 @@
 //! More connections than there is room for.
 
 use crate::descriptors;
-use freerun_testkit::{Client, Setup, Site, eventually, within};
+use freerun_testkit::{Client, Kind, Setup, Site, eventually, within};
 use std::time::Duration;
 
 fn site() -> Site {
@@ -141,4 +141,42 @@ fn hot_files_leave_descriptors_to_others() {
         assert_eq!(client.get(&format!("/large{number}")).body.len(), 40_000);
     }
     assert!(!server.error_log().contains("(24: Too many open files)"), "{}", server.error_log());
+}
+
+/// What a server says that does not start under a limit.
+fn refusal(setup: &Setup) -> String {
+    match setup.try_start(Kind::Freerun) {
+        Ok(_) => panic!("it starts"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Memory that runs out ends a process in the middle of something, so what it needs is said before.
+#[test]
+fn a_limit_of_addresses_is_named_with_what_is_needed() {
+    for kilobytes in [60_000, 120_000] {
+        let limit = format!("--as={}", kilobytes * 1024);
+        let said = refusal(&Setup::server(&Site::new(), "").under(&["prlimit", &limit]));
+        let line = format!(
+            "nginx: [warn] the limit of {kilobytes} KB for addresses (ulimit -v) may be too low: at least 500000 KB are needed"
+        );
+        assert!(said.contains(&line), "{said}");
+    }
+}
+
+/// The call that has failed is the one that is named, with the limit that keeps it from succeeding.
+#[test]
+fn too_few_descriptors_for_the_loops_are_told_with_the_directive() {
+    let setup = Setup::server(&Site::new(), "").main("worker_processes 16;").under(&["prlimit", "--nofile=40:40"]);
+    let said = refusal(&setup);
+    let why = "(24: Too many open files): an event loop needs more descriptors than \"worker_rlimit_nofile\" or \
+               \"ulimit -n\" allows";
+    assert!(said.contains(why), "{said}");
+}
+
+/// As many as are enough for nginx are enough.
+#[test]
+fn a_small_limit_of_descriptors_keeps_nobody_from_starting() {
+    let server = Setup::server(&site(), "").main("worker_rlimit_nofile 12;").run();
+    assert_eq!(server.get("/a").text(), "file a");
 }

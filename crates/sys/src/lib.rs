@@ -1,5 +1,6 @@
 //! The system calls that rustix and std lack, and AWS-LC's certificates; the only crate with unsafe code.
 
+pub mod addresses;
 pub mod cachestat;
 pub mod crypt;
 pub mod datagrams;

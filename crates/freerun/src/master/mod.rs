@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{ErrorLog, Level, Writer};
+use freerun_sys::addresses::LowLimit;
 use freerun_sys::title;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -117,30 +118,15 @@ struct Master {
     building: Option<Instant>,
 }
 
-/// How many kilobytes of addresses a server with two loops needs, most of them for the stacks of its threads.
-const LEAST_ADDRESSES: u64 = 500_000;
-
-/// Tells of a limit under which memory runs out: that ends a process wherever it happens to be, without a word of the reason.
-fn warn_of_little_memory(log: &ErrorLog) {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current.map(|bytes| bytes / 1024);
-    if let Some(limit) = limit.filter(|limit| *limit < LEAST_ADDRESSES) {
-        log.write(
-            Level::Warn,
-            None,
-            format_args!(
-                "the limit of {limit} KB for addresses (ulimit -v) may be too low: at least {LEAST_ADDRESSES} KB are needed"
-            ),
-        );
-    }
-}
-
 /// Runs until the end was ordered. `Err`: the master could not start, or not continue; the errors have been reported.
 pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, secrets, mut inherited, log, on_ready } = start;
     let told = |error: Error| {
         log.write(Level::Alert, None, format_args!("{error}"));
     };
-    warn_of_little_memory(&log);
+    if let Some(limit) = LowLimit::untold() {
+        log.write(Level::Warn, None, format_args!("{limit}"));
+    }
     signals::survive_stray().map_err(Error::call("sigaction()")).map_err(told)?;
     let draft = state::read(&input, embedded.as_ref(), <_>::default(), secrets.clone(), |failure| {
         console::tell_failure(&log, failure);

@@ -12,6 +12,9 @@ use crate::settings::user::Identity;
 /// The descriptors that a worker needs in addition to those of connections: for loops, logs, listeners, pools.
 const RESERVE: u64 = 512;
 
+/// The least limit of descriptors that is set: a worker with one loop has about 20 of its own, where nginx's has ten.
+const LEAST_FILES: u64 = 64;
+
 /// Applies everything, the identity last. Must run while the process has one thread; all later ones inherit it.
 ///
 /// Returns messages about limits that the system refused to set. They are not essential: nginx logs such a refusal, and
@@ -22,7 +25,7 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
     match main.worker_rlimit_nofile {
         // In nginx each worker process has this limit; here one process has the loops in their place.
         Some(files) => {
-            let files = u64::from(files) * u64::from(loops.max(1));
+            let files = (u64::from(files) * u64::from(loops.max(1))).max(LEAST_FILES);
             denied.extend(set_limit("RLIMIT_NOFILE", Resource::Nofile, files).err());
         }
         None => raise_files(u64::from(loops) * u64::from(configuration.events().worker_connections.0)),

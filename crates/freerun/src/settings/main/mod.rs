@@ -209,7 +209,7 @@ settings! {
         /// The worker's RLIMIT_NOFILE becomes this number times the number of event loops, as one process does the work
         /// of nginx's several. Without the directive the soft limit is raised as far as needed and allowed.
         worker_rlimit_nofile: Option<u32>, in MAIN,
-            fidelity = Differs("the limit is shared by the event loops of one process");
+            fidelity = Differs("the limit is shared by the event loops of one process, and 64 at least");
         /// Largest core file the worker may write (RLIMIT_CORE).
         worker_rlimit_core: Option<Offset>, in MAIN;
         /// How long a worker that shuts down gracefully goes on; then its connections are closed.
