@@ -177,6 +177,7 @@ fn too_few_descriptors_for_the_loops_are_told_with_the_directive() {
 /// As many as are enough for nginx are enough.
 #[test]
 fn a_small_limit_of_descriptors_keeps_nobody_from_starting() {
-    let server = Setup::server(&site(), "").main("worker_rlimit_nofile 12;").run();
+    let site = site();
+    let server = Setup::server(&site, "").main("worker_rlimit_nofile 12;").run();
     assert_eq!(server.get("/a").text(), "file a");
 }

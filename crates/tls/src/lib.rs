@@ -6,6 +6,7 @@
 //! | [`issue`] | certificates that are made here: temporary ones, and those of a local authority |
 //! | [`load`] | certificates and private keys, as a configuration names them |
 //! | [`openssl`] | the language of OpenSSL's configuration, which nginx's directives are written in, as values |
+//! | [`random`] | bytes that nobody can guess |
 //! | [`session`] | sessions: rustls, behind functions over the caller's buffers |
 //! | [`verify`] | the certificates of peers: whether they are trusted, and what they say |
 
@@ -13,6 +14,7 @@ pub mod digest;
 pub mod issue;
 pub mod load;
 pub mod openssl;
+pub mod random;
 pub mod session;
 pub mod verify;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, DirectFile, FileError, FileSystem, OpenFile, Via};
+use freerun_runtime::loops;
 use freerun_runtime::pieces::{self, Piece};
 
 use crate::connection::gone::ClientGone;
@@ -229,23 +230,23 @@ impl<T: Transform> Source for Transformed<T> {
             let mut out = Vec::new();
             while out.is_empty() {
                 // A transform that swallows all its input must not keep other tasks from the loop.
-                freerun_runtime::loops::consume_budget().await;
+                loops::consume_budget().await;
                 if self.ended {
                     if !self.transform.is_full() {
                         break;
                     }
-                    self.transform.end(&mut out)?;
+                    loops::measured(|| self.transform.end(&mut out))?;
                 } else if self.transform.is_full() {
-                    self.transform.feed(b"", &mut out)?;
+                    loops::measured(|| self.transform.feed(b"", &mut out))?;
                 } else if !self.piece.is_empty() {
                     let part = self.piece.split_to(self.piece.len().min(PIECE));
-                    self.transform.feed(&part, &mut out)?;
+                    loops::measured(|| self.transform.feed(&part, &mut out))?;
                 } else {
                     match self.source.next().await? {
                         Some(piece) => self.piece = piece,
                         None => {
                             self.ended = true;
-                            self.transform.end(&mut out)?;
+                            loops::measured(|| self.transform.end(&mut out))?;
                         }
                     }
                 }

@@ -9,7 +9,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_proto::Method;
-use freerun_runtime::files::Listing;
+use freerun_runtime::files::{Arrange, Entry};
 
 settings! {
     /// Random index files.
@@ -43,18 +43,24 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 && folder.last() == Some(&b'/') {
             folder.pop();
         }
-        let Listing { entries: mut files, share: _share, .. } = match open::list(request, &folder).await {
-            Ok(listing) => listing,
-            Err(status) => return Outcome::Status(status),
-        };
-        files.retain(|entry| entry.meta.is_file());
-        if files.is_empty() {
-            return Outcome::Declined;
-        }
         // The random keys of a hasher are random enough here.
         let chance = RandomState::new().hash_one(request.arrival.serial);
-        let index = usize::try_from(chance % files.len() as u64).unwrap_or(0);
-        let uri = [&request.asked.path[..], &files[index].name].concat();
+        // One file is chosen in the pool: there may be many.
+        let choose = move |entries: &mut Vec<Entry>| {
+            entries.retain(|entry| entry.meta.is_file());
+            if !entries.is_empty() {
+                let index = usize::try_from(chance % entries.len() as u64).unwrap_or(0);
+                entries.swap(0, index);
+                entries.truncate(1);
+            }
+        };
+        let arrange = Arrange { change: Some(Box::new(choose)), ..Arrange::default() };
+        let file = match open::list_arranged(request, &folder, arrange).await {
+            Ok(mut listing) => listing.entries.next(),
+            Err(status) => return Outcome::Status(status),
+        };
+        let Some(file) = file else { return Outcome::Declined };
+        let uri = [&request.asked.path[..], &file.name].concat();
         Outcome::Redirect(uri, request.asked.args.clone())
     })
 }

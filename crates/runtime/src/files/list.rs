@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use super::FileSystem;
 use super::links::{LinkCheck, LinkRule, open_folder};
 use super::open::retried;
-use super::types::{FileError, Meta, Via};
+use super::types::{Closer, FileError, Meta, Via};
 use crate::budget::{Budget, Exhausted, Share};
+use crate::pool::Tag;
 
 /// The most entries of a listing: with names of 255 bytes, 80 MB.
 pub const MAX_ENTRIES: usize = 1 << 18;
@@ -24,15 +25,62 @@ const STEP: usize = 256;
 
 static LISTINGS: Budget = Budget::new(MAX_LISTINGS);
 
-/// The entries of a directory: folders first, and each by name.
+/// Fewer entries than this are freed where they are dropped: that takes less than 0.1 ms.
+const FEW: usize = 1024;
+
+/// A directory that was read.
 #[derive(Debug)]
 pub struct Listing {
     /// The entries of the directory.
-    pub entries: Vec<Entry>,
+    pub entries: Entries,
     /// How their names are written.
     pub encoding: Encoding,
-    /// The listing's share of [`MAX_LISTINGS`]: to be kept as long as the entries are.
-    pub share: Share,
+}
+
+/// The entries of a directory, in order: folders first, and each by name, unless [`Arrange`] says otherwise. They have their
+/// share of [`MAX_LISTINGS`] until they are freed. To free many of them takes milliseconds, so the pool does that.
+#[derive(Debug, Default)]
+pub struct Entries {
+    rest: std::vec::IntoIter<Entry>,
+    share: Option<Share>,
+    /// Frees them; `None`: there are few.
+    closer: Option<Arc<Closer>>,
+}
+
+impl Entries {
+    fn new(entries: Vec<Entry>, share: Share, closer: &Arc<Closer>) -> Entries {
+        let closer = (entries.capacity() >= FEW).then(|| closer.clone());
+        Entries { rest: entries.into_iter(), share: Some(share), closer }
+    }
+}
+
+impl From<Vec<Entry>> for Entries {
+    fn from(entries: Vec<Entry>) -> Entries {
+        Entries { rest: entries.into_iter(), share: None, closer: None }
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.rest.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rest.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Entries {}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        if let Some(closer) = self.closer.take() {
+            let (rest, share) = (std::mem::take(&mut self.rest), self.share.take());
+            closer.run(Tag::client(0), move || drop((rest, share)));
+        }
+    }
 }
 
 /// How names are written; of several names the greatest counts.
@@ -118,11 +166,24 @@ impl FileSystem {
         via: Via<'_>,
     ) -> Result<Listing, ListError> {
         let tag = self.tag_of(&path, via.client);
-        self.offload(via, tag, move || read(&path, check, arrange, LISTINGS.share())).await?
+        let closer = self.closer.clone();
+        let work = move || {
+            let Contents { entries, encoding, share } = read(&path, check, arrange, LISTINGS.share())?;
+            Ok(Listing { entries: Entries::new(entries, share, &closer), encoding })
+        };
+        self.offload(via, tag, work).await?
     }
 }
 
-fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: Share) -> Result<Listing, ListError> {
+/// The contents of a directory.
+#[derive(Debug)]
+struct Contents {
+    entries: Vec<Entry>,
+    encoding: Encoding,
+    share: Share,
+}
+
+fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: Share) -> Result<Contents, ListError> {
     let failed = |call| move |error| ListError::File(FileError::new(call, error));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match check {
@@ -183,7 +244,7 @@ fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: S
             other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
         }),
     }
-    Ok(Listing { entries, encoding, share })
+    Ok(Contents { entries, encoding, share })
 }
 
 impl Entry {
@@ -198,6 +259,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
 
     use super::*;
+    use crate::pool::{PoolSpec, ThreadPool};
 
     #[test]
     fn all_listings_together_are_bounded() {
@@ -216,6 +278,30 @@ mod tests {
         assert_eq!(FEW.taken(), 0);
         assert_eq!(read(&path, None, Arrange::default(), FEW.share()).unwrap().entries.len(), 200);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn many_entries_are_freed_in_the_pool_and_count_until_then() {
+        static ALL: Budget = Budget::new(1 << 20);
+        let spec = PoolSpec { name: "freeing".to_owned(), threads: 1, max_queue: 8 };
+        let pool = ThreadPool::start(&spec).unwrap();
+        let closer = Arc::new(Closer::new(pool.clone()));
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        // The only thread has something else to do.
+        drop(pool.spawn(Tag::client(1), move || wait.recv().unwrap()));
+        let entries = |count: usize| {
+            let mut share = ALL.share();
+            share.grow(1000).unwrap();
+            Entries::new(Vec::with_capacity(count), share, &closer)
+        };
+        drop(entries(FEW - 1));
+        assert_eq!(ALL.taken(), 0);
+        drop(entries(FEW));
+        assert_eq!(ALL.taken(), 1000);
+        go.send(()).unwrap();
+        while ALL.taken() > 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

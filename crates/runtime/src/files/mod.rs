@@ -44,7 +44,7 @@ use trust::Trust;
 
 pub use direct::DirectFile;
 pub use links::{Anchored, LinkCheck, LinkRule};
-pub use list::{Arrange, Change, Encoding, Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
+pub use list::{Arrange, Change, Encoding, Entries, Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
 pub use socket::SocketPaths;

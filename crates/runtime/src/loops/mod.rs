@@ -17,7 +17,7 @@ pub use self::run::{UNASKED, after_events, block_on, wake_after_events};
 pub use crate::clock::{epoch, millis, nanos, nanos_here, now};
 pub use crate::loop_stats::LoopStats;
 pub use crate::stalls::{Activity, STALL, Stall, StallReport, note, set_stall_report, stats};
-pub use crate::turn::spend;
+pub use crate::turn::{measured, spend};
 
 use self::run::Running;
 use crate::{tasks, turn};

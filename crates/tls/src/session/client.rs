@@ -5,6 +5,7 @@ use super::concealment::signing_as_sent;
 use super::step::{self, StepTime};
 use super::{KeyLog, Schemes, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
+use crate::random;
 use rustls::client::{
     ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
 };
@@ -71,6 +72,7 @@ pub struct ClientConfig {
 impl ClientSettings {
     /// Makes them ready for use.
     pub fn build(self) -> Result<ClientConfig, SettingsError> {
+        random::prepare();
         let algorithms = Algorithms::new(&self.versions, &self.suites, &self.groups)?;
         let mut config = rustls::ClientConfig::builder_with_details(algorithms.provider, Arc::new(StepTime))
             .with_protocol_versions(&algorithms.versions)

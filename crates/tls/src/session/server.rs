@@ -8,6 +8,7 @@ use super::resumption::Resumption;
 use super::step::StepTime;
 use super::{KeyLog, Schemes, SettingsError, Version, signatures};
 use crate::load::CertifiedKey;
+use crate::random;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CipherSuite, SupportedCipherSuite};
 use std::sync::Arc;
@@ -165,6 +166,7 @@ impl ServerSettings {
         if self.keys.is_empty() {
             return Err(SettingsError::NoCertificate);
         }
+        random::prepare();
         let with_chacha = self.with_chacha_first().map(Self::build).transpose()?;
         let with_chacha = with_chacha.map(|config| config.shared);
         let keys = last_of_each_type(self.keys);

@@ -3,9 +3,10 @@
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{self, DecryptingKey, DecryptionContext, PaddedBlockDecryptingKey, UnboundCipherKey};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
 use aws_lc_rs::rsa::{self, OaepAlgorithm};
-use aws_lc_rs::{hmac, rand};
 use data_encoding::BASE64URL_NOPAD;
+use freerun_tls::random;
 use serde_json::{Map, Value};
 
 use super::keys::Key;
@@ -77,7 +78,7 @@ impl Sealed {
             // The time of a refusal does not tell what was wrong with the key (RFC 7516 section 11.5).
             return decrypted.or_else(|| {
                 let mut other = vec![0; len];
-                rand::fill(&mut other).ok().map(|()| other)
+                random::fill(&mut other).ok().map(|()| other)
             });
         }
         let secret = key.secret()?;

@@ -18,6 +18,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::template::Template;
 use freerun_runtime::log::clock;
 use freerun_runtime::pool::PoolError;
+use freerun_tls::random;
 
 use super::checks::Checks;
 use super::turns;
@@ -111,8 +112,10 @@ impl Value for Kind {
         let word = &directive.args[0];
         match word.as_str() {
             "signed" => Ok(Kind::Signed),
-            "encrypted" => Ok(Kind::Encrypted),
-            "nested" => Ok(Kind::Nested),
+            word @ ("encrypted" | "nested") => {
+                random::prepare();
+                Ok(if word == "nested" { Kind::Nested } else { Kind::Encrypted })
+            }
             _ => Err(Problem::invalid_value(directive, word)),
         }
     }

@@ -14,9 +14,9 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_proto::{Method, uri};
-use freerun_runtime::budget::Share;
 use freerun_runtime::files;
 use freerun_runtime::log::clock;
+use freerun_runtime::loops;
 
 use crate::filters::charset;
 use render::{Listing, Style};
@@ -89,7 +89,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 {
             folder.pop();
         }
-        let files::Listing { entries, encoding, share } = match open::list(request, &folder).await {
+        let files::Listing { entries, encoding } = match open::list(request, &folder).await {
             Ok(listing) => listing,
             Err(status) => return Outcome::Status(status),
         };
@@ -122,7 +122,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             path: request.asked.path.clone(),
             callback,
         };
-        response.body = Body::Source(Box::new(Pages { listing: Listing::new(style, entries), _share: share }));
+        response.body = Body::Source(Box::new(Pages(Listing::new(style, entries))));
         response.into()
     })
 }
@@ -141,17 +141,14 @@ fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
 }
 
 /// A listing that is sent in pieces. As in nginx its length is not announced.
-struct Pages {
-    listing: Listing,
-    _share: Share,
-}
+struct Pages(Listing);
 
 impl Source for Pages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.
-            freerun_runtime::loops::consume_budget().await;
-            Ok(self.listing.next_piece().map(Bytes::from))
+            loops::consume_budget().await;
+            Ok(loops::measured(|| self.0.next_piece()).map(Bytes::from))
         })
     }
 

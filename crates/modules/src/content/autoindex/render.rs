@@ -5,7 +5,7 @@ use std::io::Write;
 use freerun_conf::text_of;
 use freerun_proto::date;
 use freerun_proto::uri::{EscapeSet, escape_into};
-use freerun_runtime::files::Entry;
+use freerun_runtime::files::{Entries, Entry};
 
 use super::Format;
 use crate::html::escape as escape_html;
@@ -37,7 +37,7 @@ pub struct Style {
 /// The state of a listing that is being written.
 pub struct Listing {
     style: Style,
-    entries: std::vec::IntoIter<Entry>,
+    entries: Entries,
     begun: bool,
     ended: bool,
     any: bool,
@@ -45,8 +45,8 @@ pub struct Listing {
 
 impl Listing {
     /// A listing of these entries, in the order in which they are shown.
-    pub fn new(style: Style, entries: Vec<Entry>) -> Listing {
-        Listing { style, entries: entries.into_iter(), begun: false, ended: false, any: false }
+    pub fn new(style: Style, entries: Entries) -> Listing {
+        Listing { style, entries, begun: false, ended: false, any: false }
     }
 
     /// The next bytes; `None` after the last ones.

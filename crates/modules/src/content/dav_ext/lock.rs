@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
 use bytes::Bytes;
 use freerun_conf::text_of;
 use freerun_http::body;
@@ -16,6 +15,7 @@ use freerun_http::request::response::{Body, Response};
 use freerun_proto::HeaderId;
 use freerun_proto::uri::{EscapeSet, escape};
 use freerun_runtime::loops;
+use freerun_tls::random;
 
 use super::guard::{Sent, for_file};
 use super::locks::{Lock, Refused};
@@ -109,7 +109,7 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
 /// A token that nobody can guess (RFC 9562, version 4).
 fn token() -> Option<String> {
     let mut bytes = [0; 16];
-    rand::fill(&mut bytes).ok()?;
+    random::fill(&mut bytes).ok()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut out = String::from("urn:uuid:");

@@ -21,6 +21,7 @@ use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot}
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::Method;
 use freerun_serve::zones::{Named, Zone, ZoneTable};
+use freerun_tls::random;
 
 use locks::Locks;
 
@@ -101,6 +102,8 @@ impl Setting for LockZones {
     const SHAPE: Shape = Shape::between(1, 2, "zone=name:size [timeout=time]");
 
     fn set(_: Option<LockZones>, directive: &Node, cx: &mut Cx) -> Result<LockZones, Problem> {
+        // Tokens of locks are random.
+        random::prepare();
         let (mut zone, mut time) = (None, DEFAULT_TIMEOUT);
         for word in &directive.args {
             if let Some(value) = word.text.strip_prefix("zone=") {

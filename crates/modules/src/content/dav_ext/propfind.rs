@@ -12,8 +12,7 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_proto::uri::{EscapeSet, escape};
 use freerun_proto::{HeaderId, conditional, date};
-use freerun_runtime::budget::Share;
-use freerun_runtime::files::{Entry, Listing, Meta};
+use freerun_runtime::files::{Entries, Meta};
 use freerun_runtime::loops;
 
 use super::lock::{push_active, read_body};
@@ -62,13 +61,12 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
         }
         status
     })?;
-    let (entries, share) = match lists && meta.is_dir() {
+    let entries = match lists && meta.is_dir() {
         true => {
             let folder = if file.len() > 1 { key(file.clone()) } else { file.clone() };
-            let Listing { entries, share, .. } = open::list(request, &folder).await?;
-            (entries, Some(share))
+            open::list(request, &folder).await?.entries
         }
-        false => (Vec::new(), None),
+        false => Entries::default(),
     };
     let is_long = entries.len() > FEW;
     let mut answer = MultiStatus {
@@ -78,13 +76,12 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
         path: request.asked.path.clone(),
         file: key(file),
         request: request.fork(),
-        entries: entries.into_iter(),
+        entries,
         ended: false,
-        _share: share,
     };
     if !is_long {
         let mut out = Vec::new();
-        while let Some(piece) = answer.next_piece() {
+        while let Some(piece) = loops::measured(|| answer.next_piece()) {
             out.extend_from_slice(&piece);
             // Few entries may have much to say.
             loops::consume_budget().await;
@@ -107,9 +104,8 @@ struct MultiStatus {
     /// The path of the file, without a slash at its end.
     file: Vec<u8>,
     request: Box<Request>,
-    entries: std::vec::IntoIter<Entry>,
+    entries: Entries,
     ended: bool,
-    _share: Option<Share>,
 }
 
 /// What an answer is about.
@@ -251,7 +247,7 @@ impl Source for MultiStatus {
         Box::pin(async {
             // A long folder must not starve other tasks of the loop.
             loops::consume_budget().await;
-            Ok(self.next_piece().map(Bytes::from))
+            Ok(loops::measured(|| self.next_piece()).map(Bytes::from))
         })
     }
 

@@ -18,8 +18,8 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::variables::VariableTable;
 use freerun_proto::Method;
-use freerun_runtime::budget::Share;
-use freerun_runtime::files::{self, Arrange, Entry};
+use freerun_runtime::files::{Arrange, Entry};
+use freerun_runtime::loops;
 
 use crate::filters::charset;
 use crate::filters::sequence::{Part, Sequence};
@@ -156,8 +156,8 @@ async fn answer(request: &mut Request) -> Outcome {
     let settings = location.settings.get::<FancySettings>();
     let asked = sort_asked_for(request.asked.args.as_deref().unwrap_or_default());
     let arrange = arrange(settings, asked.unwrap_or(settings.fancyindex_default_sort));
-    let files::Listing { entries, share, .. } = match open::list_arranged(request, &folder, arrange).await {
-        Ok(listing) => listing,
+    let entries = match open::list_arranged(request, &folder, arrange).await {
+        Ok(listing) => listing.entries,
         Err(status) => return Outcome::Status(status),
     };
     let (header, footer) = (&settings.fancyindex_header, &settings.fancyindex_footer);
@@ -184,7 +184,7 @@ async fn answer(request: &mut Request) -> Outcome {
     };
     let mut parts = VecDeque::with_capacity(3);
     parts.extend(header);
-    parts.push_back(Part::Body(Box::new(Pages { page: Page::new(style, entries), _share: share })));
+    parts.push_back(Part::Body(Box::new(Pages(Page::new(style, entries)))));
     parts.extend(footer);
     response.body = Body::Source(Box::new(Sequence::new(request, parts)));
     response.into()
@@ -256,17 +256,14 @@ fn by(sort: Sort, has_case: bool, one: &Entry, other: &Entry) -> Ordering {
 }
 
 /// A page that is sent in pieces.
-struct Pages {
-    page: Page,
-    _share: Share,
-}
+struct Pages(Page);
 
 impl Source for Pages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.
-            freerun_runtime::loops::consume_budget().await;
-            Ok(self.page.next_piece().map(Bytes::from))
+            loops::consume_budget().await;
+            Ok(loops::measured(|| self.0.next_piece()).map(Bytes::from))
         })
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use freerun_conf::bytes_of;
 use freerun_proto::uri::{EscapeSet, escape_into};
-use freerun_runtime::files::Entry;
+use freerun_runtime::files::{Entries, Entry};
 
 use super::Sort;
 use crate::dates;
@@ -50,14 +50,14 @@ pub(super) struct Style {
 /// A page that is being written.
 pub(super) struct Page {
     style: Style,
-    entries: std::vec::IntoIter<Entry>,
+    entries: Entries,
     begun: bool,
     ended: bool,
 }
 
 impl Page {
-    pub(super) fn new(style: Style, entries: Vec<Entry>) -> Page {
-        Page { style, entries: entries.into_iter(), begun: false, ended: false }
+    pub(super) fn new(style: Style, entries: Entries) -> Page {
+        Page { style, entries, begun: false, ended: false }
     }
 
     /// The next bytes; `None` after the last ones.

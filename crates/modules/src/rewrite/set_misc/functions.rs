@@ -3,12 +3,13 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use aws_lc_rs::{hmac, rand};
+use aws_lc_rs::hmac;
 use data_encoding::HEXLOWER;
 use freerun_conf::{bytes_of, into_bytes, text_of};
 use freerun_http::request::Request;
 use freerun_http::script::Calculate;
 use freerun_runtime::log::clock;
+use freerun_tls::random;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 
@@ -50,11 +51,11 @@ pub(super) fn of(directive: &str, last: &LastNumber) -> Option<Box<Calculate<Req
         "set_decode_base64" => fallible("set_decode_base64", |value| codes::decode_base64(value, false)),
         "set_decode_base64url" => fallible("set_decode_base64url", |value| codes::decode_base64(value, true)),
         "set_decode_hex" => fallible("set_decode_hex", |value| data_encoding::HEXLOWER_PERMISSIVE.decode(value).ok()),
-        "set_random" => Box::new(|_, values| random(values)),
-        "set_secure_random_alphanum" => Box::new(|_, values| {
-            secure_random(values, b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+        "set_random" => with_randomness(random_number),
+        "set_secure_random_alphanum" => with_randomness(|values| {
+            random_text(values, b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
         }),
-        "set_secure_random_lcalpha" => Box::new(|_, values| secure_random(values, b"abcdefghijklmnopqrstuvwxyz")),
+        "set_secure_random_lcalpha" => with_randomness(|values| random_text(values, b"abcdefghijklmnopqrstuvwxyz")),
         "set_rotate" => {
             let last = last.clone();
             Box::new(move |_, values| rotate(values, &last))
@@ -66,6 +67,12 @@ pub(super) fn of(directive: &str, last: &LastNumber) -> Option<Box<Calculate<Req
         _ => return None,
     };
     Some(boxed)
+}
+
+/// A function whose result nobody can guess.
+fn with_randomness(function: fn(&[Vec<u8>]) -> Found) -> Box<Calculate<Request>> {
+    random::prepare();
+    Box::new(move |_, values| function(values))
 }
 
 /// A function of the last argument.
@@ -117,16 +124,16 @@ fn range(name: &str, from: &[u8], to: &[u8]) -> Result<(u64, u64), String> {
     Ok((from.min(to), from.max(to)))
 }
 
-fn random(values: &[Vec<u8>]) -> Found {
+fn random_number(values: &[Vec<u8>]) -> Found {
     let [from, to] = values else { return Ok(None) };
     let (from, to) = range("set_random", from, to)?;
     let mut bytes = [0; 8];
-    rand::fill(&mut bytes).map_err(|_| "set_random: no random number".to_owned())?;
+    random::fill(&mut bytes).map_err(|_| "set_random: no random number".to_owned())?;
     let found = from + u64::from_le_bytes(bytes) % (to - from + 1);
     Ok(Some(found.to_string().into_bytes()))
 }
 
-fn secure_random(values: &[Vec<u8>], alphabet: &[u8]) -> Found {
+fn random_text(values: &[Vec<u8>], alphabet: &[u8]) -> Found {
     let [length] = values else { return Ok(None) };
     let wanted = number(length).and_then(|length| usize::try_from(length).ok());
     let Some(length) = wanted.filter(|length| (1..=MAX_RANDOM).contains(length)) else {
@@ -138,7 +145,7 @@ fn secure_random(values: &[Vec<u8>], alphabet: &[u8]) -> Found {
     let mut out = Vec::with_capacity(length);
     while out.len() < length {
         let mut bytes = [0; MAX_RANDOM];
-        rand::fill(&mut bytes).map_err(|_| "set_secure_random: no random bytes".to_owned())?;
+        random::fill(&mut bytes).map_err(|_| "set_secure_random: no random bytes".to_owned())?;
         let fits = bytes.iter().map(|byte| usize::from(*byte)).filter(|byte| *byte < usable);
         out.extend(fits.map(|byte| alphabet[byte % alphabet.len()]).take(length - out.len()));
     }
@@ -180,13 +187,13 @@ mod tests {
     #[test]
     fn random_results_stay_within_their_bounds() {
         for _ in 0..200 {
-            let found = random(&texts(&["7", "3"])).unwrap().unwrap();
+            let found = random_number(&texts(&["7", "3"])).unwrap().unwrap();
             assert!((b"3"[0]..=b"7"[0]).contains(&found[0]) && found.len() == 1);
-            let letters = secure_random(&texts(&["64"]), b"abc").unwrap().unwrap();
+            let letters = random_text(&texts(&["64"]), b"abc").unwrap().unwrap();
             assert!(letters.len() == 64 && letters.iter().all(|letter| b"abc".contains(letter)));
         }
         for wrong in ["0", "65", "x", "", "-1"] {
-            assert!(secure_random(&texts(&[wrong]), b"abc").is_err(), "{wrong}");
+            assert!(random_text(&texts(&[wrong]), b"abc").is_err(), "{wrong}");
         }
     }
 }

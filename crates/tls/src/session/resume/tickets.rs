@@ -2,13 +2,14 @@
 //! it: the key's name, an initialisation vector, the session encrypted with AES in CBC mode, and an HMAC of all that.
 
 use super::{Context, Found, MAX_SESSION, TicketFate};
+use crate::random;
 use arc_swap::ArcSwap;
 use aws_lc_rs::cipher::{
     AES_128, AES_256, DecryptionContext, EncryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
     UnboundCipherKey,
 };
+use aws_lc_rs::hmac;
 use aws_lc_rs::iv::FixedLength;
-use aws_lc_rs::{hmac, rand};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -180,7 +181,7 @@ impl Key {
 
     fn random(made: Duration) -> Result<Self, TicketKeyError> {
         let mut bytes = Zeroizing::new([0; OWN]);
-        rand::fill(&mut *bytes).map_err(|_| TicketKeyError::Library)?;
+        random::fill(&mut *bytes).map_err(|_| TicketKeyError::Library)?;
         Self::own(bytes, made)
     }
 
@@ -195,7 +196,7 @@ impl Key {
 
     fn seal(&self, context: Context, began: Duration, session: &[u8]) -> Option<Vec<u8>> {
         let mut vector = [0; VECTOR];
-        rand::fill(&mut vector).ok()?;
+        random::fill(&mut vector).ok()?;
         let mut sealed = Vec::with_capacity(BEGAN + session.len() + 16);
         sealed.extend_from_slice(&began.as_secs().to_be_bytes());
         sealed.extend_from_slice(session);
