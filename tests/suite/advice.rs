@@ -147,6 +147,26 @@ fn a_warning_is_shown_with_its_line() {
 }
 
 #[test]
+fn the_servers_of_a_conflicting_name_are_told() {
+    if !require::freerun() {
+        return;
+    }
+    let server = |names: &str| format!("server {{ listen 127.0.0.1:@PORT@; server_name {names}; }}");
+    let servers = [server("a .b"), server("A c c"), server("*.b")].join("\n");
+    let checked = tested(&format!("events {{ }}\nhttp {{\n{servers}\n}}\n"));
+    let warned = |name: &str| format!("nginx: [warn] conflicting server name \"{name}\" on 127.0.0.1:@PORT@, ignored");
+    let expected = [
+        warned("a"),
+        "help: the server in @DIR@/nginx.conf:3 answers, and not the one in @DIR@/nginx.conf:4".to_owned(),
+        warned("c"),
+        "help: the server in @DIR@/nginx.conf:4 has it twice".to_owned(),
+        warned("*.b"),
+        "help: the server in @DIR@/nginx.conf:3 answers, and not the one in @DIR@/nginx.conf:5".to_owned(),
+    ];
+    assert_eq!(told(&checked), expected, "{}", checked.stderr);
+}
+
+#[test]
 fn what_nginx_lets_set_is_set() {
     if !require::freerun() {
         return;

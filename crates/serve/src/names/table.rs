@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Problem};
+use freerun_conf::{Cx, Place, Problem, Sources};
 use rustc_hash::FxHashMap;
 
 use crate::captures::Captures;
@@ -37,6 +37,16 @@ impl Name {
     }
 }
 
+/// What helps with a name that the server of the first block has, and that of the second is given, too. nginx does not say
+/// which servers it warns of.
+fn both(first: Option<Place>, second: Place, sources: &Sources) -> Option<String> {
+    let (owner, other) = (sources.location(first?)?, sources.location(second)?);
+    Some(match first == Some(second) {
+        true => format!("the server in {owner} has it twice"),
+        false => format!("the server in {owner} answers, and not the one in {other}"),
+    })
+}
+
 /// The servers of one address by name.
 #[derive(Debug)]
 pub struct NameTable<S> {
@@ -55,10 +65,10 @@ impl<S> Default for NameTable<S> {
 }
 
 impl<S> NameTable<S> {
-    /// The table of these servers, each with its names, at the address `on`. A name that another server has claimed before is
-    /// warned of. The table is empty if the first server is asked whatever the name is.
+    /// The table of these servers, each with its names and the place of its block, at the address `on`. A name that another
+    /// server has claimed before is warned of. The table is empty if the first server is asked whatever the name is.
     pub fn of<'s>(
-        servers: impl Iterator<Item = (&'s [Name], &'s Arc<S>)> + Clone,
+        servers: impl Iterator<Item = (&'s [Name], &'s Arc<S>, Place)> + Clone,
         on: &str,
         cx: &mut Cx,
     ) -> NameTable<S>
@@ -68,11 +78,13 @@ impl<S> NameTable<S> {
         let mut table = NameTable::default();
         // A lone server without a name that captures anything answers every request: it needs no table.
         let is_regex = |name: &Name| matches!(name, Name::Regex(_));
-        if servers.clone().count() < 2 && !servers.clone().any(|(names, _)| names.iter().any(is_regex)) {
+        if servers.clone().count() < 2 && !servers.clone().any(|(names, ..)| names.iter().any(is_regex)) {
             return table;
         }
         let empty = [Name::Exact(String::new())];
-        for (names, server) in servers {
+        // Of the servers, when there is something to be told of them.
+        let mut places = None;
+        for (names, server, place) in servers.clone() {
             for name in if names.is_empty() { &empty[..] } else { names } {
                 if table.add(name, server) {
                     continue;
@@ -84,10 +96,28 @@ impl<S> NameTable<S> {
                     Name::Front(name, false) => format!("*{name}"),
                     Name::Regex(_) => continue,
                 };
-                cx.warn(Problem::warning(format!("conflicting server name \"{text}\" on {on}, ignored")));
+                let places = places.get_or_insert_with(|| {
+                    servers.clone().map(|(_, server, place)| (Arc::as_ptr(server), place)).collect::<FxHashMap<_, _>>()
+                });
+                let owner = table.owner(name).and_then(|owner| places.get(&Arc::as_ptr(owner)).copied());
+                let problem = Problem::warning(format!("conflicting server name \"{text}\" on {on}, ignored"));
+                cx.warn(problem.hint_if(both(owner, place, &cx.sources)));
             }
         }
         table
+    }
+
+    /// The server that keeps a name from being added.
+    fn owner(&self, name: &Name) -> Option<&Arc<S>> {
+        match name {
+            Name::Exact(name) => self.exact.get(name.as_str()),
+            Name::Front(suffix, itself) => {
+                let whole = || self.exact.get(&suffix[1..]).filter(|_| *itself);
+                self.front.get(suffix.as_str()).or_else(whole)
+            }
+            Name::Back(prefix) => self.back.get(prefix.as_str()),
+            Name::Regex(_) => None,
+        }
     }
 
     /// Adds a name. The first server to claim it keeps it; `false` if it was taken.

@@ -163,7 +163,8 @@ fn at<V: TlsServer, P: ListenProtocols>(
     cx: &mut Cx,
 ) -> VirtualServers<V> {
     let plans = address.servers.iter().map(|index| &planned[*index]);
-    let names = NameTable::of(plans.clone().map(|plan| (plan.names, plan.server)), &address.spec.name, cx);
+    let named = plans.clone().map(|plan| (plan.names, plan.server, plan.written.place));
+    let names = NameTable::of(named, &address.spec.name, cx);
     let default = planned[address.default_server()].server.clone();
     let all: Vec<Arc<V>> = plans.map(|plan| plan.server.clone()).collect();
     let protocols = address.protocols;

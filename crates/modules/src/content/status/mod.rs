@@ -46,7 +46,9 @@ settings! {
         /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus, or for a browser (a client
         /// that prefers `text/html`, or `format=html`) a page that shows the figures and how they change. With
         /// `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why.
-        /// The answer contains paths of the machine, so restrict the access to it.
+        /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the browser of
+        /// somebody who has access, if its owner lets the page's name stand for an address of yours (DNS rebinding): give the
+        /// server a `server_name`, and have a `default_server` answer all other names with 444.
         ///
         /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
         /// If an address occurs more than once in a group, the further servers have the label `nth` too, `2` and so on
