@@ -29,12 +29,11 @@ pub fn finish(request: &mut Request) {
     }
 }
 
-/// Runs a part of what answers a request, unless requests are cut off while it waits: then it is `None`, and the request has
-/// still to be [finished](finish_cut). A part of this part may be cut off before, and tell how far it has come.
+/// Sends a response, unless requests are cut off while it waits: then it is `None`, and the caller tells how far it has come.
 ///
-/// It is pinned where it was made, because moving it copies some ten thousand bytes for every request.
-pub async fn unless_cut<T>(loop_state: &LoopState, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    poll_fn(|context| match answering.as_mut().poll(context) {
+/// It is pinned where it was made, because moving it copies thousands of bytes for every response.
+pub async fn unless_cut<T>(loop_state: &LoopState, mut sending: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    poll_fn(|context| match sending.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(Some(result)),
         Poll::Pending if loop_state.is_cut() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
@@ -42,10 +41,40 @@ pub async fn unless_cut<T>(loop_state: &LoopState, mut answering: Pin<&mut impl 
     .await
 }
 
-/// Finishes a request that was cut off, unless only what follows its line in the log was.
-#[cold]
-pub fn finish_cut(request: &mut Request) {
-    if !request.answered.is_logged {
-        finish(request);
+/// nginx's status of a request whose client has closed the connection.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// A request while it is answered. When requests are cut off, the future that answers one is dropped; the request has its line
+/// in the log nevertheless, with how far it has come.
+pub struct InProgress<'r>(&'r mut Request);
+
+impl<'r> InProgress<'r> {
+    /// A request that is going to be answered.
+    pub fn of(request: &'r mut Request) -> InProgress<'r> {
+        InProgress(request)
+    }
+
+    /// The request.
+    pub fn request(&mut self) -> &mut Request {
+        self.0
+    }
+
+    /// Leaves the request to what finishes it from now on, if it is not finished yet.
+    #[inline]
+    pub fn release(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for InProgress<'_> {
+    fn drop(&mut self) {
+        if self.0.answered.is_logged || !self.0.client.loop_state.is_cut() {
+            return;
+        }
+        if self.0.sent.status == 0 && self.0.client.is_multiplexed() {
+            // The stream has ended, and with it its client.
+            self.0.sent.status = CLIENT_CLOSED_REQUEST;
+        }
+        finish(self.0);
     }
 }

@@ -21,6 +21,7 @@ use crate::log::Peer;
 use crate::protocol::computed_certificates;
 use crate::request::generation::{LoopGeneration, Servers};
 use crate::request::location::Server;
+use crate::request::response::LocalBoxFuture;
 use crate::request::{Connection, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
@@ -125,21 +126,25 @@ async fn verify(
 }
 
 /// Verifies the client's certificate again if the server that the request is for comes from a later configuration than
-/// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if the client has
-/// gone meanwhile.
-pub async fn verify_anew(connection: &Rc<Connection>, request: &Request, servers: &Servers) -> Option<()> {
+/// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if there is nothing
+/// to verify, as nearly always; the future's result is `None` if the client has gone meanwhile.
+pub fn verify_anew<'r>(
+    connection: &'r Rc<Connection>,
+    request: &'r Request,
+    servers: &Servers,
+) -> Option<LocalBoxFuture<'r, Option<()>>> {
     let server = &request.place.server;
-    let (Some(facts), Some(tls)) = (connection.tls(), &server.tls) else { return Some(()) };
+    let (facts, tls) = (connection.tls()?, server.tls.as_ref()?);
     if tls.verification.is_none() || facts.was_verified_by(tls) {
-        return Some(());
+        return None;
     }
     // A request for a server that the client has not named in its handshake is refused; it changes nothing for others.
     if !server.is(servers.negotiated(facts)) {
-        return Some(());
+        return None;
     }
     loops::note(connection.number, "verifying a client again");
     // This is rare: in a box it takes no room in what waits for requests.
-    Box::pin(verify(connection, &request.generation, server, tls, facts)).await
+    Some(Box::pin(verify(connection, &request.generation, server, tls, facts)))
 }
 
 /// The end of a line of the log: what is being done, and for whom.

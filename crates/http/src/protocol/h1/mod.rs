@@ -142,6 +142,9 @@ impl Serve {
             return Poll::Ready(None);
         }
         let Some((driver, keep)) = runner.post.answer.take() else {
+            if self.connection.loop_state.is_cut() {
+                return self.cut_off();
+            }
             if self.connection.has_places() && self.connection.transport.poll_ended(context).is_ready() {
                 self.connection.free_places();
             }
@@ -157,6 +160,16 @@ impl Serve {
             self.state = State::Http2(http2);
         }
         Poll::Ready(keep.map(|keep| (keep, driver)))
+    }
+
+    /// Ends the request that goes on, which logs itself, and the connection.
+    #[cold]
+    fn cut_off(&mut self) -> Poll<Option<(Keep, Rc<Driver>)>> {
+        let requests = std::mem::replace(&mut self.state, State::Over);
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(requests))) {
+            report_panic(&self.connection, &*panic);
+        }
+        Poll::Ready(None)
     }
 
     /// Polls the protocol that follows HTTP. A panic ends it and the connection.

@@ -1,6 +1,5 @@
 //! One request of a connection: from its first byte to its line in the log, and the decision about the connection.
 
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +12,9 @@ use freerun_runtime::{buffers, loops};
 use crate::arrive;
 use crate::body::{self, BodyError, finish_discarding};
 use crate::connection::takeover::Takeover;
+use crate::finish::{self, InProgress};
 use crate::http_loop::HttpLoop;
+use crate::log_error;
 use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, keepalive, post_action};
@@ -28,7 +29,6 @@ use crate::request::{ClientStream, Connection, Head, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::write::decide::Framing;
-use crate::{finish, log_error};
 
 /// What the connection does after a request.
 pub(super) enum After {
@@ -83,74 +83,74 @@ pub(super) async fn one_request(
     connection.loop_state.stats.requests.add_alone();
     let place = (servers.server.clone(), servers.entry.clone());
     let client = ClientStream::of_connection(connection.clone());
-    let mut request = Request::new(client, generation, place, head, serial, first_byte);
+    let mut owned = Request::new(client, generation, place, head, serial, first_byte);
+    let mut in_progress = InProgress::of(&mut owned);
+    let request = in_progress.request();
     request.arrival.pipelined = pipelined;
     loops::note(connection.number, "answering");
     if request.head.parsed.has_ignored {
-        log_ignored(&request);
+        log_ignored(request);
     }
-    let answered = {
-        let answering = pin!(async {
-            let answer = match fault {
-                Some(Fault::Silent(status, text)) => {
-                    if !request.head.parsed.method_text.is_empty() {
-                        // The host and path are needed for the log only.
-                        let _ = arrive::route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
-                    }
-                    request.count_begin();
-                    log_error!(request, Info, "{text}");
-                    request.sent.status = status;
-                    if status == 408 {
-                        reset_if_wanted(connection, &request);
-                    }
-                    finish::finish(&mut request);
-                    return After::Close;
+    let routed = match fault {
+        Some(Fault::Silent(status, text)) => {
+            if !request.head.parsed.method_text.is_empty() {
+                // The host and path are needed for the log only.
+                let _ = arrive::route_server(request, &servers, false, settings.merge_slashes, scratch);
+            }
+            request.count_begin();
+            log_error!(request, Info, "{text}");
+            request.sent.status = status;
+            if status == 408 {
+                reset_if_wanted(connection, request);
+            }
+            finish::finish(request);
+            return After::Close;
+        }
+        Some(Fault::Protocol(error)) => {
+            // The part before the error chooses the server, and is in the log.
+            let understood = !request.head.parsed.method_text.is_empty();
+            let whole = error.is_of_the_whole_head();
+            let routed =
+                understood.then(|| arrive::route_server(request, &servers, whole, settings.merge_slashes, scratch));
+            request.count_begin();
+            match routed {
+                Some(Err(earlier)) => Err(earlier),
+                _ => {
+                    log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
+                    Err(error.status())
                 }
-                Some(Fault::Protocol(error)) => {
-                    // The part before the error chooses the server, and is in the log.
-                    let understood = !request.head.parsed.method_text.is_empty();
-                    let whole = error.is_of_the_whole_head();
-                    let routed = understood
-                        .then(|| arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch));
-                    request.count_begin();
-                    let status = match routed {
-                        Some(Err(earlier)) => earlier,
-                        _ => {
-                            log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
-                            error.status()
-                        }
-                    };
-                    phases::respond_with_status(&mut request, status).await
-                }
-                None => {
-                    keepalive::asked(&mut request, still_listens);
-                    let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
-                    request.count_begin();
-                    let routed = match routed {
-                        Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(&mut request, &rules),
-                        routed => routed,
-                    };
-                    let routed = routed.and_then(|()| arrive::refuse_methods(&mut request));
-                    if routed.is_ok() && tls::verify_anew(connection, &request, &servers).await.is_none() {
-                        finish::finish(&mut request);
-                        return After::Close;
-                    }
-                    match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
-                        Ok(()) => phases::respond(&mut request).await,
-                        Err(status) => phases::respond_with_status(&mut request, status).await,
-                    }
-                }
+            }
+        }
+        None => {
+            keepalive::asked(request, still_listens);
+            let routed = arrive::route_server(request, &servers, true, settings.merge_slashes, scratch);
+            request.count_begin();
+            let routed = match routed {
+                Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(request, &rules),
+                routed => routed,
             };
-            conclude(connection, &mut request, timer, answer).await
-        });
-        finish::unless_cut(&connection.loop_state, answering).await
+            routed.and_then(|()| arrive::refuse_methods(request))
+        }
     };
-    let after = answered.unwrap_or_else(|| {
-        finish::finish_cut(&mut request);
-        After::Close
-    });
+    let is_gone = match routed {
+        Ok(()) => match tls::verify_anew(connection, request, &servers) {
+            Some(verifying) => verifying.await.is_none(),
+            None => false,
+        },
+        Err(_) => false,
+    };
+    if is_gone {
+        finish::finish(request);
+        return After::Close;
+    }
+    let answer = match routed.and_then(|()| arrive::judge_tls(request, &servers)) {
+        Ok(()) => phases::respond(request).await,
+        Err(status) => phases::respond_with_status(request, status).await,
+    };
+    let after = conclude(connection, request, timer, answer).await;
+    in_progress.release();
     // Only these parts are passed on: passing the whole request would move it.
-    scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
+    scratch.keep(owned.head, owned.asked.path, owned.asked.args, owned.asked.host);
     after
 }
 

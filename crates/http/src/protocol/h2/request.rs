@@ -38,17 +38,24 @@ impl Future for RequestTask {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Some(mut runner) = self.runner.take() else { return Poll::Ready(()) };
+        let is_cut = || self.stream.connection().loop_state.is_cut();
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let _ = runner.future.as_mut().poll(context);
+            // A request that is cut off logs itself when it is dropped.
+            (runner.post.is_done.get() || !is_cut()).then_some(runner)
+        }));
         // A panic ends the request alone.
-        match std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context))) {
-            Ok(_) if runner.post.is_done.get() => {
+        match polled {
+            Ok(Some(runner)) if runner.post.is_done.get() => {
                 self.driver.keep_head(runner.post.spare.take());
                 self.driver.runners.give_back(runner);
                 Poll::Ready(())
             }
-            Ok(_) => {
+            Ok(Some(runner)) => {
                 self.runner = Some(runner);
                 Poll::Pending
             }
+            Ok(None) => Poll::Ready(()),
             Err(_) => {
                 self.stream.connection().log(Level::Alert, format_args!("request ended by a panic"));
                 Poll::Ready(())

@@ -5,7 +5,6 @@ mod response_head;
 mod send;
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 
 use freerun_conf::SettingsSet;
@@ -17,7 +16,7 @@ use crate::arrive;
 use crate::connection::stream::Stream;
 use crate::connection::takeover::Takeover;
 use crate::connection::tunnel_end::TunnelEnd;
-use crate::finish;
+use crate::finish::{self, InProgress};
 use crate::http_loop::HttpLoop;
 use crate::log_error;
 use crate::message::body::ClientBody;
@@ -52,9 +51,6 @@ pub struct Arrived {
     pub received: usize,
 }
 
-/// nginx's status of a request whose client has closed the connection.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
-
 /// The rules of a server for the fields of a request.
 pub fn field_rules(settings: &SettingsSet) -> FieldRules {
     let server = settings.get::<ServerSettings>();
@@ -67,8 +63,8 @@ pub fn field_rules(settings: &SettingsSet) -> FieldRules {
 }
 
 /// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
-/// requests, and begins an [era](freerun_runtime::era) when it has read of its connection. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
-/// gone.
+/// requests, and begins an [era](freerun_runtime::era) when it has read of its connection. If the client resets the stream,
+/// the future ends by itself, as it does under HTTP/1 when the client has gone.
 pub async fn serve(
     http: Rc<HttpLoop>,
     connection: Rc<Connection>,
@@ -82,88 +78,86 @@ pub async fn serve(
     connection.requests.set(connection.requests.get().max(arrived.serial));
     let client = ClientStream::of_stream(connection.clone(), stream.clone());
     let place = (servers.server.clone(), servers.entry.clone());
-    let mut request = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
+    let mut owned = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
+    let mut in_progress = InProgress::of(&mut owned);
+    let request = in_progress.request();
     request.answered.persistence = Persistence::Kept;
     // What follows CONNECT is not the request's: a tunnel takes it from the stream, or nobody.
     if arrived.has_body && !request.is_connect() {
         let expects_continue = request.head.parsed.expect_continue;
         request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
     }
-    let finished = {
-        let answering = pin!(async {
-            let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
-            loops::note(connection.number, "answering");
-            let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
-            let mut routed = Ok(());
-            if request.head.is_understood() {
-                routed = arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch);
-            }
-            request.count_begin();
-            let too_many = FieldFault::TooManyHeaders;
-            let fault = match arrived.fault {
-                None if routed.is_ok() && has_too_many_fields(&request, arrived.received) => Some(&too_many),
-                ref fault => fault.as_ref(),
-            };
-            let routed = match (routed, fault) {
-                (Ok(()), Some(fault)) => {
-                    log_error!(request, Info, "{fault} while reading client request headers");
-                    Err(fault.status())
-                }
-                (Ok(()), None) => {
-                    if !request.place.server.is_same(&servers.server) {
-                        apply_name_rules(&mut request.head, &servers, &request.place.server);
-                    }
-                    arrive::judge_protocol(&request, &servers).and_then(|()| arrive::refuse_methods(&mut request))
-                }
-                (Err(status), _) => Err(status),
-            };
-            if routed.is_ok() && tls::verify_anew(&connection, &request, &servers).await.is_none() {
-                finish::finish(&mut request);
-                return stream.reset();
-            }
-            let answer = match routed.and_then(|()| arrive::judge_tls(&mut request, &servers)) {
-                Ok(()) => phases::respond(&mut request).await,
-                Err(status) => phases::respond_with_status(&mut request, status).await,
-            };
-            let has_response = matches!(answer, Answer::Response(_));
-            match answer {
-                Answer::Response(mut response) => {
-                    let is_whole = match response.takeover.take() {
-                        Some(takeover) => take_over(&mut request, &*stream, &response, takeover).await,
-                        None => {
-                            let sent = send::response(&mut request, &*stream, response).await;
-                            if let Err(error) = &sent {
-                                log_failure(&request, error);
-                            }
-                            sent.is_ok()
-                        }
-                    };
-                    response_end.is_whole = is_whole;
-                    request.sent.complete = is_whole;
-                }
-                Answer::Close => {
-                    if request.sent.status == 0 {
-                        request.sent.status = 444;
-                    }
-                }
-            }
-            drop(response_end);
-            if has_response && request.core().post_action.is_some() {
-                Box::pin(post_action::run(&mut request)).await;
-            }
-            finish::finish(&mut request);
-        });
-        finish::unless_cut(&connection.loop_state, answering).await
-    };
-    if finished.is_none() {
-        if request.sent.status == 0 {
-            // The stream has ended, and with it its client.
-            request.sent.status = CLIENT_CLOSED_REQUEST;
-        }
-        finish::finish_cut(&mut request);
+    let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
+    loops::note(connection.number, "answering");
+    let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
+    let mut routed = Ok(());
+    if request.head.is_understood() {
+        routed = arrive::route_server(request, &servers, whole, settings.merge_slashes, scratch);
     }
+    request.count_begin();
+    let too_many = FieldFault::TooManyHeaders;
+    let fault = match arrived.fault {
+        None if routed.is_ok() && has_too_many_fields(request, arrived.received) => Some(&too_many),
+        ref fault => fault.as_ref(),
+    };
+    let routed = match (routed, fault) {
+        (Ok(()), Some(fault)) => {
+            log_error!(request, Info, "{fault} while reading client request headers");
+            Err(fault.status())
+        }
+        (Ok(()), None) => {
+            if !request.place.server.is_same(&servers.server) {
+                apply_name_rules(&mut request.head, &servers, &request.place.server);
+            }
+            arrive::judge_protocol(request, &servers).and_then(|()| arrive::refuse_methods(request))
+        }
+        (Err(status), _) => Err(status),
+    };
+    let is_gone = match routed {
+        Ok(()) => match tls::verify_anew(&connection, request, &servers) {
+            Some(verifying) => verifying.await.is_none(),
+            None => false,
+        },
+        Err(_) => false,
+    };
+    if is_gone {
+        finish::finish(request);
+        return stream.reset();
+    }
+    let answer = match routed.and_then(|()| arrive::judge_tls(request, &servers)) {
+        Ok(()) => phases::respond(request).await,
+        Err(status) => phases::respond_with_status(request, status).await,
+    };
+    let has_response = matches!(answer, Answer::Response(_));
+    match answer {
+        Answer::Response(mut response) => {
+            let is_whole = match response.takeover.take() {
+                Some(takeover) => take_over(request, &*stream, &response, takeover).await,
+                None => {
+                    let sent = send::response(request, &*stream, response).await;
+                    if let Err(error) = &sent {
+                        log_failure(request, error);
+                    }
+                    sent.is_ok()
+                }
+            };
+            response_end.is_whole = is_whole;
+            request.sent.complete = is_whole;
+        }
+        Answer::Close => {
+            if request.sent.status == 0 {
+                request.sent.status = 444;
+            }
+        }
+    }
+    drop(response_end);
+    if has_response && request.core().post_action.is_some() {
+        Box::pin(post_action::run(request)).await;
+    }
+    finish::finish(request);
+    in_progress.release();
     // Only these parts are passed on: passing the whole request would move it.
-    scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
+    scratch.keep(owned.head, owned.asked.path, owned.asked.args, owned.asked.host);
 }
 
 /// Chooses the fields of a head by the rules for names of the server that the request is for, if they are others than those of
