@@ -53,8 +53,13 @@ pub struct RawMessage {
 enum Place {
     /// In one record, as nearly always.
     Input(Span),
-    /// It came in several records, and is put together here.
-    Joined(Box<[u8]>),
+    /// It came in several records.
+    Joined {
+        /// The message, put together.
+        message: Box<[u8]>,
+        /// How many bytes its last record has behind it, as the head of that record says.
+        behind: u16,
+    },
 }
 
 impl RawMessage {
@@ -62,7 +67,7 @@ impl RawMessage {
     pub fn bytes<'m>(&'m self, input: &'m [u8]) -> &'m [u8] {
         match &self.place {
             Place::Input(span) => span.of(input),
-            Place::Joined(bytes) => bytes,
+            Place::Joined { message, .. } => message,
         }
     }
 
@@ -70,25 +75,34 @@ impl RawMessage {
     pub fn span(&self) -> Option<Span> {
         match self.place {
             Place::Input(span) => Some(span),
-            Place::Joined(_) => None,
+            Place::Joined { .. } => None,
         }
     }
 
     /// Everything that was received, `input`, with the message in as few records as possible. A peer may send each byte in a
-    /// record of its own, and whoever reads them again would have all that work again.
+    /// record of its own, and whoever reads them again would have all that work again. What the last record has behind the
+    /// message becomes a record of its own.
     pub(super) fn reframed(&self, input: Vec<u8>) -> Vec<u8> {
-        let Place::Joined(message) = &self.place else { return input };
-        let behind = input.get(self.input_len as usize..).unwrap_or_default();
-        let heads = message.len().div_ceil(MAX_RECORD) * RECORD_HEAD;
-        let mut framed = Vec::with_capacity(heads + message.len() + behind.len());
+        let Place::Joined { message, behind } = &self.place else { return input };
+        let rest = input.get(self.input_len as usize..).unwrap_or_default();
+        let heads = (message.len().div_ceil(MAX_RECORD) + 1) * RECORD_HEAD;
+        let mut framed = Vec::with_capacity(heads + message.len() + rest.len());
         for part in message.chunks(MAX_RECORD) {
-            framed.extend_from_slice(&[HANDSHAKE, 3, 1]);
-            framed.extend_from_slice(&(part.len() as u16).to_be_bytes());
+            framed.extend_from_slice(&record_head(part.len() as u16));
             framed.extend_from_slice(part);
         }
-        framed.extend_from_slice(behind);
+        if *behind > 0 {
+            framed.extend_from_slice(&record_head(*behind));
+        }
+        framed.extend_from_slice(rest);
         framed
     }
+}
+
+/// The head of a handshake record with so many bytes, in the version that first records have (RFC 8446 section 5.1).
+fn record_head(len: u16) -> [u8; RECORD_HEAD] {
+    let [high, low] = len.to_be_bytes();
+    [HANDSHAKE, 3, 1, high, low]
 }
 
 /// The content of the handshake records among these, one behind the other, with as much as is there of the last one; other
@@ -268,15 +282,18 @@ impl MessageReader {
             return Place::Input(Span::new((end - len) as u32, end as u32));
         }
         let mut joined = Vec::with_capacity(len);
+        let mut behind = 0;
         let mut at = 0;
         while joined.len() < len {
             let Some(&[_, _, _, high, low]) = input.get(at..at + RECORD_HEAD) else { break };
             at += RECORD_HEAD;
-            let part = usize::from(u16::from_be_bytes([high, low])).min(len - joined.len());
+            let record = u16::from_be_bytes([high, low]);
+            let part = usize::from(record).min(len - joined.len());
             joined.extend_from_slice(&input[at..at + part]);
             at += part;
+            behind = record - part as u16;
         }
         debug_assert_eq!((joined.len(), at), (len, end), "the records that were counted are those that are joined");
-        Place::Joined(joined.into())
+        Place::Joined { message: joined.into(), behind }
     }
 }

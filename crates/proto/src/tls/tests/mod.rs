@@ -176,6 +176,28 @@ fn a_message_in_many_records_is_put_into_few() {
 }
 
 #[test]
+fn what_the_last_record_has_behind_a_message_keeps_a_head() {
+    let message = usual_message();
+    let (first, last) = message.split_at(9);
+    let next = record(22, 0x0303, b"a record of its own");
+    for behind in [&b""[..], b"the next message"] {
+        let whole = [record(22, 0x0301, first), record(22, 0x0303, &[last, behind].concat()), next.clone()].concat();
+        let wanted = match behind {
+            [] => [record(22, 0x0301, &message), next.clone()].concat(),
+            _ => [record(22, 0x0301, &message), record(22, 0x0301, behind), next.clone()].concat(),
+        };
+        // With all of what is behind, and as soon as the message is whole.
+        let message_end = whole.len() - next.len() - behind.len();
+        for received in message_end..=whole.len() {
+            let input = whole[..received].to_vec();
+            let Ok(Progress::Hello(hello)) = read_at(&input, []) else { panic!("no hello in {received} bytes") };
+            let missing = whole.len() - received;
+            assert_eq!(hello.reframed(input), wanted[..wanted.len() - missing], "{received}");
+        }
+    }
+}
+
+#[test]
 fn bytes_of_a_message_are_replaced_wherever_records_begin() {
     let message: Vec<u8> = (0..60).collect();
     for size in [1, 2, 7, usize::MAX] {
