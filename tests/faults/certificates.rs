@@ -1,8 +1,8 @@
-//! Certificates for upstream servers on a disk that hangs.
+//! Certificates on a disk that hangs.
 
 use crate::{Disk, goes_on};
-use freerun_testkit::fuse::Op;
-use freerun_testkit::{Setup, TlsServer, Upstream, eventually, ok, require};
+use freerun_testkit::fuse::{Mirror, Op};
+use freerun_testkit::{Client, Setup, Site, Tls, TlsServer, Upstream, certificates, eventually, ok, require};
 
 #[test]
 fn a_certificate_for_an_upstream_server_is_waited_for_as_long_as_for_the_server() {
@@ -30,4 +30,37 @@ fn a_certificate_for_an_upstream_server_is_waited_for_as_long_as_for_the_server(
     assert!(disk.fixture.control().waiting() > 0, "it still hangs");
     server.logs("upstream timed out (110: Connection timed out) while SSL handshaking to upstream");
     disk.fixture.control().clear();
+}
+
+#[test]
+fn a_certificate_on_a_disk_that_hangs_from_the_start_on_is_waited_for_by_those_who_ask_for_it() {
+    if !require::fuse() {
+        return;
+    }
+    let site = Site::new();
+    site.file("fast", "fast file").folder("of").folder("hung").mode("of", 0o777);
+    for kind in ["crt", "key"] {
+        site.file(&format!("of/localhost.{kind}"), certificates().text(&format!("ec.{kind}")));
+    }
+    let disk = Mirror::mount(&site.at("of"), &site.at("hung")).expect("mounting");
+    let pair =
+        "ssl_certificate @ROOT@/hung/$ssl_server_name.crt; ssl_certificate_key @ROOT@/hung/$ssl_server_name.key;";
+    let setup = Setup::server(&site, "location = /text { return 200 text; }")
+        .http(&format!("server {{ listen 127.0.0.1:@PORT2@ ssl; {pair} }}"))
+        .main("worker_processes 1;");
+    disk.control().hang(Op::Lookup, "");
+    let server = setup.freerun();
+    let greeting = |_| {
+        let mut client = Client::connect(server.address_number(2));
+        client.send(Tls::new().hello());
+        client
+    };
+    let mut clients: Vec<Client> = (0..3).map(greeting).collect();
+    eventually("a lookup hangs", || disk.control().waiting() > 0);
+    goes_on(&server);
+    disk.control().clear();
+    for client in &mut clients {
+        // A record of the handshake: they have their certificate.
+        assert_eq!(client.at_least(1)[0], 22);
+    }
 }
