@@ -324,6 +324,37 @@ fn the_passwords_of_one_server_do_not_open_the_key_of_another() {
 }
 
 #[test]
+fn the_directive_that_opens_a_key_is_named() {
+    if !require::freerun() {
+        return;
+    }
+    let encrypted = |prefix: &str| {
+        format!("{prefix}ssl_certificate @CERTS@/ec.crt; {prefix}ssl_certificate_key @CERTS@/locked.key;")
+    };
+    let target = "127.0.0.1:81";
+    let location = |lines: String| format!("http {{ server {{ location / {{ {lines} }} }} }}");
+    for (prefix, text) in [
+        ("", format!("http {{ server {{ listen 127.0.0.1:@PORT@ ssl; {} }} }}", encrypted(""))),
+        ("proxy_", location(format!("proxy_pass https://{target}; {}", encrypted("proxy_")))),
+        ("grpc_", location(format!("grpc_pass grpcs://{target}; {}", encrypted("grpc_")))),
+        ("uwsgi_", location(format!("uwsgi_pass suwsgi://{target}; {}", encrypted("uwsgi_")))),
+        ("", format!("stream {{ server {{ listen 127.0.0.1:@PORT@ ssl; return x; {} }} }}", encrypted(""))),
+        (
+            "proxy_",
+            format!(
+                "stream {{ server {{ listen 127.0.0.1:@PORT@; proxy_pass {target}; proxy_ssl on; {} }} }}",
+                encrypted("proxy_")
+            ),
+        ),
+    ] {
+        let checked = check(Kind::Freerun, &format!("events {{ }}\n{text}\n")).expect("it starts");
+        let help = format!("the key is encrypted: \"{prefix}ssl_password_file\" names the file with its password");
+        assert!(checked.stderr.contains("bad password read"), "{text}: {}", checked.stderr);
+        assert!(checked.stderr.contains(&help), "{text}: {}", checked.stderr);
+    }
+}
+
+#[test]
 fn files_that_are_wrong_are_named_by_t() {
     for (lines, said) in [
         ("ssl_certificate @CERTS@/none.crt; ssl_certificate_key @CERTS@/ec.key;", "cannot load certificate \""),

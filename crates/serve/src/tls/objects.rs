@@ -74,8 +74,9 @@ pub fn file_pairs(cx: &mut Cx) -> Vec<FilePair> {
     cx.extensions.get_or_default::<Pairs>().0.values().map(|made| made.files.clone()).collect()
 }
 
-/// A certificate with its key.
+/// A certificate with its key, which directives with this prefix name: `proxy_`, for example.
 pub(super) fn pair(
+    prefix: &str,
     certificate: &FileName,
     key: &FileName,
     passwords: Option<&PasswordFile>,
@@ -103,7 +104,8 @@ pub(super) fn pair(
                     Some(NO_FILE) if named.written.starts_with('/') => Some("there is no such file"),
                     help => help,
                 };
-                named.spot.blamed(Problem::new(line).hint_if(help.map(str::to_owned)))
+                let help = help.map(|help| help.replace(PASSWORD_FILE, &format!("{prefix}{PASSWORD_FILE}")));
+                named.spot.blamed(Problem::new(line).hint_if(help))
             })?;
             if let Some(contents) = known {
                 cx.extensions.get_or_default::<Inheritance>().put(&contents, &made);
@@ -177,6 +179,9 @@ pub(super) fn make<P: AsRef<[u8]>>(
 
 /// What may help if a file is not there; for an absolute path it is more than there is to say.
 const NO_FILE: &str = "there is no such file; a relative path begins in the folder of the configuration";
+
+/// The directive that names passwords, as texts of help have it, without the prefix of its family.
+const PASSWORD_FILE: &str = "ssl_password_file";
 
 /// What may be wrong with a file of which nothing could be read.
 const EMPTY: &str = "the file is empty, or is a folder";
@@ -279,7 +284,7 @@ mod tests {
         let made = ["/a", "/b"].map(|path| {
             let [certificate, key] =
                 ["crt", "key"].map(|end| FileName::new(&format!("{path}.{end}"), Spot::nowhere(), &mut cx));
-            let made = pair(&certificate, &key, None, &mut cx).expect("a pair");
+            let made = pair("", &certificate, &key, None, &mut cx).expect("a pair");
             made.key.chain().next().expect("a certificate").as_ptr()
         });
         (made, cx.extensions.remove::<Inheritance>().expect("it was inserted").finish())

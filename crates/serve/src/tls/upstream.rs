@@ -120,14 +120,14 @@ impl UpstreamTls {
                 known = Some(KnownPairs::of(spec.certificate_cache, cx));
                 None
             }
-            (Some(certificate), Some(key)) => Some(pair(certificate, key, spec.passwords.as_ref(), cx)?.key),
+            (Some(certificate), Some(key)) => Some(pair(prefix, certificate, key, spec.passwords.as_ref(), cx)?.key),
         };
         let trust = if spec.verify { Some(trust(spec, cx)?) } else { None };
         wanted.command(&spec.commands, cx)?;
         if wanted.certificate.is_some() || wanted.key.is_some() {
             let own = (wanted.certificate.as_ref().or(named), wanted.key.as_ref().or(spec.key.as_ref()));
             if let (Some(own), Some(key)) = own {
-                certificate = Some(pair(own, key, spec.passwords.as_ref(), cx)?.key);
+                certificate = Some(pair(prefix, own, key, spec.passwords.as_ref(), cx)?.key);
             }
         }
         let groups = wanted.groups(Vec::new(), cx)?;

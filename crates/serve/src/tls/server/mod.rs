@@ -336,7 +336,7 @@ fn commanded(slots: &mut Vec<Slot>, wanted: &Wanted, spec: &ServerSpec, cx: &mut
     if wanted.certificate.is_none() && wanted.key.is_none() {
         return Ok(());
     }
-    let made = pair(certificate, key, spec.passwords.as_ref(), cx)?.key;
+    let made = pair("", certificate, key, spec.passwords.as_ref(), cx)?.key;
     let kind = |key: &CertifiedKey| std::mem::discriminant(&key.kind());
     let same = |slot: &Slot| slot.now().is_some_and(|now| kind(&now.key) == kind(&made));
     match slots.iter_mut().find(|slot| same(slot)) {

@@ -162,7 +162,7 @@ pub(super) fn slots(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<Slot>, Problem
         if certificate.is_computed || key.is_computed {
             return Ok(Slot::Computed);
         }
-        let made = pair(certificate, key, spec.passwords.as_ref(), cx)?;
+        let made = pair("", certificate, key, spec.passwords.as_ref(), cx)?;
         Ok(match certificate.watch {
             None => Slot::Fixed(made.key),
             Some(_) => Slot::Live(Live::new(LivePairs::of_files(made.files, &made.key, cx))),
