@@ -1,7 +1,7 @@
 //! What a ClientHello asks for, as OpenSSL's client sends it: names of any form, old versions, suites and groups, and its size.
 
 use super::secure;
-use freerun_testkit::{Client, Setup, Site, Tls, TlsVersion, require};
+use freerun_testkit::{Client, Setup, Site, Tls, TlsVersion, eventually, require};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -186,6 +186,43 @@ fn the_largest_curve_is_among_the_usual_groups() {
     for version in ["-tls1_2", "-tls1_3"] {
         let shown = openssl(server.address(), &[version, "-groups", "P-521"]);
         assert!(shown.contains("Server Temp Key: ECDH, secp521r1, 521 bits"), "{shown}");
+    }
+}
+
+#[test]
+fn the_largest_curve_is_offered_to_upstream_servers() {
+    if !require::freerun() {
+        return;
+    }
+    let pair = "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; ssl_protocols TLSv1.2 TLSv1.3;";
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let site = Site::new();
+        site.mode("", 0o777);
+        let server = Setup::new()
+            .stream(&format!(
+                "server {{ listen 127.0.0.1:@PORT2@ ssl; {pair} ssl_ecdh_curve secp521r1; return '$ssl_curve'; }}
+                 server {{ listen 127.0.0.1:@PORT3@; proxy_ssl on; proxy_ssl_protocols {version};
+                           proxy_pass 127.0.0.1:@PORT2@; }}"
+            ))
+            .http(&format!(
+                "log_format curve '$ssl_protocol $ssl_curve';
+                 server {{ listen 127.0.0.1:@PORT@;
+                           proxy_ssl_protocols {version}; grpc_ssl_protocols {version}; uwsgi_ssl_protocols {version};
+                           location /proxy {{ proxy_pass https://127.0.0.1:@PORT4@; }}
+                           location /grpc {{ grpc_pass grpcs://127.0.0.1:@PORT4@; }}
+                           location /uwsgi {{ uwsgi_pass suwsgi://127.0.0.1:@PORT4@; }} }}
+                 server {{ listen 127.0.0.1:@PORT4@ ssl; http2 on; {pair} ssl_ecdh_curve secp521r1;
+                           access_log {}/curves.log curve; return 200; }}",
+                site.path().display()
+            ))
+            .run();
+        for family in ["proxy", "grpc", "uwsgi"] {
+            server.get(&format!("/{family}"));
+        }
+        // What answers to uwsgi is no application, but there is a session with it, and a line of a bad request.
+        let lines = || std::fs::read_to_string(site.at("curves.log")).unwrap_or_default();
+        eventually("three sessions", || lines() == format!("{version} secp521r1\n").repeat(3));
+        assert_eq!(Client::connect(server.address_number(3)).rest().0, b"secp521r1", "{version}");
     }
 }
 

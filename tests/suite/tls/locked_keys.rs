@@ -50,6 +50,32 @@ fn a_key_that_is_shown_to_upstream_servers_is_opened_by_the_passwords_of_the_pla
 }
 
 #[test]
+fn a_key_that_sessions_show_to_servers_is_opened_by_the_passwords_of_the_session() {
+    if !require::freerun() {
+        return;
+    }
+    for order in ORDERS {
+        let passes =
+            format!("proxy_ssl on; proxy_ssl_session_reuse off; {} proxy_pass 127.0.0.1:@PORT2@;", pair("proxy_"));
+        let server = Setup::new()
+            .stream(&format!(
+                "{EMPTY}
+                 server {{ listen 127.0.0.1:@PORT2@ ssl; return ok;
+                           ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; }}
+                 server {{ listen 127.0.0.1:@PORT3@; proxy_ssl_password_file @CERTS@/secret.txt; {passes} }}
+                 server {{ listen 127.0.0.1:@PORT4@; {passes} }}"
+            ))
+            .http("server { listen 127.0.0.1:@PORT@; }")
+            .run();
+        for place in order {
+            let (number, wanted) = if place == "with" { (3, &b"ok"[..]) } else { (4, &b""[..]) };
+            let mut client = Client::connect(server.address_number(number));
+            assert_eq!(client.rest().0, wanted, "{place} in {order:?}: {}", server.error_log());
+        }
+    }
+}
+
+#[test]
 fn a_key_that_is_shown_to_clients_is_opened_by_the_passwords_of_the_server() {
     if !require::freerun() {
         return;
