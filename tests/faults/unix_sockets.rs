@@ -1,9 +1,9 @@
-//! Upstream servers at Unix sockets whose folder is on a disk that hangs: whoever asks them waits, and nobody else.
+//! Upstream servers, responders and logs at Unix sockets whose folder is on a disk that hangs: whoever asks them waits, and nobody else.
 
 use std::os::unix::net::UnixDatagram;
 
 use freerun_testkit::fuse::{Mirror, Op};
-use freerun_testkit::{Client, Datagrams, Server, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{Client, Datagrams, PATIENCE, Server, Setup, Site, Tls, Upstream, eventually, require};
 
 /// A folder `hung` on a disk that can hang, and a server that listens there at `s.sock`.
 struct Hung {
@@ -120,6 +120,48 @@ fn health_checks_of_a_socket_hold_up_nobody() {
     drop(upstream.accept());
     hung.holds_up_nobody(&server, || ());
     drop(upstream.accept());
+}
+
+#[test]
+fn a_responder_of_ocsp_at_a_socket_holds_up_nobody_but_those_who_need_it() {
+    if !require::fuse() {
+        return;
+    }
+    let pair = "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;";
+    let stapling = "ssl_stapling on; ssl_trusted_certificate @CERTS@/ca.crt; ssl_stapling_responder http://@SOCKET@:/;";
+    let asking = "ssl_verify_client on; ssl_client_certificate @CERTS@/ca.crt; ssl_ocsp leaf;
+         ssl_ocsp_responder http://@SOCKET@:/;";
+    // Without an answer nothing is stapled, and nobody's certificate is good.
+    for (lines, status) in [(stapling, 200), (asking, 400)] {
+        let hung = Hung::new();
+        let upstream = hung.upstream();
+        let secure = format!("server {{ listen 127.0.0.1:@PORT2@ ssl; {pair} {lines} return 200 secure; }}");
+        let server = hung.server("", &secure, None);
+        let address = server.address_number(2);
+        let visit = hung.holds_up_nobody(&server, || {
+            let visit = move || Client::connect(address).tls(&Tls::new().certificate("client")).get("/").status;
+            std::thread::spawn(visit)
+        });
+        // The responder is asked as soon as the disk answers.
+        drop(upstream.accept());
+        assert_eq!(visit.join().expect("the client is answered"), status, "{lines}");
+    }
+}
+
+#[test]
+fn a_log_at_a_socket_that_is_waited_for_holds_up_nobody() {
+    if !require::fuse() {
+        return;
+    }
+    let hung = Hung::new();
+    let server = hung.server("", "access_log syslog:server=@SOCKET@;", None);
+    // Nobody has listened there so far: the next line looks again.
+    let socket = UnixDatagram::bind(hung.site.at("hung/s.sock")).expect("a socket");
+    hung.holds_up_nobody(&server, || assert_eq!(server.get("/text").text(), "text"));
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut buffer = [0; 256];
+    let len = socket.recv(&mut buffer).expect("a line");
+    assert!(buffer[..len].windows(9).any(|part| part == b"GET /text"), "{}", buffer[..len].escape_ascii());
 }
 
 #[test]
