@@ -213,3 +213,18 @@ fn keys_of_caches_are_the_bytes() {
     });
     stories.compare();
 }
+
+#[test]
+fn calls_of_grpc_go_on_as_the_bytes_they_are() {
+    let site = Site::new();
+    let lines = r#"
+        location /same/ { grpc_set_header X "é$arg_a"; grpc_pass grpc://calls; }
+        location /é { grpc_pass grpc://calls; }
+        location ~ ^/rewritten/(.*)$ { rewrite ^/rewritten/(.*)$ /é/$1?é break; grpc_pass grpc://calls; }
+    "#;
+    let mut cases: Vec<Case> = ["/same/%E9?%E9", "/%E9/%FF?%E9", "/rewritten/%E9%C3%A9"].map(get).into();
+    cases.extend(["/same/é?a=é&þ", "/é/ÿ?é", "/rewritten/éÿ?é"].map(asked));
+    let calls = "upstream calls { server 127.0.0.1:@PORT4@; }
+        server { listen 127.0.0.1:@PORT4@ http2; location / { return 200 \"$request_uri|$http_x|\"; } }";
+    compare(&setup(&site, "", lines, "").http(calls), cases);
+}

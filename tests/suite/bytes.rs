@@ -2,12 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use freerun_testkit::{Kind, Setup, Site, TempDir, eventually};
+use freerun_testkit::{Client, Kind, Setup, Site, TempDir, eventually};
 
 /// A folder below this one whose name is not UTF-8.
 fn folder(within: &Path) -> PathBuf {
@@ -110,4 +112,44 @@ fn logs_have_names_and_lines_of_bytes() {
     eventually("the lines", || {
         has(&read("a.log"), b"l\xe9g z\n") && has(&read("z.log"), b"l\xe9g z\n") && has(&read("e.log"), &missing)
     });
+}
+
+#[test]
+fn sessions_have_maps_names_and_logs_of_bytes() {
+    let site = Site::new();
+    let included = |name: &str, text: &[u8]| {
+        site.file(name, text);
+        format!("include {};", site.at(name).display())
+    };
+    let path = folder(site.path());
+    let log = [&b"access_log \""[..], path.as_os_str().as_bytes(), b"/s.log\" f;\n"].concat();
+    let common =
+        [&b"map $server_port $word { default \"w\xe9\"; }\nlog_format f \"l\xe9g $word $status\";\n"[..], &log]
+            .concat();
+    let upstream = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = upstream.local_addr().expect("an address").to_string();
+    let group = [b"upstream w\xe9 { server ", address.as_bytes(), b"; }\n"].concat();
+    let common = included("common.conf", &[common, group].concat());
+    let said = included("said.conf", b"return \"$word \xe9\";");
+    let named = included("named.conf", b"proxy_pass w\xe9;");
+    let server = Setup::new()
+        .stream(&format!(
+            "{common}
+             server {{ listen 127.0.0.1:@PORT2@; {said} }}
+             server {{ listen 127.0.0.1:@PORT3@; {named} }}
+             server {{ listen 127.0.0.1:@PORT4@; proxy_pass $word; }}"
+        ))
+        .http("server { listen 127.0.0.1:@PORT@; }")
+        .run();
+    assert_eq!(Client::connect(server.address_number(2)).rest().0, b"w\xe9 \xe9");
+    for number in [3, 4] {
+        let mut client = Client::connect(server.address_number(number));
+        let (mut peer, _) = upstream.accept().expect("the server asks");
+        peer.write_all(b"\xff").expect("it is sent");
+        drop(peer);
+        assert_eq!(client.rest().0, b"\xff", "{number}");
+    }
+    let lines = || fs::read(path.join("s.log")).unwrap_or_default();
+    // What a variable gives is escaped in a log.
+    eventually("a line of each session", || lines() == b"l\xe9g w\\xE9 200\n".repeat(3));
 }
