@@ -67,6 +67,13 @@ fn levels_of_the_error_log() {
 }
 
 #[test]
+fn parameters_of_thread_pool() {
+    let lines =
+        ["a threads=1", "a threads=1 MAX_QUEUE=1", "a threads=1 x", "a THREADS=1", "a x", "a threads=1 max_queue="];
+    same_answers(&lines.map(|line| format!("thread_pool {line};\nevents {{ }}\n")));
+}
+
+#[test]
 fn words_of_events() {
     let lines = [
         "epoll_events 512;",

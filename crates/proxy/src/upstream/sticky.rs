@@ -82,6 +82,11 @@ impl Cookie {
                     let seconds = parse_seconds(value).and_then(|seconds| i64::try_from(seconds).ok());
                     cookie.expires = Some(Expires::After(seconds.ok_or_else(invalid)?));
                 }
+                (name @ ("domain" | "path"), "") if word.text.ends_with('=') => {
+                    let problem = Problem::directive(directive, &format!("no value for \"{name}\""));
+                    return Err(problem.at(word.place));
+                }
+                ("domain" | "path", "") => return Err(invalid()),
                 ("domain", value) => cookie.domain = Some(Template::parse(&part_of(word, value), cx)?),
                 ("path", value) => cookie.path = Some(Template::parse(&part_of(word, value), cx)?),
                 ("samesite", value) if value.starts_with('$') => {

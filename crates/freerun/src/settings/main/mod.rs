@@ -140,7 +140,8 @@ impl Value for Pool {
                     .ok_or_else(|| Problem::new(format!("invalid max_queue value \"{}\"", word.text)).at(word.place))?
                     as usize;
             } else {
-                return Err(Problem::invalid_parameter(node, word));
+                let ignored = format!("parameter \"{}\" of \"thread_pool\" has no effect", word.text);
+                cx.warn(Problem::warning(ignored).at_node(node).at(word.place));
             }
         }
         if pool.threads == 0 {
