@@ -82,3 +82,4 @@ mod upstream_http2;
 mod upstream_ntlm;
 mod upstreams;
 mod webdav;
+mod written_defaults;
