@@ -18,8 +18,10 @@ use super::probe::Cursor;
 use super::send::Sent;
 use super::types::{FileError, OpenFile};
 
-/// The most that is copied at once, in bytes: it stays in the processor's own cache between the two steps.
-const PIECE: usize = 256 << 10;
+/// The most bytes that are copied at once: they stay in the processor's own cache between the two steps.
+pub const COPIED_MAX: u64 = 256 << 10;
+/// The same, as the size of a buffer.
+const PIECE: usize = COPIED_MAX as usize;
 /// The least that is copied at once, however little room the socket reports: it may take more, and if it takes nothing,
 /// that has to be found out.
 const LEAST: usize = 16 << 10;

@@ -42,6 +42,7 @@ use crate::pool::{PoolError, Tag, ThreadPool};
 use kernel::{Kernel, Linux};
 use trust::Trust;
 
+pub use copy::COPIED_MAX;
 pub use direct::DirectFile;
 pub use links::{Anchored, LinkCheck, LinkRule};
 pub use list::{Arrange, Change, Encoding, Entries, Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};

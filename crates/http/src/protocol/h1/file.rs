@@ -3,7 +3,7 @@
 
 use std::io;
 
-use freerun_runtime::files::{Aio, Cursor, FileError, Sent, Via};
+use freerun_runtime::files::{Aio, COPIED_MAX, Cursor, FileError, Sent, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_transport::FileSending;
@@ -128,7 +128,7 @@ async fn send(
         0 => u64::MAX,
         limit => limit,
     };
-    let turn = if cursor.copies() { MAX_COPIED as u64 } else { MAX_INLINE };
+    let (turn, inline_max) = if cursor.copies() { (MAX_COPIED as u64, COPIED_MAX) } else { (MAX_INLINE, MAX_INLINE) };
     let (mut in_this_turn, mut since_full, mut at_once) = (0, 0, u64::MAX);
     while len > 0 {
         loops::note(writer.connection.number, "sending a file");
@@ -137,7 +137,7 @@ async fn send(
             false => limit.min(meanwhile(&mut source, writer.room(len)).await),
         };
         let most = if ends { before_end(writer.connection, len) } else { len };
-        let chunk = most.min(limit).min(at_once).min(std::mem::replace(&mut first, MAX_INLINE));
+        let chunk = most.min(limit).min(at_once).min(std::mem::replace(&mut first, inline_max)).min(inline_max);
         let transport = &writer.connection.transport;
         let (mut inline, mut filled) = (true, false);
         let FileSending::Sendfile(out) = transport.file_sending() else { return Err(WriteError::Body) };
