@@ -27,8 +27,8 @@ pub struct LoopStats {
     pub reading: Counter,
     /// Requests begun since the start.
     pub requests: Counter,
-    /// Connections that another thread accepted for other loops because this loop was late or takes no new ones, or that it took
-    /// over from this loop, which had accepted them before it was late, because nothing had come from them.
+    /// Connections that were accepted for other loops because this loop was late, takes no new ones or has no room, or that were
+    /// taken over from this loop, which had accepted them before it was late, because nothing had come from them.
     pub rescued: Counter,
     /// Connections without a request that other loops took over from this one.
     pub moved: Counter,

@@ -1,5 +1,5 @@
 //! Connections that are accepted from one loop's own socket (`reuseport`) for other loops: because that loop is late
-//! (`rescue.rs`), or takes no new connections (`drain.rs`).
+//! (`rescue.rs`), takes no new connections (`drain.rs`), or has no room for them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -58,7 +58,8 @@ const LAST: usize = 511;
 /// too high last for a moment; those who wait for longer had better know.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a loop without room leaves a connection to the others, before it looks whether one of them has taken it.
+/// How long a loop without room leaves a connection to the others, before it looks whether one of them has taken it, or can
+/// be given it.
 const TAKEN: Duration = Duration::from_millis(10);
 
 /// How long accepting pauses before a service that is busy is asked again.
@@ -331,7 +332,12 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
             let full = Counted::new(&between.full);
             let mut in_vain_since = loops::now();
             while loop_state.admission.is_full() && net::can_be_read(registered) {
-                // No connection has to leave before all loops are full, either.
+                // No connection has to leave before all loops are full, either. Others may have room although the socket is this
+                // loop's alone.
+                if !is_shared && give::away(services, listener).is_none() {
+                    loops::yield_now().await;
+                    continue;
+                }
                 let others = is_shared && between.some_have_room();
                 match if others { Room::None } else { services.make_room() } {
                     Room::Free => break,
@@ -344,7 +350,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
                 }
                 tokio::select! {
                     () = loop_state.admission.wait_for_room() => {}
-                    () = freerun_runtime::timer::sleep(TAKEN), if others => {}
+                    () = freerun_runtime::timer::sleep(TAKEN), if others || !is_shared => {}
                     () = freerun_runtime::timer::sleep_until(in_vain_since + PATIENCE), if !others => {
                         accepting.close_the_waiting(services);
                         in_vain_since = loops::now();
