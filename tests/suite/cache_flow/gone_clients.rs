@@ -77,7 +77,7 @@ fn who_has_gone_is_logged_with_what_it_got() {
     }
 }
 
-/// It is not noticed before something is sent to it.
+/// It is not noticed before something is sent to it; whether it is then, is chance.
 #[test]
 fn who_has_gone_does_not_count_where_that_is_ignored() {
     if !require::freerun() {
@@ -99,7 +99,6 @@ fn who_has_gone_does_not_count_where_that_is_ignored() {
             let status = if target == "/answered" { 200 } else { 502 };
             let line = server.access_lines(number + 1).remove(number);
             assert!(line.starts_with(&format!("{target} {status} ")), "{line} reset: {is_reset}");
-            assert!(!is_reset || line.ends_with(" 0 rc="), "{line}");
         }
         assert!(!server.error_log().contains(NOTED));
     }
