@@ -1,7 +1,7 @@
 //! Reading a request's body, and reading past a body that no handler wants. A [`ClientBody`] keeps how far the body has
 //! come.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::future::poll_fn;
 use std::io;
@@ -373,13 +373,21 @@ enum Purpose {
     Early,
 }
 
+/// The status of the response that an error page took the place of last, if a part of the body had been read by then.
+#[derive(Default)]
+struct Replaced(Cell<Option<u16>>);
+
+/// Notes that an error page takes the place of a response with this status: it may need a body that is spent.
+pub fn note_replaced(request: &Request, status: u16) {
+    if request.body.received() > 0 || request.body.is_lent() {
+        request.own.get::<Replaced>().0.set(Some(status));
+    }
+}
+
 /// The status of a request whose body is needed, but was passed on to a server before: that of the error which led to an
 /// error page.
 pub fn status_of_spent(request: &Request) -> u16 {
-    match request.place.replaced_status {
-        0 => 500,
-        status => status,
-    }
+    request.own.find::<Replaced>().and_then(|replaced| replaced.0.get()).unwrap_or(500)
 }
 
 /// Reads the whole body, unless that was done before.

@@ -508,7 +508,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         return Some(Ok(redirect));
     }
     request.place.forced_status = forced(page.overwrite, response.status);
-    request.place.replaced_status = response.status;
+    body::note_replaced(request, response.status);
     if !matches!(page.overwrite, Some(0 | 200)) {
         // A refused client is not asked to send its body, not even by the page that stands for the error.
         request.body.refuse();

@@ -202,8 +202,6 @@ pub struct Place {
     pub path_behind_alias: bool,
     /// The status that an error page has to be sent with.
     pub forced_status: Option<NonZeroU16>,
-    /// The status of the response that an error page took the place of last; 0 if there was none.
-    pub replaced_status: u16,
     /// Whether `error_page` is not applied again, because `recursive_error_pages` was off in the location of the last
     /// one.
     pub last_error_page: bool,
@@ -224,7 +222,6 @@ impl Place {
             rewritten_here: false,
             path_behind_alias: false,
             forced_status: None,
-            replaced_status: 0,
             last_error_page: false,
             body_judged: false,
         }
