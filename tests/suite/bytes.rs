@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use freerun_testkit::{Client, Kind, Setup, Site, TempDir, eventually};
+use freerun_testkit::{Client, Kind, Setup, Site, TempDir, eventually, require};
 
 /// A folder below this one whose name is not UTF-8.
 fn folder(within: &Path) -> PathBuf {
@@ -152,4 +152,45 @@ fn sessions_have_maps_names_and_logs_of_bytes() {
     let lines = || fs::read(path.join("s.log")).unwrap_or_default();
     // What a variable gives is escaped in a log.
     eventually("a line of each session", || lines() == b"l\xe9g w\\xE9 200\n".repeat(3));
+}
+
+#[test]
+fn names_are_told_as_utf8() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let included = |name: &str, text: &[u8]| {
+        site.file(name, text);
+        format!("include {};", site.at(name).display())
+    };
+    let zones = included(
+        "zones.conf",
+        b"limit_req_zone $arg_a zone=w\xe9:1m rate=1r/s;\nkeyval_zone zone=k\xe9:1m;\nkeyval $arg_a $kept zone=k\xe9;\n\
+          upstream u\xe9 { zone u\xe9 64k; server 127.0.0.1:1; }\n",
+    );
+    let counted = included("counted.conf", b"status_zone s\xe9;\nlimit_req zone=w\xe9 burst=100 nodelay;\n");
+    let passed = included("passed.conf", b"proxy_pass http://u\xe9;");
+    let server = Setup::new()
+        .http(&format!(
+            "{zones} server {{ listen 127.0.0.1:@PORT@; {counted} location = /status {{ status; }}
+                 location /api {{ api; }} location /passed {{ {passed} }} }}"
+        ))
+        .freerun();
+    server.get("/passed");
+    for (path, names) in [
+        ("/status?format=json", &["s", "w", "u"][..]),
+        ("/status?format=prometheus", &["s", "w", "u"]),
+        ("/api/9/http/server_zones", &["s"]),
+        ("/api/9/http/limit_reqs", &["w"]),
+        ("/api/9/http/keyvals", &["k"]),
+        ("/api/9/http/upstreams", &["u"]),
+    ] {
+        let response = server.get(path);
+        let text = String::from_utf8(response.body).expect("UTF-8");
+        for name in names {
+            assert!(text.contains(&format!("{name}\u{fffd}\"")), "{name} in {path}: {text}");
+        }
+        assert!(!text.contains('\u{10ffe9}'), "{path}: {text}");
+    }
 }

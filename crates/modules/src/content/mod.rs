@@ -18,3 +18,4 @@ pub mod random_index;
 pub mod static_files;
 pub mod status;
 pub mod stub_status;
+mod utf8;

@@ -34,6 +34,7 @@ use serde_json::Value;
 
 use super::answer_size::FEW;
 use super::open;
+use super::utf8;
 use body::BodyRefused;
 use error::ApiError;
 pub use freerun::openapi;
@@ -242,7 +243,7 @@ fn argument(request: &Request, name: &[u8]) -> Option<String> {
 }
 
 fn text(value: &Value) -> Vec<u8> {
-    value.to_string().into_bytes()
+    utf8::shown(value.to_string())
 }
 
 /// The text of the object that is asked for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
 use freerun_cache::usage::Answered;
-use freerun_conf::{display_only, text_of_os};
+use freerun_conf::text_of_os;
 use freerun_serve::generation::Generation;
 
 use super::samples::Text;
@@ -115,7 +115,7 @@ impl CacheFigures {
         let hits = usage.answered(Answered::Hit);
         CacheFigures {
             name: config.name.to_string(),
-            path: display_only(&text_of_os(&config.path)).into_owned(),
+            path: text_of_os(&config.path).into_owned(),
             state: figures.state.name(),
             load_ms: figures.load_ms,
             entries: figures.entries,

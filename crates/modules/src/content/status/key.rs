@@ -12,7 +12,7 @@ use freerun_cache::record::Head;
 use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::control::ResponseControl;
 use freerun_cache::rules::headers::values;
-use freerun_conf::{display_only, text_of, text_of_os};
+use freerun_conf::{text_of, text_of_os};
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::log_error;
@@ -80,7 +80,7 @@ described! {
 }
 
 fn text(bytes: &[u8]) -> String {
-    display_only(&text_of(bytes)).into_owned()
+    text_of(bytes).into_owned()
 }
 
 fn hex(key: Key) -> String {
@@ -174,7 +174,7 @@ async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_
         cache: cache.config().name.to_string(),
         key: known.map(text),
         hash: hex(key),
-        file: display_only(&text_of_os(&cache.path_of(key))).into_owned(),
+        file: text_of_os(&cache.path_of(key)).into_owned(),
         place: "nowhere",
         why: "nothing is stored for this key".to_owned(),
         uses: cache.uses(key),

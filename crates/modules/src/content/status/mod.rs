@@ -33,6 +33,7 @@ use freerun_serve::tls::sessions::ServedTls;
 
 use super::answer_size::{FEW, zones_and_servers};
 use super::open::{self, Written};
+use super::utf8;
 use figures::Figures;
 use key::AskedKey;
 
@@ -118,8 +119,8 @@ impl Format {
     fn text(self, shared: &Shared) -> serde_json::Result<Bytes> {
         let figures = || Figures::collect(shared);
         Ok(match self {
-            Format::Json => serde_json::to_vec(&figures())?.into(),
-            Format::Prometheus => prometheus::text(&figures()).into_bytes().into(),
+            Format::Json => utf8::json(&figures())?.into(),
+            Format::Prometheus => utf8::shown(prometheus::text(&figures())).into(),
             Format::Html => page::text(),
         })
     }
@@ -203,7 +204,7 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         };
         let Some(cache) = caches::find(&request.generation, &name) else { return Outcome::Status(404) };
         match key::explain_to(request, &cache, &asked).await {
-            Some(explained) => outcome(request, Format::Json, serde_json::to_vec(&explained).map(Bytes::from)),
+            Some(explained) => outcome(request, Format::Json, utf8::json(&explained).map(Bytes::from)),
             None => Outcome::Status(500),
         }
     })

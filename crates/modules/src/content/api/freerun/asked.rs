@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::refusal::{Code, Refusal};
 use crate::content::api::body::{BodyRefused, json as read_json};
 use crate::content::api::read::Source;
+use crate::content::utf8;
 
 /// The longest body in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -55,7 +56,7 @@ impl Answer {
     /// A value.
     pub(super) fn value(value: &impl Serialize) -> Result<Answer, Failed> {
         // It has no keys but strings, so that this never fails.
-        let text = serde_json::to_vec(value).map_err(|_| Failed::Status(500))?;
+        let text = utf8::json(value).map_err(|_| Failed::Status(500))?;
         Ok(Answer { status: 200, text: Some(text) })
     }
 
