@@ -50,6 +50,8 @@ fn server_names() {
         "mail",
         "dot.example",
         "x.dot.example",
+        ".dot.example",
+        ".wild.example",
         "re12.example",
         "re.example",
         "re12.example:80",

@@ -24,7 +24,7 @@ fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
 }
 
 /// Names that could be none of DNS, and whether a server that lists them (or the host of `host:port`) is found by them.
-const NAMES: [(&str, bool); 15] = [
+const NAMES: [(&str, bool); 18] = [
     ("x-.cdn.example.com", true),
     ("X-.cdn.Example.com", true),
     ("-a.test", true),
@@ -37,6 +37,9 @@ const NAMES: [(&str, bool); 15] = [
     ("a.1", false),
     ("a..test", false),
     (".a.test", false),
+    ("x.below.test", true),
+    (".below.test", true),
+    ("..below.test", false),
     ("*.test", false),
     ("a b", false),
     ("münchen.test", false),
@@ -45,7 +48,7 @@ const NAMES: [(&str, bool); 15] = [
 /// A server that has a list of names, and the default server. Each says which one it is and which name was asked for.
 fn listed() -> Setup {
     let tls = "ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate_key @CERTS@/";
-    let listed = "x-.cdn.example.com -a.test a.test- 123 127.0.0.1 [::1] -";
+    let listed = "x-.cdn.example.com -a.test a.test- 123 127.0.0.1 [::1] - .below.test";
     let servers = |port: &str| {
         format!(
             "server {{ listen 127.0.0.1:{port} ssl default_server; {tls}rsa.key; ssl_certificate @CERTS@/rsa.crt;

@@ -165,10 +165,9 @@ impl<S> NameTable<S> {
         }
         if !self.front.is_empty() {
             let dots = host.bytes().enumerate().filter(|(_, byte)| *byte == b'.');
+            // As in nginx, a host that begins with the dot of a name is below it.
             for (dot, _) in dots {
-                if dot > 0
-                    && let Some(server) = self.front.get(&host[dot..])
-                {
+                if let Some(server) = self.front.get(&host[dot..]) {
                     return Ok(Some(server));
                 }
             }
