@@ -5,7 +5,7 @@ use freerun_testkit::{Client, Ending, Server, Setup, Site, Upstream, eventually,
 /// Passes everything to `backend`; what is mirrored goes to `aside`.
 fn passing(backend: &Upstream, aside: &Upstream, lines: &str) -> Server {
     let http = format!(
-        "proxy_cache_path @DIR@/cache keys_zone=z:1m; proxy_cache_valid 1m; proxy_temp_path @DIR@/proxy;
+        "proxy_cache_path @DIR@/cache keys_zone=z:1m; proxy_cache_valid 1m;
          upstream backend {{ server {}; }}
          upstream aside {{ server {}; }}
          server {{ listen 127.0.0.1:@PORT@; {lines}

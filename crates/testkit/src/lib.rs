@@ -19,7 +19,7 @@ pub mod mmdb;
 mod movie;
 mod peer;
 pub mod ports;
-mod private_tree;
+pub mod private_tree;
 pub mod relay;
 pub mod require;
 mod response;

@@ -14,7 +14,7 @@ const SCRIPT: &str = "dir=$1; shift; while [ \"$1\" != -- ]; do mount --bind \"$
                       shift; exec \"$@\"";
 
 /// Whether a server can have a mount namespace of its own here: that takes root, and the folders.
-pub(crate) fn is_possible() -> bool {
+pub fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     *POSSIBLE.get_or_init(|| {
         let works = || Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
@@ -23,7 +23,7 @@ pub(crate) fn is_possible() -> bool {
 }
 
 /// The words before a server's command that give it the folders below `dir`, which have to exist, as its own.
-pub(crate) fn words(dir: &Path) -> Vec<String> {
+pub fn words(dir: &Path) -> Vec<String> {
     let mut words = ["unshare", "-m", "sh", "-c", SCRIPT, "sh"].map(str::to_owned).to_vec();
     words.push(dir.display().to_string());
     for (folder, below) in FOLDERS {
@@ -34,6 +34,19 @@ pub(crate) fn words(dir: &Path) -> Vec<String> {
 }
 
 /// Makes the folders below `dir` that [`words`] needs.
-pub(crate) fn prepare(dir: &Path) -> std::io::Result<()> {
+pub fn prepare(dir: &Path) -> std::io::Result<()> {
     FOLDERS.iter().try_for_each(|(_, below)| std::fs::create_dir_all(dir.join(below)))
+}
+
+/// The lines of `http` that name folders below `@DIR@`, for a server that [cannot](is_possible) have compiled-in folders of its
+/// own: those belong to a server that is installed, and may not be there. `http` is the rest of that block.
+pub fn lines_instead(http: &str) -> String {
+    let mut text = String::new();
+    if !http.contains("access_log") {
+        text += "access_log @DIR@/access.log;\n";
+    }
+    for module in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        text += &format!("{module}_temp_path @DIR@/{module};\n");
+    }
+    text
 }

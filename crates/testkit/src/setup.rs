@@ -185,13 +185,7 @@ impl Setup {
         }
         let mut text = format!("{}events {{\n{}\n}}\nhttp {{\n", self.main, self.events);
         if !self.has_private_tree() {
-            // The compiled-in folders belong to a server that is installed, and may not be there.
-            if !self.http.contains("access_log") {
-                text += "access_log @DIR@/access.log;\n";
-            }
-            for module in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-                text += &format!("{module}_temp_path @DIR@/{module};\n");
-            }
+            text += &private_tree::lines_instead(&self.http);
         }
         text += &self.http;
         text += "}\n";

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use freerun_testkit::{Client, Kind, PATIENCE, Response, TempDir, certificates, eventually, ports, within};
+use freerun_testkit::{
+    Client, Kind, PATIENCE, Response, TempDir, certificates, eventually, ports, private_tree, within,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The server, in a folder of its own. It is started by the name `server` there, which is a link to the binary.
@@ -41,6 +43,7 @@ impl Daemon {
     /// A server that is not started yet.
     pub fn prepare(program: &Path, main: &str, http: &str) -> Daemon {
         let dir = TempDir::new("daemon");
+        private_tree::prepare(dir.path()).expect("making folders");
         let daemon = Daemon { dir, port: ports::free(), masters: RefCell::default() };
         daemon.replace(program);
         daemon.configure(main, http);
@@ -49,12 +52,8 @@ impl Daemon {
 
     /// Writes the configuration.
     pub fn configure(&self, main: &str, http: &str) {
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary: String = temporary.map(|name| format!("{name}_temp_path @DIR@/{name};\n")).concat();
-        let text = format!(
-            "pid @DIR@/server.pid;\nerror_log @DIR@/error.log info;\n{main}\nevents {{}}\nhttp {{\naccess_log off;\n\
-             {temporary}{http}\n}}\n"
-        );
+        let folders = if private_tree::is_possible() { String::new() } else { private_tree::lines_instead(http) };
+        let text = format!("{main}\nevents {{}}\nhttp {{\n{folders}{http}\n}}\n");
         fs::write(self.path("nginx.conf"), self.fill_in(&text)).expect("writing the configuration");
     }
 
@@ -69,8 +68,11 @@ impl Daemon {
 
     /// The command that starts the server.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(self.path("server"));
-        command.arg("-p").arg(self.dir.path()).arg("-c").arg(self.path("nginx.conf")).arg("-e");
+        let mut words = if private_tree::is_possible() { private_tree::words(self.dir.path()) } else { Vec::new() };
+        words.push(self.path("server").display().to_string());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("-p").arg(self.dir.path()).arg("-c").arg(self.path("nginx.conf")).arg("-g");
+        command.arg(self.fill_in("pid @DIR@/server.pid; error_log @DIR@/error.log info;")).arg("-e");
         command.arg(self.path("error.log")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }

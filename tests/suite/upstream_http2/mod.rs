@@ -18,7 +18,7 @@ fn setup(group: &str, lines: &str) -> Setup {
     Setup::new().events("worker_connections 4096;").root(&Site::new()).http(&format!(
         "{LOG} upstream backend {{ {group} }}
          server {{ listen 127.0.0.1:@PORT@; http2 on; server_name localhost; root @ROOT@;
-                   proxy_temp_path @DIR@/proxy; {lines} }}"
+                   {lines} }}"
     ))
 }
 
