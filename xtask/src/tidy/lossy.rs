@@ -50,13 +50,10 @@ pub(crate) fn check(sources: &[Source], problems: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{Tree, source};
+    use crate::tidy::source;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        let mut problems = Vec::new();
-        let sources = source::read_all(&Tree::of(&[(path, text)]), &mut problems);
-        check(&sources, &mut problems);
-        problems.iter().map(|problem| problem.line).collect()
+        source::lines_found(check, path, text)
     }
 
     #[test]

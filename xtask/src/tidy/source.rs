@@ -246,6 +246,15 @@ fn test_modules(tokens: &[Token]) -> Vec<(String, Option<String>)> {
     modules
 }
 
+/// The lines in which a rule finds something in this text, as the file with this path.
+#[cfg(test)]
+pub(crate) fn lines_found(check: fn(&[Source], &mut Vec<Problem>), path: &str, text: &str) -> Vec<usize> {
+    let mut problems = Vec::new();
+    let sources = read_all(&Tree::of(&[(path, text)]), &mut problems);
+    check(&sources, &mut problems);
+    problems.iter().map(|problem| problem.line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
