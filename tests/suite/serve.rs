@@ -53,10 +53,21 @@ fn a_folder_is_served_and_the_address_printed() {
 
 /// Starts `serve --tls internal` with this variable as the only one about folders, and waits for what it prints.
 fn secure(site: &Site, out: &TempDir, folder: Option<&std::path::Path>) -> (Running, SocketAddr, String) {
+    secure_with(site, out, folder, &[])
+}
+
+/// [`secure`], with further arguments.
+fn secure_with(
+    site: &Site,
+    out: &TempDir,
+    folder: Option<&std::path::Path>,
+    arguments: &[&str],
+) -> (Running, SocketAddr, String) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command = serve(site, out, &address.to_string());
     command
         .args(["--tls", "internal"])
+        .args(arguments)
         .env_remove("HOME")
         .env_remove("XDG_DATA_HOME")
         .envs(folder.map(|folder| ("XDG_DATA_HOME", folder)));
@@ -85,21 +96,7 @@ fn a_folder_is_served_over_https_with_a_local_authority() {
     assert_eq!(client.agreed().alpn.as_deref(), Some("h2"));
     // Somebody who trusts the authority finds all names in the certificate.
     for (option, name) in [("-verify_hostname", "localhost"), ("-verify_ip", "127.0.0.1"), ("-verify_ip", "::1")] {
-        let output = Command::new("openssl")
-            .args([
-                "s_client",
-                "-connect",
-                &address.to_string(),
-                "-CAfile",
-                &path,
-                "-verify_return_error",
-                option,
-                name,
-            ])
-            .stdin(Stdio::null())
-            .output()
-            .expect("openssl");
-        let told = String::from_utf8_lossy(&output.stdout);
+        let told = verify(address, &path, option, name);
         assert!(told.contains("Verify return code: 0 (ok)"), "{name}: {told}");
     }
     let mut plain = Client::connect(address);
@@ -112,6 +109,47 @@ fn a_folder_is_served_over_https_with_a_local_authority() {
     let (_running, address, _) = secure(&site, &out, Some(data.path()));
     assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
     assert_eq!(fs::read(&authority).expect("a file"), before);
+}
+
+/// What openssl says of the server's certificate, with the authority of this file and for this name.
+fn verify(address: SocketAddr, authority: &str, option: &str, name: &str) -> String {
+    let output = Command::new("openssl")
+        .args([
+            "s_client",
+            "-connect",
+            &address.to_string(),
+            "-CAfile",
+            authority,
+            "-verify_return_error",
+            option,
+            name,
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The authority signs for names of local machines and those it was made for: its key is worth nothing to who steals it.
+#[test]
+fn the_local_authority_is_no_authority_for_other_names() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let (out, data) = (TempDir::new("serve"), TempDir::new("data"));
+    let path = data.path().join("freerun/local-authority/authority.crt").display().to_string();
+    let (running, address, said) = secure_with(&site, &out, Some(data.path()), &["--host", "first.example"]);
+    assert!(!said.contains("may not sign"), "{said}");
+    let told = verify(address, &path, "-verify_hostname", "first.example");
+    assert!(told.contains("Verify return code: 0 (ok)"), "{told}");
+    drop(running);
+    let (_running, address, said) = secure_with(&site, &out, Some(data.path()), &["--host", "other.example,nas.local"]);
+    assert!(said.contains("its certificate is not for other.example, for which this authority may not sign"), "{said}");
+    for (name, is_right) in [("nas.local", true), ("localhost", true), ("other.example", false)] {
+        let told = verify(address, &path, "-verify_hostname", name);
+        assert_eq!(told.contains("Verify return code: 0 (ok)"), is_right, "{name}: {told}");
+    }
 }
 
 #[test]

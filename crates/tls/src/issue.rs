@@ -3,11 +3,13 @@
 //!
 //! All keys are EC P-256. Times are in seconds since 1970. Keeping anything in files is the caller's matter.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use crate::load::{CertifiedKey, Chain, Key, LoadError};
-use crate::verify::PeerCertificate;
+use crate::verify::{DEFAULT_LEVEL, PeerCertificate, Purpose, Rules, TrustBuilder, Verified};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256,
 };
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
@@ -17,6 +19,23 @@ const BEFORE: i64 = 3600;
 
 /// How long a local authority is valid: ten years.
 pub const AUTHORITY_LIFE: i64 = 10 * 365 * 24 * 3600;
+
+/// The domains of machines that are nobody's but their owner's: no public authority signs for a name in one of them (RFC 6761,
+/// RFC 6762, RFC 8375, and `internal`, which is reserved for private use).
+const LOCAL_DOMAINS: [&str; 5] = ["localhost", "local", "test", "internal", "home.arpa"];
+
+/// The networks of one machine, of one link and of one house, and how many bits of an address belong to each (RFC 1122,
+/// RFC 1918, RFC 3927, RFC 4193, RFC 4291).
+const LOCAL_NETWORKS: [(IpAddr, u8); 8] = [
+    (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+    (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
+    (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
+    (IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), 16),
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+    (IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), 7),
+    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
+];
 
 /// The longest common name in bytes (RFC 5280, appendix A.1).
 const MAX_COMMON_NAME: usize = 64;
@@ -95,14 +114,16 @@ impl std::fmt::Debug for Authority {
 
 impl Authority {
     /// A new authority of this common name, of which letters, digits, spaces, dots and hyphens are kept. It is valid for
-    /// [`AUTHORITY_LIFE`].
+    /// [`AUTHORITY_LIFE`], for names and addresses of local machines and for these (RFC 5280 section 4.2.1.10): who trusts it
+    /// need not fear that somebody who has its key stands in for another site.
     ///
     /// # Errors
     /// The library refuses it.
-    pub fn new(common_name: &str, now: i64) -> Result<Authority, IssueError> {
+    pub fn new(common_name: &str, names: &[String], now: i64) -> Result<Authority, IssueError> {
         let plain = |kept: &char| kept.is_ascii_alphanumeric() || " .-".contains(*kept);
         let name: String = common_name.chars().filter(plain).take(MAX_COMMON_NAME).collect();
         let mut params = authority(name.trim())?;
+        params.name_constraints = Some(local_and(names));
         let expires = between(&mut params, now, AUTHORITY_LIFE)?;
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?.pem();
@@ -144,6 +165,16 @@ impl Authority {
         self.expires
     }
 
+    /// Whether clients believe a certificate of the authority for this DNS name or IP address.
+    pub fn may_sign_for(&self, name: &str, now: i64) -> bool {
+        let mut trust = TrustBuilder::default();
+        let Ok(issued) = self.issue(&[name.to_owned()], now, BEFORE) else { return false };
+        let Ok(chain) = Chain::from_pem(issued.chain.as_bytes()) else { return false };
+        let rules = Rules { purpose: Purpose::Server, depth: 1, level: DEFAULT_LEVEL, now };
+        trust.add_trusted_certificates(self.certificate.as_bytes()).is_ok()
+            && trust.build().verify(chain.to_der().iter().map(Vec::as_slice), &rules) == Verified::Success
+    }
+
     /// A certificate for these DNS names and IP addresses, with a key of its own. It is valid for `life` seconds from `now`
     /// on, but not longer than the authority.
     ///
@@ -151,7 +182,8 @@ impl Authority {
     /// A name is not ASCII.
     pub fn issue(&self, names: &[String], now: i64, life: i64) -> Result<Issued, IssueError> {
         let life = life.min(self.expires.saturating_sub(now));
-        let common_name = names.first().map_or("freerun", String::as_str);
+        // Some clients take a common name that looks like a domain for one, and an address looks like that.
+        let common_name = names.iter().find(|name| name.parse::<IpAddr>().is_err()).map_or("freerun", String::as_str);
         let (mut params, expires) = for_server(names, common_name, now, life)?;
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -167,6 +199,19 @@ fn authority(common_name: &str) -> Result<CertificateParams, IssueError> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(params)
+}
+
+/// The names of local machines and these.
+fn local_and(names: &[String]) -> NameConstraints {
+    let domains = LOCAL_DOMAINS.iter().map(|domain| GeneralSubtree::DnsName((*domain).to_owned()));
+    let network =
+        |&(address, bits): &(IpAddr, u8)| GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, bits));
+    let own = names.iter().filter(|name| name.is_ascii()).map(|name| match name.parse::<IpAddr>() {
+        Ok(address) => network(&(address, if address.is_ipv4() { 32 } else { 128 })),
+        Err(_) => GeneralSubtree::DnsName(name.clone()),
+    });
+    let permitted_subtrees = domains.chain(LOCAL_NETWORKS.iter().map(network)).chain(own).collect();
+    NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() }
 }
 
 /// What the certificate of a server says, and when it expires.
@@ -204,7 +249,6 @@ fn between(params: &mut CertificateParams, now: i64, life: i64) -> Result<i64, I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::{DEFAULT_LEVEL, Purpose, Rules, TrustBuilder, Verified};
 
     const NOW: i64 = 1_790_000_000;
     const DAY: i64 = 24 * 3600;
@@ -241,10 +285,10 @@ mod tests {
 
     #[test]
     fn an_authority_signs_what_verifies_by_it_before_and_after_it_was_kept() {
-        let authority = Authority::new("freerun on, \"my\" host_", NOW).expect("an authority");
+        let authority = Authority::new("freerun on, \"my\" host_", &names(), NOW).expect("an authority");
         let kept = Authority::from_pem(authority.certificate(), &authority.key()).expect("the same one");
         assert_eq!((kept.certificate(), kept.expires()), (authority.certificate(), NOW + AUTHORITY_LIFE));
-        let other = Authority::new("freerun on my host", NOW).expect("an authority");
+        let other = Authority::new("freerun on my host", &names(), NOW).expect("an authority");
         for from in [&authority, &kept] {
             let issued = from.issue(&names(), NOW, 7 * DAY).expect("a certificate");
             issued.certified().expect("it can be used");
@@ -258,8 +302,31 @@ mod tests {
     }
 
     #[test]
+    fn an_authority_signs_for_local_names_and_those_it_was_made_for() {
+        let authority = Authority::new("a", &["box".to_owned(), "203.0.113.7".to_owned()], NOW).expect("an authority");
+        let may = [
+            "localhost",
+            "a.localhost",
+            "box",
+            "nas.local",
+            "a.test",
+            "127.0.0.9",
+            "192.168.7.7",
+            "::1",
+            "203.0.113.7",
+        ];
+        for name in may {
+            assert!(authority.may_sign_for(name, NOW), "{name}");
+        }
+        for name in ["example.com", "xbox", "local.example", "203.0.113.8", "2001:db8::1", "8.8.8.8"] {
+            assert!(!authority.may_sign_for(name, NOW), "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_no_authority_is_refused() {
-        let (one, other) = (Authority::new("a", NOW).expect("one"), Authority::new("a", NOW).expect("another"));
+        let (one, other) =
+            (Authority::new("a", &[], NOW).expect("one"), Authority::new("a", &[], NOW).expect("another"));
         assert!(Authority::from_pem(one.certificate(), &other.key()).is_err());
         assert!(Authority::from_pem("", &one.key()).is_err() && Authority::from_pem(one.certificate(), "").is_err());
     }

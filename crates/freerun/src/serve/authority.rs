@@ -45,12 +45,12 @@ pub fn data_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBu
 }
 
 /// The authority that is kept in this folder, or a new one, which is kept there if it can be; `host` is in the name of a new
-/// one, `now` is in seconds since 1970.
+/// one, which may sign for `names` and for local ones. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// There is one that cannot be used, or none can be made. One that is there is never replaced for that: somebody trusts it.
-pub fn find(folder: Option<&Path>, host: &str, now: i64) -> Result<Local, String> {
-    let make = || Authority::new(&format!("freerun on {host}"), now).map_err(|error| error.to_string());
+pub fn find(folder: Option<&Path>, host: &str, names: &[String], now: i64) -> Result<Local, String> {
+    let make = || Authority::new(&format!("freerun on {host}"), names, now).map_err(|error| error.to_string());
     let Some(data) = folder else {
         let why = "neither XDG_DATA_HOME nor HOME names a folder".to_owned();
         return Ok(Local { authority: make()?, kept: Err(why) });
@@ -156,10 +156,10 @@ mod tests {
     fn an_authority_is_made_once_and_kept_closed() {
         let dir = TempDir::new("authority");
         let data = dir.path().join("a/freerun");
-        let first = find(Some(&data), "host", NOW).expect("an authority");
+        let first = find(Some(&data), "host", &[], NOW).expect("an authority");
         let path = first.kept.expect("it is kept");
         assert_eq!(fs::read_to_string(&path).expect("a file"), first.authority.certificate());
-        let again = find(Some(&data), "other", NOW).expect("an authority");
+        let again = find(Some(&data), "other", &[], NOW).expect("an authority");
         assert_eq!(again.authority.certificate(), first.authority.certificate());
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         let folder = data.join(FOLDER);
@@ -167,24 +167,24 @@ mod tests {
         assert_eq!((mode(&folder.join(KEY)), mode(&path)), (0o600, 0o600));
         assert_eq!(fs::read_dir(&data).expect("a folder").count(), 1, "nothing is left behind");
         // Its time is nearly over.
-        let later = find(Some(&data), "host", first.authority.expires() - SOON).expect("an authority");
+        let later = find(Some(&data), "host", &[], first.authority.expires() - SOON).expect("an authority");
         assert_ne!(later.authority.certificate(), first.authority.certificate());
         assert_eq!(fs::read_to_string(&path).expect("a file"), later.authority.certificate());
     }
 
     #[test]
     fn what_cannot_be_kept_is_in_memory_and_what_is_open_to_others_is_refused() {
-        assert!(find(None, "host", NOW).expect("an authority").kept.is_err());
+        assert!(find(None, "host", &[], NOW).expect("an authority").kept.is_err());
         let dir = TempDir::new("authority");
         fs::write(dir.path().join("file"), "").expect("a file");
-        let nowhere = find(Some(&dir.path().join("file/freerun")), "host", NOW);
+        let nowhere = find(Some(&dir.path().join("file/freerun")), "host", &[], NOW);
         assert!(nowhere.is_err() || nowhere.is_ok_and(|local| local.kept.is_err()));
-        find(Some(dir.path()), "host", NOW).expect("an authority");
+        find(Some(dir.path()), "host", &[], NOW).expect("an authority");
         let key = dir.path().join(FOLDER).join(KEY);
         fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("chmod");
-        assert!(find(Some(dir.path()), "host", NOW).expect_err("it is open").contains("others may read it"));
+        assert!(find(Some(dir.path()), "host", &[], NOW).expect_err("it is open").contains("others may read it"));
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("chmod");
         fs::write(&key, "no key").expect("a file");
-        assert!(find(Some(dir.path()), "host", NOW).is_err(), "it is not replaced");
+        assert!(find(Some(dir.path()), "host", &[], NOW).is_err(), "it is not replaced");
     }
 }

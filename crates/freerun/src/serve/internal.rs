@@ -20,13 +20,13 @@ const LIFE: i64 = 7 * 24 * 3600;
 /// How long before its end there is another one, in seconds: two days.
 const EARLY: i64 = 2 * 24 * 3600;
 
-/// The names that the certificate is for: those of this machine, and the address that is listened on.
-pub fn names(host: &str, address: SocketAddr) -> Vec<String> {
+/// The names that the certificate is for: those of this machine, the address that is listened on, and further ones.
+pub fn names(host: &str, address: SocketAddr, further: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let listening = Some(address.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string());
-    let host = Some(host.to_owned()).filter(|host| !host.is_empty() && host.is_ascii());
-    for name in listening.into_iter().chain(host) {
-        if !names.contains(&name) {
+    let host = [host.to_owned(), format!("{host}.local")].into_iter().filter(|_| !host.is_empty());
+    for name in listening.into_iter().chain(host).chain(further.iter().cloned()) {
+        if name.is_ascii() && !names.contains(&name) {
             names.push(name);
         }
     }
@@ -88,15 +88,16 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_machine_and_the_address() {
-        let names = |address: &str| names("box", address.parse().expect("an address"));
-        assert_eq!(names("127.0.0.1:1"), ["localhost", "127.0.0.1", "::1", "box"]);
-        assert_eq!(names("[::]:1"), ["localhost", "127.0.0.1", "::1", "box"]);
-        assert_eq!(names("10.0.0.1:1"), ["localhost", "127.0.0.1", "::1", "10.0.0.1", "box"]);
+        let further = ["a.example".to_owned(), "ä".to_owned()];
+        let names = |address: &str| names("box", address.parse().expect("an address"), &further);
+        assert_eq!(names("127.0.0.1:1"), ["localhost", "127.0.0.1", "::1", "box", "box.local", "a.example"]);
+        assert_eq!(names("[::]:1"), ["localhost", "127.0.0.1", "::1", "box", "box.local", "a.example"]);
+        assert_eq!(names("10.0.0.1:1"), ["localhost", "127.0.0.1", "::1", "10.0.0.1", "box", "box.local", "a.example"]);
     }
 
     #[test]
     fn a_certificate_is_renewed_in_time_and_with_its_key() {
-        let authority = Authority::new("a", NOW).expect("an authority");
+        let authority = Authority::new("a", &[], NOW).expect("an authority");
         let mut leaf = Leaf::new(authority, vec!["localhost".to_owned()], NOW).expect("a certificate");
         let mut read = |path: &str, known, now| match leaf.read(path, known, now).expect("a file") {
             FileState::Unchanged => None,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use freerun_conf::{bytes_of, text_of, text_of_os};
@@ -74,7 +74,7 @@ pub fn run(options: &Serve) -> ExitCode {
             return code;
         }
     };
-    let secure = match options.tls.as_ref().map(|tls| Secure::new(tls, address)).transpose() {
+    let secure = match options.tls.as_ref().map(|tls| Secure::new(tls, address, &options.hosts)).transpose() {
         Ok(secure) => secure,
         Err(why) => return told(why),
     };
@@ -155,20 +155,23 @@ struct Secure {
 }
 
 impl Secure {
-    /// What https needs at this address.
+    /// What https needs at this address, for this machine's names and for `hosts`.
     ///
     /// # Errors
     /// The local authority cannot be used, or a file is missing.
-    fn new(tls: &ServeTls, address: SocketAddr) -> Result<Secure, String> {
+    fn new(tls: &ServeTls, address: SocketAddr, hosts: &[String]) -> Result<Secure, String> {
         let folder = authority::data_folder(|name| std::env::var_os(name));
         match tls {
             ServeTls::Internal => {
                 // Finds the local authority and has it sign a certificate.
                 let host = text_of(rustix::system::uname().nodename().to_bytes()).to_lowercase();
-                let local = authority::find(folder.as_deref(), &host, clock::now().secs)?;
-                let secrets = internal::reader(local.authority, internal::names(&host, address));
+                let (names, now) = (internal::names(&host, address, hosts), clock::now().secs);
+                let local = authority::find(folder.as_deref(), &host, &names, now)?;
+                // An authority of an earlier time may not sign for a name that is new.
+                let (names, refused) = names.into_iter().partition(|name| local.authority.may_sign_for(name, now));
+                let secrets = internal::reader(local.authority, names);
                 let secrets = Some(secrets.map_err(|error| error.to_string())?);
-                Ok(Secure { secrets, lines: internal_lines(), trust: Trust::Local(local.kept) })
+                Ok(Secure { secrets, lines: internal_lines(), trust: Trust::Local { kept: local.kept, refused } })
             }
             ServeTls::Acme(order) => {
                 let folder = acme::folder(folder)?;
@@ -183,8 +186,13 @@ impl Secure {
 
 /// Whom clients have to trust.
 enum Trust {
-    /// The local authority: where its certificate is, or why it is nowhere.
-    Local(Result<PathBuf, String>),
+    /// The local authority.
+    Local {
+        /// Where its certificate is, or why it is nowhere.
+        kept: Result<PathBuf, String>,
+        /// The names for which it may not sign.
+        refused: Vec<String>,
+    },
     /// A CA.
     Ca {
         /// The first name of the certificate.
@@ -200,7 +208,7 @@ impl Trust {
     /// Where clients find the server that listens at this address.
     fn url(&self, address: SocketAddr) -> String {
         match self {
-            Trust::Local(_) => format!("https://{}", reachable(address)),
+            Trust::Local { .. } => format!("https://{}", reachable(address)),
             Trust::Ca { name, .. } if address.port() == 443 => format!("https://{name}"),
             Trust::Ca { name, .. } => format!("https://{name}:{}", address.port()),
         }
@@ -209,14 +217,24 @@ impl Trust {
     /// What the user is told; the server is at `url`.
     fn told(&self, url: &str) -> String {
         match self {
-            Trust::Local(Ok(path)) => {
-                let path = text_of_os(&path);
-                format!(
-                    "freerun: its certificate is signed by the authority in {path}\n         \
-                     for example: curl --cacert {path} {url}/\n"
-                )
+            Trust::Local { kept: Ok(path), refused } => {
+                let shown = text_of_os(&path);
+                let told = format!(
+                    "freerun: its certificate is signed by the authority in {shown}\n         \
+                     for example: curl --cacert {shown} {url}/\n{}",
+                    trusting(&shown)
+                );
+                match refused.is_empty() {
+                    true => told,
+                    false => format!(
+                        "{told}freerun: its certificate is not for {}, for which this authority may not sign;\n         \
+                         without {} there will be a new one, which has to be trusted anew\n",
+                        refused.join(", "),
+                        path.parent().map(text_of_os).unwrap_or_default()
+                    ),
+                }
             }
-            Trust::Local(Err(why)) => {
+            Trust::Local { kept: Err(why), .. } => {
                 format!("freerun: its authority is in memory only, so nobody can trust it: {why}\n")
             }
             Trust::Ca { directory, state, .. } => {
@@ -231,6 +249,23 @@ impl Trust {
             }
         }
     }
+}
+
+/// How a machine is told to trust the authority of this file: programs by the folder of certificates that the distribution
+/// has, Chromium by a database of its own. Nothing is said where there is no such folder.
+fn trusting(certificate: &str) -> String {
+    const STORES: [(&str, &str); 2] = [
+        ("/usr/local/share/ca-certificates", "update-ca-certificates"),
+        ("/etc/pki/ca-trust/source/anchors", "update-ca-trust"),
+    ];
+    let known = STORES.iter().find(|(folder, _)| Path::new(folder).is_dir());
+    known.map_or(String::new(), |(folder, update)| {
+        format!(
+            "         trusted by this machine: sudo cp {certificate} {folder}/freerun.crt && sudo {update}\n         \
+             no more: sudo rm {folder}/freerun.crt && sudo {update}\n         \
+             by Chromium: certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n freerun -i {certificate}\n"
+        )
+    })
 }
 
 /// An address that clients on this machine can use, and that the certificate is for.
@@ -360,8 +395,9 @@ mod tests {
     #[test]
     fn the_embedded_configuration_takes_the_certificate_of_the_authority() -> Result<(), String> {
         let address = "127.0.0.1:8443".parse().unwrap();
-        let authority = freerun_tls::issue::Authority::new("a", clock::now().secs).map_err(|e| e.to_string())?;
-        let read = internal::reader(authority, internal::names("box", address)).map_err(|error| error.to_string())?;
+        let authority = freerun_tls::issue::Authority::new("a", &[], clock::now().secs).map_err(|e| e.to_string())?;
+        let read =
+            internal::reader(authority, internal::names("box", address, &[])).map_err(|error| error.to_string())?;
         let input = Input {
             conf: NAME.to_owned(),
             globals: None,
