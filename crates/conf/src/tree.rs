@@ -84,7 +84,8 @@ impl Node {
 
 /// Reads files for the parser; the crate itself does no I/O.
 pub trait Loader {
-    /// The bytes of a file, whose name is given as a text of [`bytes_of`]. The error's OS code gives nginx's wording (`2: No such file or directory`).
+    /// The bytes of a file, whose name is given as a text of [`bytes_of`]. The error's OS code gives nginx's wording
+    /// (`2: No such file or directory`).
     fn load(&mut self, path: &str) -> io::Result<Vec<u8>>;
 
     /// The paths that match a pattern with `*`, `?` or `[`; there may be none. The parser sorts them by bytes.

@@ -62,6 +62,7 @@ const IN_PRINCIPLE: &[&str] = &[
     "sub_filter",
     "subs_filter",
     "tcp_nopush",
+    "worker_connections",
     "worker_processes",
     "worker_rlimit_nofile",
     "zstd_comp_level",

@@ -303,7 +303,7 @@ mod names {
                 ("a.deep.example.com", "*.deep.example.com"),
                 ("deep.example.com", "*.example.com"),
                 ("example.com", "~."),
-                (".example.com", "~."),
+                (".example.com", "*.example.com"),
                 ("www.example.org", "back.*"),
                 ("www.example.co.uk", "back.*"),
                 ("www.example.", r"~^www\."),
