@@ -230,3 +230,34 @@ pub(super) fn read(pem: &[u8], password: &[u8]) -> Option<Result<PrivateKey, Err
         NonNull::new(key).map(PrivateKey::of).ok_or_else(Errors::take)
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 2] = [
+        include_str!("../../../tls/tests/fixtures/ec-scrypt.key"),
+        include_str!("../../../tls/tests/fixtures/ec-sha512.key"),
+    ];
+
+    /// Each byte becomes each other one, and each beginning is all there is: it is read, or it is not.
+    #[test]
+    fn a_damaged_key_is_read_within_its_bounds() {
+        for pem in KEYS {
+            let der = pem_block(pem.as_bytes(), &[c"ENCRYPTED PRIVATE KEY"]).expect("a block");
+            let whole = Encrypted::of(&der).expect("it is known").data.len();
+            for end in 0..der.len() {
+                assert!(Encrypted::of(&der[..end]).is_none(), "{end}");
+            }
+            let mut damaged = der.to_vec();
+            for at in 0..der.len() {
+                for byte in 0..=u8::MAX {
+                    damaged[at] = byte;
+                    // A length that is too small leaves less of the data, and one that is too large leaves nothing.
+                    assert!(Encrypted::of(&damaged).is_none_or(|key| key.data.len() <= whole), "{at} {byte}");
+                }
+                damaged[at] = der[at];
+            }
+        }
+    }
+}
