@@ -132,6 +132,15 @@ impl ClientBody {
         }
     }
 
+    /// Whether some of the body, or its end, stands in the connection's buffer and has not been read.
+    pub(crate) fn has_more_here(&self, buffer: &[u8]) -> bool {
+        let rest = buffer.get(self.used..).unwrap_or_default();
+        match &self.source {
+            Source::Framed(decoder) if !rest.is_empty() => !matches!(decoder.clone().step(rest), Ok(Step::More)),
+            Source::Framed(_) | Source::Done | Source::Stream | Source::Lent(_) => false,
+        }
+    }
+
     /// Whether more of the body has come than `limit` allows; 0 is no limit.
     pub(crate) fn is_beyond(&self, limit: u64) -> bool {
         // A body with a known length was checked when the location was chosen; a named location does not check it

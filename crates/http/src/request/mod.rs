@@ -206,6 +206,11 @@ impl Request {
         self.body.is_here(&self.head.buffer)
     }
 
+    /// Whether some of the body, or its end, has come with what was read of the connection and has not been taken.
+    pub fn has_more_body(&self) -> bool {
+        self.body.has_more_here(&self.head.buffer)
+    }
+
     /// Whether only the head of the response is wanted.
     pub fn is_head(&self) -> bool {
         self.head.parsed.method == Method::Head

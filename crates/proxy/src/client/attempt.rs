@@ -141,7 +141,7 @@ impl UpstreamExchange {
                             UpstreamError::Send(_) | UpstreamError::Receive(_) | UpstreamError::Fault(Fault::Cut)
                         )
                         && (may_be_repeated || run.sent == 0)
-                        && body.can_be_sent_again();
+                        && (body.can_be_sent_again() || run.sent == 0 && body.can_be_repeated());
                     let is_unprocessed = error.is_unprocessed() || run.is_unheard(&error);
                     let sent = run.sent > 0 && !is_unprocessed;
                     self.connection = None;
@@ -392,8 +392,11 @@ impl Run<'_> {
             // A client, or a body in memory, that is as fast as the server must not starve other tasks of the loop.
             loops::consume_budget().await;
             // The next piece, after the bytes that precede it. The head does not wait for a body that is still to come
-            // from the client.
-            let is_here = !body.is_stream() || request.body.is_done();
+            // from the client; what has come with the client's head goes with it, in one call.
+            let is_here = !body.is_stream() || request.body.is_done() || request.has_more_body();
+            if is_here && self.sent == 0 {
+                body.keep_first();
+            }
             if !over && piece.is_empty() && (out.is_empty() || is_here) {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
                 if early {

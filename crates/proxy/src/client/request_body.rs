@@ -46,7 +46,8 @@ pub enum OutgoingBody {
 pub struct Streamed {
     /// Whether some of it was read.
     has_begun: bool,
-    /// All that was read, for a server that may say that it has not looked at the request, up to [`KEPT`].
+    /// All that was read, up to [`KEPT`]: for a server that may say that it has not looked at the request, and where it was
+    /// read before anything was sent.
     kept: Option<Vec<u8>>,
 }
 
@@ -170,6 +171,15 @@ impl OutgoingBody {
     /// Whether the body can be sent once more if the server has not looked at the request.
     pub fn can_be_repeated(&self) -> bool {
         self.can_be_sent_again() || matches!(self, OutgoingBody::Stream(Streamed { kept: Some(_), .. }))
+    }
+
+    /// Has a piece kept that is going to be taken before anything was sent: if nothing is, the request can be sent again.
+    pub fn keep_first(&mut self) {
+        if let OutgoingBody::Stream(streamed) = self
+            && !streamed.has_begun
+        {
+            streamed.kept.get_or_insert_default();
+        }
     }
 
     /// Whether pieces of the body come from the client while it is sent.
