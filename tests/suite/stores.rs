@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use freerun_testkit::http2::{Frame, Http2, code};
 use freerun_testkit::{Client, Server, Setup, Site, TempDir, Upstream, eventually};
 
+use crate::cache_flow::gone_clients::left_waiting;
+
 /// More than is kept in memory and fits into sockets.
 const LARGE: usize = 20_000_000;
 
@@ -55,14 +57,7 @@ fn a_client_that_goes_before_the_response_does_not_keep_it_from_being_stored() {
     let storing = Storing::new(&upstream);
     let server = &storing.server;
     for (number, (target, is_reset)) in [("/ended", false), ("/reset", true)].into_iter().enumerate() {
-        let mut client = server.connect();
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let mut peer = upstream.accept();
-        peer.head();
-        match is_reset {
-            true => client.reset(),
-            false => drop(client),
-        }
+        let mut peer = left_waiting(server, &upstream, target, is_reset);
         // Once this is answered, the server knows of a reset before it.
         assert_eq!(server.get("/probe").status, 204);
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");

@@ -44,6 +44,39 @@ fn counted(server: &Server, requests: u64) -> Value {
     counted
 }
 
+/// A client asks for something, and goes when the upstream server has the request.
+pub fn left_waiting(server: &Server, upstream: &Upstream, target: &str, is_reset: bool) -> Peer {
+    let mut client = server.connect();
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let mut peer = upstream.accept();
+    peer.head();
+    match is_reset {
+        true => client.reset(),
+        false => drop(client),
+    }
+    peer
+}
+
+/// The client of the request with this number is known to have gone, and the line in the log says what it got.
+#[track_caller]
+fn is_logged(server: &Server, peer: Peer, (number, target): (usize, &str), told: &str) {
+    eventually("the client has gone", || server.error_log().matches(NOTED).count() == number + 1);
+    end(peer, target);
+    let logged = server.access_lines(number + 1);
+    let expected = if target == "/answered" { "200 0 rc=" } else { "499 0 rc=" };
+    assert_eq!(logged[number], format!("{target} {expected}"), "{told}");
+}
+
+/// Both requests are counted as those of clients that had gone, and what was answered is stored.
+#[track_caller]
+fn both_are_counted(server: &Server) {
+    let counted = counted(server, 2);
+    assert_eq!((&counted["responses"]["5xx"], &counted["discarded"]), (&json!(0), &json!(2)), "{counted}");
+    settled(server);
+    let stored = server.get("/answered");
+    assert_eq!((said(&stored).0, stored.body.len()), ("HIT".into(), 500), "it was fetched to its end");
+}
+
 #[test]
 fn who_has_gone_is_logged_with_what_it_got() {
     if !require::freerun() {
@@ -54,25 +87,10 @@ fn who_has_gone_is_logged_with_what_it_got() {
             let upstream = Upstream::new();
             let server = before(&upstream, lines);
             for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
-                let mut client = server.connect();
-                client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-                let mut peer = upstream.accept();
-                peer.head();
-                match is_reset {
-                    true => client.reset(),
-                    false => drop(client),
-                }
-                eventually("the client has gone", || server.error_log().matches(NOTED).count() == number + 1);
-                end(peer, target);
-                let logged = server.access_lines(number + 1);
-                let expected = if target == "/answered" { "200 0 rc=" } else { "499 0 rc=" };
-                assert_eq!(logged[number], format!("{target} {expected}"), "{lines} reset: {is_reset}");
+                let peer = left_waiting(&server, &upstream, target, is_reset);
+                is_logged(&server, peer, (number, target), &format!("{lines} reset: {is_reset}"));
             }
-            let counted = counted(&server, 2);
-            assert_eq!((&counted["responses"]["5xx"], &counted["discarded"]), (&json!(0), &json!(2)), "{counted}");
-            settled(&server);
-            let stored = server.get("/answered");
-            assert_eq!((said(&stored).0, stored.body.len()), ("HIT".into(), 500), "it was fetched to its end");
+            both_are_counted(&server);
         }
     }
 }
@@ -87,14 +105,7 @@ fn who_has_gone_does_not_count_where_that_is_ignored() {
         let upstream = Upstream::new();
         let server = before(&upstream, "proxy_ignore_client_abort on;");
         for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
-            let mut client = server.connect();
-            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            let mut peer = upstream.accept();
-            peer.head();
-            match is_reset {
-                true => client.reset(),
-                false => drop(client),
-            }
+            let peer = left_waiting(&server, &upstream, target, is_reset);
             end(peer, target);
             let status = if target == "/answered" { 200 } else { 502 };
             let line = server.access_lines(number + 1).remove(number);
@@ -123,17 +134,9 @@ fn a_stream_that_has_gone_is_logged_with_what_it_got() {
             } else {
                 http2.drop_with_reset();
             }
-            eventually("the client has gone", || server.error_log().matches(NOTED).count() == number + 1);
-            end(peer, target);
-            let logged = server.access_lines(number + 1);
-            let expected = if target == "/answered" { "200 0 rc=" } else { "499 0 rc=" };
-            assert_eq!(logged[number], format!("{target} {expected}"), "stream reset: {resets_stream}");
+            is_logged(&server, peer, (number, target), &format!("stream reset: {resets_stream}"));
         }
-        let counted = counted(&server, 2);
-        assert_eq!((&counted["responses"]["5xx"], &counted["discarded"]), (&json!(0), &json!(2)), "{counted}");
-        settled(&server);
-        let stored = server.get("/answered");
-        assert_eq!((said(&stored).0, stored.body.len()), ("HIT".into(), 500), "it was fetched to its end");
+        both_are_counted(&server);
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod deleted_files;
 mod filling;
-mod gone_clients;
+pub mod gone_clients;
 mod heads;
 mod members;
 mod poisoning;
