@@ -206,7 +206,11 @@ fn small_objects_are_served_from_memory() {
         let lines = format!("open_file_cache off; location / {{ proxy_pass http://{}; }}", origin.address());
         let server = serve(&lines, parameters);
         server.get("/a");
-        eventually("it is stored", || number(&figures(&server), "/entries") == 1);
+        // The index knows an object before it is in memory.
+        eventually("it is stored", || {
+            let told = figures(&server);
+            number(&told, "/entries") == 1 && number(&told, "/memory/objects") == u64::from(kept)
+        });
         assert_eq!(said(&server.get("/a")), ("HIT".into(), "/a 1".into()));
         let told = figures(&server);
         assert_eq!(number(&told, "/memory/objects"), u64::from(kept), "{told}");

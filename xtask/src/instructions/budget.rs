@@ -15,8 +15,8 @@ use crate::command::ask;
 const HEADER: &str = "\
 # What requests may cost: user-mode instructions a request, bytes an idle connection, as `cargo xtask instructions` counts
 # them. `cargo xtask instructions --check`, a step of the gate, fails where a count is more than 2 % above (16 bytes for the
-# idle connection, 9 % for the file and 5 % for a connection of its own, whose counts depend on how busy the machine is).
-# `--record` writes this file, on a quiet machine: a commit that does so says what became dearer, and what for.
+# idle connection; 9 % for the file, 4 % for the hit and 5 % for a connection of its own, whose counts depend on how busy the
+# machine is). `--record` writes this file, on a quiet machine: a commit that does so says what became dearer, and what for.
 #
 # Another compiler makes other code, another C library has another malloc and memcpy. So the counts are held to this file
 # strictly where the toolchain is the one named here, and loosely (10 %, 64 bytes) elsewhere. The model of the processor

@@ -62,11 +62,13 @@ impl Case {
         }
     }
 
-    /// How many per cent more a count may be by chance. A hot file is looked at once a second, and a run on a busy machine has
-    /// more seconds in it; a connection of its own is accepted now in one turn, now in two.
+    /// How many per cent more a count may be by chance. A hot file is looked at once a second, the file of an object in memory
+    /// besides for each use until its folder is watched, and a run on a busy machine has more seconds in it; a connection of
+    /// its own is accepted now in one turn, now in two.
     pub fn chance(self) -> f64 {
         match self {
             Case::File => 7.0,
+            Case::Hit => 2.0,
             Case::OneRequest => 3.0,
             _ => 0.0,
         }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU16, fence};
 use std::time::Duration;
 
 use freerun_runtime::per_loop::{Mine, PerLoop};
@@ -145,8 +146,9 @@ impl ZoneFigures {
 
     /// What is counted, at this moment. Loops go on counting meanwhile.
     pub fn snapshot(&self) -> ZoneSnapshot {
-        // In this order nothing has ended that has not begun.
+        // In this order nothing has ended that has not begun, and all that is ended is in every other figure.
         let ended = self.each.sum(|part| &part.ended);
+        fence(Acquire);
         let begun = self.each.sum(|part| &part.begun);
         let mut codes = BTreeMap::new();
         for (status, count) in self.each.parts().flat_map(|part| part.codes.each()) {
@@ -167,11 +169,18 @@ impl ZoneFigures {
 
 fn end(mine: Mine<'_, Part>, how: &Ended) {
     let part = mine.part();
-    mine.add(&part.ended, 1);
     mine.add(&part.received, how.received);
     mine.add(&part.sent, how.sent);
     mine.record(&part.times, how.took);
-    let Some(status) = how.status else { return mine.add(&part.discarded, 1) };
+    count_status(mine, how.status);
+    // This comes last: whoever finds a request ended finds everything else of it counted.
+    fence(Release);
+    mine.add(&part.ended, 1);
+}
+
+fn count_status(mine: Mine<'_, Part>, status: Option<u16>) {
+    let part = mine.part();
+    let Some(status) = status else { return mine.add(&part.discarded, 1) };
     if let Some(class) = part.classes.get((usize::from(status) / 100).wrapping_sub(1)) {
         mine.add(class, 1);
     }
