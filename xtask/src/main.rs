@@ -1,4 +1,5 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `release`, `book`, `fuzz`, `instructions` and `peer`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `map`, `release`, `book`, `fuzz`,
+//! `instructions` and `peer`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
@@ -7,20 +8,24 @@ mod book;
 mod command;
 mod fuzz;
 mod instructions;
+mod map;
 mod peer;
 mod release;
 mod tidy;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|release|book|fuzz|instructions|peer
+usage: cargo xtask tidy|map|release|book|fuzz|instructions|peer
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
     --layers  show the imports that lead upward inside a crate, and the circles
     --record  lower the numbers of them in xtask/tidy.toml to what is there, then check
+  map [PATH]
+            print each Rust file below PATH with the first sentence of what it says about itself
   release   build freerun with what a load on it has shown (profile-guided): see README.md
   book      build the guide, the reference and the design notes as a static site, with mdBook, and check its links
   fuzz [SECONDS]
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
             Ok(()) => tidy_command(),
             Err(error) => failed(&error),
         },
+        ["map"] => map_command(""),
+        ["map", below] => map_command(below),
         ["release"] => release_command(),
         ["book"] => book_command(),
         ["fuzz"] => fuzz_command("60"),
@@ -69,6 +76,25 @@ fn main() -> ExitCode {
         _ => {
             eprint!("{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints the map of the files below a path.
+fn map_command(below: &str) -> ExitCode {
+    match map::map(&repository(), below) {
+        Ok(map) if map.is_empty() => {
+            eprintln!("map: there is no Rust file below {below}");
+            ExitCode::FAILURE
+        }
+        Ok(map) => {
+            // Whoever reads it may have seen enough, as `head` has.
+            let _ = std::io::stdout().write_all(map.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("map: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -7,6 +7,7 @@
 mod allow;
 mod blocking;
 mod folders;
+pub(crate) mod heads;
 mod imports;
 mod layers;
 mod links;
@@ -14,6 +15,7 @@ mod lossy;
 mod manifests;
 mod markdown;
 mod order;
+mod paths;
 mod rules;
 mod size;
 mod source;
@@ -121,9 +123,11 @@ pub(crate) fn check(tree: &Tree) -> Report {
     lossy::check(&sources, &mut problems);
     blocking::check(&sources, &mut exceptions, &mut problems);
     folders::check(tree, &mut exceptions, &mut problems);
+    heads::check(tree, &mut problems);
     size::check(tree, &mut exceptions, &mut problems);
     words::check(tree, &mut problems);
     links::check(tree, &mut problems);
+    paths::check(tree, &mut problems);
     markdown::check(tree, &mut problems);
     exceptions.unused(&mut problems);
     problems.sort();
@@ -152,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_reported_once_and_in_order() {
-        let tree = Tree::of(&[("crates/x/src/b.rs", "unsafe fn a() { unsafe {} }"), ("a.md", "[a](b.md)")]);
+        let tree = Tree::of(&[("crates/x/src/b.rs", "//! B.\nunsafe fn a() { unsafe {} }"), ("a.md", "[a](b.md)")]);
         let found = check(&tree).problems;
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0].path, "a.md");

@@ -1,3 +1,5 @@
+//! The module `status`: the state of the worker as JSON, for Prometheus, or as a page.
+//!
 #![doc = include_str!("fields.md")]
 
 mod acme;

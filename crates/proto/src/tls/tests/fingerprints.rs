@@ -1,3 +1,5 @@
+//! JA3 and JA4 of ClientHellos that real clients have sent.
+
 use super::*;
 use md5::Digest;
 
