@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use freerun_conf::Problem;
 use freerun_proxy::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
-use freerun_serve::parts::FolderNeed;
-use freerun_serve::resolver::NamedServers;
+use freerun_serve::configuration::parts::FolderNeed;
+use freerun_serve::upstream::resolver::NamedServers;
 use freerun_stream::upstream::Upstreams as StreamUpstreams;
 
 use crate::bundle::Input;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use freerun_conf::{Loader, Node, known};
 
 use crate::bundle::Input;
+use freerun_serve::configuration::zones::Zones;
 use freerun_serve::tls::files::{KnownFile, SecretFiles};
-use freerun_serve::zones::Zones;
 
 use crate::configuration::{Known, Side, read_after, registry};
 

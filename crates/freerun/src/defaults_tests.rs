@@ -4,7 +4,7 @@
 use std::io;
 
 use freerun_conf::{Contexts, Directive, Loader};
-use freerun_serve::zones::Zones;
+use freerun_serve::configuration::zones::Zones;
 
 use crate::bundle::Input;
 use crate::configuration::{Known, Side, read_after, registry};

@@ -2,7 +2,7 @@
 
 use crate::cli::Options;
 
-pub use freerun_serve::compiled::*;
+pub use freerun_serve::configuration::compiled::*;
 
 /// The paths of one invocation.
 #[derive(Clone, Debug, PartialEq, Eq)]

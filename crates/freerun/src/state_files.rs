@@ -5,8 +5,8 @@ use std::io;
 
 use freerun_conf::{Cx, Loader, Node, OneText, Place, Problem, Setting, parse, reason, text_of};
 use freerun_proxy::upstream::Servers;
-use freerun_serve::parts::Paths;
-use freerun_serve::state_file;
+use freerun_serve::configuration::parts::Paths;
+use freerun_serve::configuration::state_file;
 use freerun_stream::upstream::Servers as StreamServers;
 
 /// Why the present texts of state files are not used; lives in the configuration's context.

@@ -1,7 +1,7 @@
 //! Folders for temporary files: made by the master, for the user that the worker runs as.
 
 use freerun_conf::{Problem, path_of};
-use freerun_serve::parts::{FolderNeed, TempFolder};
+use freerun_serve::configuration::parts::{FolderNeed, TempFolder};
 use rustix::fs::{Access, FileType, Mode};
 use rustix::io::Errno;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use freerun_serve::loop_state::LoopState;
+use freerun_serve::loops::state::LoopState;
 
 use crate::connection::idle::Idle;
 use crate::request::Connection;

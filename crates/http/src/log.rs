@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use freerun_conf::text_of;
 use freerun_runtime::log::Level;
-pub use freerun_serve::address::Peer;
-use freerun_serve::loop_local::LoopLocal;
+pub use freerun_serve::listen::address::Peer;
+use freerun_serve::loops::local::LoopLocal;
 
 use crate::request::Request;
 use crate::request::generation::LoopGeneration;

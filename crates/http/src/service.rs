@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use freerun_runtime::loops;
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::accept::loop_listeners;
+use freerun_serve::accept::service::{Accepted, Closing, Given, Moving, Service};
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Closing, Given, Moving, Service};
+use freerun_serve::loops::state::LoopState;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::{h1, h2};
@@ -47,7 +47,7 @@ impl Future for Task {
 }
 
 impl HttpService {
-    /// Makes the service of this loop: a [`MakeService`](freerun_serve::service::MakeService).
+    /// Makes the service of this loop: a [`MakeService`](freerun_serve::accept::service::MakeService).
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let http = HttpLoop::begin(loop_state);
         let tasks = Tasks::new("connection");

@@ -1,6 +1,6 @@
 //! nginx variables of HTTP: [`freerun_serve::values`] for requests, and the variables of the core.
 
-pub use freerun_serve::captures::{Full, MAX_TEXT, Values};
+pub use freerun_serve::values::captures::{Full, MAX_TEXT, Values};
 pub use freerun_serve::values::{Compute, Found, Value};
 
 use crate::request::Request;

@@ -16,12 +16,12 @@ use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile, Writer};
 use freerun_runtime::pool::Pools;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::blueprint::Blueprint;
-use freerun_serve::generation::Generation;
+use freerun_serve::accept::worker::{Worker, WorkerOptions};
+use freerun_serve::build::blueprint::Blueprint;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::parts::Paths;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_local::LoopLocal;
-use freerun_serve::parts::Paths;
-use freerun_serve::worker::{Worker, WorkerOptions};
+use freerun_serve::loops::local::LoopLocal;
 
 use crate::MODULES;
 use crate::log::access::DefaultAccessLog;

@@ -24,7 +24,7 @@ use freerun_runtime::files::change::{self, Contents, NewFile};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_serve::background::{Background, Backgrounds};
+use freerun_serve::loops::background::{Background, Backgrounds};
 
 use crate::settings::FamilySettings;
 use crate::settings::store::Store;

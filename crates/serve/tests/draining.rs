@@ -10,14 +10,14 @@ use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::ErrorLog;
 use freerun_runtime::pool::Pools;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::generation::Generation;
+use freerun_serve::accept::service::{Accepted, Closing, Service};
+use freerun_serve::accept::worker::{Worker, WorkerOptions};
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::parts::{Parts, Paths};
+use freerun_serve::configuration::services::Services;
+use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::parts::{Parts, Paths};
-use freerun_serve::service::{Accepted, Closing, Service};
-use freerun_serve::services::Services;
-use freerun_serve::worker::{Worker, WorkerOptions};
-use freerun_serve::zones::Zones;
+use freerun_serve::loops::state::LoopState;
 
 const NAME: &str = "told";
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Group, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_serve::build::names::virtual_servers::{self, Planned};
 use freerun_serve::build::{self, ServiceBlock};
+use freerun_serve::configuration::parts::Parts;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::served::Listens;
 use freerun_serve::listen::setting::Written;
-use freerun_serve::names::virtual_servers::{self, Planned};
-use freerun_serve::parts::Parts;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::values::{Variable, VariableTable};

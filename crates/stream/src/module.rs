@@ -1,11 +1,11 @@
-//! The contents of a module: what all services have ([`freerun_serve::module`]), for sessions.
+//! The contents of a module: what all services have ([`freerun_serve::build::module`]), for sessions.
 //!
 //! Modules are listed in [`crate::modules`].
 
 use std::convert::Infallible;
 
-use freerun_serve::module;
-pub use freerun_serve::module::{Begin, Block, End, Finish, Settle};
+use freerun_serve::build::module;
+pub use freerun_serve::build::module::{Begin, Block, End, Finish, Settle};
 
 use crate::session::Session;
 use crate::session::handler::{Content, Handler};

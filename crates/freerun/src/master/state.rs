@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
-use freerun_serve::parts::FolderNeed;
+use freerun_serve::configuration::parts::FolderNeed;
+use freerun_serve::configuration::zones::Zones;
 use freerun_serve::tls::files::{ReadFile, SecretFiles};
 use freerun_serve::tls::inherited::InheritedPairs;
 use freerun_serve::tls::live::FilePair;
-use freerun_serve::zones::Zones;
 
 use crate::bundle::{Bundle, Input, Listener};
 use crate::configuration::{self, Configuration, Known, Side};

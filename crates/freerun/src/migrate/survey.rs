@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use freerun_conf::{
     Block, Contexts, Fidelity, Level, Loader, Node, Place, Problem, Sources, Tree, missing, module_of, unmarked,
 };
-use freerun_serve::zones::Zones;
+use freerun_serve::configuration::zones::Zones;
 use serde::Serialize;
 
 use super::concern;

@@ -77,8 +77,8 @@ mod tests {
     use std::io;
 
     use freerun_conf::{Loader, Node};
+    use freerun_serve::configuration::zones::Zones;
     use freerun_serve::tls::files::{KnownFile, SecretFiles};
-    use freerun_serve::zones::Zones;
     use freerun_testkit::TempDir;
     use freerun_testkit::mmdb::{Value, database};
 

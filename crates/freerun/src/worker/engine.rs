@@ -10,14 +10,14 @@ use freerun_http::service::HttpService;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::Pools;
-use freerun_serve::generation::Generation;
+use freerun_serve::accept::service::MakeService;
+use freerun_serve::accept::worker::{Worker, WorkerOptions};
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::{ListenKey, ListenSpec};
-use freerun_serve::service::MakeService;
 use freerun_serve::tls::files::SecretFiles;
 use freerun_serve::tls::live::LivePairs;
 use freerun_serve::tls::server::CertificateFacts;
-use freerun_serve::worker::{Worker, WorkerOptions};
-use freerun_serve::zones::Zones;
 use freerun_stream::service::StreamService;
 use rustix::io::Errno;
 

@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use freerun_serve::configuration::zones::{Arrived, Saved, Zones};
 use freerun_serve::tls::files::append_wiping;
-use freerun_serve::zones::{Arrived, Saved, Zones};
 use rustix::net::sockopt::socket_type;
 
 /// What the new worker says when it can take the states.
@@ -173,7 +173,7 @@ fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use freerun_serve::zones::ZoneTable;
+    use freerun_serve::configuration::zones::ZoneTable;
 
     use super::*;
 

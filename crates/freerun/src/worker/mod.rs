@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{Errno, ErrorLog, Level, LogFile, Writer};
+use freerun_serve::configuration::unsaved_states;
+use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
 use freerun_serve::tls::inherited::InheritedPairs;
-use freerun_serve::unsaved_states;
-use freerun_serve::zones::Zones;
 use freerun_sys::{memory, title};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};

@@ -9,18 +9,18 @@ use freerun_conf::{
     Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, bytes_of, group,
 };
 use freerun_proto::Method;
-use freerun_serve::blueprint::Blueprint;
+use freerun_serve::build::blueprint::Blueprint;
+use freerun_serve::build::names::virtual_servers::{self, Planned};
 use freerun_serve::build::{self, ServiceBlock};
+use freerun_serve::configuration::parts::{Parts, Paths};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::served::Listens;
 use freerun_serve::logs::ErrorLogSettings;
-use freerun_serve::names::virtual_servers::{self, Planned};
-use freerun_serve::parts::{Parts, Paths};
-use freerun_serve::resolver_settings::ResolverSettings;
-use freerun_serve::status_zones::StatusZoneSettings;
+use freerun_serve::loops::figures::zones::StatusZoneSettings;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 
 use crate::core_variables::CORE_VARIABLES;
 use crate::module::{Module, RequestPath};

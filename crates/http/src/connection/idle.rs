@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::loops::{self, LoopStats};
 use freerun_runtime::stats::Counter;
-use freerun_serve::service::Closing;
+use freerun_serve::accept::service::Closing;
 use tokio::sync::Notify;
 
 use crate::connection::Connection;

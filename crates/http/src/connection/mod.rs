@@ -20,14 +20,14 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Address;
 use freerun_serve::accept::loop_listeners;
+use freerun_serve::accept::service::Moving;
 use freerun_serve::limits::Places;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_local::LoopLocal;
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::Moving;
-use freerun_serve::silent::Slot;
-use freerun_serve::states::States;
+use freerun_serve::loops::idle_since_accept::Slot;
+use freerun_serve::loops::local::LoopLocal;
+use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::values::states::States;
 use freerun_transport::Transport;
 
 /// A client connection: its transport, and the properties of it that requests ask for. It lives as long as the

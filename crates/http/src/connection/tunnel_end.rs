@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use freerun_serve::relay::RelayEnd;
+use freerun_serve::upstream::relay::RelayEnd;
 use freerun_transport::Transport;
 
 use super::stream::{Stream, poll_piece};

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use freerun_proto::{date, encode};
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
 use rustc_hash::FxHasher;
 
 use crate::files::hot::HotFile;

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use freerun_serve::loop_state::LoopState;
+use freerun_serve::loops::state::LoopState;
 
 use crate::log_step;
 use crate::request::Request;

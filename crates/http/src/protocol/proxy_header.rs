@@ -6,7 +6,7 @@ use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_serve::proxy_header::{self, HeaderError};
+use freerun_serve::values::proxy_header::{self, HeaderError};
 
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use freerun_conf::{Buffers, Many, Offset, Size, keyword_enum, settings};
 use freerun_proto::conditional::Modified;
-use freerun_serve::compiled;
+use freerun_serve::configuration::compiled;
 
 use super::Request;
 use crate::values::aio::AioSetting;

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 use freerun_serve::limits::Places;
-use freerun_serve::status_zones::Ended;
+use freerun_serve::loops::figures::zones::Ended;
 
 use super::Request;
 use super::location::Server;

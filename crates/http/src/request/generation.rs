@@ -13,15 +13,15 @@ use bytes::Bytes;
 use freerun_runtime::files::{Aio, Via};
 use freerun_runtime::watch::watch_way;
 use freerun_runtime::{loops, timer};
-use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
+use freerun_serve::loops::local::{AddressHasher, LoopHandles, LoopLocal};
 
-use freerun_serve::captures::Captures;
-use freerun_serve::generation::Generation;
+use freerun_serve::build::names::VirtualServers;
+use freerun_serve::configuration::generation::Generation;
 use freerun_serve::listen::served::Listens;
-use freerun_serve::names::VirtualServers;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::values::VariableTable;
+use freerun_serve::values::captures::Captures;
 
 use super::Request;
 use super::location::{Location, Server};

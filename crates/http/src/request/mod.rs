@@ -17,8 +17,8 @@ use std::time::Instant;
 use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, HeaderId, Method, Version};
 pub use freerun_serve::Address;
-use freerun_serve::captures::{Captures, Values};
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
+use freerun_serve::values::captures::{Captures, Values};
 
 use self::core_settings::CoreSettings;
 use self::generation::{LoopGeneration, ServedBy};
@@ -31,7 +31,7 @@ use crate::message::body::ClientBody;
 pub use crate::message::answered::{Answered, Carried, Sent};
 pub use crate::message::asked::{Arrival, Asked, Lineage};
 pub use crate::message::head::Head;
-pub use freerun_serve::states::{State, States};
+pub use freerun_serve::values::states::{State, States};
 
 /// A client connection of the request path.
 pub type Connection = connection::Connection<ServedBy>;

@@ -1,7 +1,7 @@
 //! The count of requests that are there, in the zone of a server.
 
-use freerun_serve::loop_local::LoopLocal;
-use freerun_serve::status_zones::{Ended, ZoneFigures};
+use freerun_serve::loops::figures::zones::{Ended, ZoneFigures};
+use freerun_serve::loops::local::LoopLocal;
 
 /// What may have a zone (`status_zone`).
 pub(crate) trait Zoned {

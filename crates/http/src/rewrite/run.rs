@@ -3,7 +3,7 @@
 use freerun_conf::text_of;
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::values::Comparison;
 
 use crate::content::open;

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use freerun_conf::bytes_of;
-use freerun_serve::captures::Captures;
+use freerun_serve::values::captures::Captures;
 use freerun_serve::values::{GaveUp, Pattern};
 use rustc_hash::FxHashMap;
 

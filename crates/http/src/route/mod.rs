@@ -1,5 +1,5 @@
 //! The table for routing: a location by the path. It does not depend on the type of locations: it is generic over it. A
-//! server by its name: [`freerun_serve::names`].
+//! server by its name: [`freerun_serve::build::names`].
 
 pub mod locations;
 

@@ -6,8 +6,8 @@ use freerun_conf::{Contexts, Cx, OneText, Registry, apply_block, parse};
 
 use crate::build::{Builder, STRUCTURE, core_groups};
 use crate::request::generation::{HttpConfiguration, Servers};
-use freerun_serve::blueprint::Blueprint;
-use freerun_serve::parts::Paths;
+use freerun_serve::build::blueprint::Blueprint;
+use freerun_serve::configuration::parts::Paths;
 
 /// The part of http.
 pub fn configuration(built: &Blueprint) -> Arc<HttpConfiguration> {

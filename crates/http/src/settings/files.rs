@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Seconds, Setting, Shape, Value, parse_seconds, settings};
-use freerun_serve::zones::ZoneTable;
+use freerun_serve::configuration::zones::ZoneTable;
 
 use crate::files::open_files::OpenFiles;
 use crate::template::Template;

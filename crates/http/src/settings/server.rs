@@ -7,8 +7,8 @@ use freerun_conf::{Buffers, Many, Size, settings};
 use crate::request::Request;
 use crate::settings::listen::ListenSetting;
 use crate::values::conditions::Conditions;
+use freerun_serve::build::names::ServerNames;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::names::ServerNames;
 
 settings! {
     /// The HTTP core: sockets, names and request heads.

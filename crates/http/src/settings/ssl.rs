@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Many, Problem, SettingsSet, Size};
-use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::ssl_settings;
 use freerun_serve::tls::server::{ServerSpec, ServerTls};
 use freerun_serve::tls::values::{ComputedFile, ServerCertificate, VerifyClient};
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 
 use super::acme;
 use super::listen::SERVICE;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
-use freerun_serve::subject::Subject;
 use freerun_serve::values::Template;
+use freerun_serve::values::subject::Subject;
 
 /// The conditions of a directive such as `early_hints` or `proxy_no_cache`, about subjects of the type `S`.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Folders for temporary files.
 
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
-use freerun_serve::parts::{FolderNeed, Paths, TempFolders};
+use freerun_serve::configuration::parts::{FolderNeed, Paths, TempFolders};
 
 /// A folder for temporary files, relative to the prefix.
 #[derive(Debug, Clone)]

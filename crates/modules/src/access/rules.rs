@@ -6,7 +6,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::{CoreSettings, Satisfy};
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_serve::access::Rules;
+use freerun_serve::limits::access::Rules;
 
 settings! {
     /// Access by the client's address.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use freerun_acme::{Acme, CertificateStatus};
-use freerun_serve::generation::Generation;
+use freerun_serve::configuration::generation::Generation;
 
 use super::server::Server;
 
-/// The worker's client, which is kept over reloads: one of the [`Parts`](freerun_serve::parts::Parts) of each generation.
+/// The worker's client, which is kept over reloads: one of the [`Parts`](freerun_serve::configuration::parts::Parts) of each generation.
 pub struct Client {
     pub(super) acme: Acme,
     pub(super) server: Arc<Server>,

@@ -12,11 +12,11 @@ use freerun_conf::{Cx, Problem, SettingsSet, text_of_os};
 use freerun_http::module::Module;
 use freerun_http::settings::acme::{Declared, Wanted};
 use freerun_runtime::log::Level;
-use freerun_serve::generation::Generation;
-use freerun_serve::parts::{Parts, TempFolders};
-use freerun_serve::resolver_settings::ResolverSettings;
-use freerun_serve::shared::Shared;
-use freerun_serve::zones::ZoneTable;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::parts::{Parts, TempFolders};
+use freerun_serve::configuration::zones::ZoneTable;
+use freerun_serve::loops::shared::Shared;
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 
 use client::Client;
 

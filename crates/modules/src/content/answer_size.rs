@@ -1,8 +1,8 @@
 //! How long answers are that show the state of the worker, and which of them a loop may make.
 
-use freerun_serve::generation::Generation;
-use freerun_serve::limit_figures::LimitZones;
-use freerun_serve::status_zones::StatusZones;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::figures::limits::LimitZones;
+use freerun_serve::loops::figures::zones::StatusZones;
 use freerun_serve::upstream::GroupsByProtocol;
 
 /// How many zones, servers and so on an answer may have that is made on the loop. Each is about a kilobyte of text, and takes

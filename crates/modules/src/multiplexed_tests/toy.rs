@@ -22,8 +22,8 @@ use freerun_http::request::response::Field;
 use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo};
 use freerun_proto::{BodyFraming, HeadRules, HeaderId, Method, Version, parse_request};
 use freerun_runtime::loops;
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Closing, Service};
+use freerun_serve::accept::service::{Accepted, Closing, Service};
+use freerun_serve::loops::state::LoopState;
 
 /// The kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::Variable;
 use freerun_proto::HeaderId;
-use freerun_serve::access::Trusted;
-use freerun_serve::proxy_header::Proxied;
+use freerun_serve::limits::access::Trusted;
+use freerun_serve::values::proxy_header::Proxied;
 use freerun_serve::values::{address_value, port_value};
 
 settings! {

@@ -4,7 +4,7 @@ use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_serve::debug_block::LoopBlock;
+use freerun_serve::build::debug_block::LoopBlock;
 
 settings! {
     /// A loop that is held up.

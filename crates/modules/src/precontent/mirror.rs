@@ -13,7 +13,7 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_runtime::loops;
-use freerun_serve::background::Background;
+use freerun_serve::loops::background::Background;
 
 /// The most mirrored requests that run on one loop. Beyond that, requests are not mirrored, and the log says so.
 const MAX_RUNNING: usize = 1024;

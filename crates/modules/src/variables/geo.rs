@@ -3,7 +3,7 @@
 use freerun_conf::{group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
-use freerun_serve::lookups::Geos;
+use freerun_serve::values::lookups::Geos;
 
 settings! {
     /// Variables whose values depend on the client's address.

@@ -7,7 +7,7 @@ use freerun_conf::{Cidr, Cx, Many, Node, Problem, Shape, Value, group, settings}
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_serve::Subject as _;
-use freerun_serve::lookups::{ClientAddress, Databases};
+use freerun_serve::values::lookups::{ClientAddress, Databases};
 
 settings! {
     /// Variables from MaxMind databases (`.mmdb`), as in the third-party module geoip2.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
-use freerun_serve::generation::Generation;
-use freerun_serve::keyvals::{self, AllKeyvals, KeyvalVariables, KeyvalZones};
-use freerun_serve::shared::Shared;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::shared::Shared;
+use freerun_serve::values::keyvals::{self, AllKeyvals, KeyvalVariables, KeyvalZones};
 
 settings! {
     /// Variables whose values are changed while the server runs.

@@ -3,7 +3,7 @@
 use freerun_conf::{group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
-use freerun_serve::lookups::Maps;
+use freerun_serve::values::lookups::Maps;
 
 settings! {
     /// Variables whose values depend on other variables.

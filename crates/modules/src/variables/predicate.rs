@@ -3,7 +3,7 @@
 use freerun_conf::{group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
-use freerun_serve::lookups::Predicates;
+use freerun_serve::values::lookups::Predicates;
 
 settings! {
     /// Variables that say whether conditions hold, for `location $variable`.

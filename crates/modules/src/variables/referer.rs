@@ -12,7 +12,7 @@ use freerun_http::request::Request;
 use freerun_http::settings::server::ServerSettings;
 use freerun_http::variables::{Value, Variable, VariableTable};
 use freerun_proto::HeaderId;
-use freerun_serve::names::Name;
+use freerun_serve::build::names::Name;
 
 settings! {
     /// Checks of the field `Referer`.

@@ -3,7 +3,7 @@
 use freerun_conf::{group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
-use freerun_serve::lookups::Splits;
+use freerun_serve::values::lookups::Splits;
 
 settings! {
     /// Variables with one of several values, by percentages.

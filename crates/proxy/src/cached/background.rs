@@ -10,7 +10,7 @@ use freerun_http::phases::subrequest::Subrequest;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_runtime::loops;
-use freerun_serve::background::Background;
+use freerun_serve::loops::background::Background;
 
 use crate::cached::clientless::fork_of;
 use crate::cached::fetch::{Ask, log_full};

@@ -18,7 +18,7 @@ use freerun_http::request::slice_begin::SliceBegin;
 use freerun_proto::{HeaderId, Method};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_serve::background::Background;
+use freerun_serve::loops::background::Background;
 
 use crate::cached::lookup::{Serve, unix_now};
 use crate::cached::respond::{offer, stored};

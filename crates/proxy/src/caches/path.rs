@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_offset, parse_seconds, parse_size, parse_time};
-use freerun_serve::parts::{Paths, TempFolders};
-use freerun_serve::zones::{Named, ZoneTable};
+use freerun_serve::configuration::parts::{Paths, TempFolders};
+use freerun_serve::configuration::zones::{Named, ZoneTable};
 
 use crate::caches::zones;
 use crate::caches::zones::{Caches, Defined};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_serve::access::Rules;
-use freerun_serve::zones::{Zone, ZoneTable};
+use freerun_serve::configuration::zones::{Zone, ZoneTable};
+use freerun_serve::limits::access::Rules;
 
 use crate::caches::values::Conditions;
 use crate::caches::zones;

@@ -7,7 +7,7 @@ use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, Value, keyword_enum
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::Method;
-use freerun_serve::zones::{Zone, ZoneTable};
+use freerun_serve::configuration::zones::{Zone, ZoneTable};
 
 use crate::caches::zones;
 use crate::caches::zones::{Caches, Defined, Registry};

@@ -8,10 +8,10 @@ use freerun_cache::key::Levels;
 use freerun_conf::{Cx, Place, Problem, SettingsSet, bytes_of, path_of};
 use freerun_http::module::Module;
 use freerun_runtime::log::Level;
-use freerun_serve::generation::Generation;
-use freerun_serve::parts::Parts;
-use freerun_serve::shared::Shared;
-use freerun_serve::zones::ZoneTable;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::parts::Parts;
+use freerun_serve::configuration::zones::ZoneTable;
+use freerun_serve::loops::shared::Shared;
 
 use crate::caches::path;
 use crate::caches::path::CachePath;

@@ -8,7 +8,7 @@ use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_http::request::response::Body;
 use freerun_runtime::loops;
-use freerun_serve::background::Background;
+use freerun_serve::loops::background::Background;
 
 use crate::client::error::Stage;
 use crate::client::pieces;

@@ -15,7 +15,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
-use freerun_serve::relay::{News, Over, Relay, RelayEnd, RelaySettings, RelaySide};
+use freerun_serve::upstream::relay::{News, Over, Relay, RelayEnd, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 

@@ -6,7 +6,7 @@ use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_http::template::Template;
 use freerun_http::variables::VariableTable;
-use freerun_serve::health::Matching;
+use freerun_serve::upstream::health::Matching;
 
 /// The tests of a `match` block.
 #[derive(Debug)]

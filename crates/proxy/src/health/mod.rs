@@ -2,7 +2,7 @@
 //!
 //! `settings.rs` reads `health_check` and `match`, `matching.rs` decides whether a response passes, `grpc.rs` has the question
 //! and the answer of a check by gRPC, `probe.rs` sends one check. When that is done, on which loop, and what follows from it is
-//! the business of [`freerun_serve::health`].
+//! the business of [`freerun_serve::upstream::health`].
 
 mod grpc;
 mod matching;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_http::module::Module;
-use freerun_serve::health::{self, Checking};
-use freerun_serve::loop_state::LoopState;
+use freerun_serve::loops::state::LoopState;
+use freerun_serve::upstream::health::{self, Checking};
 use freerun_upstream::Peer;
 
 use crate::exchange::family::Family;

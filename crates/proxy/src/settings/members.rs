@@ -1,6 +1,6 @@
 //! The members of the family.
 
-use freerun_serve::compiled;
+use freerun_serve::configuration::compiled;
 
 use crate::settings::{FamilySettings, member};
 

@@ -23,7 +23,7 @@ use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::settings::transfer::LowWater;
 use freerun_http::template::Template;
 use freerun_http::values::temp_path::TempPath;
-use freerun_serve::compiled;
+use freerun_serve::configuration::compiled;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream_settings;
 

@@ -7,7 +7,7 @@ use crate::settings::members::{self, Memcached, Proxy};
 
 member! {
     /// A member for tests.
-    pub struct Fast: "fastcgi_", "fastcgi", lacks &["buffering", "bind"], temp freerun_serve::compiled::FASTCGI_TEMP_PATH;
+    pub struct Fast: "fastcgi_", "fastcgi", lacks &["buffering", "bind"], temp freerun_serve::configuration::compiled::FASTCGI_TEMP_PATH;
 }
 
 /// A loader with only this text; there are no other files.
@@ -45,8 +45,8 @@ fn each_member_has_its_own_values_under_its_own_names() {
     assert_eq!((fast.proxy_read_timeout.as_secs(), proxy.proxy_read_timeout.as_secs()), (60, 5));
     let hides = |settings: &FamilySettings| settings.hides(HeaderId::Other, b"x-a", &Hidden::NOTHING);
     assert!(hides(&fast) && !hides(&proxy));
-    assert_eq!(fast.proxy_temp_path.path, freerun_serve::compiled::FASTCGI_TEMP_PATH);
-    assert_eq!(proxy.proxy_temp_path.path, freerun_serve::compiled::PROXY_TEMP_PATH);
+    assert_eq!(fast.proxy_temp_path.path, freerun_serve::configuration::compiled::FASTCGI_TEMP_PATH);
+    assert_eq!(proxy.proxy_temp_path.path, freerun_serve::configuration::compiled::PROXY_TEMP_PATH);
     assert_eq!((fast.busy_buffers_size(), proxy.busy_buffers_size()), (16384, 8192));
 }
 

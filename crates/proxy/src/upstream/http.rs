@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use freerun_http::request::Request;
-use freerun_serve::resolver_settings::ResolverSettings;
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 use freerun_serve::upstream::{self, NotFound, Protocol};
 
 use crate::upstream::methods::Affinity;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use freerun_conf::{Contexts, Cx, OneText, Registry, apply_block};
 use freerun_http::build::{Builder, core_groups, structure};
 use freerun_runtime::log::ErrorLog;
-use freerun_serve::blueprint::Blueprint;
-use freerun_serve::zones::{ZoneTable, Zones};
+use freerun_serve::build::blueprint::Blueprint;
+use freerun_serve::configuration::zones::{ZoneTable, Zones};
 use freerun_testkit::{Dns, Reply};
 
 use super::*;

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::loop_listeners;
-use crate::shared::{Loops, Shared};
+use crate::loops::shared::{Loops, Shared};
 
 /// How often the numbers of connections are compared.
 const PERIOD: Duration = Duration::from_millis(200);

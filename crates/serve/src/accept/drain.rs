@@ -7,8 +7,8 @@
 use tokio::sync::oneshot;
 
 use super::loop_listeners;
-use crate::drained::LastLoop;
-use crate::shared::Shared;
+use crate::loops::drained::LastLoop;
+use crate::loops::shared::Shared;
 
 /// Has a loop take no new connections, or take them again. What is returned is ready when the loop has heard of it.
 ///

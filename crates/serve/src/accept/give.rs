@@ -9,11 +9,11 @@ use freerun_runtime::loops::LoopStats;
 use rustix::io::Errno;
 
 use super::{BUSY, Listener, REST, SHARE, accept, is_of_one, loop_listeners};
-use crate::address::Address;
+use crate::accept::loop_services::LoopServices;
 use crate::listen::ListenSpec;
-use crate::loop_local::LoopLocal;
-use crate::loop_services::LoopServices;
-use crate::shared::Shared;
+use crate::listen::address::Address;
+use crate::loops::local::LoopLocal;
+use crate::loops::shared::Shared;
 
 /// The loops that may take connections in place of another one: those that take new ones, and have room.
 pub(super) struct Helpers {

@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use freerun_runtime::{loops, timer};
 
+use crate::accept::datagrams::SharedPart;
+use crate::accept::datagrams::directory::Part;
+use crate::accept::loop_services::LoopServices;
 use crate::accept::receive::{Receiving, Socket};
+use crate::accept::service::{Given, Moving, Service};
 use crate::accept::{self, Accepting, Between, Listener};
-use crate::background::Background;
-use crate::datagrams::SharedPart;
-use crate::datagrams::directory::Part;
-use crate::generation::Generation;
+use crate::configuration::generation::Generation;
 use crate::listen::{ListenSpec, Protocol};
-use crate::loop_local::{AddressHasher, LoopLocal};
-use crate::loop_services::LoopServices;
-use crate::loop_state::LoopState;
-use crate::service::{Given, Moving, Service};
-use crate::shared::{Loops, Shared};
+use crate::loops::background::Background;
+use crate::loops::local::{AddressHasher, LoopLocal};
+use crate::loops::shared::{Loops, Shared};
+use crate::loops::state::LoopState;
 
 /// How many turns of a loop its tasks have to end when they are cut off. Connections of HTTP/2 stay until their clients have
 /// seen that they end.

@@ -1,13 +1,17 @@
-//! Accepting connections on one loop.
+//! Accepting connections on one loop, and the services that take them.
 
 mod balance;
+pub mod datagrams;
 pub mod drain;
 mod give;
 pub mod loop_listeners;
+pub mod loop_services;
 mod receive;
 pub mod rescue;
 mod rescue_datagrams;
 mod rescue_silent;
+pub mod service;
+pub mod worker;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -24,14 +28,14 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use crate::address::Address;
-use crate::datagrams::directory::Directory;
+use crate::accept::datagrams::directory::Directory;
+use crate::accept::loop_services::{LoopServices, Room};
+use crate::accept::service::Service;
 use crate::listen::ListenSpec;
-use crate::loop_local::LoopLocal;
-use crate::loop_services::{LoopServices, Room};
-use crate::loop_state::LoopState;
-use crate::predictor::{Sampled, SuccessPredictor};
-use crate::service::Service;
+use crate::listen::address::Address;
+use crate::loops::local::LoopLocal;
+use crate::loops::predictor::{Sampled, SuccessPredictor};
+use crate::loops::state::LoopState;
 
 /// How long accepting pauses after the process ran out of descriptors: nginx's `accept_mutex_delay`.
 pub const REST: Duration = Duration::from_millis(500);

@@ -17,14 +17,14 @@ use tokio::sync::Notify;
 
 use super::loop_listeners::LoopListeners;
 use super::{REST, loop_listeners};
-use crate::datagrams::copied::Copied;
-use crate::datagrams::directory::{Part, Reading};
-use crate::datagrams::{DatagramListener, SharedPart};
+use crate::accept::datagrams::copied::Copied;
+use crate::accept::datagrams::directory::{Part, Reading};
+use crate::accept::datagrams::{DatagramListener, SharedPart};
+use crate::accept::service::Service;
 use crate::listen::ListenSpec;
-use crate::loop_local::LoopLocal;
-use crate::loop_state::LoopState;
-use crate::service::Service;
-use crate::shared::Shared;
+use crate::loops::local::LoopLocal;
+use crate::loops::shared::Shared;
+use crate::loops::state::LoopState;
 
 /// How long a loop goes on sending the answers that come to its sessions, when another one reads their socket.
 const ANSWERS: Duration = Duration::from_secs(5);

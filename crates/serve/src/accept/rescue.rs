@@ -19,9 +19,9 @@ use super::balance::Balance;
 use super::give::{self, Helpers};
 use super::rescue_datagrams::Reader;
 use super::{Between, LATE, accept, rescue_silent};
-use crate::datagrams::SharedPart;
+use crate::accept::datagrams::SharedPart;
 use crate::listen::ListenSpec;
-use crate::shared::Shared;
+use crate::loops::shared::Shared;
 
 /// How often the loops are looked at while one of them runs.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -182,7 +182,7 @@ fn accept_for(shared: &Shared, socket: &Watched, late: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datagrams::directory::Directory;
+    use crate::accept::datagrams::directory::Directory;
 
     fn watched(taken_by: TakenBy) -> Watched {
         let address = "127.0.0.1:0";

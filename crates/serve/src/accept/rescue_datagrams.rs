@@ -8,10 +8,10 @@ use freerun_runtime::net::udp::{BATCH, Known, LONGEST_RUN, Receiver};
 
 use super::LATE;
 use super::receive::hand_over;
-use crate::datagrams::SharedPart;
-use crate::datagrams::copied::Copied;
-use crate::datagrams::directory::Part;
-use crate::shared::Shared;
+use crate::accept::datagrams::SharedPart;
+use crate::accept::datagrams::copied::Copied;
+use crate::accept::datagrams::directory::Part;
+use crate::loops::shared::Shared;
 
 /// The most calls that read from one socket at a time.
 const CALLS: usize = 8;

@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::give::Helpers;
 use super::rescue::Watched;
 use super::{LATE, loop_listeners};
-use crate::shared::Shared;
-use crate::silent::{Seen, SilentPlaces};
+use crate::loops::idle_since_accept::{Seen, SilentPlaces};
+use crate::loops::shared::Shared;
 
 /// Has other loops take over the connections of a late loop whose first bytes have come, as long as these loops have room.
 pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {

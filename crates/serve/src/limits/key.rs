@@ -7,8 +7,8 @@ use freerun_conf::{Cx, Problem, Word, keyword_enum, text_of};
 use freerun_runtime::log::Level;
 use siphasher::sip::SipHasher13;
 
-use crate::subject::Subject;
 use crate::values::Template;
+use crate::values::subject::Subject;
 
 /// A key longer than this many bytes is not counted, as in nginx.
 const MAX_KEY: usize = 65_535;

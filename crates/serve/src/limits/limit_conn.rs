@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 
 use super::counts::{Counts, Held, MAX_COUNT, Refused};
 use super::key::Key;
-use crate::limit_figures::{Judged, LimitFigures, LimitZones};
-use crate::stateless::stateless;
-use crate::subject::Subject;
-use crate::zones::{Named, Zone, ZoneTable};
+use crate::configuration::stateless::stateless;
+use crate::configuration::zones::{Named, Zone, ZoneTable};
+use crate::loops::figures::limits::{Judged, LimitFigures, LimitZones};
+use crate::values::subject::Subject;
 
 /// The kind of the zones that these directives use.
 const KIND: &str = "limit_conn";

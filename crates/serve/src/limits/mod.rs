@@ -1,5 +1,6 @@
-//! Limits on the number of subjects: keys of limits, and the counting of `limit_conn`.
+//! Limits on subjects: which addresses may come, keys of limits, and the counting of `limit_conn`.
 
+pub mod access;
 mod counts;
 mod key;
 mod limit_conn;

@@ -1,9 +1,11 @@
 //! The specification of a listening socket: its key, its options, and the addresses that the `listen` directive names.
 //!
-//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, and [`served`] the sockets of
-//! a generation.
+//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, [`hosts`] the names in the
+//! configuration that the master looks up, [`address`] one end of a connection, and [`served`] the sockets of a generation.
 
+pub mod address;
 pub mod addresses;
+pub mod hosts;
 pub mod served;
 pub mod setting;
 
@@ -16,8 +18,8 @@ use freerun_conf::{bytes_of, parse_size, parse_time};
 use freerun_runtime::net::udp::Options;
 use rustc_hash::FxHasher;
 
-use crate::address::Address;
-use crate::hosts::Hosts;
+use crate::listen::address::Address;
+use crate::listen::hosts::Hosts;
 
 /// The transport protocol of a listening socket: two sockets with the same address and port but different protocols are
 /// distinct.
@@ -62,7 +64,7 @@ pub enum Keepalive {
 pub struct ListenSpec {
     /// The transport protocol.
     pub protocol: Protocol,
-    /// The name of the [`Service`](crate::service::Service) that takes its connections.
+    /// The name of the [`Service`](crate::accept::service::Service) that takes its connections.
     pub service: String,
     /// The name: `127.0.0.1:80`, `[::]:80` or `unix:/path`. Messages use it, too.
     pub name: String,

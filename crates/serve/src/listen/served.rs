@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::ListenSpec;
 use super::addresses::{Address, sockets};
 use super::setting::ListenProtocols;
-use crate::address;
+use crate::listen::address;
 
 /// A listening socket with what a service has at its addresses, such as virtual servers.
 #[derive(Debug)]

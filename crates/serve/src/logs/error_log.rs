@@ -7,28 +7,11 @@ use freerun_runtime::log::syslog::Header;
 use freerun_runtime::log::{Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG, Target};
 
 use super::syslog::Syslog;
-use crate::parts::Paths;
+use crate::configuration::log_paths::LogPaths;
+use crate::configuration::parts::Paths;
 
 /// The smallest size of a log in memory, which has room for more than one line.
 const MIN_MEMORY: u64 = MAX_LINE as u64 + 512;
-
-/// The paths of all log files that the configuration names; settings refer to them by index. Lives in the
-/// configuration's context.
-#[derive(Debug, Default)]
-pub struct LogPaths(pub Vec<String>);
-
-impl LogPaths {
-    /// The index of a path, added if it is new.
-    pub fn index(&mut self, path: &str) -> usize {
-        match self.0.iter().position(|known| known == path) {
-            Some(index) => index,
-            None => {
-                self.0.push(path.to_owned());
-                self.0.len() - 1
-            }
-        }
-    }
-}
 
 /// The path that stands for standard error.
 pub const STDERR: &str = "stderr";

@@ -30,7 +30,7 @@ pub struct LevelErrorLog(OnceLock<ErrorLog>);
 
 impl LevelErrorLog {
     /// The log that the settings of the level name, or `default`, that of the main level. `logs` are the open files, in the
-    /// order of [`LogPaths`](super::LogPaths).
+    /// order of [`LogPaths`](crate::configuration::log_paths::LogPaths).
     pub fn of(&self, settings: &SettingsSet, logs: &[LogFile], default: &ErrorLog) -> &ErrorLog {
         self.0.get_or_init(|| {
             let targets = &settings.get::<ErrorLogSettings>().error_log;

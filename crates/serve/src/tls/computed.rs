@@ -26,9 +26,9 @@ use super::files::{Secret, read_wiping};
 use super::objects::{key_path, make};
 use super::prepared::Prepared;
 use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
-use crate::parts::Paths;
-use crate::services::Services;
-use crate::zones::ZoneTable;
+use crate::configuration::parts::Paths;
+use crate::configuration::services::Services;
+use crate::configuration::zones::ZoneTable;
 
 /// For how long it is known that a certificate cannot be used.
 const FAILED: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use crate::parts::Paths;
+use crate::configuration::parts::Paths;
 
 /// The most bytes of one file. The revocation lists of large authorities have some tens of megabytes.
 pub const MAX_FILE: usize = 64 << 20;

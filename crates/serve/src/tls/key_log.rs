@@ -12,8 +12,8 @@ use freerun_tls::session::KeyLog;
 
 use super::values::Spot;
 use super::words::warn;
-use crate::logs::LogPaths;
-use crate::parts::Paths;
+use crate::configuration::log_paths::LogPaths;
+use crate::configuration::parts::Paths;
 
 /// The value of `ssl_key_log`: a file for the secrets of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -19,9 +19,9 @@ use super::facts::CertificateFacts;
 use super::files::SecretFiles;
 pub use super::objects::{FilePair, file_pairs};
 use super::words::problem;
-use crate::generation::Generation;
-use crate::parts::Parts;
-use crate::zones::ZoneTable;
+use crate::configuration::generation::Generation;
+use crate::configuration::parts::Parts;
+use crate::configuration::zones::ZoneTable;
 
 /// How long the certificate is valid that is used until the real one has come, in seconds: 90 days.
 ///

@@ -7,7 +7,7 @@ use freerun_tls::session::ServerConfig;
 
 use super::handshake::Refusal;
 use super::server::{AtAddress, ServerTls};
-use crate::parts::Parts;
+use crate::configuration::parts::Parts;
 
 /// A virtual server, as far as TLS is concerned.
 pub trait TlsServer {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word};
 
-use crate::subject::Subject;
 use crate::values::Template;
+use crate::values::subject::Subject;
 
 /// The longest name of a protocol (RFC 7301 section 3.1).
 const LONGEST: usize = 255;

@@ -10,7 +10,7 @@ use super::entries::Entry;
 use super::group::Upstream;
 use super::names::look_up_one;
 use super::registry::Upstreams;
-use crate::state_file::StateFile;
+use crate::configuration::state_file::StateFile;
 
 /// A group of servers of any protocol.
 pub trait AnyGroup: Send + Sync {

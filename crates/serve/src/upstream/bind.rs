@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_number, text_of};
 use freerun_runtime::log::Level;
 
-use crate::subject::Subject;
 use crate::values::Template;
+use crate::values::subject::Subject;
 
 /// The value of `proxy_bind` and the corresponding directives.
 pub enum Bind<S> {

@@ -11,8 +11,8 @@ use freerun_upstream::{Bound, Lease, Millis, NoPeer, Query, Tried, now};
 
 use super::Protocol;
 use super::group::Upstream;
-use crate::address::Address;
-use crate::subject::Subject;
+use crate::listen::address::Address;
+use crate::values::subject::Subject;
 
 thread_local! {
     /// The random numbers of this loop.

@@ -108,10 +108,10 @@ mod tests {
     use freerun_upstream::UpstreamAddress;
 
     use super::*;
-    use crate::address::Address;
-    use crate::captures::Captures;
-    use crate::services::Services;
-    use crate::subject::Subject;
+    use crate::configuration::services::Services;
+    use crate::listen::address::Address;
+    use crate::values::captures::Captures;
+    use crate::values::subject::Subject;
 
     /// A subject without properties: the table uses only names and servers.
     struct Nobody;

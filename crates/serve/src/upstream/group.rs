@@ -15,9 +15,9 @@ use super::Protocol;
 use super::entries::{ChangeLock, Entries, Entry, EntryName, continued};
 use super::known::Known;
 use super::server::Server;
-use crate::state_file::StateFile;
+use crate::configuration::state_file::StateFile;
+use crate::configuration::zones::{Saved, ZoneTable};
 use crate::values::Template;
-use crate::zones::{Saved, ZoneTable};
 
 /// The state that survives reloads, kept by the group's name.
 #[derive(Debug, Default)]

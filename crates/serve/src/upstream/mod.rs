@@ -16,12 +16,16 @@ mod choose;
 mod computed;
 mod entries;
 mod group;
+pub mod health;
 mod known;
 mod method;
 mod names;
 mod outliers;
 mod proxy_protocol;
 mod registry;
+pub mod relay;
+pub mod resolver;
+pub mod resolver_settings;
 mod server;
 mod settings;
 mod sticky;
@@ -49,7 +53,7 @@ pub use sticky::{StickyValues, Ties, part_of, sticky_variable};
 pub use waiting::Queue;
 pub use zone::SharedZones;
 
-use crate::subject::Subject;
+use crate::values::subject::Subject;
 
 /// A protocol whose subjects are passed to upstream servers. No value of the type is ever used.
 pub trait Protocol: fmt::Debug + Clone + Default + Send + Sync + 'static {

@@ -17,9 +17,9 @@ use super::group::Upstream;
 use super::known::{Hosts, Known, KnownAddress};
 use super::registry::Upstreams;
 use super::server::Server;
-use crate::generation::Generation;
-use crate::resolver::NamedServers;
-use crate::shared::Shared;
+use crate::configuration::generation::Generation;
+use crate::loops::shared::Shared;
+use crate::upstream::resolver::NamedServers;
 
 /// How long a configuration waits for names without known addresses, before it is installed without them.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use freerun_proto::proxy_protocol::write::{
 };
 use freerun_tls::verify::PeerCertificate;
 
-use crate::address::Address;
-use crate::subject::{Subject, TlsSubject};
+use crate::listen::address::Address;
 use crate::values::Template;
+use crate::values::subject::{Subject, TlsSubject};
 
 /// The types of the fields that a header has by itself for a client with TLS.
 const ALPN: u8 = 0x01;

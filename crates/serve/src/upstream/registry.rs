@@ -18,10 +18,10 @@ use super::computed::Computed;
 use super::group::{Plan, Upstream};
 use super::method;
 use super::server::Server;
-use crate::parts::Parts;
-use crate::resolver;
-use crate::subject::Subject;
-use crate::zones::ZoneTable;
+use crate::configuration::parts::Parts;
+use crate::configuration::zones::ZoneTable;
+use crate::upstream::resolver;
+use crate::values::subject::Subject;
 
 /// A directive's reference to a group. The group may be declared below the directive, so it is known only when the
 /// whole configuration has been read.

@@ -10,9 +10,9 @@ use freerun_conf::{Cx, Node, Problem, Word, parse_time};
 use freerun_upstream::sessions::Sessions;
 use freerun_upstream::{Bound, Millis, Peer};
 
-use crate::subject::Subject;
+use crate::configuration::zones::{Named, Zone, ZoneTable};
 use crate::values::Template;
-use crate::zones::{Named, Zone, ZoneTable};
+use crate::values::subject::Subject;
 
 /// The kind of the zone that sessions are kept in.
 const KIND: &str = "sticky";

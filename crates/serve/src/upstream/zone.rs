@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, parse_size};
 
-use crate::zones::{MIN_SIZE, Named, Zone, ZoneTable};
+use crate::configuration::zones::{MIN_SIZE, Named, Zone, ZoneTable};
 
 /// The kind of the zones that groups use.
 const KIND: &str = "upstream";

@@ -6,7 +6,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, text_of};
 use freerun_runtime::log::Level;
 
 use super::template::Template;
-use crate::subject::Subject;
+use crate::values::subject::Subject;
 
 /// A number of bytes that may come from variables: a rate, for example.
 pub enum ComputedBytes<S> {

@@ -9,8 +9,8 @@ use freerun_conf::bytes_of;
 use freerun_runtime::log::clock;
 
 use super::variable::{Value, Variable};
-use crate::address::{Address, Peer};
-use crate::subject::Subject;
+use crate::listen::address::{Address, Peer};
+use crate::values::subject::Subject;
 
 /// The version of nginx whose documented behaviour is followed: `$nginx_version`.
 pub const NGINX_VERSION: &str = "1.31.5";

@@ -3,7 +3,7 @@
 use freerun_conf::{Cx, Node, Problem, Word};
 
 use super::{GaveUp, Pattern, Reference, Template, VariableTable};
-use crate::subject::Subject;
+use crate::values::subject::Subject;
 
 /// What helps where several conditions were written as one.
 pub const ONE_CONDITION: &str = "one \"if\" has one condition; a \"map\" of several variables can have more";

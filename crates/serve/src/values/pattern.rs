@@ -8,7 +8,7 @@ use freerun_conf::{Problem, byte_of};
 use pcre2::bytes::{Regex, RegexBuilder};
 
 use super::table::VariableTable;
-use crate::captures::{Captures, Full, Groups};
+use crate::values::captures::{Captures, Full, Groups};
 
 /// How many steps one match may take before it is given up: a pattern that backtracks without end must not block a
 /// loop. PCRE2's own default is ten times as much.

@@ -7,7 +7,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, bytes_of, text_of};
 
 use super::table::VariableTable;
 use super::variable::Reference;
-use crate::subject::Subject;
+use crate::values::subject::Subject;
 
 enum Piece<S> {
     Text(Box<[u8]>),

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use freerun_runtime::log::Level;
 
-use crate::captures::Slot;
-use crate::subject::Subject;
+use crate::values::captures::Slot;
+use crate::values::subject::Subject;
 
 /// The value of a variable: `None` is nginx's "not found", which text shows as empty and logs as `-`.
 pub type Value<'r> = Option<Cow<'r, [u8]>>;

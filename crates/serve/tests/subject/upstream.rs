@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Sources, Value, settings};
 use freerun_runtime::log::ErrorLog;
-use freerun_serve::parts::Parts;
-use freerun_serve::resolver::{NamedServers, ResolverSetting, ZonedResolvers};
+use freerun_serve::configuration::parts::Parts;
+use freerun_serve::configuration::zones::Zones;
+use freerun_serve::upstream::resolver::{NamedServers, ResolverSetting, ZonedResolvers};
 use freerun_serve::upstream::{
     Balance, NotFound, Plan, Protocol, Queue, Servers, SharedZones, SystemName, Upstream, UpstreamRef, Upstreams, find,
     look_up_all, name_servers, refer, system_names,
 };
-use freerun_serve::zones::Zones;
 use freerun_testkit::{Dns, Reply, eventually};
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, GroupSettings, Lease, NoPeer, Tried, now};

@@ -1,7 +1,7 @@
 //! A `match` block of stream: what is sent to a server, and what is expected from it.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Word};
-use freerun_serve::health::Matching;
+use freerun_serve::upstream::health::Matching;
 use freerun_serve::values::{Pattern, VariableTable};
 
 use crate::session::Session;

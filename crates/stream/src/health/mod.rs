@@ -1,7 +1,7 @@
 //! Health checks of stream: connections that find out whether servers are healthy.
 //!
 //! `settings.rs` reads `health_check` and `match`, `matching.rs` has what is sent and expected, `probe.rs` makes one check.
-//! When that is done, on which loop, and what follows from it is the business of [`freerun_serve::health`].
+//! When that is done, on which loop, and what follows from it is the business of [`freerun_serve::upstream::health`].
 
 mod matching;
 mod probe;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Place, Problem, SettingsSet, group};
-use freerun_serve::health::{self, Check, Checking, MatchRef};
-use freerun_serve::loop_state::LoopState;
+use freerun_serve::loops::state::LoopState;
+use freerun_serve::upstream::health::{self, Check, Checking, MatchRef};
 use freerun_upstream::Peer;
 
 use self::matching::Match;

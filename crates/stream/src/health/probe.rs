@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use freerun_runtime::net::udp::{Receiver, Runs, Target};
 use freerun_runtime::timer::{self, Timer};
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::services::Services;
+use freerun_serve::configuration::services::Services;
+use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::computed::PairReader;
 use freerun_serve::tls::handshake::Helpers;
 use freerun_serve::upstream::ProxyProtocol;

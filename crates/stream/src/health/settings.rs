@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
-use freerun_serve::health::{Checking, Declared, MatchRef, Matches};
+use freerun_serve::upstream::health::{Checking, Declared, MatchRef, Matches};
 
 use super::matching::Match;
 

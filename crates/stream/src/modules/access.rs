@@ -5,7 +5,7 @@
 use freerun_conf::{SettingsSet, Shape, group, settings};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
-use freerun_serve::access::Rules;
+use freerun_serve::limits::access::Rules;
 
 use crate::module::Module;
 use crate::session::Session;

@@ -3,7 +3,7 @@
 //! <https://nginx.org/en/docs/stream/ngx_stream_log_module.html>
 
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_serve::access_log::{self, AccessLogs, Line, LogFileCache, LogFormats, Pieces, Style, push_millis};
+use freerun_serve::logs::access_log::{self, AccessLogs, Line, LogFileCache, LogFormats, Pieces, Style, push_millis};
 use freerun_serve::values::Reference;
 
 use crate::module::Module;

@@ -1,7 +1,7 @@
 //! `debug_block_loop`: holds up the event loop, for tests. Only builds with debug assertions have it.
 
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_serve::debug_block::LoopBlock;
+use freerun_serve::build::debug_block::LoopBlock;
 
 use crate::module::Module;
 use crate::session::Session;

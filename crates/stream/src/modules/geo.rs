@@ -3,7 +3,7 @@
 //! <https://nginx.org/en/docs/stream/ngx_stream_geo_module.html>
 
 use freerun_conf::{group, settings};
-use freerun_serve::lookups::Geos;
+use freerun_serve::values::lookups::Geos;
 
 use crate::module::Module;
 use crate::session::Session;

@@ -2,7 +2,7 @@
 //! the third-party module for nginx with this name.
 
 use freerun_conf::{group, settings};
-use freerun_serve::lookups::Databases;
+use freerun_serve::values::lookups::Databases;
 
 use crate::module::Module;
 use crate::session::Session;

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
-use freerun_serve::generation::Generation;
-use freerun_serve::keyvals::{self, AllKeyvals, KeyvalVariables, KeyvalZones};
-use freerun_serve::shared::Shared;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::shared::Shared;
+use freerun_serve::values::keyvals::{self, AllKeyvals, KeyvalVariables, KeyvalZones};
 
 use crate::module::Module;
 use crate::session::Session;

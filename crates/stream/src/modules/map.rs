@@ -3,7 +3,7 @@
 //! <https://nginx.org/en/docs/stream/ngx_stream_map_module.html>
 
 use freerun_conf::{group, settings};
-use freerun_serve::lookups::Maps;
+use freerun_serve::values::lookups::Maps;
 
 use crate::module::Module;
 use crate::session::Session;

@@ -1,7 +1,7 @@
 //! `num_map`: a variable whose value depends on a number.
 
 use freerun_conf::{group, settings};
-use freerun_serve::lookups::NumMaps;
+use freerun_serve::values::lookups::NumMaps;
 
 use crate::module::Module;
 use crate::session::Session;

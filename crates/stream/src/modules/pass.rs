@@ -10,7 +10,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, group, settings, text_of};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::listen::{ListenSpec, Protocol, specs};
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::values::Template;
 use freerun_upstream::UpstreamAddress;
 use freerun_upstream::place::{self, Place};

@@ -4,8 +4,8 @@
 
 use freerun_conf::{Many, SettingsSet, group, settings};
 use freerun_serve::Address;
-use freerun_serve::access::Trusted;
-use freerun_serve::proxy_header::Proxied;
+use freerun_serve::limits::access::Trusted;
+use freerun_serve::values::proxy_header::Proxied;
 use freerun_serve::values::{Variable, address_value, port_value};
 
 use crate::module::Module;

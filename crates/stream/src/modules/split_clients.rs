@@ -3,7 +3,7 @@
 //! <https://nginx.org/en/docs/stream/ngx_stream_split_clients_module.html>
 
 use freerun_conf::{group, settings};
-use freerun_serve::lookups::Splits;
+use freerun_serve::values::lookups::Splits;
 
 use crate::module::Module;
 use crate::session::Session;

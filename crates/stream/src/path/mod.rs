@@ -13,7 +13,7 @@ use std::rc::Rc;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_serve::address::Peer;
+use freerun_serve::listen::address::Peer;
 use freerun_serve::{Address, Subject};
 
 use crate::client::ClientSide;

@@ -4,7 +4,7 @@ use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_serve::Subject;
-use freerun_serve::proxy_header::{self, HeaderError};
+use freerun_serve::values::proxy_header::{self, HeaderError};
 use freerun_transport::Transport;
 
 use super::tell;

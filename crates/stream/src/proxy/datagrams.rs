@@ -15,7 +15,7 @@ use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{BATCH, Datagrams, Receiver};
 use freerun_serve::Subject;
-use freerun_serve::relay::pace::Pace;
+use freerun_serve::upstream::relay::pace::Pace;
 use freerun_upstream::{Failure, Lease, now};
 
 use super::error::tell_consequence;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_serve::Subject;
-use freerun_serve::relay::{News, Over, Relay, RelaySettings, RelaySide};
+use freerun_serve::upstream::relay::{News, Over, Relay, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, Lease, now};

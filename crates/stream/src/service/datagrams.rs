@@ -9,8 +9,8 @@ use freerun_proto::{ProxyHeader, proxy_protocol};
 use freerun_runtime::log::Level;
 use freerun_runtime::net::udp::Received;
 use freerun_serve::Address;
+use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
-use freerun_serve::datagrams::DatagramListener;
 
 use super::StreamService;
 use crate::client::ClientSide;

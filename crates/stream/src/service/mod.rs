@@ -9,10 +9,10 @@ use std::rc::Rc;
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::Received;
 use freerun_runtime::tasks::Tasks;
-use freerun_serve::datagrams::DatagramListener;
+use freerun_serve::accept::datagrams::DatagramListener;
+use freerun_serve::accept::service::{Accepted, Closing, Service};
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, Closing, Service};
+use freerun_serve::loops::state::LoopState;
 
 use self::serve::Serve;
 use crate::client::ClientSide;
@@ -30,7 +30,7 @@ pub struct StreamService {
 }
 
 impl StreamService {
-    /// Makes the service of this loop: a [`MakeService`](freerun_serve::service::MakeService).
+    /// Makes the service of this loop: a [`MakeService`](freerun_serve::accept::service::MakeService).
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let generation = RefCell::new(LoopGeneration::new(loop_state.generation()));
         let tasks = Tasks::new("session");
@@ -42,7 +42,7 @@ impl StreamService {
         self.generation.borrow().clone()
     }
 
-    /// Begins a session, which is counted in the loop's [`Admission`](freerun_serve::loop_state::admission::Admission)
+    /// Begins a session, which is counted in the loop's [`Admission`](freerun_serve::loops::state::admission::Admission)
     /// already; at its end it is taken out there. With `now`, its first step is done at once, as the last step of a task's poll.
     /// If the configuration has no servers for the listening socket, the client's side is closed, and there is no session:
     /// `false`.

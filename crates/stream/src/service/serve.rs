@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
+use freerun_serve::accept::service::{Accepted, words_of_panic};
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_local::LoopLocal;
-use freerun_serve::loop_state::LoopState;
-use freerun_serve::service::{Accepted, words_of_panic};
+use freerun_serve::loops::local::LoopLocal;
+use freerun_serve::loops::state::LoopState;
 
 use crate::client::ClientSide;
 use crate::path::finish::finish;

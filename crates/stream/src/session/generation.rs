@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_serve::generation::Generation;
+use freerun_serve::build::names::VirtualServers;
+use freerun_serve::configuration::generation::Generation;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::served::{Listen, Listens};
-use freerun_serve::loop_local::{LoopHandles, LoopLocal};
-use freerun_serve::names::VirtualServers;
+use freerun_serve::loops::local::{LoopHandles, LoopLocal};
 
 use super::server::Server;
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use freerun_conf::SettingsSet;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
 
 use super::Session;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use freerun_runtime::log::Level;
-use freerun_serve::address::Peer;
+use freerun_serve::listen::address::Peer;
 
 use super::Session;
 use crate::client::ClientSide;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use freerun_conf::SettingsSet;
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::configuration::services::Services;
 use freerun_serve::logs::LevelErrorLog;
-use freerun_serve::services::Services;
-use freerun_serve::status_zones::{StatusZoneSettings, ZoneFigures};
+use freerun_serve::loops::figures::zones::{StatusZoneSettings, ZoneFigures};
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
 

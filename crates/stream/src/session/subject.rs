@@ -4,11 +4,11 @@ use std::fmt;
 
 use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
-use freerun_serve::captures::Captures;
-use freerun_serve::proxy_header::Proxied;
-use freerun_serve::services::Services;
-use freerun_serve::ssl_variables::TlsSubject;
+use freerun_serve::configuration::services::Services;
 use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::values::captures::Captures;
+use freerun_serve::values::proxy_header::Proxied;
+use freerun_serve::values::ssl_variables::TlsSubject;
 use freerun_serve::{Address, Subject};
 use freerun_transport::TlsStream;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use freerun_conf::{Many, Size, settings};
-use freerun_serve::names::ServerNames;
+use freerun_serve::build::names::ServerNames;
 
 use super::listen::ListenSetting;
 use crate::session::Session;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value};
-use freerun_serve::resolver_settings::ResolverSettings;
 use freerun_serve::ssl_settings;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::values::{ComputedFile, ServerCertificate, VerifyClient};
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 use freerun_serve::values::Template;
 
 use super::listen::SERVICE;

@@ -1,8 +1,8 @@
 //! The `upstream` block of `stream`.
 
 use freerun_conf::{Cx, Node, Problem, SettingsSet};
-use freerun_serve::resolver_settings::ResolverSettings;
-use freerun_serve::state_file::StateFile;
+use freerun_serve::configuration::state_file::StateFile;
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 use freerun_serve::upstream::{self, Plan};
 
 use super::Stream;

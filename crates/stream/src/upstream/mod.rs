@@ -10,7 +10,7 @@ mod sticky;
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};
-use freerun_serve::resolver_settings::ResolverSettings;
+use freerun_serve::upstream::resolver_settings::ResolverSettings;
 use freerun_serve::upstream::{self, NotFound, Protocol, StickyValues};
 use freerun_upstream::method::Measure;
 

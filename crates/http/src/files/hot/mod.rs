@@ -18,7 +18,7 @@ use freerun_proto::conditional;
 use freerun_runtime::files::{FileSystem, Meta, OpenFile};
 use freerun_runtime::loops;
 use freerun_runtime::watch::Walked;
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::files::known::{KnownFile, KnownFiles};

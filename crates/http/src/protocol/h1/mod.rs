@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use freerun_runtime::log::Level;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::predictor::Sampled;
-use freerun_serve::service::{Moving, words_of_panic};
+use freerun_serve::accept::service::{Moving, words_of_panic};
+use freerun_serve::loops::predictor::Sampled;
 
 use crate::connection::idle::{self, Waiting};
 use crate::http_loop::HttpLoop;

@@ -2,7 +2,7 @@
 
 use freerun_acme::IssuerSettings;
 use freerun_conf::{Contexts, Cx, Directive, Many, Node, Problem, SettingsSet, Shape, path_of, settings};
-use freerun_serve::parts::Paths;
+use freerun_serve::configuration::parts::Paths;
 
 use super::account::{
     AccountKeySetting, ChallengeSetting, Contact, DirectoryUrl, ExternalKey, ProfileSetting, TrustedSetting,

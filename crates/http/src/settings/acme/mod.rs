@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use freerun_acme::CertificateSettings;
 use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
-use freerun_serve::zones::Named;
+use freerun_serve::configuration::zones::Named;
 
 pub use certificate::AcmeCertificate;
 pub(super) use wanted::live;

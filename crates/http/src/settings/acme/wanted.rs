@@ -13,9 +13,9 @@ use super::AcmeSettings;
 use crate::settings::server::ServerSettings;
 use crate::settings::ssl::SslSettings;
 use crate::template::Template;
-use freerun_serve::names::Name;
+use freerun_serve::build::names::Name;
 
-/// What the certificates of a configuration are made of: one of the [`Parts`](freerun_serve::parts::Parts) of its generation,
+/// What the certificates of a configuration are made of: one of the [`Parts`](freerun_serve::configuration::parts::Parts) of its generation,
 /// if there are any.
 #[derive(Debug)]
 pub struct Wanted {

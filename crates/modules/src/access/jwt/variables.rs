@@ -8,7 +8,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_http::request::Request;
 use freerun_http::variables::{Compute, Found, Value, Variable, VariableTable};
-use freerun_serve::lookups::variable_name;
+use freerun_serve::values::lookups::variable_name;
 use serde_json::Map;
 
 use super::token::{Token, find, text};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::stats::Counter;
-use freerun_serve::limit_figures::{Judged, LimitFigures};
-use freerun_serve::resolver::ZonedResolvers;
-use freerun_serve::shared::Shared;
-use freerun_serve::status_zones::{ZoneFigures, ZoneSnapshot};
+use freerun_serve::loops::figures::limits::{Judged, LimitFigures};
+use freerun_serve::loops::figures::zones::{ZoneFigures, ZoneSnapshot};
+use freerun_serve::loops::shared::Shared;
 use freerun_serve::tls::figures::{FAILURES, TlsFigures, UNTRUSTED};
+use freerun_serve::upstream::resolver::ZonedResolvers;
 use freerun_upstream::resolve::ResolverFigures;
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! Why the API does not do what it is asked for.
 
-use freerun_serve::keyvals::Refused;
+use freerun_serve::values::keyvals::Refused;
 use serde_json::{Value, json};
 
 /// Where the API is described.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_serve::keyvals::{Change, New};
+use freerun_serve::values::keyvals::{Change, New};
 use serde_json::{Map, Value};
 
 use super::error::ApiError;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use freerun_conf::{into_bytes, parse_seconds};
 use freerun_runtime::log::ErrorLog;
-use freerun_serve::unsaved_states;
+use freerun_serve::configuration::unsaved_states;
 use freerun_serve::upstream::{AnyGroup, Entry, Server};
 use freerun_upstream::place::{self, Place};
 use freerun_upstream::{Method, PeerSettings};

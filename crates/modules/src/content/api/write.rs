@@ -5,7 +5,8 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_proto::Method;
 use freerun_runtime::pool::Tag;
-use freerun_serve::{keyvals, unsaved_states};
+use freerun_serve::configuration::unsaved_states;
+use freerun_serve::values::keyvals;
 use serde_json::Value;
 
 use super::Failed;

@@ -20,7 +20,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::Method;
-use freerun_serve::zones::{Named, Zone, ZoneTable};
+use freerun_serve::configuration::zones::{Named, Zone, ZoneTable};
 use freerun_tls::random;
 
 use locks::Locks;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::clock;
-use freerun_serve::zones::Saved;
+use freerun_serve::configuration::zones::Saved;
 
 use super::locks::{Lock, Locks};
 

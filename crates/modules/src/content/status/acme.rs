@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use freerun_acme::{CertificateState, CertificateStatus, Identifier};
-use freerun_serve::generation::Generation;
+use freerun_serve::configuration::generation::Generation;
 use serde::Serialize;
 
 use super::samples::Text;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freerun_cache::cache::Cache;
 use freerun_cache::usage::Answered;
 use freerun_conf::text_of_os;
-use freerun_serve::generation::Generation;
+use freerun_serve::configuration::generation::Generation;
 
 use super::samples::Text;
 use crate::content::described::described;

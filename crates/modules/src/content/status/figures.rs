@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent};
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
-use freerun_serve::generation::Generation;
-use freerun_serve::shared::{Loops, Shared};
-use freerun_serve::unsaved_states;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::unsaved_states;
+use freerun_serve::loops::shared::{Loops, Shared};
 use serde::Serialize;
 
 use super::acme::Certificate;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use freerun_serve::http2_figures::{FLOODS, Http2Figures};
+use freerun_serve::loops::figures::http2::{FLOODS, Http2Figures};
 use serde::Serialize;
 
 use super::samples::Text;

@@ -1,7 +1,7 @@
 //! What the zones of `limit_req` and `limit_conn` have said, in both forms.
 
-use freerun_serve::generation::Generation;
-use freerun_serve::limit_figures::{ByName, Judged, LimitFigures, LimitZones};
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::figures::limits::{ByName, Judged, LimitFigures, LimitZones};
 use serde::Serialize;
 
 use super::samples::Text;

@@ -29,8 +29,8 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::{Method, uri};
-use freerun_serve::generation::Generation;
-use freerun_serve::shared::Shared;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::shared::Shared;
 use freerun_serve::tls::sessions::ServedTls;
 
 use super::answer_size::{FEW, zones_and_servers};

@@ -1,7 +1,7 @@
 //! The counters of resolvers that have a `status_zone`, in both forms.
 
-use freerun_serve::generation::Generation;
-use freerun_serve::resolver::ZonedResolvers;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::upstream::resolver::ZonedResolvers;
 use freerun_upstream::resolve::Resolver as Asked;
 use serde::Serialize;
 

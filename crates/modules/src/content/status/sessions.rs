@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use freerun_serve::session_figures::{STATUSES, SessionFigures};
+use freerun_serve::loops::figures::sessions::{STATUSES, SessionFigures};
 use serde::Serialize;
 
 use super::limits::LimitZone;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 
-use freerun_serve::generation::Generation;
-use freerun_serve::shared::Shared;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::shared::Shared;
 use freerun_serve::tls::figures::{CIPHERS, FAILURES, KEYS, RESUMED, TlsFigures};
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::ServedTls;

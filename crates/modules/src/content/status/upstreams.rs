@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use freerun_serve::generation::Generation;
+use freerun_serve::configuration::generation::Generation;
 use freerun_serve::upstream::{AnyGroups, GroupsByProtocol};
 use freerun_upstream::{Failure, Group, Millis, Peer};
 use serde::Serialize;

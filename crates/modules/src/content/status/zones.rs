@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use freerun_serve::generation::Generation;
-use freerun_serve::status_zones::{ByName, StatusZones, ZoneFigures};
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::figures::zones::{ByName, StatusZones, ZoneFigures};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -18,9 +18,9 @@ use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
-use freerun_serve::parts::Parts;
+use freerun_serve::configuration::parts::Parts;
 
-use freerun_serve::lookups::variable_name;
+use freerun_serve::values::lookups::variable_name;
 use map::CharsetMaps;
 
 settings! {

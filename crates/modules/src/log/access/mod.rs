@@ -10,7 +10,7 @@ use freerun_http::content::path;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_serve::access_log;
+use freerun_serve::logs::access_log;
 
 pub use setting::{AccessLogSettings, DefaultAccessLog};
 

@@ -3,7 +3,7 @@
 use freerun_http::request::Request;
 use freerun_http::variables::Reference;
 use freerun_proto::{HeaderId, Version};
-use freerun_serve::access_log::{Line, Pieces, Style, push_millis};
+use freerun_serve::logs::access_log::{Line, Pieces, Style, push_millis};
 
 /// nginx's predefined format.
 const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \

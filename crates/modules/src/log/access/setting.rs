@@ -2,7 +2,7 @@
 
 use freerun_conf::{Cx, Problem, SettingsSet, settings};
 use freerun_http::request::Request;
-use freerun_serve::access_log::{AccessLogs, LogFileCache, LogFormats};
+use freerun_serve::logs::access_log::{AccessLogs, LogFileCache, LogFormats};
 
 use super::piece::RequestPiece;
 

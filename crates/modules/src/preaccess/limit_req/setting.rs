@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
 use freerun_http::request::Request;
-use freerun_serve::limit_figures::{LimitFigures, LimitZones};
+use freerun_serve::configuration::zones::{Named, Zone, ZoneTable};
 use freerun_serve::limits::{Key, RefusalLevel};
-use freerun_serve::zones::{Named, Zone, ZoneTable};
+use freerun_serve::loops::figures::limits::{LimitFigures, LimitZones};
 
 use super::states::{MAX_EXCESS, States};
 use crate::preaccess::key::RefusalStatus;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use freerun_runtime::log::clock;
+use freerun_serve::configuration::zones::Saved;
 use freerun_serve::limits::{Fingerprint, Hasher, SECRETS};
-use freerun_serve::zones::Saved;
 
 /// The number of states in a set.
 const WAYS: usize = 16;

@@ -6,7 +6,7 @@ use freerun_conf::{Cx, text_of};
 use freerun_upstream::UpstreamAddress;
 use freerun_upstream::place::{self, Place};
 
-use crate::hosts::Hosts;
+use crate::listen::hosts::Hosts;
 
 /// The longest URL in bytes: those in certificates are anybody's bytes.
 const MAX_URL: usize = 4096;

@@ -20,11 +20,11 @@ use freerun_tls::verify::{
 use super::ask::Asking;
 use super::responder::Responder;
 use super::spec::{OcspSpec, Resolving, written};
-use crate::generation::Generation;
+use crate::configuration::generation::Generation;
+use crate::configuration::zones::ZoneTable;
 use crate::tls::objects::read;
 use crate::tls::values::{FileName, Spot};
 use crate::tls::words::problem;
-use crate::zones::ZoneTable;
 
 /// How long a response is used at most before it is asked for again, in seconds.
 const LONGEST: i64 = 3600;

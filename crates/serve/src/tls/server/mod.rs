@@ -33,7 +33,7 @@ use super::values::{
     CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient,
 };
 use super::words::{problem, tell, warn};
-use crate::generation::Generation;
+use crate::configuration::generation::Generation;
 use address::Replaceable;
 use slot::{Slot, slots};
 

@@ -7,11 +7,11 @@ use freerun_runtime::log::clock;
 use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketFigures, TicketKeys};
 
 use super::ServerSpec;
+use crate::configuration::zones::ZoneTable;
 use crate::tls::files::Secret;
 use crate::tls::objects::read;
 use crate::tls::values::{FileName, OwnCache, with_arrived};
 use crate::tls::words::{problem, unreadable};
-use crate::zones::ZoneTable;
 
 /// What the directives about sessions name: the store, and the keys in the files of `ssl_session_ticket_key`, which are
 /// read even where there are no tickets. The store of the running configuration is kept over a reload.

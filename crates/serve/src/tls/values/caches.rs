@@ -9,7 +9,7 @@ use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, Word, parse_seconds
 use freerun_tls::session::SessionStore;
 use freerun_tls::verify::Statuses;
 
-use crate::zones::{MIN_SIZE, Named, Saved, Zone, ZoneTable};
+use crate::configuration::zones::{MIN_SIZE, Named, Saved, Zone, ZoneTable};
 
 /// What is done with sessions where no zone is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

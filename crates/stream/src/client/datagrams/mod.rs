@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{Datagrams, Received, Runs, Target, Unsent};
-use freerun_serve::datagrams::DatagramListener;
-use freerun_serve::relay::pace::Pace;
+use freerun_serve::accept::datagrams::DatagramListener;
+use freerun_serve::upstream::relay::pace::Pace;
 
 pub use self::forward::Forwarding;
 pub use self::sessions::Sessions;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::Received;
-use freerun_serve::datagrams::{DatagramListener, SharedPart};
+use freerun_serve::accept::datagrams::{DatagramListener, SharedPart};
 
 use super::table::{Ends, Id, SessionTable};
 use super::{DatagramSession, Ending};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::BATCH;
 use freerun_serve::listen::{ListenSpec, Protocol};
-use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loops::local::LoopLocal;
 
 use super::sessions::LEAVING;
 use super::*;

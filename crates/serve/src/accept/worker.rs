@@ -1,0 +1,457 @@
+//! The worker: its loops, and the state that they share.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use freerun_runtime::loops::{self, LoopHandle, LoopStats};
+use freerun_runtime::spare_memory;
+use freerun_runtime::stats::Counter;
+
+use crate::accept::datagrams::SharedPart;
+use crate::accept::datagrams::directory::AnswersBy;
+use crate::accept::loop_listeners::{self, LoopListeners, Wanted};
+use crate::accept::loop_services::LoopServices;
+use crate::accept::rescue::{self, AllWatched, TakenBy, Watched};
+use crate::accept::service::MakeService;
+use crate::accept::{Between, Bound};
+use crate::configuration::generation::Generation;
+use crate::listen::{ListenKey, ListenSpec, Protocol};
+use crate::loops::background::Background;
+use crate::loops::figures::http2::Http2Figures;
+use crate::loops::figures::sessions::SessionFigures;
+use crate::loops::shared::{Loops, Shared};
+use crate::loops::state::LoopState;
+use crate::tls::figures::TlsFigures;
+
+/// How long a loop stays at least that takes no connections any more: another thread may just have sent it one.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+
+/// The settings of a worker at the main and `events` levels.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// The number of loops (`worker_processes`).
+    pub loops: usize,
+    /// How many workers have died before this one.
+    pub respawned: u32,
+    /// How many connections each loop may have (`worker_connections`).
+    pub connections: usize,
+    /// Whether loops take turns to accept (`accept_mutex`).
+    pub accept_mutex: bool,
+    /// Whether several connections are accepted at a time (`multi_accept`).
+    pub multi_accept: bool,
+    /// The processors of each loop, used in turn; with an empty list no loop is bound (`worker_cpu_affinity`).
+    pub cpus: Vec<Vec<usize>>,
+}
+
+/// The loops, as the process that owns them sees them.
+pub struct Worker {
+    shared: Arc<Shared>,
+    services: &'static [MakeService],
+    /// The loops that run, those that take no connections any more included.
+    handles: RefCell<Vec<LoopHandle>>,
+    /// When loops were told the last time to take no connections any more.
+    fewer_since: Instant,
+    listeners: Vec<Bound>,
+    /// The sockets that are watched, from the first time that there are any on.
+    watched: Option<Arc<AllWatched>>,
+    /// How many loops have not yet run since it was last asked whether they live.
+    asked: Arc<AtomicUsize>,
+}
+
+/// Calls a function when it is dropped.
+struct AtEnd<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+impl Worker {
+    /// Starts the loops with their first generation and these services. No connection is accepted before
+    /// [`Worker::install`].
+    ///
+    /// # Errors
+    /// A thread or an epoll instance could not be made.
+    pub fn start(
+        options: &WorkerOptions,
+        generation: Arc<Generation>,
+        services: &'static [MakeService],
+    ) -> io::Result<Worker> {
+        let shared = Arc::new(Shared {
+            client_tls: TlsFigures::default(),
+            http2: Http2Figures::default(),
+            sessions: SessionFigures::default(),
+            upstream_tls: TlsFigures::default(),
+            respawned: options.respawned,
+            connections: options.connections.max(1),
+            accept_mutex: options.accept_mutex,
+            multi_accept: options.multi_accept,
+            generation: ArcSwap::new(generation),
+            loops: ArcSwap::default(),
+            drained: Default::default(),
+            client_levels: Default::default(),
+            started: Instant::now(),
+            reloads: Counter::default(),
+            last_connection: AtomicU64::new(0),
+            background: Default::default(),
+        });
+        let (handles, asked) = Default::default();
+        let mut worker = Worker {
+            shared,
+            services,
+            handles,
+            fewer_since: Instant::now(),
+            listeners: Vec::new(),
+            watched: None,
+            asked,
+        };
+        worker.set_loops(options)?;
+        Ok(worker)
+    }
+
+    /// Has as many loops as these options say. New ones take connections from the next [`Worker::install`] on; those that are
+    /// too many take none from then on, and end when theirs have ended ([`Worker::sweep`]).
+    ///
+    /// # Errors
+    /// A thread or an epoll instance could not be made. Nothing has changed then.
+    pub fn set_loops(&mut self, options: &WorkerOptions) -> io::Result<()> {
+        let mut loops = Loops::clone(&self.shared.loops.load());
+        let wanted = options.loops.max(1);
+        let mut new = Vec::new();
+        if loops.serving.len() > wanted {
+            loops.serving.truncate(wanted);
+            self.fewer_since = Instant::now();
+        }
+        while loops.serving.len() < wanted {
+            let handles = self.handles.get_mut();
+            let runs = |index: &usize| handles.iter().chain(&new).any(|handle| handle.index == *index);
+            let index = (0..).find(|index| !runs(index)).unwrap_or_default();
+            match start_loop(index, loops.serving.len(), options, loops.stats.get(index).cloned()) {
+                Ok(handle) => new.push(handle),
+                Err(error) => {
+                    new.into_iter().for_each(LoopHandle::stop);
+                    return Err(error);
+                }
+            }
+            let (stats, remote) = new.last().map(|handle| (handle.stats.clone(), handle.remote())).unzip();
+            put(&mut loops.stats, index, stats);
+            put(&mut loops.remotes, index, remote);
+            put(&mut loops.shedding, index, Some(Arc::default()));
+            put(&mut loops.silent, index, Some(Arc::default()));
+            loops.serving.push(index);
+            loops.running.push(index);
+        }
+        loops.fewest = if self.handles.get_mut().is_empty() { wanted } else { loops.fewest.min(wanted) };
+        debug_assert!((0..loops.fewest).all(|index| loops.serving.contains(&index)), "{:?}", loops.serving);
+        self.shared.loops.store(Arc::new(loops));
+        for handle in new {
+            let (index, stats) = (handle.index, handle.stats.clone());
+            let (shared, services) = (self.shared.clone(), self.services);
+            handle.tell(move || {
+                loops::spawn(0, "giving back memory", spare_memory::give_back_at_rest(stats.clone()));
+                let loop_state = LoopState::new(index, stats, shared);
+                LoopListeners::begin(LoopServices::new(&loop_state, services));
+            });
+            self.handles.get_mut().push(handle);
+        }
+        Ok(())
+    }
+
+    /// Ends the loops that take no connections any more and have none left. Returns whether there are others that still have
+    /// some.
+    pub fn sweep(&self) -> bool {
+        let loops = self.shared.loops.load_full();
+        // What goes on without a client may be on any loop.
+        let rests = self.shared.background.count() == 0 && self.fewer_since.elapsed() >= ON_ITS_WAY;
+        let is_over =
+            |handle: &mut LoopHandle| !loops.serving.contains(&handle.index) && rests && handle.stats.active.get() == 0;
+        let over: Vec<_> = self.handles.borrow_mut().extract_if(.., is_over).collect();
+        if !over.is_empty() {
+            let mut fewer = Loops::clone(&loops);
+            fewer.running.retain(|index| over.iter().all(|handle| handle.index != *index));
+            self.shared.loops.store(Arc::new(fewer));
+        }
+        for handle in over {
+            handle.tell(|| {
+                loop_listeners::of_this_loop(LoopListeners::hand_over);
+                freerun_upstream::pool::leave();
+            });
+            handle.stop();
+        }
+        self.handles.borrow().iter().any(|handle| !loops.serving.contains(&handle.index))
+    }
+
+    /// The state that the loops share, for the status handler.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Makes a generation the one that new requests begin with, and makes the loops accept from exactly these sockets:
+    /// one for each address, or one for each loop with `reuseport`. Sockets of an address that stays are left alone.
+    ///
+    /// The loops hand over the data that they have gathered, such as buffered lines of logs; `then` is called as by
+    /// [`Worker::hand_over`].
+    pub fn install(
+        &mut self,
+        generation: Arc<Generation>,
+        listeners: Vec<(ListenSpec, Vec<OwnedFd>)>,
+        then: impl FnOnce() + Send + Sync + 'static,
+    ) {
+        self.shared.generation.store(generation.clone());
+        self.shared.reloads.add();
+        // A new configuration begins as it is written.
+        self.shared.drained.clear();
+        self.shared.client_levels.clear();
+        let mut before: HashMap<ListenKey, Bound> =
+            std::mem::take(&mut self.listeners).into_iter().map(|bound| (bound.0.key(), bound)).collect();
+        for (spec, fds) in listeners {
+            let known = before.remove(&spec.key());
+            let (spec, fds, between) = match known {
+                // The new descriptors refer to the same sockets, and are closed, but for those of further loops.
+                Some((old, mut known, between)) if *old == spec => {
+                    known.extend(fds.into_iter().skip(known.len()).map(Arc::new));
+                    (old, known, between)
+                }
+                known => {
+                    let between = Arc::new(between(&spec, known.map(|(.., between)| between)));
+                    (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), between)
+                }
+            };
+            if let Some(directory) = between.directory() {
+                directory.extend(fds.len());
+            }
+            self.listeners.push((spec, fds, between));
+        }
+        self.share_sockets(before.values());
+        drop(before);
+        self.watch();
+        let loops = self.shared.loops.load_full();
+        let last = Arc::new(AtEnd(Some(then)));
+        for handle in &*self.handles.borrow() {
+            let last = last.clone();
+            let place = loops.serving.iter().position(|index| *index == handle.index);
+            let wanted = place.map(|place| self.wanted(place, &loops)).unwrap_or_default();
+            let generation = generation.clone();
+            handle.tell(move || {
+                loop_listeners::of_this_loop(|listeners| {
+                    listeners.install(generation, wanted);
+                    if place.is_none() {
+                        listeners.retire();
+                    }
+                });
+                drop(last);
+            });
+        }
+    }
+
+    /// The sockets that the loop at this place takes connections and datagrams from.
+    fn wanted(&self, place: usize, loops: &Loops) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        for (spec, fds, between) in &self.listeners {
+            for number in spec.sockets_of(place, loops.number(), fds.len()) {
+                let only_loop = only_loop(spec, number, fds.len(), loops);
+                let (spec, fd, between) = (spec.clone(), fds[number].clone(), between.clone());
+                wanted.push(Wanted { spec, number, fd, between, only_loop });
+            }
+        }
+        wanted
+    }
+
+    /// Has all loops answer by the sockets of addresses for datagrams that have only one each, and nobody by those of addresses
+    /// that are `gone`. Loops are told afterwards: they find here whether an address is still listened on.
+    fn share_sockets<'b>(&self, gone: impl Iterator<Item = &'b Bound>) {
+        let is_helped = self.shared.loops.load().number() > 1;
+        for (spec, fds, between) in &self.listeners {
+            let Some(directory) = between.directory() else { continue };
+            let socket = match &fds[..] {
+                [only] => Some(AnswersBy { spec: spec.clone(), fd: only.clone() }),
+                _ => None,
+            };
+            directory.set_answers_by(socket, is_helped);
+        }
+        gone.filter_map(|(.., between)| between.directory())
+            .for_each(|directory| directory.set_answers_by(None, false));
+    }
+
+    /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any; tells the loops
+    /// whether to enter the connections that have sent nothing. A single loop has nobody who could help.
+    fn watch(&mut self) {
+        let loops = self.shared.loops.load_full();
+        loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1 && !self.listeners.is_empty()));
+        let mut watched = Vec::new();
+        for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
+            let socket = |number: usize, taken_by| Watched { spec: spec.clone(), fd: fds[number].clone(), taken_by };
+            match between.directory() {
+                Some(directory) => watched.extend((0..fds.len()).filter_map(|number| {
+                    let at = SharedPart { directory: directory.clone(), part: directory.part(number)? };
+                    Some(socket(number, TakenBy::Part(at)))
+                })),
+                None => watched.extend((0..fds.len()).map(|number| {
+                    let only = only_loop(spec, number, fds.len(), &loops);
+                    socket(number, only.map_or_else(|| TakenBy::All(between.clone()), TakenBy::Loop))
+                })),
+            }
+        }
+        match &self.watched {
+            Some(known) => known.store(Arc::new(watched)),
+            None if watched.is_empty() => {}
+            None => {
+                let watched = Arc::new(AllWatched::from_pointee(watched));
+                // Without the thread a late loop's connections wait for it, as they do in nginx.
+                if rescue::start(&self.shared, &watched).is_ok() {
+                    self.watched = Some(watched);
+                }
+            }
+        }
+    }
+
+    /// Stops accepting, closes idle connections that were kept for another request, and lets requests end that are
+    /// running, or that are the first ones of their connections; these connections close after them.
+    pub fn drain(&mut self) {
+        // Sessions of datagrams go on by the sockets that they have.
+        let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
+        let sockets: Arc<[_]> = accepting.flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();
+        let gone = std::mem::take(&mut self.listeners);
+        self.share_sockets(gone.iter());
+        drop(gone);
+        self.watch();
+        // Connections go nowhere any more.
+        self.shared.loops.load().shedding.iter().for_each(|shedding| shedding.end());
+        for handle in &*self.handles.borrow() {
+            // Until a loop has received this, the number of its connections is not known.
+            let heard = Background::new(&self.shared.background);
+            let sockets = sockets.clone();
+            handle.tell(move || {
+                loop_listeners::of_this_loop(|listeners| listeners.drain(sockets, heard));
+            });
+        }
+    }
+
+    /// Ends the tunnels of requests that began with this generation, soon.
+    pub fn end_tunnels(&self, generation: u64) {
+        for handle in &*self.handles.borrow() {
+            handle.tell(move || loop_listeners::of_this_loop(|listeners| listeners.end_tunnels(generation)));
+        }
+    }
+
+    /// The number of open connections.
+    pub fn active(&self) -> u64 {
+        self.handles.borrow().iter().map(|handle| handle.stats.active.get()).sum()
+    }
+
+    /// The number of pieces of work that go on although no client waits for them. A finished piece may have left a
+    /// connection: a caller that asks for both numbers asks for this one first.
+    pub fn background(&self) -> usize {
+        self.shared.background.count()
+    }
+
+    /// Cuts off the requests that go on, with their lines in the log. `then` is called as by [`Worker::hand_over`].
+    pub fn cut(&self, then: impl FnOnce() + Send + Sync + 'static) {
+        let last = Arc::new(AtEnd(Some(then)));
+        for handle in &*self.handles.borrow() {
+            let last = last.clone();
+            handle.tell(move || loop_listeners::of_this_loop(|listeners| listeners.cut(last)));
+        }
+    }
+
+    /// Makes the loops hand over the data that they have gathered, such as buffered lines of logs that are about to be
+    /// reopened. `then` is called when all of them have done so, by the last one; it must not wait.
+    pub fn hand_over(&self, then: impl FnOnce() + Send + Sync + 'static) {
+        let last = Arc::new(AtEnd(Some(then)));
+        for handle in &*self.handles.borrow() {
+            let last = last.clone();
+            handle.tell(move || {
+                loop_listeners::of_this_loop(LoopListeners::hand_over);
+                drop(last);
+            });
+        }
+    }
+
+    /// Whether every loop has run since this was asked before. The first answer is yes. There is one job for each loop at
+    /// most that it has not run yet.
+    pub fn loops_live(&self) -> bool {
+        if self.asked.load(Acquire) > 0 {
+            return false;
+        }
+        for handle in &*self.handles.borrow() {
+            self.asked.fetch_add(1, Relaxed);
+            let asked = self.asked.clone();
+            handle.tell(move || {
+                asked.fetch_sub(1, Release);
+            });
+        }
+        true
+    }
+
+    /// Ends all loops; running requests are cut off. The listening sockets are closed then, though the process may live on
+    /// while a thread of a pool waits for a disk: clients are refused, and another process may listen there.
+    pub fn stop(mut self) {
+        self.hand_over(|| ());
+        let gone = std::mem::take(&mut self.listeners);
+        self.share_sockets(gone.iter());
+        drop(gone);
+        self.watch();
+        for handle in self.handles.take() {
+            handle.stop();
+        }
+    }
+}
+
+/// The state that the loops share about an address. If only the options of a socket for datagrams have changed (`before`), it is
+/// still known who has which sessions there.
+fn between(spec: &ListenSpec, before: Option<Arc<Between>>) -> Between {
+    if spec.protocol != Protocol::Datagram {
+        return Between::default();
+    }
+    Between::of(before.and_then(|between| between.directory().cloned()).unwrap_or_default())
+}
+
+/// The loop that alone takes what comes to this socket of an address with so many; `None`: several loops accept from it.
+fn only_loop(spec: &ListenSpec, number: usize, sockets: usize, loops: &Loops) -> Option<usize> {
+    if !spec.is_sharded() || sockets < 2 {
+        return None;
+    }
+    let places = 0..loops.number();
+    let mut those = places.filter(|place| spec.sockets_of(*place, loops.number(), sockets).any(|own| own == number));
+    let first = those.next()?;
+    if those.next().is_some() { None } else { loops.serving.get(first).copied() }
+}
+
+/// Starts a loop that is to be at this place among those that take connections. It goes on with the figures of the one before
+/// with its index.
+fn start_loop(
+    index: usize,
+    place: usize,
+    options: &WorkerOptions,
+    stats: Option<Arc<LoopStats>>,
+) -> io::Result<LoopHandle> {
+    let cpus = (!options.cpus.is_empty()).then(|| {
+        let mut set = rustix::thread::CpuSet::new();
+        for cpu in &options.cpus[place % options.cpus.len()] {
+            if *cpu < rustix::thread::CpuSet::MAX_CPU {
+                set.set(*cpu);
+            }
+        }
+        set
+    });
+    LoopHandle::start_with(index, cpus, stats.unwrap_or_default())
+}
+
+/// Puts a value at this place of a list, or behind its end.
+fn put<T>(list: &mut Vec<T>, place: usize, value: Option<T>) {
+    let Some(value) = value else { return };
+    match list.get_mut(place) {
+        Some(known) => *known = value,
+        None => list.push(value),
+    }
+}

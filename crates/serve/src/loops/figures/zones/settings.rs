@@ -1,0 +1,145 @@
+//! `status_zone`.
+
+use std::sync::Arc;
+
+use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value, settings};
+
+use super::{StatusZones, ZoneFigures};
+use crate::configuration::zones::ZoneTable;
+
+settings! {
+    /// Requests and sessions are counted by zones.
+    #[module = "status_zone"]
+    pub struct StatusZoneSettings {
+        /// Counts the requests, or the sessions of `stream`, in a zone with this name: how many there are and were, their
+        /// statuses, bytes and times, in a server the TLS handshakes too.
+        ///
+        /// Several servers may share a zone, and so may several locations; a server and a location of one name have two. A
+        /// location that is inside another one counts in the zone of that one, unless it has its own, or `off`. A request
+        /// counts in the zone of the location where it ends. `status` and `api` show what was counted, which goes on over a
+        /// reload. Of the statuses, each event loop counts 32 one by one in a zone; others count in their classes.
+        status_zone: StatusZone, in SERVER | LOCATION | LOCATION_IF | STREAM_SERVER;
+    }
+}
+
+/// The value of `status_zone`.
+#[derive(Debug, Clone, Default)]
+pub enum StatusZone {
+    /// There is none.
+    #[default]
+    None,
+    /// That of a server.
+    Server(Arc<ZoneFigures>),
+    /// That of a location.
+    Location(Arc<ZoneFigures>),
+}
+
+impl StatusZone {
+    /// The zone of a server whose settings have this value.
+    pub fn of_server(&self) -> Option<Arc<ZoneFigures>> {
+        if let StatusZone::Server(zone) = self { Some(zone.clone()) } else { None }
+    }
+
+    /// The zone of a location whose settings have this value, which may be that of the server around it.
+    pub fn of_location(&self) -> Option<Arc<ZoneFigures>> {
+        if let StatusZone::Location(zone) = self { Some(zone.clone()) } else { None }
+    }
+}
+
+impl Value for StatusZone {
+    const SHAPE: Shape = Shape::exactly(1, "name");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<StatusZone, Problem> {
+        let word = &directive.args[0];
+        let name: Arc<str> = word.text.as_str().into();
+        if name.is_empty() {
+            return Err(Problem::new("invalid zone name \"\"").at(word.place));
+        }
+        let (is_http, is_server) = (cx.context != Contexts::STREAM_SERVER, cx.context == Contexts::SERVER);
+        if is_http && !is_server && &*name == "off" {
+            return Ok(StatusZone::None);
+        }
+        let kind = match (is_http, is_server) {
+            (true, true) => "server",
+            (true, false) => "location",
+            (false, _) => "stream server",
+        };
+        let zone = cx.extensions.get_or_default::<ZoneTable>();
+        let zone = zone.keep(&format!("status_zone {kind} {name}"), ZoneFigures::default);
+        let zones = cx.extensions.get_or_default::<StatusZones>();
+        let all = match (is_http, is_server) {
+            (true, true) => &mut zones.servers,
+            (true, false) => &mut zones.locations,
+            (false, _) => &mut zones.stream_servers,
+        };
+        all.insert(name, zone.clone());
+        Ok(if is_http && !is_server { StatusZone::Location(zone) } else { StatusZone::Server(zone) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_conf::{OneText, Registry, SettingsSet, Sources, apply_block, group, parse};
+
+    use super::*;
+
+    /// The settings of a level with this text inside another one, and the zones that were made so far.
+    fn level(text: &str, context: Contexts, outer: Option<&SettingsSet>, cx: &mut Cx) -> Result<SettingsSet, String> {
+        let registry = Registry::new(&[group::<StatusZoneSettings>()], &[]).unwrap();
+        let tree = parse("x.conf", None, "", &mut OneText(text));
+        let defaults = registry.defaults(cx).unwrap();
+        let built = apply_block(&registry, context, &tree.nodes, outer.unwrap_or(&defaults), cx).map(|built| built.0);
+        cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())
+    }
+
+    fn zone(settings: &SettingsSet) -> &StatusZone {
+        &settings.get::<StatusZoneSettings>().status_zone
+    }
+
+    #[test]
+    fn locations_inherit_of_locations_alone() {
+        let mut cx = Cx::new(Sources::default());
+        let server = level("status_zone a;", Contexts::SERVER, None, &mut cx).unwrap();
+        let bare = level("", Contexts::LOCATION, Some(&server), &mut cx).unwrap();
+        assert!(zone(&server).of_server().is_some() && zone(&bare).of_location().is_none());
+        let location = level("status_zone a;", Contexts::LOCATION, Some(&server), &mut cx).unwrap();
+        let inside = level("", Contexts::LOCATION, Some(&location), &mut cx).unwrap();
+        let (own, inherited) = (zone(&location).of_location().unwrap(), zone(&inside).of_location().unwrap());
+        assert!(Arc::ptr_eq(&own, &inherited));
+        assert!(!Arc::ptr_eq(&own, &zone(&server).of_server().unwrap()), "a location's zone is not the server's");
+        let off = level("status_zone off;", Contexts::LOCATION, Some(&location), &mut cx).unwrap();
+        assert!(zone(&off).of_location().is_none());
+        let shared = level("status_zone a;", Contexts::LOCATION_IF, Some(&off), &mut cx).unwrap();
+        assert!(Arc::ptr_eq(&own, &zone(&shared).of_location().unwrap()));
+        let session = level("status_zone off;", Contexts::STREAM_SERVER, None, &mut cx).unwrap();
+        assert!(zone(&session).of_server().is_some(), "a server has no zone to leave out");
+        let zones = cx.extensions.get_or_default::<StatusZones>();
+        let names = |zones: &super::super::ByName| zones.keys().map(|name| name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&zones.servers), ["a"]);
+        assert_eq!(names(&zones.locations), ["a"]);
+        assert_eq!(names(&zones.stream_servers), ["off"]);
+    }
+
+    #[test]
+    fn a_zone_has_a_name_and_is_written_once() {
+        for (text, message) in [
+            ("status_zone \"\";", "invalid zone name \"\""),
+            ("status_zone a; status_zone b;", "\"status_zone\" directive is duplicate"),
+            ("status_zone a b;", "invalid number of arguments in \"status_zone\" directive"),
+        ] {
+            let mut cx = Cx::new(Sources::default());
+            assert_eq!(level(text, Contexts::SERVER, None, &mut cx).err().as_deref(), Some(message), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_counted_goes_on_over_a_reload() {
+        let mut first = Cx::new(Sources::default());
+        let before = zone(&level("status_zone a;", Contexts::SERVER, None, &mut first).unwrap()).of_server().unwrap();
+        let zones = first.extensions.get_or_default::<ZoneTable>().zones();
+        let mut next = Cx::new(Sources::default());
+        next.extensions.insert(ZoneTable::seeded(zones));
+        let after = zone(&level("status_zone a;", Contexts::SERVER, None, &mut next).unwrap()).of_server().unwrap();
+        assert!(Arc::ptr_eq(&before, &after));
+    }
+}

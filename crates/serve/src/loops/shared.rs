@@ -1,0 +1,100 @@
+//! The state that all loops of the worker share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use freerun_runtime::loops::{LoopStats, Remote};
+use freerun_runtime::stats::Counter;
+
+use crate::configuration::generation::Generation;
+use crate::loops::background::Backgrounds;
+use crate::loops::client_levels::ClientLevels;
+use crate::loops::drained::DrainedLoops;
+use crate::loops::figures::http2::Http2Figures;
+use crate::loops::figures::sessions::SessionFigures;
+use crate::loops::idle_since_accept::SilentPlaces;
+use crate::loops::shedding::Shedding;
+use crate::tls::figures::TlsFigures;
+
+/// The loops of a worker.
+#[derive(Clone, Default)]
+pub struct Loops {
+    /// The statistics of the loops by their indices. Those of a loop that has ended stay, for another one with its index.
+    pub stats: Vec<Arc<LoopStats>>,
+    /// The indices of the loops that take connections, in their order. Others end when theirs have ended.
+    pub serving: Vec<usize>,
+    /// The indices of the loops that run: these, and those that end.
+    pub running: Vec<usize>,
+    /// The smallest number of loops that there was. The loops with smaller indices have always been there: work that had
+    /// better stay where it is, as health checks, is theirs.
+    pub fewest: usize,
+    /// What the loops are to give away, by their indices.
+    pub shedding: Vec<Arc<Shedding>>,
+    /// The connections of the loops from which nothing has come yet, by their indices.
+    pub silent: Vec<Arc<SilentPlaces>>,
+    /// The ways to the loops, by their indices.
+    pub(crate) remotes: Vec<Remote>,
+}
+
+impl Loops {
+    /// The statistics of the loops that take connections, with their indices.
+    pub fn taking(&self) -> impl Iterator<Item = (usize, &Arc<LoopStats>)> {
+        self.serving.iter().filter_map(|index| Some((*index, self.stats.get(*index)?)))
+    }
+
+    /// The statistics of the loops that run, with their indices.
+    pub fn running(&self) -> impl Iterator<Item = (usize, &Arc<LoopStats>)> {
+        let runs = |(index, _): &(usize, _)| self.running.contains(index);
+        self.stats.iter().enumerate().filter(runs)
+    }
+
+    /// The number of loops that take connections.
+    pub fn number(&self) -> usize {
+        self.serving.len()
+    }
+}
+
+/// The state that all loops share.
+pub struct Shared {
+    /// How many workers of this master have died before this one.
+    pub respawned: u32,
+    /// How many connections each loop may have.
+    pub connections: usize,
+    /// Whether loops take turns to accept.
+    pub accept_mutex: bool,
+    /// Whether several connections are accepted at a time.
+    pub multi_accept: bool,
+    /// The generation that new requests begin with.
+    pub generation: ArcSwap<Generation>,
+    /// The loops; replaced when some are added or removed.
+    pub loops: ArcSwap<Loops>,
+    /// The loops that take no new connections, until the next configuration.
+    pub drained: DrainedLoops,
+    /// The levels of the error logs for single clients, until the next configuration.
+    pub client_levels: ClientLevels,
+    /// When the worker started.
+    pub started: Instant,
+    /// The number of generations installed since then.
+    pub reloads: Counter,
+    /// What is counted of the TLS handshakes of clients.
+    pub client_tls: TlsFigures,
+    /// What is counted of the TLS handshakes with upstream servers.
+    pub upstream_tls: TlsFigures,
+    /// What is counted of HTTP/2 with clients.
+    pub http2: Http2Figures,
+    /// What is counted of the sessions of stream.
+    pub sessions: SessionFigures,
+    /// The work that no client waits for.
+    pub background: Arc<Backgrounds>,
+    pub(crate) last_connection: AtomicU64,
+}
+
+impl Shared {
+    /// Returns a serial number for a connection, `$connection`: from 1, for all loops.
+    pub fn next_connection(&self) -> u64 {
+        self.last_connection.fetch_add(1, Relaxed) + 1
+    }
+}

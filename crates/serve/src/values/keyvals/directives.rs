@@ -1,0 +1,121 @@
+//! The values of `keyval_zone` and `keyval`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape, parse_seconds};
+
+use super::{AllKeyvals, Defined, Keyvals, Kind};
+use crate::configuration::parts::Paths;
+use crate::configuration::state_file::{self, StateFile};
+use crate::configuration::stateless::stateless;
+use crate::configuration::zones::{Named, Saved, Zone, ZoneTable};
+use crate::values::lookups::variable_name;
+use crate::values::subject::Subject;
+use crate::values::{Compute, Found, Template, VariableTable};
+
+/// The kind of the zones that these directives use.
+const KIND: &str = "keyval";
+
+/// The `keyval_zone` directives; their zones are in the configuration's [`ZoneTable`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KeyvalZones;
+
+impl Setting for KeyvalZones {
+    const SHAPE: Shape = Shape::between(1, 4, "zone=name:size [state=file] [timeout=time] [type=string|ip|prefix]");
+
+    fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let (mut zone, mut state, mut timeout, mut kind) = (None, None, None, Kind::ALL[0]);
+        for word in &directive.args {
+            let invalid = || Problem::invalid_parameter(directive, word);
+            match word.text.split_once('=') {
+                Some(("zone", value)) => zone = Some(Named::parse(directive, word, value)?),
+                Some(("state", path)) if !path.is_empty() => state = Some(path),
+                Some(("timeout", time)) => {
+                    let seconds = parse_seconds(time).filter(|seconds| *seconds > 0).ok_or_else(invalid)?;
+                    timeout = Some(Duration::from_secs(seconds));
+                }
+                Some(("type", name)) => {
+                    kind = Kind::ALL.into_iter().find(|(known, _)| *known == name).ok_or_else(invalid)?;
+                }
+                None if word.text == "sync" => {
+                    return Err(invalid().hint("zones are not synchronised with other machines"));
+                }
+                _ => return Err(invalid()),
+            }
+        }
+        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let is_http = cx.context == Contexts::HTTP;
+        let state = state.map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
+        if let Some(path) = &state {
+            state_file::claim(path, &format!("the zone \"{}\"", zone.name), directive, cx);
+        }
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        let state = state.map(|path| table.keep(&format!("state of pairs {path}"), || StateFile::new(path)));
+        let ((type_name, kind), size) = (kind, zone.size);
+        let carried = format!("{KIND} {} {size} {type_name}", zone.name);
+        let arrived = table.arrived(&carried);
+        let make = || {
+            let pairs = Keyvals::new(kind, size);
+            if let Some(saved) = arrived {
+                // What another process has handed over is newer than the file.
+                pairs.begin_loading();
+                pairs.restore(&saved);
+            }
+            Some(pairs)
+        };
+        let mut defined = None;
+        let define = |pairs: Arc<Keyvals>| {
+            let zone = Defined { pairs, timeout, state };
+            defined = Some(zone.clone());
+            zone
+        };
+        table.declare(directive, KIND, &zone, type_name, make, define)?;
+        let Some(defined) = defined else { return Ok(KeyvalZones) };
+        table.carry(&carried, &defined.pairs, |pairs| Some(Saved::new(pairs.save())));
+        let zones = cx.extensions.get_or_default::<AllKeyvals>();
+        let all = if is_http { &mut zones.http } else { &mut zones.stream };
+        all.insert(zone.name.as_str().into(), defined);
+        Ok(KeyvalZones)
+    }
+}
+
+/// The `keyval` directives; their variables are in the table of variables.
+pub struct KeyvalVariables<S>(PhantomData<fn(&S)>);
+
+stateless!(KeyvalVariables);
+
+impl<S: Subject> Setting for KeyvalVariables<S> {
+    const SHAPE: Shape = Shape::exactly(3, "key $variable zone=name");
+
+    fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let [key, name, zone] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
+        let key = Template::parse(key, cx)?;
+        let variable = variable_name(name)?.to_owned();
+        let Some(zone_name) = zone.text.strip_prefix("zone=").filter(|zone| !zone.is_empty()) else {
+            return Err(Problem::invalid_parameter(directive, zone));
+        };
+        let zone = cx.extensions.get_or_default::<ZoneTable>().refer::<Defined>(zone_name, KIND, zone.place)?;
+        let table = cx.extensions.get_or_default::<VariableTable<S>>();
+        table.define(&variable, Arc::new(LookUp { key, zone })).map_err(|problem| problem.at(name.place))?;
+        Ok(KeyvalVariables(PhantomData))
+    }
+}
+
+/// One `keyval`.
+struct LookUp<S> {
+    key: Template<S>,
+    zone: Zone<Defined>,
+}
+
+impl<S: Subject> Compute<S> for LookUp<S> {
+    fn find(&self, subject: &S) -> Found {
+        let found = self.zone.get().and_then(|zone| zone.pairs.look_up(&self.key.render(subject)));
+        found.map_or(Found::Missing, Found::Text)
+    }
+
+    fn entry(&self, _: u32) -> &[u8] {
+        b""
+    }
+}

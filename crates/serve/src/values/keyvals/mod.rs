@@ -1,0 +1,78 @@
+//! Key-value pairs that are changed while the server runs (`keyval`, `keyval_zone`): variables look values up in them.
+
+mod directives;
+mod keys;
+mod store;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_conf::{Cx, path_of};
+use freerun_runtime::log::{Errno, ErrorLog, Level};
+
+use crate::configuration::parts::Parts;
+use crate::configuration::state_file::StateFile;
+
+pub use directives::{KeyvalVariables, KeyvalZones};
+pub use keys::Kind;
+pub use store::{Change, Keyvals, New, Refused};
+
+/// A zone as a configuration defines it.
+#[derive(Debug, Clone)]
+pub struct Defined {
+    /// The pairs.
+    pub pairs: Arc<Keyvals>,
+    /// How long a pair is there, unless it has a time of its own; `None`: for ever, and none has.
+    pub timeout: Option<Duration>,
+    /// The file that keeps the pairs.
+    pub state: Option<Arc<StateFile>>,
+}
+
+/// Zones by their names.
+pub type ByName = BTreeMap<Arc<str>, Defined>;
+
+/// The zones of a configuration. It lives in its context, and is a part of its generation then.
+#[derive(Debug, Clone, Default)]
+pub struct AllKeyvals {
+    /// Zones of `http`.
+    pub http: ByName,
+    /// Zones of `stream`.
+    pub stream: ByName,
+}
+
+/// Gives the generation the zones that have been read so far. Each protocol calls this when all of its configuration has been
+/// read; after the last one the generation has the zones of all.
+pub fn finish(cx: &mut Cx) {
+    let all = cx.extensions.get_or_default::<AllKeyvals>().clone();
+    cx.extensions.get_or_default::<Parts>().insert(Arc::new(all));
+}
+
+/// Reads the state files of zones that are new. It waits for the disk, so only the control thread calls it.
+pub fn load(zones: &ByName, log: &ErrorLog) {
+    for (name, zone) in zones {
+        let Some(state) = zone.state.as_ref().filter(|_| zone.pairs.begin_loading()) else { continue };
+        let path = state.path();
+        match fs::read(path_of(path)) {
+            Ok(saved) => match zone.pairs.restore(&saved) {
+                Some(0) => {}
+                Some(left_out) => {
+                    let message =
+                        format_args!("{left_out} pairs in \"{path}\" have no place in keyval zone \"{name}\"");
+                    log.write(Level::Warn, None, message);
+                }
+                None => {
+                    state.note_unused();
+                    log.write(Level::Error, None, format_args!("\"{path}\" is no state of a keyval zone"));
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                state.note_unused();
+                log.write(Level::Error, None, format_args!("open() \"{path}\" failed ({})", Errno(&error)));
+            }
+        }
+    }
+}
