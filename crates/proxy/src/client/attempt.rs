@@ -424,7 +424,9 @@ impl Run<'_> {
                         self.exchange.body_end(out);
                     }
                 }
-                if out.len() < COPIED && piece.is_empty() && !over && !body.is_stream() {
+                // The end goes with the last piece. A client's piece does not wait for one that is still to come.
+                let more_is_here = !body.is_stream() || body.has_ended(request, &position);
+                if out.len() < COPIED && piece.is_empty() && !over && more_is_here {
                     continue;
                 }
             }
