@@ -1,6 +1,6 @@
 //! Slow clients meet each timeout, and others notice nothing.
 
-use freerun_testkit::{Client, Ending, Setup, Site, eventually};
+use freerun_testkit::{Client, Ending, Setup, Site, eventually, on_time};
 use std::time::{Duration, Instant};
 
 fn site() -> Site {
@@ -86,17 +86,16 @@ fn a_slow_reader_gets_everything() {
     // Each pause is shorter than the timeout, all together are longer.
     let site = site();
     let server = Setup::server(&site, "send_timeout 2s; location = /big { keepalive_timeout 0; }").run();
-    let mut client = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
-    client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
-    let start = Instant::now();
-    let mut wanted = 0;
-    while start.elapsed() < Duration::from_millis(2500) {
-        wanted += 100_000;
-        client.at_least(wanted);
-        // Not to wait for anything: this is what makes the reader slow.
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(client.response().body.len(), 20_000_000);
+    on_time(Duration::from_secs(1), |steps| {
+        let mut client = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+        client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+        for pieces in 1..=25 {
+            client.at_least(pieces * 100_000);
+            // Not to wait for anything: this is what makes the reader slow.
+            steps.rest(Duration::from_millis(100));
+        }
+        assert_eq!(client.response().body.len(), 20_000_000);
+    });
 }
 
 #[test]

@@ -210,8 +210,9 @@ fn a_session_whose_servers_all_fail_ends_with_502() {
 fn a_silent_session_ends_after_its_time() {
     let upstream = Upstream::new();
     let server = streaming("", &format!("proxy_pass {}; proxy_timeout 1s;", upstream.address())).run();
-    let (mut client, mut peer) = open(&server, &upstream);
+    // A moment before the server's own time can have begun.
     let began = Instant::now();
+    let (mut client, mut peer) = open(&server, &upstream);
     assert_eq!(client.ending(), Ending::Closed);
     assert_eq!(peer.rest(), b"");
     assert!(began.elapsed() >= Duration::from_millis(800));
@@ -224,8 +225,9 @@ fn rates_are_kept() {
     let upstream = Upstream::new();
     let lines = format!("proxy_pass {}; proxy_download_rate 1000; proxy_upload_rate $rate;", upstream.address());
     let server = streaming("map $remote_addr $rate { default 2k; }", &lines).run();
-    let (mut client, mut peer) = open(&server, &upstream);
+    // Before the session begins, from which on its bytes are counted.
     let began = Instant::now();
+    let (mut client, mut peer) = open(&server, &upstream);
     peer.send([b'x'; 2500]);
     assert_eq!(got(&mut client, 2500), [b'x'; 2500]);
     // Whole seconds count, so that the last bytes may come after little more than one.

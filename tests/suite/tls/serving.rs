@@ -1,7 +1,9 @@
 //! What is served over TLS is what is served without it, and it ends as it has to.
 
 use super::{secure, secure_with};
-use freerun_testkit::{Client, Ending, Setup, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, require};
+use freerun_testkit::{
+    Client, Ending, Setup, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, on_time, require,
+};
 use std::time::Duration;
 
 /// Bytes that differ everywhere.
@@ -139,13 +141,15 @@ fn a_client_that_goes_on_sending_is_not_cut_off_by_lingering_timeout() {
     let lines = "client_max_body_size 1k; lingering_timeout 2s; lingering_time 1h;";
     let server = secure(&site, lines).run();
     for version in TlsVersion::ALL {
-        let mut client = server.connect_tls(&Tls::new().only(version));
-        client.send("PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n");
-        assert_eq!(client.response().status, 413);
-        for _ in 0..60 {
-            std::thread::sleep(Duration::from_millis(50));
-            client.send("x");
-        }
+        on_time(Duration::from_secs(1), |steps| {
+            let mut client = server.connect_tls(&Tls::new().only(version));
+            client.send("PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n");
+            assert_eq!(client.response().status, 413);
+            for _ in 0..60 {
+                steps.rest(Duration::from_millis(50));
+                client.send("x");
+            }
+        });
     }
 }
 
