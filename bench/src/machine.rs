@@ -113,7 +113,7 @@ pub fn is_profile_guided(freerun: &Path) -> bool {
 }
 
 /// The kind of the processor, without trade marks: "AMD EPYC".
-pub fn processor() -> String {
+fn processor() -> String {
     kind_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 

@@ -88,14 +88,13 @@ fn run(options: Options) -> ExitCode {
     for name in &bench.options.benchmarks {
         bench.say(&format!("== {name}"));
         let facts = bench.machine.facts(bench.freerun());
-        let setting = setting(&bench);
         let recorded = benchmark(&bench, name).and_then(|report| {
-            let section = report.markdown(&command(&bench, name), &setting, &facts);
+            let section = report.markdown(&command(&bench, name), &facts);
             println!("{section}");
             match bench.options.record {
                 true => {
                     let results = bench::repository().join("bench/RESULTS.md");
-                    report::record(&results, report.name, &setting, &section)
+                    report::record(&results, report.name, &section)
                 }
                 false => Ok(()),
             }
@@ -113,13 +112,6 @@ fn run(options: Options) -> ExitCode {
 
 fn is_profile_guided(bench: &Bench) -> bool {
     bench.freerun().is_some_and(machine::is_profile_guided)
-}
-
-/// What figures depend on besides the benchmark: the kind of processor, the congestion control where one was chosen, and
-/// whether freerun was built with a profile.
-fn setting(bench: &Bench) -> String {
-    let congestion = bench.options.congestion.as_ref().map_or_else(String::new, |name| format!(", {name}"));
-    machine::processor() + &congestion + if is_profile_guided(bench) { ", profile-guided build" } else { "" }
 }
 
 /// The command that measures `name` alone in the same way.

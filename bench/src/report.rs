@@ -107,11 +107,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions, `setting` what else figures
-    /// depend on: the kind of processor, and of the build of freerun.
-    pub fn markdown(&self, command: &str, setting: &str, facts: &str) -> String {
-        let title = place(self.name, setting);
-        let mut text = format!("## {title}\n\n`{command}`\n\n{facts}\n\n{}\n", self.method.trim());
+    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions.
+    pub fn markdown(&self, command: &str, facts: &str) -> String {
+        let mut text = format!("## {}\n\n`{command}`\n\n{facts}\n\n{}\n", self.name, self.method.trim());
         for table in &self.tables {
             let _ = write!(text, "\n{}", table.markdown());
         }
@@ -127,38 +125,25 @@ impl Report {
     }
 }
 
-/// What stands in front of a section, and behind it.
-fn markers(place: &str) -> (String, String) {
-    (format!("<!-- begin {place} -->\n"), format!("<!-- end {place} -->\n"))
+/// What stands in front of the section of a benchmark, and behind it.
+fn markers(name: &str) -> (String, String) {
+    (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->\n"))
 }
 
-/// Where the section of a benchmark on a kind of processor goes. What a call of the system costs beside a byte differs from
-/// kind to kind, and the ratios with it: the figures of one do not take the place of those of another.
-fn place(name: &str, setting: &str) -> String {
-    format!("{name}, {setting}")
-}
-
-/// Puts `section` in place of that of the same benchmark and processor in `text`; where there is none, behind the last one
-/// of the same benchmark, or at the end.
-fn replace_section(text: &str, name: &str, setting: &str, section: &str) -> String {
-    let (begin, end) = markers(&place(name, setting));
+/// Puts `section` in the place of that of the same benchmark in `text`, or at the end if there is none.
+fn replace_section(text: &str, name: &str, section: &str) -> String {
+    let (begin, end) = markers(name);
     let block = format!("{begin}{section}{end}");
-    if let (Some(from), Some(to)) = (text.find(&begin), text.find(&end))
-        && from < to
-    {
-        return format!("{}{block}{}", &text[..from], &text[to + end.len()..]);
-    }
-    let another = text.rfind(&format!("<!-- end {}", place(name, "")));
-    match another.and_then(|at| Some(at + text[at..].find('\n')? + 1)) {
-        Some(at) => format!("{}\n{block}{}", &text[..at], &text[at..]),
-        None => format!("{}\n\n{block}", text.trim_end()),
+    match (text.find(&begin), text.find(&end)) {
+        (Some(from), Some(to)) if from < to => format!("{}{block}{}", &text[..from], &text[to + end.len()..]),
+        _ => format!("{}\n\n{block}", text.trim_end()),
     }
 }
 
-/// Writes `section` into `path`, in place of the section of the same benchmark in the same setting, and the summary anew.
-pub fn record(path: &Path, name: &str, setting: &str, section: &str) -> Result<()> {
+/// Writes `section` into `path`, in place of the former section of the same benchmark, and the summary anew.
+pub fn record(path: &Path, name: &str, section: &str) -> Result<()> {
     let old = fs::read_to_string(path).doing(path.display())?;
-    let new = summary::renewed(&replace_section(&old, name, setting, section));
+    let new = summary::renewed(&replace_section(&old, name, section));
     fs::write(path, new).doing(path.display())
 }
 
@@ -168,23 +153,23 @@ mod tests {
 
     #[test]
     fn a_section_is_replaced_in_place_and_nothing_else_changes() {
-        let text = "# Results\n\n<!-- begin warm, A -->\nold\n<!-- end warm, A -->\n\ntail\n";
-        let new = replace_section(text, "warm", "A", "new\n");
-        assert_eq!(new, "# Results\n\n<!-- begin warm, A -->\nnew\n<!-- end warm, A -->\n\ntail\n");
-        let more = replace_section(&new, "mixed", "A", "m\n");
-        assert!(
-            more.starts_with(new.trim_end()) && more.ends_with("<!-- begin mixed, A -->\nm\n<!-- end mixed, A -->\n")
-        );
+        let text = "# Results\n\n<!-- begin tls -->\nold\n<!-- end tls -->\n\ntail\n";
+        let new = replace_section(text, "tls", "new\n");
+        assert_eq!(new, "# Results\n\n<!-- begin tls -->\nnew\n<!-- end tls -->\n\ntail\n");
+        let more = replace_section(&new, "tls-names", "m\n");
+        assert_eq!(more, new + "\n<!-- begin tls-names -->\nm\n<!-- end tls-names -->\n");
     }
 
     #[test]
-    fn another_processor_has_its_own_section_behind_that_of_the_first() {
-        let text = "<!-- begin warm, A -->\na\n<!-- end warm, A -->\n\ntail\n";
-        let new = replace_section(text, "warm", "B", "b\n");
-        assert_eq!(
-            new,
-            "<!-- begin warm, A -->\na\n<!-- end warm, A -->\n\n<!-- begin warm, B -->\nb\n<!-- end warm, B -->\n\ntail\n"
-        );
+    fn each_benchmark_has_one_section() {
+        let results = include_str!("../RESULTS.md");
+        let headings: Vec<&str> = results.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let names: std::collections::BTreeSet<&str> = headings.iter().copied().collect();
+        assert!(names.len() == headings.len() && names.len() > 30, "{headings:?}");
+        for name in names {
+            let section = format!("<!-- begin {name} -->\n## {name}\n");
+            assert!(results.contains(&section), "{name}: --record would not find its section");
+        }
     }
 
     #[test]

@@ -23,37 +23,37 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         what: "requests a second for a file of 1 KB (more is better)",
-        section: "warm, AMD EPYC",
+        section: "warm",
         table: "1 KB, 32 connections",
         column: "requests/s",
     },
     Row {
         what: "p99 of these requests, ms (less is better)",
-        section: "warm, AMD EPYC",
+        section: "warm",
         table: "1 KB, 32 connections",
         column: "p99 ms",
     },
     Row {
         what: "requests a second that are proxied, 1 KB (more is better)",
-        section: "proxy, AMD EPYC",
+        section: "proxy",
         table: "1 KB, 32 connections",
         column: "requests/s",
     },
     Row {
         what: "bytes of memory for an idle connection (less is better)",
-        section: "connections, AMD EPYC",
+        section: "connections",
         table: "10000 idle keep-alive connections",
         column: "RSS bytes/connection",
     },
     Row {
         what: "new TLS connections a second, ECDSA P-256 (more is better)",
-        section: "tls, AMD EPYC",
+        section: "tls",
         table: "full handshake, ECDSA P-256",
         column: "connections/s",
     },
     Row {
         what: "p99 of other requests while every open of a file takes 300 ms, ms (less is better)",
-        section: "metadata, AMD EPYC",
+        section: "metadata",
         table: "every open takes 300 ms",
         column: "p99 ms",
     },
@@ -71,29 +71,41 @@ pub fn renewed(results: &str) -> String {
 
 fn summary(results: &str) -> String {
     let mut text =
-        "| one worker on one core | freerun | nginx | × nginx | section |\n|---|---|---|---|---|\n".to_owned();
+        "| one worker on one core | freerun | nginx | × nginx | section | measured |\n|---|---|---|---|---|---|\n"
+            .to_owned();
     for row in ROWS {
         let [freerun, nginx] = ["freerun", "nginx"].map(|server| cell(results, row, server).unwrap_or(NOTHING));
         let ratio =
             freerun.parse().ok().zip(nginx.parse::<f64>().ok()).map(|(own, other): (f64, f64)| short(own / other));
-        let anchor: String = row.section.to_lowercase().replace(' ', "-").replace(',', "");
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "| {} | {freerun} | {nginx} | {} | [{}](#{anchor}) |",
+            "| {} | {freerun} | {nginx} | {} | [{section}](#{section}) | {} |",
             row.what,
             ratio.as_deref().unwrap_or(NOTHING),
-            row.section
+            measured(results, row.section).unwrap_or_else(|| NOTHING.to_owned()),
+            section = row.section,
         );
     }
     text
 }
 
+/// The text of the section of a benchmark.
+fn section<'t>(results: &'t str, name: &str) -> Option<&'t str> {
+    let (_, section) = results.split_once(&format!("<!-- begin {name} -->\n"))?;
+    Some(section.split_once("<!-- end ")?.0)
+}
+
+/// The day and the processor of a section: its paragraph of facts begins with them.
+fn measured(results: &str, name: &str) -> Option<String> {
+    let facts = section(results, name)?.lines().find(|line| line.contains(" UTC; "))?;
+    let (time, machine) = facts.split_once(" UTC; ")?;
+    Some(format!("{}, {}", time.split(' ').next()?, machine.split(',').next()?))
+}
+
 /// The median that a server has in the table of a row.
 fn cell<'t>(results: &'t str, row: &Row, server: &str) -> Option<&'t str> {
-    let (_, section) = results.split_once(&format!("<!-- begin {} -->\n", row.section))?;
-    let (section, _) = section.split_once("<!-- end ")?;
-    let (_, table) = section.split_once(&format!("\n{}\n\n", row.table))?;
+    let (_, table) = section(results, row.section)?.split_once(&format!("\n{}\n\n", row.table))?;
     let mut lines = table.lines().take_while(|line| line.starts_with('|')).map(cells);
     let column = lines.next()?.iter().position(|head| *head == row.column)?;
     let line = lines.find(|line| line.first() == Some(&server))?;
@@ -110,15 +122,15 @@ mod tests {
 
     #[test]
     fn figures_are_found_in_their_tables() {
-        let text = "<!-- begin proxy, AMD EPYC -->\n\n4 MB\n\n| server | p99 ms |\n|--|--|\n| nginx | 9 |\n\n1 KB, 32 connections\n\n\
+        let text = "<!-- begin proxy -->\n2026-11-23 05:00 UTC; AMD EPYC, 2 cores\n\n4 MB\n\n| server | p99 ms |\n|--|--|\n| nginx | 9 |\n\n1 KB, 32 connections\n\n\
                     | server | requests/s |\n|--|--|\n| nginx threads | 5 |\n| nginx | 200 (1–2) |\n| freerun | 100 (1–2) |\n\
-                    <!-- end proxy, AMD EPYC -->\n";
+                    <!-- end proxy -->\n";
         let lines = summary(text);
         assert!(
-            lines.contains("1 KB (more is better) | 100 | 200 | 0.500 | [proxy, AMD EPYC](#proxy-amd-epyc) |"),
+            lines.contains("1 KB (more is better) | 100 | 200 | 0.500 | [proxy](#proxy) | 2026-11-23, AMD EPYC |"),
             "{lines}"
         );
-        assert!(lines.contains("| – | – | – | [tls, AMD EPYC](#tls-amd-epyc) |"), "{lines}");
+        assert!(lines.contains("| – | – | – | [tls](#tls) | – |"), "{lines}");
     }
 
     #[test]
