@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use freerun_testkit::{Application, Kind, Server, Setup, Site, TempDir, ports, require};
 
@@ -22,18 +22,11 @@ const RFC9111: usize = 148;
 
 /// Where `.ci/run` has put the package: beside the tests' own folder for temporary files.
 fn package() -> Option<PathBuf> {
-    let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
-    if !node.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no node");
-        return None;
-    }
+    require::program("node")?;
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
     let folder = target.join("npm/node_modules/http-cache-tests");
-    if !folder.is_dir() {
-        eprintln!("skipped: no {}; `.ci/run npm` installs it", folder.display());
-        return None;
-    }
-    Some(folder)
+    let why = format!("no {}; `.ci/run npm` installs it", folder.display());
+    require::need("http-cache-tests", folder.is_dir(), &why).then_some(folder)
 }
 
 /// The package's server.

@@ -81,8 +81,11 @@ impl Machine {
     }
 
     fn hold(namespaces: &[&str], layout: Layout, then: &str) -> Option<Machine> {
-        if !require::root() || !require::freerun() || !Path::new("/etc/nginx/nginx.conf").is_file() {
-            eprintln!("skipped: no root, or no files of Debian's nginx");
+        let files = Path::new("/etc/nginx/nginx.conf").is_file();
+        if !require::freerun()
+            || !require::root()
+            || !require::need("nginx-common", files, "no files of Debian's nginx in /etc/nginx")
+        {
             return None;
         }
         let dir = TempDir::new("machine");

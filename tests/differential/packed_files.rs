@@ -1,12 +1,11 @@
 //! `gzip_static`, `gunzip` and, where Debian's modules for it are installed, `brotli` and `brotli_static`.
 
 use std::io::Write;
-use std::path::Path;
 
 use crate::harness::{Case, compare, get, head, raw, request};
 use crate::site::{MTIME, site};
 use flate2::{Compression, write::GzEncoder};
-use freerun_testkit::{Setup, Site};
+use freerun_testkit::{Setup, Site, require};
 
 fn gzip(data: impl AsRef<[u8]>) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -186,14 +185,11 @@ fn gunzip() {
 
 /// Debian's modules for brotli; a test that needs them says so where they are not.
 fn brotli_modules() -> Option<String> {
-    let folder = Path::new("/usr/lib/nginx/modules");
-    let modules =
-        ["ngx_http_brotli_filter_module.so", "ngx_http_brotli_static_module.so"].map(|name| folder.join(name));
-    if !modules.iter().all(|module| module.is_file()) {
-        eprintln!("skipped: no libnginx-mod-http-brotli-filter, libnginx-mod-http-brotli-static");
-        return None;
+    let mut lines = String::new();
+    for module in ["ngx_http_brotli_filter_module", "ngx_http_brotli_static_module"] {
+        lines += &format!("load_module {};\n", require::nginx_module(module)?.display());
     }
-    Some(modules.map(|module| format!("load_module {};", module.display())).join("\n"))
+    Some(lines)
 }
 
 fn br(target: &str) -> Case {

@@ -64,10 +64,9 @@ fn no_file_crashes_or_hangs_the_test() {
     if !require::freerun() {
         return;
     }
-    let Some(corpus) = folder() else {
-        eprintln!("skipped: no corpus");
-        return;
-    };
+    let corpus = folder();
+    require::need("corpus", corpus.is_some(), "no corpus (FREERUN_CORPUS)");
+    let Some(corpus) = corpus else { return };
     let index = fs::read_to_string(corpus.join("index.tsv")).expect("the index");
     let (mut total, mut parsed, mut passed) = (0, 0, 0);
     let mut used: BTreeMap<String, usize> = BTreeMap::new();

@@ -215,7 +215,8 @@ fn files_are_read_past_the_page_cache() {
 
 /// How many pages of a file are in memory, where somebody can tell.
 fn cached_pages(path: &std::path::Path) -> Option<u64> {
-    let told = std::process::Command::new("fincore").args(["-n", "-o", "PAGES"]).arg(path).output().ok()?;
+    let program = require::program("fincore")?;
+    let told = std::process::Command::new(program).args(["-n", "-o", "PAGES"]).arg(path).output().ok()?;
     String::from_utf8(told.stdout).ok()?.trim().parse().ok()
 }
 

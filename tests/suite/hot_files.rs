@@ -22,12 +22,12 @@ const WARMING: usize = 4;
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Calls `mount(8)`. `None` where it is not possible.
-    fn new(arguments: &[&str], at: &Path) -> Option<Mount> {
+    /// Calls `mount(8)`. `None` where it is not possible; `need` is the name of that.
+    fn new(need: &str, arguments: &[&str], at: &Path) -> Option<Mount> {
         fs::create_dir_all(at).expect("a folder");
-        let done = Command::new("mount").args(arguments).arg(at).output().ok()?;
-        if !done.status.success() {
-            eprintln!("skipped: mount {arguments:?}: {}", String::from_utf8_lossy(&done.stderr).trim());
+        let done = Command::new("mount").args(arguments).arg(at).output().expect("mount");
+        let why = format!("mount {arguments:?}: {}", String::from_utf8_lossy(&done.stderr).trim());
+        if !require::need(need, done.status.success(), &why) {
             return None;
         }
         fs::set_permissions(at, fs::Permissions::from_mode(0o755)).expect("permissions");
@@ -39,12 +39,12 @@ impl Mount {
         let image = dir.join("image");
         let file = fs::File::create(&image).expect("an image");
         file.set_len(if kind == "xfs" { 320 << 20 } else { 32 << 20 }).expect("its length");
+        let need = format!("mount-{kind}");
         let made = Command::new(format!("mkfs.{kind}")).arg("-q").arg(&image).status();
-        if !made.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: no mkfs.{kind}");
+        if !require::need(&need, made.is_ok_and(|status| status.success()), &format!("no mkfs.{kind}")) {
             return None;
         }
-        Mount::new(&["-o", "loop", "-t", kind, image.to_str().expect("a path")], &dir.join("mounted"))
+        Mount::new(&need, &["-o", "loop", "-t", kind, image.to_str().expect("a path")], &dir.join("mounted"))
     }
 }
 
@@ -278,7 +278,7 @@ fn changes_are_seen_at_once_in_memory() {
         return;
     }
     let dir = TempDir::new("hot-tmpfs");
-    let Some(mount) = Mount::new(&["-t", "tmpfs", "tmpfs"], &dir.path().join("mounted")) else { return };
+    let Some(mount) = Mount::new("mount", &["-t", "tmpfs", "tmpfs"], &dir.path().join("mounted")) else { return };
     changes_are_seen(&mount.0, true);
 }
 
@@ -309,7 +309,7 @@ fn changes_are_seen_at_once_on_an_overlay() {
         return;
     }
     let dir = TempDir::new("hot-overlay");
-    let Some(layers) = Mount::new(&["-t", "tmpfs", "tmpfs"], &dir.path().join("layers")) else { return };
+    let Some(layers) = Mount::new("mount", &["-t", "tmpfs", "tmpfs"], &dir.path().join("layers")) else { return };
     for folder in ["lower", "upper", "work"] {
         fs::create_dir_all(layers.0.join(folder)).expect("a folder");
     }
@@ -317,7 +317,7 @@ fn changes_are_seen_at_once_on_an_overlay() {
     let at = |folder: &str| layers.0.join(folder).display().to_string();
     let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
     let arguments = ["-t", "overlay", "overlay", "-o", &format!("{options},redirect_dir=on")];
-    let Some(mount) = Mount::new(&arguments, &dir.path().join("mounted")) else { return };
+    let Some(mount) = Mount::new("mount-overlay", &arguments, &dir.path().join("mounted")) else { return };
     root.at = mount.0.clone();
     let server = serve(&mount.0, 2, "");
     assert!(is_kept(&server, "/current/page.html"));
@@ -414,7 +414,7 @@ fn what_is_mounted_over_a_folder_is_seen_at_once() {
         for _ in 0..20 {
             assert_eq!(Answer::of(&client.get("/current/page.html")), below, "{number}");
         }
-        let Some(mount) = Mount::new(&["-t", "tmpfs", "tmpfs"], &root.folder()) else { return };
+        let Some(mount) = Mount::new("mount", &["-t", "tmpfs", "tmpfs"], &root.folder()) else { return };
         assert_eq!(client.get("/current/page.html").status, 404, "{number}");
         fs::write(root.file("page.html"), "above").expect("a file");
         for _ in 0..20 {

@@ -69,13 +69,13 @@ fn script_or_nothing(name: &str, seconds: &str) {
     done_or_nothing(name, &script(name, seconds));
 }
 
-/// What a script has said that says so if what it needs is not there.
+/// Judges what a script has said that says so if what it needs is not there, for all of it or for a part.
 #[track_caller]
 fn done_or_nothing(name: &str, said: &str) {
-    match said.lines().find(|line| line.starts_with("skipped: ")) {
-        Some(why) => eprintln!("{name}: {why}"),
-        None => assert!(said.contains("== done"), "{said}"),
-    }
+    let lacks = |line: &&str| line.starts_with("skipped: ") || line.contains("left out");
+    let lacking: Vec<&str> = said.lines().filter(lacks).collect();
+    require::need(&format!("tools/{name}"), lacking.is_empty(), &lacking.join("; "));
+    assert!(said.contains("== done") || !lacking.is_empty(), "{said}");
 }
 
 #[test]
@@ -135,7 +135,6 @@ fn a_browser_shows_the_status() {
 fn programs_for_the_api_find_what_they_expect() {
     if require::freerun() {
         let said = run(command("plus-api", API_SECONDS).arg(server()).env("FETCH", "no"));
-        said.lines().filter(|line| line.starts_with("left out: ")).for_each(|line| eprintln!("plus-api: {line}"));
         done_or_nothing("plus-api", &said);
     }
 }

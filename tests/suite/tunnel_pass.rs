@@ -7,7 +7,7 @@ use std::time::Duration;
 use freerun_testkit::http2::{Block, Frame, Http2, code};
 use freerun_testkit::{
     Client, Dns, Ending, Full, Kind, Peer, Refusing, Reply, Server, Setup, Site, TempDir, Tls, Upstream, check,
-    eventually, on_time,
+    eventually, on_time, require,
 };
 use rustix::process::Signal;
 
@@ -473,7 +473,10 @@ fn addresses_of_every_kind_are_reached() {
     let (_client, peer) = open(&server, &upstream);
     assert_eq!(peer.remote().unwrap().ip(), Ipv4Addr::new(127, 0, 0, 3));
 
-    let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else { return };
+    if !require::ipv6() {
+        return;
+    }
+    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let six = Upstream::on(address);

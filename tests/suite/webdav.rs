@@ -14,7 +14,7 @@ fn serving(site: &Site) -> Server {
     let http = "dav_ext_lock_zone zone=locks:1m timeout=5m;
         server { listen 127.0.0.1:@PORT@; root @ROOT@; client_max_body_size 0; dav_methods PUT DELETE MKCOL COPY MOVE;
                  dav_ext_methods PROPFIND OPTIONS LOCK UNLOCK; dav_ext_lock zone=locks; }";
-    let user = if require::root() { "user root;" } else { "" };
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     Setup::new().root(site).main(user).http(http).freerun()
 }
 

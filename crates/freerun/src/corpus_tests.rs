@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use freerun_conf::{Loader, Node, known};
+use freerun_testkit::require;
 
 use crate::bundle::Input;
 use freerun_serve::configuration::zones::Zones;
@@ -157,10 +158,9 @@ fn refusal(context: &str, file: &Path) -> Option<String> {
 
 #[test]
 fn what_nginx_accepts_and_freerun_has_is_accepted() {
-    let Some(corpus) = folder() else {
-        eprintln!("skipped: no corpus");
-        return;
-    };
+    let corpus = folder();
+    require::need("corpus", corpus.is_some(), "no corpus (FREERUN_CORPUS)");
+    let Some(corpus) = corpus else { return };
     let index = std::fs::read_to_string(corpus.join("index.tsv")).unwrap();
     let (mut accepted, mut lacking) = (0, 0);
     let mut lacks: BTreeMap<String, usize> = BTreeMap::new();

@@ -47,6 +47,7 @@ pub fn cachestat(file: impl AsFd, offset: u64, len: u64) -> io::Result<CacheStat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use freerun_testkit::require;
     use std::io::Write;
 
     #[test]
@@ -60,7 +61,7 @@ mod tests {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap();
                 assert!([libc::ENOSYS, libc::EPERM].contains(&errno), "{error}");
-                println!("skipped: cachestat is not available here ({error})");
+                require::need("cachestat", false, &format!("cachestat is not available here ({error})"));
             }
         }
     }

@@ -252,11 +252,8 @@ fn program() -> Option<std::path::PathBuf> {
     let program = require::program("openssl")?;
     let output = Command::new(&program).arg("version").output().expect("openssl runs");
     let version = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !version.starts_with("OpenSSL 3.0.") {
-        eprintln!("skipped: OpenSSL 3.0 is needed, this is {version}");
-        return None;
-    }
-    Some(program)
+    let why = format!("OpenSSL 3.0 is needed, this is {version}");
+    require::need("openssl-3.0", version.starts_with("OpenSSL 3.0."), &why).then_some(program)
 }
 
 /// A small generator of numbers, the same in each run.

@@ -49,7 +49,7 @@ pub fn scripts() -> String {
 
 /// uWSGI with `app.py`, which speaks `protocol`: `uwsgi`, `scgi`, `fastcgi`.
 pub fn uwsgi(protocol: &str, unix: bool) -> Option<Application> {
-    let mut command = program("uwsgi").or_else(|| program("uwsgi-core"))?;
+    let mut command = require::program_of("uwsgi", &["uwsgi", "uwsgi-core"]).map(Command::new)?;
     let dir = TempDir::new("uwsgi");
     let address = address(unix, dir.path());
     let option = if protocol == "uwsgi" { "--socket".to_owned() } else { format!("--{protocol}-socket") };
@@ -90,8 +90,8 @@ pub fn node() -> Option<Application> {
 /// Debian's Python with `websocket.py`.
 pub fn websocket() -> Option<Application> {
     let python = Path::new("/usr/bin/python3");
-    if !Path::new("/usr/lib/python3/dist-packages/websockets").exists() || !python.exists() {
-        eprintln!("skipped: no python3-websockets");
+    let there = Path::new("/usr/lib/python3/dist-packages/websockets").exists() && python.exists();
+    if !require::need("python3-websockets", there, "no python3-websockets") {
         return None;
     }
     script(Command::new(python), "websocket.py")

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use freerun_testkit::{Application, Client, TempDir, Tls, ports, within};
+use freerun_testkit::{Application, Client, TempDir, Tls, ports, require, within};
 
 /// The release that is built. Debian's is older: it has neither renewal information nor profiles.
 const RELEASE: &str = "v2.10.1";
@@ -39,9 +39,7 @@ pub(crate) fn program() -> Option<&'static Program> {
             }
         }
     });
-    if program.is_none() {
-        eprintln!("skipped: no Pebble");
-    }
+    require::need("pebble", program.is_some(), "no Pebble");
     program.as_ref()
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::parse_text;
+use freerun_testkit::require;
 
 /// The folder of the corpus, if it exists.
 pub fn folder() -> Option<PathBuf> {
@@ -27,10 +28,9 @@ pub fn files(folder: &Path) -> Vec<(PathBuf, bool)> {
 
 #[test]
 fn what_nginx_takes_parses() {
-    let Some(folder) = folder() else {
-        println!("skipped: no corpus (set FREERUN_CORPUS)");
-        return;
-    };
+    let folder = folder();
+    require::need("corpus", folder.is_some(), "no corpus (FREERUN_CORPUS)");
+    let Some(folder) = folder else { return };
     let files = files(&folder);
     let mut parsed = 0;
     for (path, accepted) in &files {

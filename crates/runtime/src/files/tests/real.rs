@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use freerun_testkit::require;
 
 use super::fake::*;
 use crate::files::{Aio, Cursor, FileSystem, Via};
@@ -81,15 +82,14 @@ fn files_cold_and_warm_on_the_disk_of_temporary_files() {
 #[test]
 fn shared_memory_needs_no_pool() {
     let shm = Path::new("/dev/shm");
-    if !shm.is_dir() {
-        println!("skipped: there is no /dev/shm");
+    if !require::need("shared-memory", shm.is_dir(), "there is no /dev/shm") {
         return;
     }
     let (world, dir) = (World::new(), Dir::under(shm));
     let path = dir.write("a", &pattern(LEN));
     let file = world.serves(&path, &pattern(LEN));
-    if file.mount().class() != Class::Memory {
-        println!("skipped: /dev/shm is {}", file.mount().fs_type());
+    let in_memory = file.mount().class() == Class::Memory;
+    if !require::need("shared-memory", in_memory, &format!("/dev/shm is {}", file.mount().fs_type())) {
         return;
     }
     let status = world.fs.mounts().into_iter().find(|mount| mount.dev == dir.dev()).unwrap();
@@ -115,8 +115,8 @@ fn an_overlay_is_served_whole_and_asked_for_its_rung_once() {
     let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
     let merged = dir.0.join("merged");
     let mounted = Command::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).arg(&merged).output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        println!("skipped: an overlay cannot be mounted here");
+    let is_mounted = mounted.is_ok_and(|output| output.status.success());
+    if !require::need("mount-overlay", is_mounted, "an overlay cannot be mounted here") {
         return;
     }
     let _unmount = Unmount(&merged);
@@ -136,8 +136,8 @@ fn a_mount_made_later_is_noticed() {
     let world = World::new();
     let dir = Dir::new();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&dir.0).output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        println!("skipped: nothing can be mounted here");
+    let is_mounted = mounted.is_ok_and(|output| output.status.success());
+    if !require::need("mount", is_mounted, "nothing can be mounted here") {
         return;
     }
     let _unmount = Unmount(&dir.0);
