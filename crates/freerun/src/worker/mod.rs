@@ -1,4 +1,20 @@
 //! The worker: takes bundles, serves, ends when told to, or when the master is gone.
+//!
+//! Its threads, by their names:
+//!
+//! | thread | where | task |
+//! |---|---|---|
+//! | control (the first one) | here | hears the master and signals, builds generations, starts and ends everything else |
+//! | `loop-N` | `freerun_runtime::loops` | accepts, reads, answers |
+//! | of the pools | `freerun_runtime::pool` | operations on files that would wait. Two pools are built in, with a thread for each processor: `(cpu)` for bounded pieces of work that need one, `(tls)` for handshakes |
+//! | `log` (two) | `freerun_runtime::log` | writes, compresses and sends logs. One writes, the other stands by, and goes on with the other logs while a write takes long |
+//! | `mounts` | `freerun_runtime::mounts` | reads the mount table again when the kernel says that it has changed |
+//! | `acme` | `freerun_acme` | talks with the CA, if there are certificates by ACME |
+//! | `names` | `freerun_upstream::resolve` | asks name servers, and has the system's lookups made by threads of its own |
+//! | `cache NAME` | `freerun_cache::manager` | one for each `keys_zone`: evicts, removes files, keeps the journal; it alone waits for that disk |
+//! | `rescue` | `freerun_serve::accept` | with several loops only: gives what waits for a late loop to others, and balances connections |
+//!
+//! With `master_process off`, and under `freerun serve`, master and control are the same thread of one process.
 
 pub mod engine;
 mod hand_over;
