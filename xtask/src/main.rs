@@ -23,7 +23,9 @@ usage: cargo xtask tidy|map|release|book|fuzz|instructions|peer
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
     --layers  show the imports that lead upward inside a crate, and the circles
-    --record  lower the numbers of them in xtask/tidy.toml to what is there, then check
+    --words [PATH]
+              show the names and sentences below PATH that are against the rules of xtask/words.toml
+    --record  lower the numbers of both in xtask/tidy.toml to what is there, then check
   map [PATH]
             print each Rust file below PATH with the first sentence of what it says about itself
   release   build freerun with what a load on it has shown (profile-guided): see README.md
@@ -57,6 +59,8 @@ fn main() -> ExitCode {
             }
             Err(error) => failed(&error),
         },
+        ["tidy", "--words"] => words_command(""),
+        ["tidy", "--words", below] => words_command(below),
         ["tidy", "--record"] => match tidy::record(&repository()) {
             Ok(()) => tidy_command(),
             Err(error) => failed(&error),
@@ -185,6 +189,16 @@ fn peer_command(folder: &Path) -> ExitCode {
 }
 
 /// Runs every check on the repository and prints what it found.
+fn words_command(below: &str) -> ExitCode {
+    match tidy::show_words(&repository(), below) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error),
+    }
+}
+
 fn tidy_command() -> ExitCode {
     match tidy::check_folder(&repository()) {
         Ok(report) => {

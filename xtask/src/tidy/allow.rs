@@ -5,6 +5,7 @@ use toml::Spanned;
 
 use super::order::Order;
 use super::rules::Sort;
+use super::wording::WordingLimit;
 use super::{Problem, Tree};
 
 /// Where the exceptions are written.
@@ -28,6 +29,17 @@ struct Written {
     folder_style: Vec<WrittenLong>,
     #[serde(default)]
     order: Vec<WrittenOrder>,
+    #[serde(default)]
+    words: Vec<WrittenWording>,
+}
+
+/// How many names and sentences of a crate may still be against the rules for words.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenWording {
+    folder: Spanned<String>,
+    names: usize,
+    sentences: usize,
 }
 
 /// A crate's folders from the bottom to the top, with what may still be against it.
@@ -83,6 +95,7 @@ pub(crate) struct Exceptions {
     long: Vec<Entry<()>>,
     folder_style: Vec<Entry<()>>,
     orders: Vec<Order>,
+    wording: Vec<WordingLimit>,
 }
 
 impl Exceptions {
@@ -132,12 +145,21 @@ impl Exceptions {
             let folder = entry.folder.into_inner();
             all.orders.push(Order { folder, line, steps, arrows: entry.arrows, circles: entry.circles });
         }
+        for WrittenWording { folder, names, sentences } in written.words {
+            let line = line_of(text, folder.span().start);
+            all.wording.push(WordingLimit { folder: folder.into_inner(), line, names, sentences });
+        }
         all
     }
 
     /// The orders of folders.
     pub(crate) fn orders(&self) -> &[Order] {
         &self.orders
+    }
+
+    /// How many names and sentences of each crate may be against the rules for words.
+    pub(crate) fn wording(&self) -> &[WordingLimit] {
+        &self.wording
     }
 
     /// Whether the coordinator of a folder may stand beside it (`x.rs` and `x/`).

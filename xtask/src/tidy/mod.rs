@@ -14,13 +14,17 @@ mod links;
 mod lossy;
 mod manifests;
 mod markdown;
+mod names;
 mod order;
 mod paths;
 mod rules;
+mod sentences;
 mod size;
 mod source;
 mod tree;
 mod unsafe_code;
+mod vocabulary;
+mod wording;
 mod words;
 
 use std::fmt;
@@ -97,11 +101,19 @@ pub(crate) fn show_layers(root: &Path) -> Result<String, Error> {
     Ok(order::show(&sources, &exceptions))
 }
 
+/// The names and sentences below a path that are against the rules for words, one line each.
+pub(crate) fn show_words(root: &Path, below: &str) -> Result<String, Error> {
+    let tree = Tree::read(root)?;
+    let (sources, _) = for_orders(&tree);
+    Ok(wording::show(&tree, &sources, below))
+}
+
 /// Lowers the numbers in `xtask/tidy.toml` that are larger than what is there.
 pub(crate) fn record(root: &Path) -> Result<(), Error> {
     let tree = Tree::read(root)?;
     let (sources, exceptions) = for_orders(&tree);
     let text = order::record(tree.get(allow::FILE).unwrap_or_default(), &sources, &exceptions);
+    let text = wording::record(&text, &tree, &sources, &exceptions);
     let written = std::fs::write(root.join(allow::FILE), text);
     written.map_err(|source| Error::Write { path: allow::FILE.to_owned(), source })
 }
@@ -126,6 +138,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     heads::check(tree, &mut problems);
     size::check(tree, &mut exceptions, &mut problems);
     words::check(tree, &mut problems);
+    wording::check(tree, &sources, &exceptions, &mut problems);
     links::check(tree, &mut problems);
     paths::check(tree, &mut problems);
     markdown::check(tree, &mut problems);
