@@ -351,3 +351,19 @@ fn a_redirect_adds_no_field() {
         assert_eq!(response.header("X-Bad"), None, "{target}");
     }
 }
+
+#[test]
+fn a_panic_ends_its_connection_alone_and_is_logged_with_its_message() {
+    if !require::freerun() || !cfg!(debug_assertions) {
+        return;
+    }
+    let lines = "location /panic { debug_panic 'what went wrong'; } location / { return 200 ok; }";
+    let server = Setup::server(&Site::new(), lines).run();
+    let mut other = server.connect();
+    assert_eq!(other.get("/").text(), "ok");
+    let mut client = server.connect();
+    assert_eq!(client.get("/panic").status, 500);
+    assert!(client.is_closed());
+    server.logs("request ended by a panic: what went wrong");
+    assert_eq!(other.get("/").text(), "ok");
+}

@@ -359,6 +359,18 @@ fn a_line_in_the_error_log_says_what_was_wrong() {
 }
 
 #[test]
+fn a_panic_ends_its_request_alone_and_is_logged_with_its_message() {
+    if !require::freerun() || !cfg!(debug_assertions) {
+        return;
+    }
+    let server = plain(&Site::new(), &format!("location /panic {{ debug_panic 'what went wrong'; }} {OK}")).run();
+    let mut http2 = connect(&server);
+    assert_eq!(http2.get("/panic").end, End::Reset(code::INTERNAL_ERROR));
+    server.logs("request ended by a panic: what went wrong");
+    assert_eq!(http2.get("/").text(), "ok");
+}
+
+#[test]
 fn connections_beyond_worker_connections_make_room() {
     let setup = Setup::new()
         .root(&Site::new())

@@ -1,4 +1,5 @@
-//! `debug_block_loop`: holds up the event loop, for tests. Only builds with debug assertions have it.
+//! `debug_block_loop` holds up the event loop, `debug_panic` ends a request by a panic, both for tests. Only builds with debug
+//! assertions have them.
 
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::module::Module;
@@ -7,11 +8,13 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_serve::build::debug_block::LoopBlock;
 
 settings! {
-    /// A loop that is held up.
+    /// Faults that tests ask for.
     #[module = "debug/block"]
     pub struct DebugBlockSettings {
         /// Holds up the event loop for this time with each request, or until the file exists.
         debug_block_loop: Option<LoopBlock>, in SERVER | LOCATION, local, fidelity = Own;
+        /// Panics with this message at each request.
+        debug_panic: Option<String>, in SERVER | LOCATION, local, fidelity = Own;
     }
 }
 
@@ -24,12 +27,18 @@ pub static MODULE: Module = Module {
 };
 
 fn wanted(settings: &SettingsSet) -> bool {
-    settings.get::<DebugBlockSettings>().debug_block_loop.is_some()
+    let settings = settings.get::<DebugBlockSettings>();
+    settings.debug_block_loop.is_some() || settings.debug_panic.is_some()
 }
 
 fn run(request: &mut Request) -> Outcome {
-    if let Some(block) = &request.place.location.settings.get::<DebugBlockSettings>().debug_block_loop {
+    let location = request.place.location.clone();
+    let settings = location.settings.get::<DebugBlockSettings>();
+    if let Some(block) = &settings.debug_block_loop {
         block.hold(request);
+    }
+    if let Some(message) = &settings.debug_panic {
+        panic!("{message}");
     }
     Outcome::Declined
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use freerun_runtime::log::Level;
+use freerun_serve::accept::service::words_of_panic;
 
 use crate::protocol::h2::Driver;
 use crate::protocol::h2::runner::{RequestRunner, Work};
@@ -56,8 +57,9 @@ impl Future for RequestTask {
                 Poll::Pending
             }
             Ok(None) => Poll::Ready(()),
-            Err(_) => {
-                self.stream.connection().log(Level::Alert, format_args!("request ended by a panic"));
+            Err(panic) => {
+                let message = format_args!("request ended by a panic: {}", words_of_panic(&*panic));
+                self.stream.connection().log(Level::Alert, message);
                 Poll::Ready(())
             }
         }
