@@ -12,15 +12,17 @@ use freerun_serve::accept::service::{Accepted, Closing, Given, Moving, Service};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loops::state::LoopState;
 
+use crate::connection::idle::Keep;
 use crate::http_loop::HttpLoop;
-use crate::protocol::{h1, h2};
+use crate::protocol::connection_task::{ConnectionTask, Driver};
+use crate::protocol::h2;
 use crate::request::Connection;
 use crate::settings::listen::SERVICE;
 
 /// The service `http` on one loop.
 pub struct HttpService {
     http: Rc<HttpLoop>,
-    h1: Rc<h1::Driver>,
+    driver: Rc<Driver>,
     h2: Rc<h2::Driver>,
     tasks: Tasks<Task>,
     /// Where looking for connections to give away goes on.
@@ -30,7 +32,7 @@ pub struct HttpService {
 /// The tasks of http.
 enum Task {
     /// A connection.
-    Connection(h1::Serve),
+    Connection(ConnectionTask),
     /// One of the requests of a connection that carries several at once.
     Request(h2::RequestTask),
 }
@@ -54,8 +56,8 @@ impl HttpService {
         let starter = tasks.clone();
         let start = move |number, request| starter.start_now(number, Task::Request(request));
         let h2 = h2::Driver::new(http.clone(), Rc::new(start));
-        let h1 = h1::Driver::new(http.clone(), h2.clone());
-        Rc::new(HttpService { http, h1, h2, tasks, gives_from: Cell::new(0) })
+        let driver = Driver::new(http.clone(), h2.clone());
+        Rc::new(HttpService { http, driver, h2, tasks, gives_from: Cell::new(0) })
     }
 }
 
@@ -81,11 +83,11 @@ impl Service for HttpService {
             // The loop may become late before the task runs.
             connection.offer();
         }
-        let serve = Task::Connection(h1::Serve::new(&self.h1, connection));
+        let task = Task::Connection(ConnectionTask::new(&self.driver, connection));
         if now {
-            self.tasks.start_now(number, serve);
+            self.tasks.start_now(number, task);
         } else {
-            self.tasks.start(number, serve);
+            self.tasks.start(number, task);
         }
     }
 
@@ -149,10 +151,10 @@ impl Service for HttpService {
             }
             return loop_state.admission.end();
         }
-        let Moving { number, keep, least, .. } = moving;
+        let (number, keep) = (moving.number, Keep { most: moving.keep, least: moving.least });
         let connection = Rc::new(Connection::moved_here(moving, self.http.loop_state.clone()));
         let _ = self.http.servers(&connection);
-        self.tasks.start(number, Task::Connection(h1::Serve::adopted(&self.h1, connection, keep, least)));
+        self.tasks.start(number, Task::Connection(ConnectionTask::adopted(&self.driver, connection, keep)));
     }
 
     fn let_go(self: Rc<Self>) {

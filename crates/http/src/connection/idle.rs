@@ -22,6 +22,22 @@ pub type Key = Place;
 /// A moment in nanoseconds since the process began.
 type Moment = u64;
 
+/// How long a connection without a request is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// The time until it is closed.
+    pub most: Duration,
+    /// The time until it may be closed to make room, or because the worker is shutting down (`keepalive_min_timeout`).
+    pub least: Duration,
+}
+
+impl Keep {
+    /// A connection that is closed after this time, and may be closed before.
+    pub fn at_most(most: Duration) -> Keep {
+        Keep { most, least: Duration::ZERO }
+    }
+}
+
 /// The request that an idle connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
@@ -99,18 +115,11 @@ impl<C: 'static> Idle<C> {
         }
     }
 
-    /// Enters a connection that is kept for `keep`, and cannot be asked to close for `least`. The key takes it out
-    /// again.
-    pub fn enter(
-        self: &Rc<Self>,
-        connection: &Rc<Connection<C>>,
-        waiting: Waiting,
-        keep: Duration,
-        least: Duration,
-    ) -> Key {
+    /// Enters a connection. The key takes it out again.
+    pub fn enter(self: &Rc<Self>, connection: &Rc<Connection<C>>, waiting: Waiting, keep: Keep) -> Key {
         let now = loops::nanos();
         connection.idle_since.set(now);
-        let keep = nanos(keep);
+        let (keep, least) = (nanos(keep.most), keep.least);
         let stays_until = if least.is_zero() { 0 } else { now.saturating_add(nanos(least)) };
         let entry = Entry { connection: connection.clone(), stays_until };
         let key = self.connections.borrow_mut().enter(Kind { waiting, keep }, entry);
@@ -170,13 +179,13 @@ impl<C: 'static> Idle<C> {
 
     /// Takes a connection out. Returns how long it was to be kept from the beginning on, and how long it may not yet be asked
     /// to close.
-    pub fn leave(&self, key: Key) -> Option<(Duration, Duration)> {
+    pub fn leave(&self, key: Key) -> Option<Keep> {
         let left = self.connections.borrow_mut().leave(key);
         let (kind, entry) = left?;
         self.gauge(kind.waiting).sub_alone();
         // Most have no such time, and the clock is not asked.
         let least = if entry.stays_until == 0 { 0 } else { entry.stays_until.saturating_sub(loops::nanos()) };
-        Some((Duration::from_nanos(kind.keep), Duration::from_nanos(least)))
+        Some(Keep { most: Duration::from_nanos(kind.keep), least: Duration::from_nanos(least) })
     }
 
     /// Asks connections to close when they expire, each once; ends when no connection is left to be asked.

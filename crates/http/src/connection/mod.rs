@@ -13,7 +13,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
@@ -29,6 +29,8 @@ use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::values::states::States;
 use freerun_transport::Transport;
+
+use self::idle::Keep;
 
 /// A client connection: its transport, and the properties of it that requests ask for. It lives as long as the
 /// connection.
@@ -280,9 +282,8 @@ impl<C> Connection<C> {
         if self.may_move() { loop_listeners::destination(&self.loop_state) } else { None }
     }
 
-    /// Takes the connection out for another loop. It is kept for `keep` without a request, and may not be asked to close for
-    /// `least`.
-    pub fn moving(&mut self, keep: Duration, least: Duration) -> Moving {
+    /// Takes the connection out for another loop, which keeps it so long without a request.
+    pub fn moving(&mut self, Keep { most, least }: Keep) -> Moving {
         let extra = self.facts.origin.extra.take().map(|extra| *extra).unwrap_or_default();
         Moving {
             number: self.number,
@@ -294,7 +295,7 @@ impl<C> Connection<C> {
             accepted: self.accepted,
             requests: self.requests.get(),
             nodelay: self.nodelay.get(),
-            keep,
+            keep: most,
             least,
         }
     }

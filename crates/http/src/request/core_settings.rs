@@ -7,6 +7,7 @@ use freerun_proto::conditional::Modified;
 use freerun_serve::configuration::compiled;
 
 use super::Request;
+use crate::connection::idle::Keep;
 use crate::values::aio::AioSetting;
 use crate::values::error_page::ErrorPage;
 use crate::values::folder::Folder;
@@ -204,5 +205,13 @@ settings! {
         log_subrequest: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether `error_page` applies to the answer of an error page too.
         recursive_error_pages: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
+    }
+}
+
+impl CoreSettings {
+    /// How long a connection is kept that waits for its next request (`keepalive_timeout`, `keepalive_min_timeout`).
+    #[inline]
+    pub fn keep(&self) -> Keep {
+        Keep { most: self.keepalive_timeout.timeout, least: self.keepalive_min_timeout }
     }
 }

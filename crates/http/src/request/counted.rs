@@ -41,7 +41,7 @@ struct Packed(Cell<Processing<Server>>);
 
 impl Request {
     /// Counts the request in the zone of its server, which has been chosen.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_begin(&mut self) {
         if self.place.server.zone.is_some() {
             self.processing = Processing::begin(&self.place.server);

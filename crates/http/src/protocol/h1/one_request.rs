@@ -11,6 +11,7 @@ use freerun_runtime::{buffers, loops};
 
 use crate::arrive;
 use crate::body::{self, BodyError, finish_discarding};
+use crate::connection::idle::Keep;
 use crate::connection::takeover::Takeover;
 use crate::finish::{self, InProgress};
 use crate::http_loop::HttpLoop;
@@ -20,7 +21,7 @@ use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, keepalive, post_action};
 use crate::protocol::h1::read::{self, Reading};
 use crate::protocol::h1::upgraded::Upgraded;
-use crate::protocol::h1::{Keep, send, words};
+use crate::protocol::h1::{send, words};
 use crate::protocol::tls;
 use crate::protocol::unanswered::{self, Awaited};
 use crate::request::core_settings::{CoreSettings, LingeringClose};
@@ -239,8 +240,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
     if is_kept || awaits_body(request, framing) {
         match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
             Ok(()) if is_kept => {
-                let keep = Keep { most: core.keepalive_timeout.timeout, least: core.keepalive_min_timeout };
-                return After::Next(rest_of(request), keep);
+                return After::Next(rest_of(request), core.keep());
             }
             Ok(()) => {}
             Err(BodyError::TimedOut | BodyError::Broken(_)) => return After::Close,

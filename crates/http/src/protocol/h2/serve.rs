@@ -13,7 +13,7 @@ use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::{era, loops};
 
-use crate::connection::idle::{self, Waiting};
+use crate::connection::idle::{self, Keep, Waiting};
 use crate::connection::stream::StreamFault;
 use crate::protocol::h2::Driver;
 use crate::protocol::h2::files::Reading;
@@ -478,11 +478,11 @@ impl Serve {
         self.shared.rest();
         let http = &self.shared.driver.http;
         http.renew_connection(connection);
-        let (waiting, most, least) = match is_fresh {
-            true => (Waiting::First, settings.client_header_timeout, Duration::ZERO),
-            false => (Waiting::Next, core.keepalive_timeout.timeout, core.keepalive_min_timeout),
+        let (waiting, keep) = match is_fresh {
+            true => (Waiting::First, Keep::at_most(settings.client_header_timeout)),
+            false => (Waiting::Next, core.keep()),
         };
-        self.stage = Stage::Idle(http.idle.enter(connection, waiting, most, least));
+        self.stage = Stage::Idle(http.idle.enter(connection, waiting, keep));
         connection.loop_state.admission.one_may_leave();
         Step::Wait
     }

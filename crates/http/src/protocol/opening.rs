@@ -1,0 +1,183 @@
+//! The opening of a connection, in the order of the wire: its first bytes, the PROXY protocol header, TLS, and which
+//! version of HTTP follows.
+//!
+//! A connection whose client has sent nothing yet waits among the idle ones, and its opening begins again there. So every
+//! step looks first whether it is done already.
+
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::time::Duration;
+
+use freerun_runtime::buffers;
+use freerun_runtime::timer::Timer;
+use freerun_serve::loops::predictor::Sampled;
+use freerun_serve::tls::handshake::Speaks;
+
+use crate::http_loop::HttpLoop;
+use crate::protocol::unanswered::{self, Awaited, End};
+use crate::protocol::{h2, proxy_header, tls};
+use crate::request::Connection;
+use crate::request::generation::Answering;
+use crate::settings::server::ServerSettings;
+
+/// How a connection goes on after its opening.
+pub(super) enum Opened {
+    /// With requests of HTTP/1. The buffer has the bytes that have come already.
+    Http1,
+    /// With HTTP/2, whose first bytes may be in the buffer.
+    Http2,
+    /// Among the idle connections, at most for this time. The buffer is empty.
+    Wait(Duration),
+    /// It is closed, for a reason that is logged.
+    Close,
+}
+
+/// What a loop knows of the first bytes of its connections.
+pub(super) struct FirstReads {
+    /// Whether a connection's first bytes are usually there when it is accepted. Most clients send a request right
+    /// after the handshake. A loop that was busy finds it there, and reading it at once saves a registration, which
+    /// costs three times as much as a read that finds nothing. A loop that was waiting for the connection comes too
+    /// early.
+    are_there: Sampled,
+}
+
+impl Default for FirstReads {
+    fn default() -> FirstReads {
+        FirstReads { are_there: Sampled::new(3, 1) }
+    }
+}
+
+/// Opens a connection that has had no request.
+pub(super) async fn open(
+    http: &HttpLoop,
+    first_reads: &FirstReads,
+    connection: &Rc<Connection>,
+    timer: &mut Timer,
+    buffer: &mut Vec<u8>,
+) -> Opened {
+    if !connection.was_polled.replace(true)
+        && let Some(ended) = read_first(http, first_reads, connection, buffer)
+    {
+        return ended;
+    }
+    let Some((_, mut servers, _)) = http.servers(connection) else { return close(buffer) };
+    if servers.proxy_protocol && connection.proxied().is_none() {
+        if let Some(ended) = expect_proxy_header(http, &servers, connection, timer, buffer).await {
+            return ended;
+        }
+        // There may be another configuration meanwhile.
+        let Some((_, newest, _)) = http.servers(connection) else { return close(buffer) };
+        servers = newest;
+    }
+    let session = connection.transport.tls();
+    if servers.tls && session.is_some_and(|session| !session.is_established()) {
+        return expect_handshake(http, header_timeout(&servers), connection, timer, buffer).await;
+    }
+    // Where another service has established the session, nobody has looked yet whether the client speaks HTTP/2.
+    if servers.accepts_preface() && (session.is_none() || connection.was_passed_on()) {
+        return expect_preface(http, header_timeout(&servers), connection, timer, buffer).await;
+    }
+    Opened::Http1
+}
+
+/// Reads the bytes that are there when the connection is polled for the first time. `None` if there are some.
+fn read_first(
+    http: &HttpLoop,
+    first_reads: &FirstReads,
+    connection: &Connection,
+    buffer: &mut Vec<u8>,
+) -> Option<Opened> {
+    let first = &first_reads.are_there;
+    let read = if connection.was_passed_on() {
+        *buffer = connection.take_received();
+        if buffer.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(buffer.len()) }
+    } else if first.pays() {
+        *buffer = buffers::take();
+        let read = connection.transport.try_read(buffer);
+        first.came_out(matches!(read, Ok(1..)));
+        read
+    } else {
+        Err(ErrorKind::WouldBlock.into())
+    };
+    if matches!(read, Ok(1..)) {
+        return None;
+    }
+    let Some((_, servers, _)) = http.servers(connection) else { return Some(close(buffer)) };
+    let end = match read {
+        // A client that has sent nothing yet waits among the idle connections: without a buffer, and the first to
+        // be closed when there are too many connections.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(wait(header_timeout(&servers), buffer)),
+        Err(error) => End::Broken(error),
+        Ok(_) => End::Closed,
+    };
+    let awaited = if servers.proxy_protocol { Awaited::ProxyHeader } else { Awaited::First };
+    unanswered::log(http, connection, awaited, &end);
+    Some(close(buffer))
+}
+
+/// Reads the PROXY protocol header. `None` if the opening goes on.
+async fn expect_proxy_header(
+    http: &HttpLoop,
+    servers: &Answering,
+    connection: &Connection,
+    timer: &mut Timer,
+    buffer: &mut Vec<u8>,
+) -> Option<Opened> {
+    let timeout = header_timeout(servers);
+    let Some(header) = proxy_header::read(http, connection, timer, timeout, buffer).await else {
+        return Some(close(buffer));
+    };
+    connection.set_proxied(header);
+    buffer.is_empty().then(|| wait(timeout, buffer))
+}
+
+/// Lets the client have a TLS session. ALPN (RFC 7301) says what follows.
+async fn expect_handshake(
+    http: &HttpLoop,
+    timeout: Duration,
+    connection: &Rc<Connection>,
+    timer: &mut Timer,
+    buffer: &mut Vec<u8>,
+) -> Opened {
+    match tls::open(http, connection, timer, timeout, buffer).await {
+        Some(Speaks::Tls) if tls::is_http2(connection) => Opened::Http2,
+        // Its first request is waited for as for that of any other connection, without a buffer.
+        Some(Speaks::Tls) => wait(timeout, buffer),
+        // The request is answered with 497.
+        Some(Speaks::Plain) => Opened::Http1,
+        None => close(buffer),
+    }
+}
+
+/// Reads until it is clear whether the client has sent the preface of HTTP/2.
+async fn expect_preface(
+    http: &HttpLoop,
+    timeout: Duration,
+    connection: &Connection,
+    timer: &mut Timer,
+    buffer: &mut Vec<u8>,
+) -> Opened {
+    match h2::read_preface(connection, timer, timeout, buffer).await {
+        h2::Seen::Http2 => Opened::Http2,
+        h2::Seen::Other => Opened::Http1,
+        h2::Seen::Nothing(end) => {
+            unanswered::log(http, connection, Awaited::First, &end);
+            close(buffer)
+        }
+    }
+}
+
+/// How long each step of the opening may take.
+fn header_timeout(servers: &Answering) -> Duration {
+    servers.entry.settings.get::<ServerSettings>().client_header_timeout
+}
+
+fn wait(time: Duration, buffer: &mut Vec<u8>) -> Opened {
+    buffers::give_back(std::mem::take(buffer));
+    Opened::Wait(time)
+}
+
+fn close(buffer: &mut Vec<u8>) -> Opened {
+    buffers::give_back(std::mem::take(buffer));
+    Opened::Close
+}
