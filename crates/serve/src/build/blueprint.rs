@@ -43,7 +43,7 @@ impl Blueprint {
     /// # Errors
     /// A zone is used that is not declared, or two services have the same socket.
     pub fn gather(listeners: Vec<Arc<ListenSpec>>, cx: &mut Cx) -> Result<Blueprint, Problem> {
-        // A zone may be missing because of a problem that was told of, or be the one that it was about.
+        // A zone may be missing, or be wrong, because of a problem that is reported already.
         if !cx.has_problems() {
             cx.extensions.get_or_default::<ZoneTable>().check()?;
         }
@@ -73,7 +73,7 @@ impl Blueprint {
         })
     }
 
-    /// Makes the generation that serves, with the resources of the process: the open log files in the order of
+    /// Makes the generation that serves, with the resources of the process. These are the open log files in the order of
     /// `log_paths`, the error log of the main level, the thread pools and the file operations.
     pub fn serve(
         self,

@@ -9,7 +9,7 @@ use freerun_runtime::log::Level;
 
 use crate::values::subject::Subject;
 
-/// How often it is looked whether the file is there.
+/// The time between two looks whether the file is there.
 const STEP: Duration = Duration::from_millis(1);
 
 /// The value of `debug_block_loop`.
@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_millis(1);
 pub struct LoopBlock {
     /// For how long the loop is held up.
     time: Duration,
-    /// It is held up no longer when this file exists.
+    /// The file that ends the wait when it exists.
     until: Option<PathBuf>,
 }
 

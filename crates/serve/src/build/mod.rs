@@ -1,5 +1,5 @@
-//! Making a service, such as `http` or `stream`, of its block: the steps that all services have in common, what modules bring to
-//! it, and its virtual servers by their names.
+//! Making a service, such as `http` or `stream`, of its block: the steps that all services have in common, what modules bring,
+//! and virtual servers by their names.
 
 pub mod blueprint;
 #[cfg(debug_assertions)]
@@ -25,8 +25,8 @@ pub fn structure<P: Path>(own: &[Directive], modules: &[&Module<P>]) -> Vec<Dire
     own.iter().chain(blocks).copied().collect()
 }
 
-/// All variables that a configuration may name in a service: those that all services have, those of the service's `core`, and
-/// those of its modules, each table with the name of the module that it is of. Of variables with the same name the last one counts.
+/// All variables that a configuration may name in a service. They are the variables of all services, of the service's `core`,
+/// and of its modules, each table with the name of its module. Of variables with the same name the last one counts.
 pub fn variables<'m, P: Path>(
     core: &'static [Variable<P::Subject>],
     modules: &'m [&Module<P>],
@@ -66,7 +66,7 @@ pub struct ServiceBlock<'a, P: Path> {
 struct End<P>(Place, PhantomData<fn() -> P>);
 
 impl<P: Path> ServiceBlock<'_, P> {
-    /// Begins with the block of the service, of which there may be one at most: `nodes` are those of the main level.
+    /// Begins with the block of the service. There may be one at most; `nodes` are the directives of the main level.
     ///
     /// # Errors
     /// There is a second one.
@@ -106,7 +106,7 @@ impl<P: Path> ServiceBlock<'_, P> {
         Ok(())
     }
 
-    /// What a virtual server has of TLS, as its directives have `made` it; nothing if they cannot be used.
+    /// The TLS of a virtual server, as its directives have `made` it; nothing if they cannot be used.
     ///
     /// # Errors
     /// As [`ServiceBlock::module_block`].
@@ -116,7 +116,7 @@ impl<P: Path> ServiceBlock<'_, P> {
         cx: &mut Cx,
     ) -> Result<Option<Arc<ServerTls>>, Problem> {
         made.or_else(|mut problem| {
-            // As with nginx, it is told of after all problems of single directives.
+            // As in nginx, it is reported after all problems of single directives.
             if problem.place.is_some() && problem.reported.is_none() {
                 problem.reported = cx.extensions.get::<End<P>>().map(|end| end.0);
             }
@@ -124,7 +124,7 @@ impl<P: Path> ServiceBlock<'_, P> {
         })
     }
 
-    /// Ends the block, all of which has been read, with the settings of its level.
+    /// Ends the block, when all of it has been read, with the settings of its level.
     ///
     /// # Errors
     /// As [`ServiceBlock::module_block`].
@@ -137,7 +137,7 @@ impl<P: Path> ServiceBlock<'_, P> {
     }
 }
 
-/// Where the block of the service ends, which is where nginx reports what it finds when everything was read.
+/// The place where the block of the service ends: nginx reports there what it finds when everything was read.
 pub fn end_of_block<P: Path>(cx: &Cx) -> Option<Place> {
     cx.extensions.get::<End<P>>().map(|end| end.0)
 }

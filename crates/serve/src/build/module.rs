@@ -1,5 +1,5 @@
-//! What a module brings to a service: directives, handlers, variables, and what it has called while a configuration is read
-//! and while it serves.
+//! Parts that a module brings to a service: directives, handlers, variables, and functions that are called while a
+//! configuration is read and while it serves.
 //!
 //! Each service lists its modules once, explicitly; nothing registers itself. The order in the list is the order in which
 //! handlers of one phase run.
@@ -35,17 +35,17 @@ pub struct Module<P: Path> {
     pub groups: &'static [&'static dyn Group],
     /// The handlers of the module.
     pub handlers: &'static [P::Handler],
-    /// The directives by which this module makes the content of a level. If a level has several such directives, of whichever
+    /// The directives that have this module make the content of a level. If a level has several such directives, of whichever
     /// modules, the last one counts.
     pub content: &'static [P::Content],
     /// The filters of the module.
     pub filters: &'static [P::Filter],
     /// The variables of the module.
     pub variables: &'static [Variable<P::Subject>],
-    /// The directives of the module that run in the script of a level, between those of the rewrite module.
+    /// The directives of the module that run in the script of a level, between directives of the rewrite module.
     pub script: Option<fn(&SettingsSet) -> P::Script>,
-    /// Called with the merged settings of every level that subjects may be at (a server, a location), for checks and defaults
-    /// that need them, such as a default that needs a file.
+    /// Called with the merged settings of every level that subjects may be at (a server, a location). It is for checks and
+    /// defaults that need them, such as a default that needs a file.
     pub settle: Option<Settle>,
     /// The blocks of the module.
     pub blocks: &'static [Block],
@@ -56,12 +56,12 @@ pub struct Module<P: Path> {
     pub prepare: Option<Begin>,
     /// Called when a generation has begun to take subjects, for background work, which has to end with the generation.
     pub begin: Option<Begin>,
-    /// Called with the last generation when the worker takes no connections any more and finishes those that it has, which
-    /// may last: from then on others do what the process does beside its subjects. It may not wait. A process that ends at
-    /// once does not call it.
+    /// Called with the last generation when the worker takes no connections any more and finishes the present ones, which
+    /// may last. From then on other processes do what this one does beside its subjects. It may not wait. A process that ends
+    /// at once does not call it.
     pub drain: Option<End>,
-    /// Called after `drain` when another process serves by the same configuration, or soon will: from then on that one has what
-    /// only one process can have, though this one may go on for long with its connections. It may not wait.
+    /// Called after `drain` when another process serves by the same configuration, or soon will. From then on that process has
+    /// what only one can have, though this one may go on for long with its connections. It may not wait.
     pub leave: Option<End>,
     /// Called with the last generation when all loops have ended, to save data for the next process. It may wait for a
     /// bounded time.
@@ -88,14 +88,15 @@ impl<P: Path> Module<P> {
         end: None,
     };
 
-    /// What the module has called while the worker lives.
+    /// The functions that are called while the worker lives.
     pub fn hooks(&self) -> Hooks {
         let Module { prepare, begin, drain, leave, end, .. } = *self;
         Hooks { prepare, begin, drain, leave, end }
     }
 }
 
-/// What a module has called while the worker lives: the fields of [`Module`] with these names, whatever its service is.
+/// Functions of a module that are called while the worker lives: the fields of [`Module`] with these names, whatever its
+/// service is.
 pub struct Hooks {
     /// [`Module::prepare`]
     pub prepare: Option<Begin>,
@@ -112,7 +113,7 @@ pub struct Hooks {
 /// Checks merged settings; a problem refuses the configuration.
 pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
-/// A block at the level of a service that belongs to a module, such as `upstream`: its directives are settings in a context
+/// A block at the level of a service that belongs to a module, such as `upstream`. Its directives are settings in a context
 /// of their own, and it is no level for requests or sessions.
 pub struct Block {
     /// The name, the arguments and the context inside.

@@ -12,7 +12,7 @@ macro_rules! compiled {
     )*};
 }
 
-// The defaults are those of Debian's nginx, so that freerun takes over an installed configuration as it stands.
+// The defaults are the paths of Debian's nginx, so that freerun takes over an installed configuration as it stands.
 compiled! {
     /// The folder that relative paths of the configuration are relative to.
     PREFIX = "FREERUN_PREFIX" or "/usr/share/nginx";

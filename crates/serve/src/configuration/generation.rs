@@ -12,7 +12,7 @@ use crate::listen::ListenSpec;
 pub struct Generation {
     /// Serial number, from 1.
     pub number: u64,
-    /// When it was made, since 1970.
+    /// The time since 1970 at which it was made.
     pub loaded: Duration,
     /// The logs, pools, files and zones, and the parts of modules and services.
     pub services: Services,

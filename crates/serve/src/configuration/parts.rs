@@ -49,12 +49,13 @@ impl Parts {
     }
 }
 
-/// How much depends on a folder that the master makes. A folder that several places name has the greatest of their needs.
+/// The degree to which anything depends on a folder that the master makes. A folder that several places name has the greatest
+/// of their needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FolderNeed {
-    /// It is a default that nothing in the configuration uses; nginx makes such folders, too.
+    /// A default that nothing in the configuration uses; nginx makes such folders, too.
     Unused,
-    /// It is a default that requests may need. Without it those alone fail.
+    /// A default that requests may need. Without it these requests alone fail.
     Used,
     /// The configuration names it: without it the configuration cannot be used.
     Named,
@@ -67,7 +68,7 @@ pub struct TempFolder {
     pub path: String,
     /// The directive that names such a folder.
     pub directive: String,
-    /// How much depends on it.
+    /// The degree to which anything depends on it.
     pub need: FolderNeed,
 }
 

@@ -13,10 +13,10 @@ use freerun_conf::{Cx, Node, Problem, path_of};
 
 use crate::configuration::parts::Paths;
 
-/// What the name of a file ends with while it is written.
+/// The end of the name that a file has while it is written.
 const UNFINISHED: &str = ".new";
 
-/// What the name ends with of a file that could not be used, when it has been written again.
+/// The end of the name that a file which could not be used gets when it has been written again.
 const UNUSED: &str = ".unused";
 
 /// The permissions of a file that is not there yet: its state may be secret.
@@ -26,8 +26,8 @@ const NEW_MODE: u32 = 0o600;
 #[derive(Default)]
 struct Owners(HashMap<String, String>);
 
-/// Notes that the file with this path keeps the state of `owner`, and warns if it keeps that of another one already:
-/// each replaces it as a whole.
+/// Notes that the file with this path keeps the state of `owner`, and warns if it keeps another state already: each owner
+/// replaces the file as a whole.
 pub fn claim(path: &str, owner: &str, directive: &Node, cx: &mut Cx) {
     let owners = &mut cx.extensions.get_or_default::<Owners>().0;
     let first = owners.entry(path.to_owned()).or_insert_with(|| owner.to_owned());
@@ -38,8 +38,8 @@ pub fn claim(path: &str, owner: &str, directive: &Node, cx: &mut Cx) {
     }
 }
 
-/// The texts of state files that a configuration is made of, by the paths of these, and whether the file has another text by
-/// now that cannot be used; lives in its context.
+/// The texts of state files that a configuration is made of, by the paths of the files. Each has a flag: whether the file now
+/// has another text that cannot be used. Lives in the configuration's context.
 #[derive(Default)]
 struct Texts(HashMap<String, (Fingerprint, bool)>);
 
@@ -55,7 +55,7 @@ pub struct StateFile {
     path: String,
     /// Locked while anybody of this process writes the file.
     writing: Arc<Mutex<()>>,
-    /// What the file has if nobody but this process has changed it since: what it was read as, or was written as last.
+    /// The contents that the file has if nobody but this process has changed it: as it was read, or written last.
     known: Mutex<Option<Fingerprint>>,
     /// Whether the file has what nobody has read: it is not lost when it is written.
     is_unused: AtomicBool,
@@ -102,12 +102,12 @@ impl StateFile {
         self.is_unused.store(true, Relaxed);
     }
 
-    /// Replaces the file by what `make` gives. Who comes while another one writes waits and writes what is there then, so that
-    /// the file has the last state. It waits for the disk, so a loop never calls it. Others see the old file or the new one,
+    /// Replaces the file by what `make` gives. A thread that comes while another one writes waits and then writes the state of
+    /// that moment, so that the file has the last state. It waits for the disk, so a loop never calls it. Others see the old file or the new one,
     /// also after a power failure.
     ///
     /// # Errors
-    /// Those of the system; the old file is still there.
+    /// The system's; the old file is still there.
     pub fn write(&self, make: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = path_of(&self.path);
@@ -121,14 +121,14 @@ impl StateFile {
         if written.is_ok() && self.is_unused.swap(false, Relaxed) {
             let aside = format!("{}{UNUSED}", self.path);
             let aside = path_of(&aside);
-            // A link may be forbidden if the file is another user's. One that is there from before stays.
+            // A link may be forbidden if the file is another user's. An older link stays.
             let _ = fs::hard_link(&*path, &*aside).or_else(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => Ok(()),
                 _ => fs::rename(&*path, &*aside),
             });
         }
         written.and_then(|()| fs::rename(&*unfinished, &*path)).inspect_err(|_| {
-            // The error that is told is the one before.
+            // The error before this one is reported.
             let _ = fs::remove_file(&*unfinished);
         })?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint(&text));

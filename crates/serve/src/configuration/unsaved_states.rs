@@ -9,7 +9,7 @@ use freerun_runtime::log::{Errno, ErrorLog, Level};
 
 use crate::configuration::state_file::StateFile;
 
-/// How often a file is tried again.
+/// The time after which a file is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The states that are in effect and not in their files. There are at most as many as configurations name files.

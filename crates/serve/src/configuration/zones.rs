@@ -1,13 +1,13 @@
 //! Zones: named state that all loops share and that outlives the configuration that declares it.
 //!
 //! nginx keeps such state in shared memory. Here it is ordinary data behind an `Arc`. While a configuration is read,
-//! the [`ZoneTable`] in its context gathers its declarations; the zones of the running generation ([`Zones`]) were put
+//! the [`ZoneTable`] in its context gathers its declarations. The zones of the running generation ([`Zones`]) were put
 //! into the table before, so that a zone with the same name, kind, size and key keeps its state. A zone that no
 //! generation names any more is freed with the last request that uses it.
 //!
-//! When the binary is changed while it runs, states go over to the worker of the new one as bytes: a state is made of what has
-//! [arrived](ZoneTable::arrived) for its name, and [carried](ZoneTable::carry) to the next binary. The bytes come from another
-//! version, so what is made of them decides by itself whether it understands them.
+//! When the binary is changed while it runs, states go over to the worker of the new one as bytes. A state is made of the bytes
+//! that have [arrived](ZoneTable::arrived) for its name, and [carried](ZoneTable::carry) to the next binary. The bytes come
+//! from another version, so each kind of state decides by itself whether it understands them.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -184,8 +184,8 @@ impl ZoneTable {
         }
     }
 
-    /// Declares a zone. Its state `S` is that of the running generation's zone with the same name, kind, size and key,
-    /// or is made by `make` (`None` if there is no memory). Making it has to be cheap, because `-t` does it too.
+    /// Declares a zone. It takes over the state `S` of the running generation's zone with the same name, kind, size and
+    /// key, or `make` makes one (`None` if there is no memory). Making it has to be cheap, because `-t` does it too.
     /// `define` makes the value that references see.
     ///
     /// # Errors
@@ -234,9 +234,9 @@ impl ZoneTable {
         entry.and_then(|entry| entry.declared.as_ref()).is_some_and(|(purpose, _)| purpose.size == named.size)
     }
 
-    /// State without a name in the configuration that survives reloads, as long as each configuration asks for it with
-    /// the same `key` (which should contain all values that must not differ). It is the running generation's state, the
-    /// one that another directive of this configuration has asked for, or a new one.
+    /// State without a name in the configuration. It survives reloads, as long as each configuration asks for it with the
+    /// same `key`, which should contain all values that must not differ. It is the running generation's state, the state
+    /// that another directive of this configuration has asked for, or a new one.
     pub fn keep<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
         match self.keep_if(key, || Some(make())) {
             Some(state) => state,

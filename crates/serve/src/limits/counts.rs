@@ -1,4 +1,4 @@
-//! How many subjects of each key are being served: one word for each key in use, in a table without locks.
+//! Counts of the subjects of each key that are being served: one word for each key in use, in a table without locks.
 //!
 //! A key has its place in one of the sets of [`WAYS`] words. A word is a fingerprint of the key (48 bits, besides those
 //! that choose the set) and the number (16 bits); 0 is a free place.
@@ -20,7 +20,7 @@ pub struct Counts {
     hasher: Hasher,
 }
 
-/// Why a subject is not let in.
+/// The reason that a subject is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// As many subjects of the key as the limit allows are being served.

@@ -53,11 +53,11 @@ impl<S: Subject> Key<S> {
 }
 
 /// Makes the fingerprint of a key in a zone: the set of places that its state is in, and a tag that tells it from
-/// others there. It uses secrets of the zone, so that no client can search for keys that collide. They are known here, unlike
-/// those of std's hashers, because a state is of use to another process only together with them.
+/// others there. It uses secrets of the zone, so that no client can search for keys that collide. They are known here,
+/// unlike the secrets of std's hashers, because a state is of use to another process only together with them.
 pub struct Hasher([u64; SECRETS]);
 
-/// How many numbers the secrets of a [`Hasher`] are.
+/// Number of the secrets of a [`Hasher`].
 pub const SECRETS: usize = 4;
 
 impl Default for Hasher {

@@ -54,7 +54,7 @@ impl<S: Subject> Setting for ConnZones<S> {
     }
 }
 
-/// One `limit_conn` directive.
+/// A `limit_conn` directive.
 struct Limit<S> {
     zone: Zone<Defined<S>>,
     most: u64,

@@ -94,8 +94,8 @@ pub fn gather<'s, P: ListenProtocols>(
     Ok(order)
 }
 
-/// The addresses that have sockets of their own, each with those that share its socket: a wildcard socket receives the
-/// connections of the addresses that it covers, and binding those as well would fail. All are places in `addresses`.
+/// The addresses that have sockets of their own, each with the addresses that share its socket. A wildcard socket receives
+/// the connections of the addresses that it covers, and binding these as well would fail. All are places in `addresses`.
 pub fn sockets<P>(addresses: &[Address<P>]) -> Vec<(usize, Vec<usize>)> {
     let shared = |address: &Address<P>| if address.fixed.is_some() { None } else { address.covering(addresses) };
     let mut sockets = Vec::new();

@@ -1,7 +1,7 @@
 //! The specification of a listening socket: its key, its options, and the addresses that the `listen` directive names.
 //!
-//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, [`hosts`] the names in the
-//! configuration that the master looks up, [`address`] one end of a connection, and [`served`] the sockets of a generation.
+//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, and [`served`] the sockets of
+//! a generation. [`hosts`] are names in the configuration that the master looks up, [`address`] is one end of a connection.
 
 pub mod address;
 pub mod addresses;
@@ -82,7 +82,7 @@ pub struct ListenSpec {
     pub ipv6only: bool,
     /// Whether each loop has a socket of its own, because `reuseport` is set; see [`ListenSpec::is_sharded`].
     pub reuseport: bool,
-    /// Whether the directive names a range of ports, of which this is one.
+    /// Whether the directive names a range of ports that this one belongs to.
     pub in_range: bool,
     /// `TCP_DEFER_ACCEPT`.
     pub deferred: bool,
@@ -124,8 +124,8 @@ impl ListenSpec {
         self.protocol == other.protocol && self.name == other.name
     }
 
-    /// How many sockets a worker with so many loops has for the address: one, from which all loops accept connections, or
-    /// one for each loop ([`ListenSpec::is_sharded`]).
+    /// Number of sockets that a worker with `loops` loops has for the address: one, from which all loops accept connections,
+    /// or one for each loop ([`ListenSpec::is_sharded`]).
     pub fn sockets(&self, loops: usize) -> usize {
         if self.is_sharded() { loops.max(1) } else { 1 }
     }
@@ -133,15 +133,15 @@ impl ListenSpec {
     /// Whether there is a socket for each loop: with `reuseport`, and for datagrams.
     ///
     /// Datagrams of one client are to come to the loop that has its session, and only sockets of their own see to that, by the
-    /// kernel's hash of both addresses. So there is one for each loop in any case, unless there are many ports anyway: those of
-    /// a range have one socket each, and belong to one loop each, in turn.
+    /// kernel's hash of both addresses. So there is one for each loop in any case, unless there are many ports anyway. The
+    /// ports of a range have one socket each, and belong to one loop each, in turn.
     pub fn is_sharded(&self) -> bool {
         self.reuseport || self.protocol == Protocol::Datagram && !self.in_range
     }
 
-    /// Which of so many sockets the loop at this place takes connections or datagrams from, of so many loops. Connections of a
-    /// single socket are taken by all loops, its datagrams by one. Where there were more loops before, each loop may have
-    /// several sockets.
+    /// The sockets that the loop at this place takes connections or datagrams from, for these numbers of loops and sockets.
+    /// Connections of a single socket are taken by all loops, its datagrams by one. Where there were more loops before, each
+    /// loop may have several sockets.
     pub fn sockets_of(&self, place: usize, loops: usize, sockets: usize) -> impl Iterator<Item = usize> + use<> {
         let loops = loops.max(1);
         let first = match (sockets, self.protocol) {
@@ -166,7 +166,7 @@ impl ListenSpec {
         (self.protocol, &self.name) == (other.protocol, &other.name)
     }
 
-    /// A number that stands for the address, by which addresses take turns in a pool.
+    /// A number that stands for the address: addresses take turns in a pool by it.
     pub fn lane(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.name.hash(&mut hasher);
@@ -191,8 +191,9 @@ impl ListenSpec {
         self.ip.is_some_and(|address| address.ip().is_unspecified())
     }
 
-    /// What the kernel is to say of each datagram, for a socket that takes datagrams: where it was sent to, if the socket has all
-    /// addresses. The socket needs these before it is bound: of a datagram that has come earlier that is not known.
+    /// The facts that the kernel is to tell about each datagram, for a socket that takes datagrams: its destination, if the
+    /// socket has all addresses. The socket needs these before it is bound: they are missing for a datagram that has come
+    /// earlier.
     pub fn datagram_options(&self) -> Options {
         Options { destination: self.is_wildcard(), ecn: false, gro: true }
     }

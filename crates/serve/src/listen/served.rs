@@ -15,21 +15,21 @@ use crate::listen::address;
 pub struct Listen<V> {
     /// The specification of the socket.
     pub spec: Arc<ListenSpec>,
-    /// What is at the address itself.
+    /// The servers at the address itself.
     pub servers: Arc<V>,
-    /// What is at more specific addresses with the same port, which share a wildcard's socket.
+    /// The servers at more specific addresses with the same port, which share a wildcard's socket.
     pub specific: HashMap<IpAddr, Arc<V>>,
     /// Whether connections to any of its addresses may begin with a TLS handshake.
     pub tls: bool,
 }
 
 impl<V> Listen<V> {
-    /// What is at all of the socket's addresses.
+    /// The servers at all of the socket's addresses.
     pub fn all(&self) -> impl Iterator<Item = &Arc<V>> {
         [&self.servers].into_iter().chain(self.specific.values())
     }
 
-    /// What is there for a connection to this local address.
+    /// The servers for a connection to this local address.
     pub fn servers_for(&self, local: &address::Address) -> &Arc<V> {
         match local {
             address::Address::Ip(address) if !self.specific.is_empty() => {
@@ -40,7 +40,7 @@ impl<V> Listen<V> {
     }
 }
 
-/// So many sockets are looked through for one; of more it is found by its name, as there are thousands with a range of ports.
+/// The most sockets that are looked through for one. Of more, as a range of ports makes thousands, it is found by its name.
 const FEW: usize = 8;
 
 /// The listening sockets of a service in a generation, in the order of the configuration.

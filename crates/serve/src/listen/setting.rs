@@ -31,8 +31,8 @@ impl Written {
     }
 }
 
-/// What a service knows of a `listen` directive besides the socket: which protocols precede what the service speaks.
-/// What one `listen` of an address says holds for all servers there, since a server is chosen later.
+/// Parameters of a `listen` directive that a service needs besides the socket: the protocols that precede its own.
+/// The parameters of one `listen` of an address hold for all servers there, since a server is chosen later.
 pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The name of the service.
     const SERVICE: &'static str;
@@ -73,7 +73,7 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
     fn and(self, other: Self) -> Self;
 }
 
-/// One `listen` directive; a range of ports makes several addresses.
+/// A `listen` directive; a range of ports makes several addresses.
 #[derive(Debug, Clone)]
 pub struct ListenSetting<P> {
     /// The specifications of the sockets, one for each port.

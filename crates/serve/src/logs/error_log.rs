@@ -16,7 +16,7 @@ const MIN_MEMORY: u64 = MAX_LINE as u64 + 512;
 /// The path that stands for standard error.
 pub const STDERR: &str = "stderr";
 
-/// One `error_log` directive.
+/// An `error_log` directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorLogTarget {
     /// Index of the file in [`LogPaths`].

@@ -11,14 +11,14 @@ settings! {
     /// The error log.
     #[module = "error_log"]
     pub struct ErrorLogSettings {
-        /// Where errors are written, and from which level on.
+        /// Destination of error messages, and the level from which on they are written.
         ///
-        /// `syslog:` sends them to a server, as UDP or to a Unix socket; messages that it does not take are dropped and counted,
+        /// `syslog:` sends them to a server, as UDP or to a Unix socket. Messages that it does not take are dropped and counted,
         /// and requests and sessions never wait for it. `memory:` keeps the last lines in a ring in the worker's memory,
         /// behind the text `freerun memory log: `, for a debugger or a core dump.
         ///
-        /// `debug_core`, `debug_alloc`, `debug_mutex`, `debug_event`, `debug_http`, `debug_mail` and `debug_stream`, of which
-        /// nginx takes several, mean all of `debug`.
+        /// `debug_core`, `debug_alloc`, `debug_mutex`, `debug_event`, `debug_http`, `debug_mail` and `debug_stream` mean all of
+        /// `debug`. nginx takes several of them in one directive.
         error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION | STREAM | STREAM_SERVER,
             fidelity = Differs("a name of a syslog server is looked up once, when the log is opened; one memory log of each size is kept");
     }
@@ -29,7 +29,7 @@ settings! {
 pub struct LevelErrorLog(OnceLock<ErrorLog>);
 
 impl LevelErrorLog {
-    /// The log that the settings of the level name, or `default`, that of the main level. `logs` are the open files, in the
+    /// The log that the settings of the level name, or `default`, the log of the main level. `logs` are the open files, in the
     /// order of [`LogPaths`](crate::configuration::log_paths::LogPaths).
     pub fn of(&self, settings: &SettingsSet, logs: &[LogFile], default: &ErrorLog) -> &ErrorLog {
         self.0.get_or_init(|| {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::values::captures::Captures;
 use crate::values::{GaveUp, Pattern};
 
-/// One name of a server.
+/// A name of a server.
 #[derive(Debug, Clone)]
 pub enum Name {
     /// A whole name, as `example.com`; also the empty name, for requests without `Host`.
@@ -37,8 +37,7 @@ impl Name {
     }
 }
 
-/// What helps with a name that the server of the first block has, and that of the second is given, too. nginx does not say
-/// which servers it warns of.
+/// Help with a name that the servers of both blocks have. nginx does not say which servers it warns of.
 fn both(first: Option<Place>, second: Place, sources: &Sources) -> Option<String> {
     let (owner, other) = (sources.location(first?)?, sources.location(second)?);
     Some(match first == Some(second) {

@@ -71,7 +71,7 @@ impl<V: TlsServer> VirtualServers<V> {
     }
 
     /// The settings of a session with a certificate of this server whose name has variables, with these protocols above TLS.
-    /// `names` gives the names as they are for this client, of whom `facts` are known.
+    /// `names` gives the names as they are for the client with these `facts`.
     ///
     /// # Errors
     /// The line for the error log; it is empty if the client has gone.
@@ -100,7 +100,7 @@ impl<V: TlsServer> VirtualServers<V> {
 pub struct Planned<'p, V, P> {
     /// The server.
     pub server: &'p Arc<V>,
-    /// The directives `listen`, or the one that is implied.
+    /// The directives `listen`, or the implied one.
     pub listens: &'p [ListenSetting<P>],
     /// The names in `server_name`.
     pub names: &'p [Name],
@@ -127,7 +127,7 @@ pub fn listens<V: TlsServer, P: ListenProtocols, T>(
             check_certificates(address, planned, cx)?;
         }
     }
-    // Conflicting names are told of in the order of the addresses.
+    // Conflicting names are reported in the order of the addresses.
     let servers = |address: &Address<P>| Arc::new(make(at(address, planned, &alpn, cx), address.protocols));
     let servers: Vec<Arc<T>> = order.iter().map(servers).collect();
     Ok(Listens::of(&order, &servers))

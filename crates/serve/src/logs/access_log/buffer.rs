@@ -1,9 +1,8 @@
 //! The lines that a loop has gathered for each log file, until they are handed over to the log thread.
 //!
 //! A hand-over costs an allocation, usually the waking of the log thread (on one core: a switch to it and back) and its
-//! `writev`, about as much as a request. Lines of a file without `buffer=` therefore wait for [`SOON`]: a loop hands
-//! over at most some fifty times a second for each file, or each [`SOON_SIZE`] bytes, and runs no timer while no lines
-//! wait. A line costs the loop about a thousand instructions then. If a file has no room for more, its lines are
+//! `writev`, about as much as a request. Lines of a file without `buffer=` therefore wait for [`SOON`]. A loop hands over
+//! at most some fifty times a second for each file, or each [`SOON_SIZE`] bytes, and runs no timer while no lines wait. A line costs the loop about a thousand instructions then. If a file has no room for more, its lines are
 //! counted but not made. Lines of files that are opened by their names wait for no more than other tasks that are ready.
 
 use std::cell::{Cell, RefCell};
@@ -215,8 +214,8 @@ impl Gathered {
         }
     }
 
-    /// Whether a line is lost: the file has so much to write that so many further bytes would be dropped, so the line
-    /// is not made in the first place.
+    /// Whether a line of this many bytes would be dropped, because the file has too much to write. Such a line is not made
+    /// in the first place.
     #[inline]
     fn loses(&mut self, limit: usize) -> bool {
         let loses = self.whole == 0 && !self.file.has_room(limit);

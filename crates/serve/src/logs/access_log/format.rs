@@ -30,7 +30,7 @@ pub trait Pieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
     fn push(&self, subject: &S, style: &Style, line: &mut Line<'_>);
 }
 
-/// How values are written.
+/// The manner in which values are written.
 #[derive(Debug)]
 pub struct Style {
     escape: Escape,

@@ -84,7 +84,7 @@ pub struct Buffering {
     pub gzip: Option<u8>,
 }
 
-/// One `access_log` directive.
+/// An `access_log` directive.
 #[derive(Debug)]
 pub struct AccessLog<S, P> {
     /// The destination.
@@ -262,7 +262,7 @@ impl Value for LogFileCache {
     }
 }
 
-/// This many seconds, or as good as for ever.
+/// A duration of whole seconds, or as good as for ever.
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds.min(u32::MAX.into()))
 }

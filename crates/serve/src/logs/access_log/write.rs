@@ -8,8 +8,8 @@ use super::setting::{AccessLogs, Target};
 use crate::loops::state::LoopState;
 use crate::values::subject::Subject;
 
-/// Writes the lines of a subject to the logs of its level. `generation` is the number of its configuration; files with
-/// variables in their paths stay open as `keep` says (`open_log_file_cache`), and are made only if the folder that `root`
+/// Writes the lines of a subject to the logs of its level. `generation` is the number of its configuration. Files with
+/// variables in their paths stay open as `keep` says (`open_log_file_cache`). They are made only if the folder that `root`
 /// gives is there, if it gives one.
 pub fn write<S: Subject, P: Pieces<S>>(
     subject: &S,
