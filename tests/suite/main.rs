@@ -1,85 +1,50 @@
-//! End-to-end tests of the built binary: a configuration, exact bytes in, what comes out. From simple to complex.
+//! End-to-end tests of the built binary: a configuration, exact bytes in, what comes out.
+//!
+//! The folders go from simple to complex, and their numbers keep the test runner, which sorts by name, to that order: what a
+//! folder tests relies on those before it, so the first failure in a list is the one to look at. `tests/differential` has
+//! the same folders.
 //!
 //! Most of them hold for nginx too: `FREERUN_TEST_AGAINST=nginx` runs them against it, which is how the expectations were checked.
 
-mod access;
-mod advice;
-mod api;
-mod applications;
-mod bytes;
-mod cache_flow;
-mod cache_status;
-mod caching;
-mod captures;
-mod command_line;
-mod compress;
-mod config_errors;
-mod connection_fields;
-mod connections;
-mod corpus;
-mod documentation;
-mod early_bodies;
-mod echoes;
-mod faulty_bodies;
-mod files;
-mod fragments;
-mod freerun_api;
-mod geoip2;
-mod guide;
-mod headers;
-mod health;
-mod hot_files;
-mod http2;
-mod interim_responses;
-mod joined_fields;
-mod late_loops;
-mod limit_errors;
-mod limits;
-mod links;
-mod listens;
-mod listings;
-mod loaded_loops;
-mod log_errors;
-mod logs;
-mod loop_numbers;
-mod migrate;
-mod predicates;
-mod processes;
-mod proxied;
-mod proxy_bodies;
-mod proxy_engine;
-mod proxy_heads;
-mod proxy_parts;
-mod proxy_protocol;
-mod proxy_settings;
-mod proxy_tries;
-mod proxy_tunnels;
-mod reloads;
-mod replaced;
-mod requests;
-mod resets;
-mod resolver;
-mod script_errors;
-mod scripts;
-mod serve;
-mod status;
-mod status_zones;
-mod stores;
-mod stream;
-mod stream_datagrams;
-mod subrequests;
-mod timeouts;
-mod tls;
-mod tokens;
-mod tools;
-mod tunnel_access;
-mod tunnel_pass;
-mod unnamed_servers;
-mod upgrade;
-mod upstream_connections;
-mod upstream_errors;
-mod upstream_http2;
-mod upstream_ntlm;
-mod upstreams;
-mod webdav;
-mod written_defaults;
+// The program itself: its options, what it prints, its own commands.
+mod t01_command_line;
+// Configurations: what `-t` takes, what it says to mistakes, and the defaults.
+mod t02_configuration;
+// Connections of clients: where the server listens, who is there, how long it waits.
+mod t03_connections;
+// HTTP/1.1: heads and bodies of requests, fields of responses.
+mod t04_http1;
+// Which server and location a request gets, and what answers it there.
+mod t05_locations;
+// Variables and the rewrite module.
+mod t06_variables;
+// Static files: listings, links, files that change, WebDAV.
+mod t07_files;
+// What is made of a response on its way: compression, includes, substitutions.
+mod t08_filters;
+// Who may have something: addresses, passwords, tokens, subrequests.
+mod t09_access;
+// Limits of requests and connections.
+mod t10_limits;
+// HTTP/2 towards clients (RFC 9113), frame by frame.
+mod t11_http2;
+// TLS of listeners and towards upstream servers.
+mod t12_tls;
+// Requests that are passed on, and tunnels.
+mod t13_proxy;
+// Servers behind: groups and their balancing, kept connections, names, health, HTTP/2.
+mod t14_upstreams;
+// The cache: what it stores, how long, for whom, and what may never go wrong.
+mod t15_cache;
+// Real applications behind the server: PHP under php-fpm, Python under uWSGI, Node, a WebSocket server, memcached.
+mod t16_applications;
+// TCP and UDP: sessions of `stream {}`.
+mod t17_stream;
+// Access and error logs.
+mod t18_logs;
+// Master and worker: signals, reloads, loops, a change of the binary.
+mod t19_processes;
+// What the server tells of itself: the status handler and the two APIs.
+mod t20_status;
+// The server as people use it: the documentation, the guide, other people's programs.
+mod t21_in_use;

@@ -1,5 +1,5 @@
 //! Cases of nginx's rules that need no comparison, or in which nginx 1.31 differs from the version that
-//! `tests/differential/cache_rules/mod.rs` compares with; see the table there for all others.
+//! `tests/differential/t15_cache/cache_rules/mod.rs` compares with; see the table there for all others.
 
 use super::*;
 use crate::rules::{Ignored, Valid};

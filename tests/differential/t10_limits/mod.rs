@@ -1,0 +1,3 @@
+//! Limits of requests and connections.
+
+pub mod request_limits;

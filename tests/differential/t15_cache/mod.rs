@@ -1,0 +1,4 @@
+//! The cache: what it stores, how long, for whom, and what may never go wrong.
+
+pub mod cache_rules;
+pub mod caching;

@@ -1,0 +1,6 @@
+//! The program itself: its options, what it prints, its own commands.
+
+pub mod bytes_in_names;
+pub mod command_line;
+pub mod migrate;
+pub mod serve;

@@ -1,0 +1,3 @@
+//! Which server and location a request gets, and what answers it there.
+
+pub mod predicates;

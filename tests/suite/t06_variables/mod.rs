@@ -1,0 +1,5 @@
+//! Variables and the rewrite module.
+
+pub mod captures;
+pub mod geoip2;
+pub mod scripts;

@@ -1,0 +1,4 @@
+//! Who may have something: addresses, passwords, tokens, subrequests.
+
+pub mod access;
+pub mod tokens;

@@ -1,0 +1,3 @@
+//! Access and error logs.
+
+pub mod logs;

@@ -1,0 +1,7 @@
+//! What the server tells of itself: the status handler and the two APIs.
+
+pub mod api;
+pub mod cache_status;
+pub mod freerun_api;
+pub mod status;
+pub mod status_zones;
