@@ -16,13 +16,13 @@ use tokio::sync::Notify;
 use crate::connection::Connection;
 use crate::connection::queues::{Place, Queues};
 
-/// The key of an idle connection, by which it is taken out again.
+/// The key of an idle connection. It takes the connection out again.
 pub type Key = Place;
 
 /// A moment in nanoseconds since the process began.
 type Moment = u64;
 
-/// How long a connection without a request is kept.
+/// The time that a connection without a request is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
     /// The time until it is closed.

@@ -1,4 +1,4 @@
-//! The futures that open connections and serve their requests, each of which is used by one connection after the other.
+//! The futures that open connections and serve their requests. One connection after the other uses such a future.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -10,9 +10,9 @@ use freerun_runtime::timer::Timer;
 use crate::connection::idle::Keep;
 use crate::message::scratch::RequestScratch;
 use crate::protocol::connection_task::Driver;
-use crate::protocol::h1::{self, Left};
+use crate::protocol::h1::{self, Continuation};
 use crate::protocol::h2;
-use crate::protocol::opening::{Opened, open};
+use crate::protocol::opening::{Decision, open};
 use crate::request::Connection;
 
 /// A future that opens connections and serves requests: some kilobytes of state, used by one connection after the other.
@@ -24,11 +24,11 @@ pub(super) struct ConnectionRunner {
 /// A connection to serve, with its driver.
 pub(super) type Work = (Rc<Driver>, Rc<Connection>);
 
-/// How a connection goes on without the runner.
+/// The continuation of a connection without the runner.
 pub(super) enum Next {
-    /// As it does between two requests of HTTP/1.
-    Http1(Left),
-    /// It speaks HTTP/2.
+    /// HTTP/1 has decided, or the opening has decided in the same way.
+    Http1(Continuation),
+    /// The connection speaks HTTP/2.
     Http2(Box<h2::Serve>),
 }
 
@@ -37,11 +37,11 @@ pub(super) enum Next {
 pub(super) struct Post {
     /// The connection to serve. It comes with its driver, so that an unused runner holds neither: they would keep each other.
     work: Cell<Option<Work>>,
-    /// What follows, with the driver.
+    /// The continuation, with the driver.
     pub(super) answer: Cell<Option<(Rc<Driver>, Next)>>,
 }
 
-/// How many unused runners a loop keeps.
+/// The number of unused runners that a loop keeps.
 const KEPT_RUNNERS: usize = 32;
 
 /// The unused runners of a loop.
@@ -87,19 +87,19 @@ async fn serve(post: Rc<Post>) {
                 is_announced &= connection.proxied().is_none();
                 opened
             }
-            _ => Opened::Http1,
+            _ => Decision::Http1,
         };
         let next = match opened {
-            Opened::Http1 => {
+            Decision::Http1 => {
                 let requests = h1::requests(&driver.http, &connection, &mut timer, buffer, is_announced, &mut scratch);
                 Next::Http1(requests.await)
             }
-            Opened::Http2 => {
+            Decision::Http2 => {
                 let http2 = h2::Serve::new(&driver.h2, connection.clone(), buffer);
-                http2.map_or(Next::Http1(Left::Close), Next::Http2)
+                http2.map_or(Next::Http1(Continuation::Close), Next::Http2)
             }
-            Opened::Wait(time) => Next::Http1(Left::Idle(Keep::at_most(time))),
-            Opened::Close => Next::Http1(Left::Close),
+            Decision::Wait(time) => Next::Http1(Continuation::Idle(Keep::at_most(time))),
+            Decision::Close => Next::Http1(Continuation::Close),
         };
         drop(timer);
         drop(connection);

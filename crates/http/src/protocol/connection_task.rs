@@ -14,7 +14,7 @@ use freerun_serve::accept::service::{Moving, words_of_panic};
 use crate::connection::idle::{self, Keep, Waiting};
 use crate::http_loop::HttpLoop;
 use crate::protocol::connection_runner::{ConnectionRunner, Next, RunnerPool};
-use crate::protocol::h1::{self, Left, Upgraded};
+use crate::protocol::h1::{self, Continuation, Upgraded};
 use crate::protocol::h2;
 use crate::protocol::opening::FirstReads;
 use crate::request::Connection;
@@ -48,10 +48,10 @@ impl Driver {
 /// waits for its next request.
 pub struct ConnectionTask {
     connection: Rc<Connection>,
-    state: State,
+    state: ConnectionState,
 }
 
-enum State {
+enum ConnectionState {
     /// The connection is being opened, or requests of HTTP/1 are being served.
     Active(ConnectionRunner),
     /// Between two requests. The driver is kept here, where no other part holds it; an idle connection is not larger
@@ -68,31 +68,35 @@ enum State {
 impl ConnectionTask {
     /// Serves a connection that was just accepted.
     pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>) -> ConnectionTask {
-        let state = State::Active(driver.take_runner(&connection));
+        let state = ConnectionState::Active(driver.take_runner(&connection));
         ConnectionTask { connection, state }
     }
 
     /// Serves a connection without a request that another loop has had.
     pub fn adopted(driver: &Rc<Driver>, connection: Rc<Connection>, keep: Keep) -> ConnectionTask {
         let key = driver.http.idle.enter(&connection, Waiting::Next, keep);
-        ConnectionTask { connection, state: State::Idle(key, driver.clone()) }
+        ConnectionTask { connection, state: ConnectionState::Idle(key, driver.clone()) }
     }
 
     /// Whether another loop may have the connection now. It is held here and among the idle ones, and nowhere else.
     pub fn may_move(&self) -> bool {
-        matches!(self.state, State::Idle(..)) && self.connection.may_move() && Rc::strong_count(&self.connection) == 2
+        matches!(self.state, ConnectionState::Idle(..))
+            && self.connection.may_move()
+            && Rc::strong_count(&self.connection) == 2
     }
 
     /// Lets go of a connection that [may move](ConnectionTask::may_move).
     pub fn into_moving(mut self) -> Option<Moving> {
-        let State::Idle(key, driver) = std::mem::replace(&mut self.state, State::Over) else { return None };
+        let ConnectionState::Idle(key, driver) = std::mem::replace(&mut self.state, ConnectionState::Over) else {
+            return None;
+        };
         let keep = driver.http.idle.leave(key)?;
         Some(Rc::get_mut(&mut self.connection)?.moving(keep))
     }
 
     /// Whether another protocol than HTTP is served, for a request that began with this generation.
     pub fn is_tunnel_of(&self, generation: u64) -> bool {
-        matches!(&self.state, State::Upgraded(upgraded) if upgraded.generation() == Some(generation))
+        matches!(&self.state, ConnectionState::Upgraded(upgraded) if upgraded.generation() == Some(generation))
     }
 
     /// Whether another loop has taken the connection over, which has sent nothing while it was here.
@@ -103,11 +107,11 @@ impl ConnectionTask {
     /// Polls the opening, or the requests of HTTP/1. A panic ends them and the connection, not the loop. Ready with how long
     /// to wait for the next request, or with `None` if the connection goes on in another state, or is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {
-        let State::Active(runner) = &mut self.state else { return Poll::Ready(None) };
+        let ConnectionState::Active(runner) = &mut self.state else { return Poll::Ready(None) };
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context)));
         if let Err(panic) = polled {
             report_panic(&self.connection, &*panic);
-            self.state = State::Over;
+            self.state = ConnectionState::Over;
             return Poll::Ready(None);
         }
         let Some((driver, next)) = runner.post.answer.take() else {
@@ -119,14 +123,14 @@ impl ConnectionTask {
             }
             return Poll::Pending;
         };
-        if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
+        if let ConnectionState::Active(runner) = std::mem::replace(&mut self.state, ConnectionState::Over) {
             driver.runners.give_back(runner);
         }
         match next {
-            Next::Http1(Left::Idle(keep)) => return Poll::Ready(Some((keep, driver))),
-            Next::Http1(Left::Upgraded(upgraded)) => self.state = State::Upgraded(upgraded),
-            Next::Http1(Left::Close) => {}
-            Next::Http2(http2) => self.state = State::Http2(http2),
+            Next::Http1(Continuation::Idle(keep)) => return Poll::Ready(Some((keep, driver))),
+            Next::Http1(Continuation::Upgraded(upgraded)) => self.state = ConnectionState::Upgraded(upgraded),
+            Next::Http1(Continuation::Close) => {}
+            Next::Http2(http2) => self.state = ConnectionState::Http2(http2),
         }
         Poll::Ready(None)
     }
@@ -134,7 +138,7 @@ impl ConnectionTask {
     /// Ends the request that goes on, which logs itself, and the connection.
     #[cold]
     fn cut_off(&mut self) -> Poll<Option<(Keep, Rc<Driver>)>> {
-        let requests = std::mem::replace(&mut self.state, State::Over);
+        let requests = std::mem::replace(&mut self.state, ConnectionState::Over);
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(requests))) {
             report_panic(&self.connection, &*panic);
         }
@@ -143,7 +147,7 @@ impl ConnectionTask {
 
     /// Polls the protocol that follows HTTP. A panic ends it and the connection.
     fn poll_upgraded(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let State::Upgraded(upgraded) = &mut self.state else { return Poll::Ready(()) };
+        let ConnectionState::Upgraded(upgraded) = &mut self.state else { return Poll::Ready(()) };
         match std::panic::catch_unwind(AssertUnwindSafe(|| upgraded.poll(context))) {
             Ok(polled) => polled,
             Err(panic) => {
@@ -155,7 +159,7 @@ impl ConnectionTask {
 
     /// Polls HTTP/2. A panic ends the connection.
     fn poll_http2(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let State::Http2(http2) = &mut self.state else { return Poll::Ready(()) };
+        let ConnectionState::Http2(http2) = &mut self.state else { return Poll::Ready(()) };
         match std::panic::catch_unwind(AssertUnwindSafe(|| http2.poll(context))) {
             Ok(polled) => polled,
             Err(panic) => {
@@ -173,8 +177,8 @@ impl ConnectionTask {
     /// Takes the connection out of the idle ones, if it is among them.
     #[inline]
     fn leave_idle(&mut self) -> Option<Rc<Driver>> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Idle(key, driver) => {
+        match std::mem::replace(&mut self.state, ConnectionState::Over) {
+            ConnectionState::Idle(key, driver) => {
                 driver.http.idle.leave(key);
                 Some(driver)
             }
@@ -191,7 +195,7 @@ impl Future for ConnectionTask {
             return Poll::Ready(());
         }
         loop {
-            if let State::Idle(..) = self.state {
+            if let ConnectionState::Idle(..) = self.state {
                 let Poll::Ready(goes_on) = self.poll_idle(context) else {
                     self.connection.rested.set(true);
                     return Poll::Pending;
@@ -200,16 +204,16 @@ impl Future for ConnectionTask {
                     return Poll::Ready(());
                 }
                 let Some(driver) = self.leave_idle().filter(|_| goes_on) else { return Poll::Ready(()) };
-                self.state = State::Active(driver.take_runner(&self.connection));
+                self.state = ConnectionState::Active(driver.take_runner(&self.connection));
             }
-            if let State::Upgraded(_) = self.state {
+            if let ConnectionState::Upgraded(_) = self.state {
                 return self.poll_upgraded(context);
             }
-            if let State::Http2(_) = self.state {
+            if let ConnectionState::Http2(_) = self.state {
                 return self.poll_http2(context);
             }
             let keep = ready!(self.poll_active(context));
-            if let State::Upgraded(_) | State::Http2(_) = self.state {
+            if let ConnectionState::Upgraded(_) | ConnectionState::Http2(_) = self.state {
                 continue;
             }
             match keep {
@@ -237,7 +241,7 @@ impl Future for ConnectionTask {
                     }
                     let key = driver.http.idle.enter(connection, waiting, keep);
                     connection.loop_state.admission.one_may_leave();
-                    self.state = State::Idle(key, driver);
+                    self.state = ConnectionState::Idle(key, driver);
                 }
                 _ => return Poll::Ready(()),
             }

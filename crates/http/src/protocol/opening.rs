@@ -20,19 +20,19 @@ use crate::request::Connection;
 use crate::request::generation::Answering;
 use crate::settings::server::ServerSettings;
 
-/// How a connection goes on after its opening.
-pub(super) enum Opened {
-    /// With requests of HTTP/1. The buffer has the bytes that have come already.
+/// The decision about a connection at the end of its opening.
+pub(super) enum Decision {
+    /// Requests of HTTP/1 follow. The buffer has the bytes that have come already.
     Http1,
-    /// With HTTP/2, whose first bytes may be in the buffer.
+    /// HTTP/2 follows, whose first bytes may be in the buffer.
     Http2,
-    /// Among the idle connections, at most for this time. The buffer is empty.
+    /// The connection waits among the idle ones, at most for this time. The buffer is empty.
     Wait(Duration),
-    /// It is closed, for a reason that is logged.
+    /// The connection is closed, for a reason that is logged.
     Close,
 }
 
-/// What a loop knows of the first bytes of its connections.
+/// The experience of a loop with the first bytes of its connections.
 pub(super) struct FirstReads {
     /// Whether a connection's first bytes are usually there when it is accepted. Most clients send a request right
     /// after the handshake. A loop that was busy finds it there, and reading it at once saves a registration, which
@@ -54,7 +54,7 @@ pub(super) async fn open(
     connection: &Rc<Connection>,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
-) -> Opened {
+) -> Decision {
     if !connection.was_polled.replace(true)
         && let Some(ended) = read_first(http, first_reads, connection, buffer)
     {
@@ -77,7 +77,7 @@ pub(super) async fn open(
     if servers.accepts_preface() && (session.is_none() || connection.was_passed_on()) {
         return expect_preface(http, header_timeout(&servers), connection, timer, buffer).await;
     }
-    Opened::Http1
+    Decision::Http1
 }
 
 /// Reads the bytes that are there when the connection is polled for the first time. `None` if there are some.
@@ -86,7 +86,7 @@ fn read_first(
     first_reads: &FirstReads,
     connection: &Connection,
     buffer: &mut Vec<u8>,
-) -> Option<Opened> {
+) -> Option<Decision> {
     let first = &first_reads.are_there;
     let read = if connection.was_passed_on() {
         *buffer = connection.take_received();
@@ -122,7 +122,7 @@ async fn expect_proxy_header(
     connection: &Connection,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
-) -> Option<Opened> {
+) -> Option<Decision> {
     let timeout = header_timeout(servers);
     let Some(header) = proxy_header::read(http, connection, timer, timeout, buffer).await else {
         return Some(close(buffer));
@@ -138,13 +138,13 @@ async fn expect_handshake(
     connection: &Rc<Connection>,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
-) -> Opened {
+) -> Decision {
     match tls::open(http, connection, timer, timeout, buffer).await {
-        Some(Speaks::Tls) if tls::is_http2(connection) => Opened::Http2,
-        // Its first request is waited for as for that of any other connection, without a buffer.
+        Some(Speaks::Tls) if tls::is_http2(connection) => Decision::Http2,
+        // The connection waits for its first request as any other one, without a buffer.
         Some(Speaks::Tls) => wait(timeout, buffer),
         // The request is answered with 497.
-        Some(Speaks::Plain) => Opened::Http1,
+        Some(Speaks::Plain) => Decision::Http1,
         None => close(buffer),
     }
 }
@@ -156,10 +156,10 @@ async fn expect_preface(
     connection: &Connection,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
-) -> Opened {
+) -> Decision {
     match h2::read_preface(connection, timer, timeout, buffer).await {
-        h2::Seen::Http2 => Opened::Http2,
-        h2::Seen::Other => Opened::Http1,
+        h2::Seen::Http2 => Decision::Http2,
+        h2::Seen::Other => Decision::Http1,
         h2::Seen::Nothing(end) => {
             unanswered::log(http, connection, Awaited::First, &end);
             close(buffer)
@@ -167,17 +167,17 @@ async fn expect_preface(
     }
 }
 
-/// How long each step of the opening may take.
+/// The time that each step of the opening may take.
 fn header_timeout(servers: &Answering) -> Duration {
     servers.entry.settings.get::<ServerSettings>().client_header_timeout
 }
 
-fn wait(time: Duration, buffer: &mut Vec<u8>) -> Opened {
+fn wait(time: Duration, buffer: &mut Vec<u8>) -> Decision {
     buffers::give_back(std::mem::take(buffer));
-    Opened::Wait(time)
+    Decision::Wait(time)
 }
 
-fn close(buffer: &mut Vec<u8>) -> Opened {
+fn close(buffer: &mut Vec<u8>) -> Decision {
     buffers::give_back(std::mem::take(buffer));
-    Opened::Close
+    Decision::Close
 }

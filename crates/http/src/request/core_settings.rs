@@ -209,7 +209,7 @@ settings! {
 }
 
 impl CoreSettings {
-    /// How long a connection is kept that waits for its next request (`keepalive_timeout`, `keepalive_min_timeout`).
+    /// The time that a connection is kept without a request (`keepalive_timeout`, `keepalive_min_timeout`).
     #[inline]
     pub fn keep(&self) -> Keep {
         Keep { most: self.keepalive_timeout.timeout, least: self.keepalive_min_timeout }

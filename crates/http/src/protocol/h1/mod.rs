@@ -1,7 +1,7 @@
 //! The driver of HTTP/1: the requests of a connection one after the other.
 //!
-//! [`requests`] serves them until none has come. What the connection does then is said by [`Left`]; whoever calls owns the
-//! connection, waits with it for the next request, and calls again.
+//! [`requests`] serves them until none has come. A [`Continuation`] says what the connection does then. The
+//! caller owns the connection, waits with it for the next request, and calls again.
 
 mod file;
 mod linger;
@@ -14,7 +14,7 @@ mod upgraded;
 mod words;
 mod writer;
 
-pub use requests::{Left, requests};
+pub use requests::{Continuation, requests};
 pub use upgraded::Upgraded;
 
 use crate::request::Connection;

@@ -13,18 +13,18 @@ use crate::protocol::h1::one_request::{After, one_request};
 use crate::protocol::h1::upgraded::Upgraded;
 use crate::request::Connection;
 
-/// How a connection goes on when no request of it is being served.
-pub enum Left {
-    /// It waits for its next request.
+/// The continuation of a connection whose requests have all been answered.
+pub enum Continuation {
+    /// The connection waits for its next request.
     Idle(Keep),
-    /// It has left HTTP.
+    /// The connection has left HTTP.
     Upgraded(Box<Upgraded>),
-    /// It is closed.
+    /// The connection is closed.
     Close,
 }
 
-/// Serves requests until there is none. `buffer` has the bytes of the first one that have come; `is_announced` says that they,
-/// or those that are read next, have come since the loop last looked for events.
+/// Serves requests until there is none. `buffer` has the bytes of the first request that have come. `is_announced` says that
+/// an event has announced its first byte.
 pub async fn requests(
     http: &HttpLoop,
     connection: &Rc<Connection>,
@@ -32,7 +32,7 @@ pub async fn requests(
     mut buffer: Vec<u8>,
     mut is_announced: bool,
     scratch: &mut RequestScratch,
-) -> Left {
+) -> Continuation {
     loop {
         // A client that always has its next request ready must not keep the others waiting.
         loops::consume_budget().await;
@@ -42,14 +42,14 @@ pub async fn requests(
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         match one_request(http, connection, timer, buffer, serial, scratch).await {
-            After::Next(rest, keep) if rest.is_empty() => return Left::Idle(keep),
+            After::Next(rest, keep) if rest.is_empty() => return Continuation::Idle(keep),
             After::Next(rest, _) => buffer = rest,
             After::Linger(pause, total) => {
                 linger::linger(connection, timer, pause, total).await;
-                return Left::Close;
+                return Continuation::Close;
             }
-            After::Upgraded(upgraded) => return Left::Upgraded(upgraded),
-            After::Close => return Left::Close,
+            After::Upgraded(upgraded) => return Continuation::Upgraded(upgraded),
+            After::Close => return Continuation::Close,
         }
     }
 }
