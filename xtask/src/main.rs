@@ -28,7 +28,7 @@ usage: cargo xtask tidy|map|release|book|fuzz|instructions|peer
     --record  lower the numbers of both in xtask/tidy.toml to what is there, then check
   map [PATH]
             print each Rust file below PATH with the first sentence of what it says about itself
-  release   build freerun with what a load on it has shown (profile-guided): see README.md
+  release   build freerun with what a load on it has shown (profile-guided): see docs/running.md
   book      build the guide, the reference and the design notes as a static site, with mdBook, and check its links
   fuzz [SECONDS]
             run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md

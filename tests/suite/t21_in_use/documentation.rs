@@ -25,7 +25,7 @@ const PAGES: &[&str] = &[
 const FOR_USERS: &[&str] = &["README.md", "docs/running.md", "docs/guide"];
 
 /// Names that begin like metrics and are none: crates, and tests.
-const NO_METRICS: &[&str] = &["freerun_api", "freerun_proto", "freerun_runtime", "freerun_tls"];
+const NO_METRICS: &[&str] = &["freerun_api", "freerun_proto", "freerun_runtime", "freerun_testkit", "freerun_tls"];
 
 /// Words with `_` that are neither directives nor anything else that the reference names.
 const OTHER_WORDS: &[&str] = &["llvm_tools", "sd_listen_fds", "sd_notify"];

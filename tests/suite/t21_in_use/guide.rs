@@ -244,6 +244,7 @@ pages! {
     moving_a_site "moving-a-site.md" "nginx" "php-fpm8.2",
     slow_disks "slow-disks.md",
     a_caching_node "caching-node.md",
+    http2 "http2.md",
     tls "tls.md",
     load_balancing "load-balancing.md",
     operating "operating.md",

@@ -24,6 +24,7 @@ pub fn additions() -> Additions {
     Additions {
         examples: examples::all(),
         pages: vec![
+            page("subjects.md", "The directives by subject", include_str!("subjects.txt").to_owned()),
             page("variables.md", "Variables", variables::page()),
             page("status_fields.md", "The fields of `status`", status),
             page("freerun-api.md", "freerun's own API", openapi::page()),
@@ -131,6 +132,21 @@ mod tests {
     fn every_table_of_the_program_is_sound() {
         let faults = configuration::registry().check(&mut Cx::new(Sources::default()));
         assert_eq!(faults, Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_page_has_a_subject() {
+        let subjects = include_str!("subjects.txt");
+        let links: BTreeSet<&str> =
+            subjects.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()).collect();
+        let pages = pages();
+        let names: BTreeSet<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        let unknown: Vec<_> = links.difference(&names).collect();
+        assert!(unknown.is_empty(), "no such page: {unknown:?}");
+        let list = |name: &str| matches!(name, "README.md" | "subjects.md" | "freerun-api.json");
+        let missing: Vec<_> =
+            names.difference(&links).filter(|name| !list(name) && !name.starts_with("stream-")).collect();
+        assert!(missing.is_empty(), "without a subject: {missing:?}");
     }
 
     #[test]
