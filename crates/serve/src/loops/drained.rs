@@ -20,11 +20,11 @@ impl DrainedLoops {
         self.0.load().contains(&index)
     }
 
-    /// Has a loop, one of those that `serving` gives, take no new connections, or take them again. A reload may remove loops at
+    /// Has one of the loops that `serving` gives take no new connections, or take them again. A reload may remove loops at
     /// the same moment: it does so before it has all take connections again, and `serving` is asked again after that.
     ///
     /// # Errors
-    /// It is the last one that takes some.
+    /// It is the last loop that takes connections.
     pub fn set(&self, index: usize, drained: bool, serving: impl Fn() -> Vec<usize>) -> Result<(), LastLoop> {
         let mut refused = false;
         self.0.rcu(|all| {

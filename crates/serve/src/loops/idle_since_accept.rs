@@ -1,6 +1,6 @@
 //! The connections that a loop has accepted and whose clients have sent nothing yet.
 //!
-//! Nothing has happened to such a connection, so another loop can serve it from the beginning, if the loop that has accepted
+//! Nothing has happened to such a connection. So another loop can serve it from the beginning, if the loop that has accepted
 //! it is late when the first bytes come (`accept/rescue_silent.rs`). Each loop enters its own here. It strikes one out when it
 //! begins with the first bytes; another thread takes one over by changing the same number. One of both succeeds, and the other
 //! one knows.
@@ -16,11 +16,11 @@ use crate::listen::ListenSpec;
 use crate::listen::address::Address;
 use crate::loops::local::LoopLocal;
 
-/// How many connections of a loop are known. When there are more, one that was entered long ago makes room for a new one, which
-/// is likelier to send something soon.
+/// Number of connections of a loop that are known. When there are more, an old one makes room for a new one, because the new
+/// one is likelier to send something soon.
 const PLACES: u8 = 255;
 
-/// How many places are tried for a connection when none is free.
+/// Number of places that are tried for a connection when none is free.
 const TRIES: usize = 4;
 
 /// The state of a place without a connection.
@@ -129,7 +129,7 @@ impl SilentPlaces {
                 return None;
             }
             let fd = place.last.try_lock().ok()?.as_ref()?.fd.upgrade()?;
-            // The state may be that of another connection by now, whose socket this is.
+            // The place may have another connection now, whose socket this is.
             let is_same = place.state.load(Acquire) == state;
             let seen = Seen { slot: Slot::new(index), number: state >> 1 };
             (is_same && Arc::strong_count(&fd) <= HOLDERS).then_some((seen, fd))
@@ -137,7 +137,7 @@ impl SilentPlaces {
         (0..PLACES).zip(&self.places).filter_map(socket).collect()
     }
 
-    /// Takes a connection over, on another thread than its loop's, if its listening socket is one that `is_wanted`. `None`: its
+    /// Takes a connection over, on another thread than its loop's, if `is_wanted` says so of its listening socket. `None`: its
     /// loop goes on with it.
     pub(crate) fn take(&self, seen: Seen, is_wanted: impl FnOnce(&ListenSpec) -> bool) -> Option<TakenOver> {
         let Seen { slot, number } = seen;
@@ -212,7 +212,7 @@ impl Silent {
         if state & TAKEN != 0 {
             return false;
         }
-        // The specification is mostly that of the last connection, and counting references to it is work for all loops.
+        // Mostly the last connection had the same specification, and counting references to it is work for all loops.
         let known = last.take().map(|last| last.listen).filter(|known| listen.is(known));
         let listen = known.unwrap_or_else(|| listen.shared());
         *last = Some(Last { fd: Arc::downgrade(fd), peer: peer.clone(), listen });

@@ -1,8 +1,8 @@
 //! Objects that all loops share, as one of them holds them.
 //!
-//! Each clone of an `Arc` writes to its reference count. A request clones the same few objects about a dozen times,
-//! whatever the client asks for, and when loops on several processors do so, the cache lines of the counts move between
-//! them all the time. So each loop has one `Arc` of each object that it uses, and counts its references itself.
+//! Each clone of an `Arc` writes to its reference count. A request clones the same few objects about a dozen times, whatever
+//! the client asks for. When loops on several processors do so, the cache lines of the counts move between them all the
+//! time. So each loop has one `Arc` of each object that it uses, and counts its references itself.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

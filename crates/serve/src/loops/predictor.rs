@@ -34,7 +34,7 @@ impl SuccessPredictor {
     }
 }
 
-/// One in this many attempts that are unlikely to succeed is made all the same, because only an attempt shows that they
+/// Of this many attempts that are unlikely to succeed one is made all the same, because only an attempt shows that they
 /// would.
 const SAMPLE: u8 = 8;
 

@@ -22,7 +22,8 @@ use crate::tls::figures::TlsFigures;
 /// The loops of a worker.
 #[derive(Clone, Default)]
 pub struct Loops {
-    /// The statistics of the loops by their indices. Those of a loop that has ended stay, for another one with its index.
+    /// The statistics of the loops by their indices. The statistics of a loop that has ended stay, for another one
+    /// with its index.
     pub stats: Vec<Arc<LoopStats>>,
     /// The indices of the loops that take connections, in their order. Others end when theirs have ended.
     pub serving: Vec<usize>,
@@ -31,7 +32,7 @@ pub struct Loops {
     /// The smallest number of loops that there was. The loops with smaller indices have always been there: work that had
     /// better stay where it is, as health checks, is theirs.
     pub fewest: usize,
-    /// What the loops are to give away, by their indices.
+    /// Orders to give connections away, by the indices of the loops.
     pub shedding: Vec<Arc<Shedding>>,
     /// The connections of the loops from which nothing has come yet, by their indices.
     pub silent: Vec<Arc<SilentPlaces>>,
@@ -59,9 +60,9 @@ impl Loops {
 
 /// The state that all loops share.
 pub struct Shared {
-    /// How many workers of this master have died before this one.
+    /// Number of workers of this master that have died before this one.
     pub respawned: u32,
-    /// How many connections each loop may have.
+    /// The most connections that each loop has.
     pub connections: usize,
     /// Whether loops take turns to accept.
     pub accept_mutex: bool,
@@ -75,17 +76,17 @@ pub struct Shared {
     pub drained: DrainedLoops,
     /// The levels of the error logs for single clients, until the next configuration.
     pub client_levels: ClientLevels,
-    /// When the worker started.
+    /// The time at which the worker started.
     pub started: Instant,
     /// The number of generations installed since then.
     pub reloads: Counter,
-    /// What is counted of the TLS handshakes of clients.
+    /// Figures of the TLS handshakes of clients.
     pub client_tls: TlsFigures,
-    /// What is counted of the TLS handshakes with upstream servers.
+    /// Figures of the TLS handshakes with upstream servers.
     pub upstream_tls: TlsFigures,
-    /// What is counted of HTTP/2 with clients.
+    /// Figures of HTTP/2 with clients.
     pub http2: Http2Figures,
-    /// What is counted of the sessions of stream.
+    /// Figures of the sessions of stream.
     pub sessions: SessionFigures,
     /// The work that no client waits for.
     pub background: Arc<Backgrounds>,

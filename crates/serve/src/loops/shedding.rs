@@ -1,4 +1,4 @@
-//! What a loop is to give to other loops.
+//! Orders to a loop to give connections to other loops.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,7 +60,7 @@ impl Shedding {
     }
 }
 
-/// The order that so many connections go to this loop.
+/// The order that `count` connections go to this loop.
 fn order(to: usize, count: u32) -> u64 {
     let to = u32::try_from(to).unwrap_or(ALL).saturating_add(1);
     u64::from(count) << 32 | u64::from(to)

@@ -5,16 +5,16 @@ use freerun_conf::{Cx, Node, Problem, Word};
 use super::{GaveUp, Pattern, Reference, Template, VariableTable};
 use crate::values::subject::Subject;
 
-/// What helps where several conditions were written as one.
+/// Help where several conditions were written as one.
 pub const ONE_CONDITION: &str = "one \"if\" has one condition; a \"map\" of several variables can have more";
 
-/// What a variable is compared with.
+/// A condition on a variable.
 pub enum Comparison<S> {
-    /// It has a value other than `0`.
+    /// The variable has a value other than `0`.
     True(Reference<S>),
-    /// It has this value.
+    /// The variable has this value.
     Equal(Reference<S>, Template<S>),
-    /// It matches a regular expression, whose text is for the log.
+    /// The variable matches a regular expression, whose text is for the log.
     Match(Reference<S>, Pattern, Box<str>),
 }
 

@@ -1,8 +1,8 @@
-//! The values of variables: the subject that has them, nginx variables, which are looked up by name once, when a configuration is
-//! read, and the directives that define variables by tables.
+//! The values of variables: the subject that has them, nginx variables, and the directives that define variables by tables.
 //!
-//! A variable is computed by a getter (those of the core and the modules), or has a slot in the
-//! [`Values`](crate::values::captures::Values) of the subject: for values of `set`, named captures and maps.
+//! A variable is looked up by name once, when a configuration is read. A getter of the core or of a module computes it, or it
+//! has a slot in the [`Values`](crate::values::captures::Values) of the subject. Values of `set`, named captures and maps have
+//! slots.
 
 mod bytes;
 pub mod captures;

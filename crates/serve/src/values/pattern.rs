@@ -10,7 +10,7 @@ use pcre2::bytes::{Regex, RegexBuilder};
 use super::table::VariableTable;
 use crate::values::captures::{Captures, Full, Groups};
 
-/// How many steps one match may take before it is given up: a pattern that backtracks without end must not block a
+/// Number of steps that one match may take before it is given up: a pattern that backtracks without end must not block a
 /// loop. PCRE2's own default is ten times as much.
 pub const MATCH_LIMIT: u32 = 1_000_000;
 

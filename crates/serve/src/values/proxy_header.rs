@@ -18,19 +18,19 @@ use freerun_transport::Transport;
 use crate::values::subject::Subject;
 use crate::values::{Value, Variable};
 
-/// How much of a broken header is logged: the length of the longest line of version 1.
+/// Number of bytes of a broken header that are logged: the length of the longest line of version 1.
 const SHOWN: usize = 107;
 
-/// Why there is no header.
+/// The reason that there is no header.
 #[derive(Debug)]
 pub enum HeaderError {
     /// The client has closed the connection before it sent anything.
     Closed,
     /// The connection broke.
     Broken(io::Error),
-    /// It did not come in time.
+    /// The header did not come in time.
     TimedOut,
-    /// It cannot be read.
+    /// The header cannot be read.
     Refused(Refused),
 }
 
@@ -57,8 +57,8 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Reads the header, all of which has to come within `timeout`, behind the bytes in `buffer`; leaves the bytes after it
-/// there.
+/// Reads the header behind the bytes in `buffer`, and leaves the bytes after it there. The whole header has to come within
+/// `timeout`.
 ///
 /// # Errors
 /// See [`HeaderError`].

@@ -36,7 +36,7 @@ pub trait Subject: Sized + 'static {
     /// Writes a message about it to its error log. The message is formatted only if its level is written.
     fn log(&self, level: Level, message: fmt::Arguments<'_>);
 
-    /// What its messages in the error log have behind them: client, server and request.
+    /// The end of its messages in the error log: client, server and request.
     fn context(&self) -> String;
 
     /// Whether its log lines are being written: nothing about it changes any more, so no value has to be kept.
@@ -48,7 +48,7 @@ pub trait Subject: Sized + 'static {
     }
 
     /// The client's address, if `address` is a trusted proxy: the last address that the proxy has named, or with
-    /// `recursive` the last one that is not a proxy itself. It is `address` if the protocol cannot name another one.
+    /// `recursive` the last address of no proxy. It is `address` if the protocol cannot name another one.
     fn forwarded(&self, address: IpAddr, is_proxy: impl Fn(IpAddr) -> bool, recursive: bool) -> IpAddr {
         let _ = (is_proxy, recursive);
         address
@@ -57,7 +57,7 @@ pub trait Subject: Sized + 'static {
 
 /// A subject whose client may have a TLS session.
 pub trait TlsSubject: Subject {
-    /// What is known of the client's TLS besides its session.
+    /// Facts about the client's TLS besides its session.
     fn tls_facts(&self) -> Option<&TlsFacts>;
 
     /// The session.

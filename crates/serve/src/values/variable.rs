@@ -21,8 +21,8 @@ pub type Set<S> = fn(&mut S, &[u8]);
 pub struct Variable<S> {
     /// The name without the `$`, in lower case; for a family, the common beginning of all names.
     pub name: &'static str,
-    /// What the value is: whole sentences of Markdown for the reference. In that of a family `NAME` stands for the
-    /// part of the name after the prefix.
+    /// Description of the value: whole sentences of Markdown for the reference. In the description of a family, `NAME` stands
+    /// for the part of the name after the prefix.
     pub documentation: &'static str,
     /// Whether this is a family.
     pub prefix: bool,
@@ -59,14 +59,13 @@ impl<S> Variable<S> {
         Variable { prefix: true, changeable: true, ..Variable::named(name, documentation, get) }
     }
 
-    /// Makes the variable one that `set` may change.
+    /// Allows `set` to change the variable.
     #[must_use]
     pub const fn settable(self, set: Set<S>) -> Variable<S> {
         Variable { set: Some(set), ..self }
     }
 
-    /// Makes the variable one that may be given another value, which counts from then on. A `map` for it is evaluated
-    /// anew at each use.
+    /// Allows a later value to replace the variable's own from then on. A `map` for it is evaluated anew at each use.
     #[must_use]
     pub const fn changeable(self) -> Variable<S> {
         Variable { changeable: true, ..self }

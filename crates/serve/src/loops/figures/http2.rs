@@ -1,12 +1,12 @@
-//! What is counted of HTTP/2 with clients, by all loops together.
+//! Figures of HTTP/2 with clients, of all loops together.
 
 use freerun_proto::h2::flood::Flood;
 use freerun_runtime::stats::Counter;
 
-/// Why connections were ended because of the work that their clients caused.
+/// Reasons that connections were ended for the work that their clients caused.
 pub const FLOODS: [&str; 4] = ["frames", "resets", "unread", "fields"];
 
-/// What is counted of HTTP/2 with clients.
+/// Figures of HTTP/2 with clients.
 #[derive(Debug, Default)]
 pub struct Http2Figures {
     /// Connections since the start.

@@ -1,4 +1,4 @@
-//! What is counted of the zones of `limit_req` and `limit_conn`.
+//! Figures of the zones of `limit_req` and `limit_conn`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use freerun_runtime::per_loop::PerLoop;
 use freerun_runtime::stats::Counter;
 
-/// What a limit has said of a subject that has a key.
+/// The decision of a limit about a subject that has a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
-    /// It is within the limit.
+    /// The subject is within the limit.
     Passed,
-    /// It has to wait.
+    /// The subject has to wait.
     Delayed,
-    /// It is refused.
+    /// The subject is refused.
     Rejected,
-    /// It would have to wait, but is only counted.
+    /// The subject would have to wait, but is only counted.
     DelayedDryRun,
-    /// It would be refused, but is only counted.
+    /// The subject would be refused, but is only counted.
     RejectedDryRun,
 }
 
@@ -32,7 +32,7 @@ impl Judged {
     ];
 }
 
-/// What is counted of a zone. Each loop has its own counters.
+/// Figures of a zone. Each loop has its own counters.
 #[derive(Debug, Default)]
 pub struct LimitFigures(PerLoop<[Counter; Judged::ALL.len()]>);
 
@@ -43,7 +43,7 @@ impl LimitFigures {
         mine.add(&mine.part()[judged as usize], 1);
     }
 
-    /// How many subjects were judged in this way.
+    /// Number of subjects that were judged in this way.
     pub fn get(&self, judged: Judged) -> u64 {
         self.0.sum(|part| &part[judged as usize])
     }

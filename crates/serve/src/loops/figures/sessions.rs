@@ -1,11 +1,11 @@
-//! What is counted of the sessions of stream, by all loops together.
+//! Figures of the sessions of stream, of all loops together.
 
 use freerun_runtime::stats::Counter;
 
 /// The statuses that sessions end with.
 pub const STATUSES: [u16; 6] = [200, 400, 403, 500, 502, 503];
 
-/// What is counted of the sessions of stream.
+/// Figures of the sessions of stream.
 #[derive(Debug, Default)]
 pub struct SessionFigures {
     /// Sessions since the start.

@@ -1,4 +1,4 @@
-//! How many connections a loop may have (`worker_connections`): one count for connections of every kind.
+//! The limit of the connections of a loop (`worker_connections`): one count for connections of every kind.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Admission {
         }
     }
 
-    /// Resolves when a connection has ended, or has become one that can be asked to leave.
+    /// Resolves when a connection has ended, or can be asked to leave now.
     pub async fn wait_for_room(&self) {
         self.room.notified().await;
     }

@@ -6,10 +6,10 @@ use freerun_proto::date;
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
 
-/// How many times of files are kept in the format that is sent; further ones replace them.
+/// Number of times of files that are kept in the format that is sent; further ones replace them.
 const DATES: usize = 64;
 
-/// How many texts that contain the date are kept.
+/// Number of texts with the date that are kept.
 pub const DATED: usize = 2;
 
 /// The times that a loop keeps in the format of header fields.

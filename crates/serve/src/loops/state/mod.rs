@@ -25,7 +25,7 @@ pub struct LoopState {
     pub index: usize,
     /// The statistics of the loop.
     pub stats: Arc<LoopStats>,
-    /// What the loop is to give to other loops.
+    /// The order to give connections to other loops.
     pub shedding: Arc<Shedding>,
     /// The connections of the loop from which nothing has come yet.
     pub silent: Silent,
@@ -97,7 +97,7 @@ impl LoopState {
         self.generation.borrow().number
     }
 
-    /// Makes a generation the one that new requests begin with.
+    /// Has new requests begin with this generation.
     pub(crate) fn set_generation(&self, generation: Arc<Generation>) {
         *self.generation.borrow_mut() = generation;
     }

@@ -33,9 +33,9 @@ impl ModuleStates {
         }
     }
 
-    /// Registers `hook`, which is called when a module must hand over the data that it gathers on this loop: when
-    /// another generation takes over, when logs are reopened, and before the loop ends. The hook must not register
-    /// another one.
+    /// Registers `hook`, which is called when a module must hand over the data that it gathers on this loop. That is when
+    /// another generation takes over, when logs are reopened, and before the loop ends. The hook must not register another
+    /// one.
     pub fn on_hand_over(&self, hook: impl Fn() + 'static) {
         self.hand_over.borrow_mut().push(Box::new(hook));
     }

@@ -103,7 +103,7 @@ impl<S: Subject> Setting for KeyvalVariables<S> {
     }
 }
 
-/// One `keyval`.
+/// A `keyval` directive.
 struct LookUp<S> {
     key: Template<S>,
     zone: Zone<Defined>,

@@ -12,12 +12,12 @@ pub const MAX_KEY: usize = 1023;
 /// The numbers of bits of addresses: of IPv4, of IPv6.
 const BITS: [u8; 2] = [32, 128];
 
-/// What keys of a zone stand for (`type=`).
+/// The kind of keys of a zone (`type=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `string`: the same text.
     Text,
-    /// `ip`: an address, or those of a network.
+    /// `ip`: an address, or the addresses of a network.
     Address,
     /// `prefix`: texts that begin with it.
     Prefix,
@@ -57,7 +57,7 @@ impl Lengths {
     }
 }
 
-/// The first place in [`Lengths`] of networks of a family: that of the whole address range.
+/// The first place in [`Lengths`] of networks of a family: the place of the whole address range.
 fn first(family: usize) -> usize {
     if family == 0 { 0 } else { usize::from(BITS[0]) + 1 }
 }
@@ -76,7 +76,7 @@ fn network(address: IpAddr, length: u8) -> Key {
     key.into()
 }
 
-/// The address in a text; one of IPv4 that is written as one of IPv6 is that of IPv4.
+/// The address in a text. An IPv4-mapped address of IPv6 is the address of IPv4.
 fn address(text: &[u8]) -> Option<IpAddr> {
     Some(std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok()?.to_canonical())
 }

@@ -25,7 +25,7 @@ pub use store::{Change, Keyvals, New, Refused};
 pub struct Defined {
     /// The pairs.
     pub pairs: Arc<Keyvals>,
-    /// How long a pair is there, unless it has a time of its own; `None`: for ever, and none has.
+    /// The lifetime of a pair that has none of its own; `None`: for ever, and no pair has one.
     pub timeout: Option<Duration>,
     /// The file that keeps the pairs.
     pub state: Option<Arc<StateFile>>,

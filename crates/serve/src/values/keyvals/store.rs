@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Key, Kind, Lengths};
 
-/// What a pair takes besides its texts, in bytes.
+/// The size of a pair besides its texts, in bytes.
 const OVERHEAD: u64 = 160;
 
 /// A pair.
@@ -35,7 +35,7 @@ impl Pair {
     }
 }
 
-/// Why pairs are not changed.
+/// The reason that pairs are not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A text is no key of the zone's kind.
@@ -62,7 +62,7 @@ pub struct New {
     pub key: String,
     /// The value.
     pub value: String,
-    /// How long the pair is there; `None`: for ever.
+    /// The lifetime of the pair; `None`: for ever.
     pub lasts: Option<Duration>,
 }
 
@@ -77,8 +77,8 @@ pub enum Change {
         key: String,
         /// The new value; `None`: it stays.
         value: Option<String>,
-        /// How long the pair is there from now on; `None`: its end stays as it is, unless there is a new value, with which the
-        /// zone's own time begins anew.
+        /// The lifetime of the pair from now on. `None`: its end stays as it is, but with a new value the zone's own time
+        /// begins anew.
         lasts: Option<Duration>,
     },
     /// Removes a pair.
@@ -99,7 +99,7 @@ struct Saved {
 #[derive(Debug)]
 pub struct Keyvals {
     kind: Kind,
-    /// How many bytes the pairs may take.
+    /// The most bytes that the pairs take.
     room: u64,
     used: AtomicU64,
     lengths: Lengths,
@@ -119,7 +119,7 @@ fn until(now: u64, lasts: Option<Duration>) -> Option<u64> {
 }
 
 impl Keyvals {
-    /// A zone without pairs, which may take so many bytes.
+    /// A zone without pairs, whose pairs may take `room` bytes.
     pub fn new(kind: Kind, room: u64) -> Keyvals {
         Keyvals {
             kind,
@@ -149,7 +149,7 @@ impl Keyvals {
         (!pair.is_over(now())).then(|| pair.value.to_string())
     }
 
-    /// How many pairs there are, those included that are over and still have their places.
+    /// Number of pairs, including pairs whose time is over and that still have their places.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
@@ -246,7 +246,7 @@ impl Keyvals {
         Ok(())
     }
 
-    /// Makes sure that there is room for so many bytes; pairs that are over give theirs.
+    /// Makes room for this many bytes; pairs whose time is over give theirs.
     fn make_room(&self, bytes: u64, now: u64) -> Result<(), Refused> {
         let has_room = || self.used.load(Relaxed).saturating_add(bytes) <= self.room;
         if has_room() {

@@ -1,4 +1,4 @@
-//! What the directives have in common that define a variable by a block: `map`, `geo` and their kin.
+//! The common part of the directives that define a variable by a block: `map`, `geo` and their kin.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ pub(super) struct Keys {
     longest: usize,
 }
 
-/// Why a key was not added.
+/// The reason that a key was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The key exists already.

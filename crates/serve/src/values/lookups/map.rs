@@ -12,7 +12,7 @@ use crate::values::{Compute, Found, Pattern, Template, VariableTable};
 /// The value of `map`.
 pub type Maps<S> = Blocks<Map<S>>;
 
-/// One map.
+/// A `map` block.
 pub struct Map<S> {
     source: Template<S>,
     keys: Keys,

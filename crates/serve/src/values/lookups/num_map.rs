@@ -11,7 +11,7 @@ use crate::values::{Compute, Found, Template};
 /// The value of `num_map`.
 pub type NumMaps<S> = Blocks<NumMap<S>>;
 
-/// One block: its ranges in the order written, each with its value.
+/// A `num_map` block: its ranges in the order written, each with its value.
 pub struct NumMap<S> {
     source: Template<S>,
     entries: Vec<(RangeInclusive<i64>, Template<S>)>,

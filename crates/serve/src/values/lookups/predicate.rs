@@ -11,7 +11,7 @@ use crate::values::{Comparison, Compute, Found};
 /// The value of `predicate`.
 pub type Predicates<S> = Blocks<Predicate<S>>;
 
-/// One block: its conditions, each with whether it is negated.
+/// A block: its conditions, each with whether it is negated.
 pub struct Predicate<S>(Vec<(Comparison<S>, bool)>);
 
 impl<S: Subject> Lookup for Predicate<S> {
@@ -57,7 +57,7 @@ impl<S: Subject> Compute<S> for Predicate<S> {
         b"1"
     }
 
-    // The variables of the conditions may change, as those of a location that is looked for once more.
+    // The variables of the conditions may change, for example when a location is looked for once more.
     fn is_volatile(&self) -> bool {
         true
     }

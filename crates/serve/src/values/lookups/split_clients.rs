@@ -12,7 +12,7 @@ const WHOLE: u64 = 10_000;
 /// The value of `split_clients`.
 pub type Splits<S> = Blocks<Split<S>>;
 
-/// One block: the values, each with the end of its range of hashes.
+/// A `split_clients` block: the values, each with the end of its range of hashes.
 pub struct Split<S> {
     source: Template<S>,
     parts: Vec<(Option<u32>, Box<[u8]>)>,

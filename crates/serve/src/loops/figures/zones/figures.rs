@@ -1,4 +1,4 @@
-//! What is counted of the requests or sessions of a zone.
+//! Figures of the requests or sessions of a zone.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,10 +15,10 @@ use crate::tls::figures::TlsFigures;
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
 
-/// How many statuses a loop counts one by one in a zone. Further ones are counted in their classes alone.
+/// Number of statuses that a loop counts one by one in a zone. Further ones are counted in their classes alone.
 const MAX_CODES: usize = 32;
 
-/// What is counted of the requests or sessions of a zone. Each loop has its own counters.
+/// Figures of the requests or sessions of a zone. Each loop has its own counters.
 #[derive(Debug, Default)]
 pub struct ZoneFigures {
     each: PerLoop<Part>,
@@ -39,7 +39,7 @@ struct Part {
     times: Histogram,
 }
 
-/// The counters of single statuses: the first ones that come each take a place.
+/// The counters of single statuses: each of the first statuses takes a place.
 #[derive(Debug)]
 struct Codes {
     /// The status of each place; 0: it is free.
@@ -54,7 +54,7 @@ impl Default for Codes {
 }
 
 impl Codes {
-    /// The counter of a status; `None`: all places are taken. The status 0 would be counted as that of a free place.
+    /// The counter of a status; `None`: all places are taken. The status 0 is the mark of a free place.
     fn of(&self, status: u16) -> Option<&Counter> {
         if status == 0 {
             return None;
@@ -74,42 +74,42 @@ impl Codes {
     }
 }
 
-/// How a request or a session has ended.
+/// The end of a request or a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     /// The status of the response, or of the session; `None`: it has ended without one.
     pub status: Option<u16>,
-    /// How many bytes have come from the client.
+    /// Number of bytes that have come from the client.
     pub received: u64,
-    /// How many bytes were sent to the client.
+    /// Number of bytes that were sent to the client.
     pub sent: u64,
-    /// How long it took.
+    /// Duration of the request or session.
     pub took: Duration,
 }
 
-/// What is counted of a zone, at one moment.
+/// Figures of a zone at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSnapshot {
     /// Requests or sessions that have begun.
     pub begun: u64,
-    /// Those that are there now.
+    /// Requests or sessions that have begun and not ended.
     pub processing: u64,
-    /// Those that have ended with a status, by its class: 1xx, 2xx, 3xx, 4xx, 5xx.
+    /// Requests or sessions that have ended with a status, by its class: 1xx, 2xx, 3xx, 4xx, 5xx.
     pub classes: [u64; CLASSES],
     /// The same by statuses; those that came after many other ones are missing.
     pub codes: BTreeMap<u16, u64>,
-    /// Those that have ended without a status.
+    /// Requests or sessions that have ended without a status.
     pub discarded: u64,
     /// Bytes from clients.
     pub received: u64,
     /// Bytes to clients.
     pub sent: u64,
-    /// How long those took that have ended.
+    /// Durations of the requests or sessions that have ended.
     pub times: HistogramSnapshot,
 }
 
 impl ZoneFigures {
-    /// Counts one that begins. Its end has to be counted by the same thread.
+    /// Counts a request or session that begins. Its end has to be counted by the same thread.
     pub fn begin(&self) {
         let mine = self.each.mine();
         mine.add(&mine.part().begun, 1);
@@ -120,14 +120,14 @@ impl ZoneFigures {
         end(self.each.mine(), how);
     }
 
-    /// Counts one that has ended, and whose beginning was not counted.
+    /// Counts a request or session that has ended, and whose beginning was not counted.
     pub fn pass(&self, how: &Ended) {
         let mine = self.each.mine();
         mine.add(&mine.part().begun, 1);
         end(mine, how);
     }
 
-    /// What is counted of the handshakes of its clients.
+    /// Figures of the handshakes of its clients.
     pub fn tls(&self) -> &TlsFigures {
         self.tls.get_or_init(Box::default)
     }
@@ -144,7 +144,7 @@ impl ZoneFigures {
         }
     }
 
-    /// What is counted, at this moment. Loops go on counting meanwhile.
+    /// The figures of this moment. Loops go on counting meanwhile.
     pub fn snapshot(&self) -> ZoneSnapshot {
         // In this order nothing has ended that has not begun, and all that is ended is in every other figure.
         let ended = self.each.sum(|part| &part.ended);

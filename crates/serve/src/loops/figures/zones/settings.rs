@@ -11,8 +11,8 @@ settings! {
     /// Requests and sessions are counted by zones.
     #[module = "status_zone"]
     pub struct StatusZoneSettings {
-        /// Counts the requests, or the sessions of `stream`, in a zone with this name: how many there are and were, their
-        /// statuses, bytes and times, in a server the TLS handshakes too.
+        /// Counts the requests, or the sessions of `stream`, in a zone with this name: their number now and in all, their
+        /// statuses, bytes and times, and the TLS handshakes of a server.
         ///
         /// Several servers may share a zone, and so may several locations; a server and a location of one name have two. A
         /// location that is inside another one counts in the zone of that one, unless it has its own, or `off`. A request
@@ -28,9 +28,9 @@ pub enum StatusZone {
     /// There is none.
     #[default]
     None,
-    /// That of a server.
+    /// The zone of a server.
     Server(Arc<ZoneFigures>),
-    /// That of a location.
+    /// The zone of a location.
     Location(Arc<ZoneFigures>),
 }
 
@@ -40,7 +40,7 @@ impl StatusZone {
         if let StatusZone::Server(zone) = self { Some(zone.clone()) } else { None }
     }
 
-    /// The zone of a location whose settings have this value, which may be that of the server around it.
+    /// The zone of a location with this value. It may be the zone of the server around the location.
     pub fn of_location(&self) -> Option<Arc<ZoneFigures>> {
         if let StatusZone::Location(zone) = self { Some(zone.clone()) } else { None }
     }

@@ -26,7 +26,7 @@ enum Reading {
 /// The value of `geo`.
 pub type Geos<S> = Blocks<Geo<S>>;
 
-/// One block.
+/// A `geo` block.
 pub struct Geo<S> {
     /// The variable with the address, if it is not the client's.
     source: Option<Reference<S>>,

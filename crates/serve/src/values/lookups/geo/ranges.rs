@@ -1,5 +1,5 @@
-//! IPv4 ranges. As in nginx, they are kept in pieces that do not cross a /16: a new range may lie inside an existing
-//! one, or have the same pieces as an existing one, but not overlap it otherwise.
+//! IPv4 ranges. As in nginx, they are kept in pieces that do not cross a /16. A new range may lie inside an existing one, or
+//! have the same pieces as an existing one, but not overlap it otherwise.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,8 +16,7 @@ pub(super) struct Ranges {
     pub(super) default: Option<u32>,
 }
 
-/// Reads `first-last`. `None` if it is not a range, or one that nginx does not accept, because it ends with the last
-/// address.
+/// Reads `first-last`. `None` if it is not a range, or ends with the last address: nginx does not accept such a range.
 pub(super) fn parse(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-')?;
     let address = |text: &str| match super::parse_address(text.as_bytes()) {

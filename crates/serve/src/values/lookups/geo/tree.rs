@@ -1,4 +1,4 @@
-//! Networks, of which the longest one that contains an address counts.
+//! Networks: the longest network with an address in it counts.
 
 use std::collections::HashMap;
 
@@ -68,7 +68,7 @@ fn close<A: Ord + Copy>(
     }
 }
 
-/// Begins a part, which replaces one that begins at the same address.
+/// Begins a part, which replaces a part with the same first address.
 fn begin<A: Ord + Copy>(parts: &mut Vec<(A, Option<u32>)>, first: A, value: Option<u32>) {
     match parts.last_mut() {
         Some((start, old)) if *start == first => *old = value,

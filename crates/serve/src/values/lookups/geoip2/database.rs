@@ -2,7 +2,7 @@
 //!
 //! The reader of a configuration (the master, and the control thread of the worker) reads files here, and a pool thread
 //! does for `auto_reload`; a loop never does. A mapped file would cost no memory of the process, but would end it with
-//! SIGBUS when another process truncates the file; it would also make a loop wait for the disk.
+//! SIGBUS when another process truncates the file. It would also make a loop wait for the disk.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -26,7 +26,7 @@ use crate::configuration::services::Services;
 /// The largest file, in bytes; the largest databases have a few hundred million.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// Why there is no database.
+/// The reason that there is no database.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// The file cannot be read.
@@ -43,7 +43,7 @@ pub enum DatabaseError {
     Content(#[from] MaxMindDbError),
 }
 
-/// The properties by which one state of a file is told from another.
+/// The properties that distinguish one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     mtime: (i64, i64),

@@ -1,5 +1,5 @@
-//! `geoip2`: variables from a MaxMind database, looked up by the client's address. The directives and variables are
-//! those of nginx's third-party module with that name.
+//! `geoip2`: variables from a MaxMind database, looked up by the client's address. nginx's third-party module with that name
+//! has the same directives and variables.
 
 mod database;
 mod scalar;
