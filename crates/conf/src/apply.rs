@@ -6,11 +6,12 @@ use crate::contexts::Contexts;
 use crate::cx::Cx;
 use crate::directive::{Block, Shape};
 use crate::near;
+use crate::node::Node;
 use crate::parse::missing_end;
 use crate::problem::Problem;
 use crate::registry::{Owner, Registry};
 use crate::settings::{Entry, SettingsSet};
-use crate::tree::Node;
+use crate::unknown_directive::missing;
 use crate::value::raw_entries;
 
 /// Applies the directives of one block: unknown names, contexts, terminators and counts are checked with nginx's
@@ -193,7 +194,7 @@ fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet, within:
 fn place(registry: &Registry, context: Contexts, node: &Node) -> Result<Owner, Problem> {
     let name = &node.name.text;
     let Some((directive, owner)) = registry.find(name, context) else {
-        return Err(near::missing(registry, context, node));
+        return Err(missing(registry, context, node));
     };
     let shape = directive.shape;
     match (&node.block, shape.is_block()) {

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::cx::Cx;
+use crate::node::{Node, Word};
 use crate::problem::Problem;
-use crate::tree::{Node, Word};
 
 /// A network of IPv4 or IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

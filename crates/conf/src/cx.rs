@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use crate::contexts::Contexts;
 use crate::diagnostics::Diagnostics;
-use crate::near;
+use crate::node::Node;
 use crate::place::Sources;
-use crate::problem::{Level, Problem};
-use crate::tree::{MAX_WARNINGS, Node};
+use crate::problem::{Level, Problem, UNQUOTED};
+use crate::tree::MAX_WARNINGS;
 
 /// The most problems that are collected before applying gives up.
 pub const MAX_PROBLEMS: usize = 100;
@@ -117,7 +117,7 @@ impl Cx {
         self.warnings.sort_by_key(rank);
         let mut problems = std::mem::take(&mut self.problems);
         // With a brace that is none, those of the blocks are counted wrongly.
-        let is_miscounted = problems.iter().any(|problem| problem.hint.as_deref() == Some(near::UNQUOTED));
+        let is_miscounted = problems.iter().any(|problem| problem.hint.as_deref() == Some(UNQUOTED));
         let syntax = syntax.filter(|_| !is_miscounted);
         problems.extend(syntax.map(|problem| Problem { order: Some(u32::MAX), ..problem }));
         match result {

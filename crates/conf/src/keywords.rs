@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use crate::cx::Cx;
 use crate::directive::Shape;
+use crate::node::{Node, Word};
 use crate::problem::Problem;
-use crate::tree::{Node, Word};
 use crate::value::Setting;
 
 /// A closed list of words; made by [`crate::keyword_enum!`].

@@ -9,10 +9,10 @@
 
 use memchr::{memchr, memchr_iter, memmem};
 
+use crate::node::{MAX_WORD, Word};
 use crate::octets::{byte_of, text_of};
 use crate::place::Place;
 use crate::problem::Problem;
-use crate::tree::{MAX_WORD, Word};
 
 /// One token.
 #[derive(Debug)]

@@ -64,6 +64,7 @@ mod lexer;
 mod macros;
 mod manual;
 mod near;
+mod node;
 mod octets;
 mod odd_text;
 mod parse;
@@ -75,6 +76,7 @@ mod registry;
 mod settings;
 mod tree;
 mod units;
+mod unknown_directive;
 mod value;
 
 pub use apply::apply_block;
@@ -86,7 +88,8 @@ pub use directive::{Block, Directive, Fidelity, Shape};
 pub use dump::dump;
 pub use keywords::{Flags, Keyword, unknown_keyword};
 pub use manual::{Manual, manual, module_of, page};
-pub use near::{missing, near};
+pub use near::near;
+pub use node::{MAX_WORD, Node, Word};
 pub use octets::{byte_of, bytes_of, display_only, into_bytes, path_of, text_of, text_of_os};
 pub use parse::{parse, reason};
 pub use place::{Place, Source, Sources};
@@ -95,8 +98,7 @@ pub use problem::{Level, Problem};
 pub use reference::{Additions, Example, Examples, explain, reference};
 pub use registry::Registry;
 pub use settings::{Erased, Group, Settings, SettingsSet, Slot, group, parse_default};
-pub use tree::{
-    Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, MAX_WORD, Node, OneText, Tree, Word,
-};
+pub use tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, OneText, Tree};
 pub use units::{Buffers, Offset, Seconds, Size, parse_number, parse_offset, parse_seconds, parse_size, parse_time};
+pub use unknown_directive::missing;
 pub use value::{Many, RawBlock, Setting, Value, raw_entries};

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use crate::node::{Node, Word};
 use crate::odd_text;
 use crate::place::{Place, Sources};
-use crate::tree::{Node, Word};
+
+/// The hint to a brace of a regular expression that was taken for that of a block.
+pub(crate) const UNQUOTED: &str = "a regular expression with \"{\" or \"}\" has to stand in quotes";
 
 /// The severity of a problem, with nginx's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

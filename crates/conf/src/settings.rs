@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::contexts::Contexts;
 use crate::cx::Cx;
 use crate::directive::Directive;
+use crate::node::Node;
 use crate::problem::Problem;
-use crate::tree::Node;
 
 /// The process-wide index of a settings type in every [`SettingsSet`], assigned at first use.
 #[derive(Debug, Default)]

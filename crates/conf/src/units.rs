@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::cx::Cx;
 use crate::directive::Shape;
+use crate::node::{Node, Word};
 use crate::problem::Problem;
-use crate::tree::{Node, Word};
 use crate::value::Value;
 
 /// A number of bytes with nginx's units `k` and `m` (in either case): a size, in nginx's terms.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::cx::Cx;
 use crate::directive::Shape;
+use crate::node::Node;
 use crate::problem::Problem;
-use crate::tree::Node;
 
 /// A type that is made from one directive. A field of such a type is single-valued: a second directive at one level is
 /// `"x" directive is duplicate`.

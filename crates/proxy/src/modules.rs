@@ -16,7 +16,6 @@ use crate::family::grpc::{self, Calls};
 use crate::family::http::settings::HttpSettings;
 use crate::family::http::{self, Http};
 use crate::family::memcached::{MemcachedSettings, Values};
-use crate::family::proxy_pass;
 use crate::family::scgi::{ScgiScript, ScgiSettings};
 use crate::family::tunnel::TunnelSettings;
 use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
@@ -45,7 +44,7 @@ pub static PROXY: Module = Module {
         },
     ],
     content: &["proxy_pass"],
-    variables: proxy_pass::VARIABLES,
+    variables: http::variables::VARIABLES,
     settle: Some(http::settle),
     ..Module::EMPTY
 };

@@ -44,3 +44,22 @@ fn build() -> Result<PathBuf, String> {
     }
     Ok(profile_dir.join("freerun"))
 }
+
+/// The path of nginx.
+pub fn nginx_path() -> Option<PathBuf> {
+    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(given) = std::env::var_os("FREERUN_TEST_NGINX") {
+            return Some(PathBuf::from(given));
+        }
+        find("nginx", &["/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"])
+    })
+    .clone()
+}
+
+/// The path of a program in PATH, or else in the `usual` folders.
+pub(crate) fn find(name: &str, usual: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = usual.iter().map(PathBuf::from);
+    std::env::split_paths(&path).chain(usual).map(|dir| dir.join(name)).find(|file| file.is_file())
+}

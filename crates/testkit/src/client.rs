@@ -1,5 +1,6 @@
 //! A client that sends exactly the bytes that a test gives it.
 
+use crate::ending::Ending;
 use crate::response::{Parsed, Response};
 use crate::tls::{Agreed, Session, Tls, TlsFailure};
 use crate::wait::SLICE;
@@ -10,17 +11,6 @@ use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// How a connection ended, as far as the client can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The server closed it.
-    Closed,
-    /// The server reset it.
-    Reset,
-    /// No byte came for the whole timeout.
-    Silent,
-}
 
 /// One connection.
 #[derive(Debug)]

@@ -3,8 +3,10 @@
 //! `FREERUN_TEST_REQUIRE` lists the needs whose lack is a failure: `nginx,fuse`, or `all,-go` for all but one. A lack that
 //! is none goes to standard error, and as a line to the file that `FREERUN_TEST_SKIPPED` names; `.ci/run` counts these.
 
-use crate::TempDir;
+use crate::binary::find;
+pub use crate::binary::nginx_path;
 use crate::fuse::Fixture;
+use crate::{Kind, TempDir};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -150,7 +152,7 @@ pub fn root() -> bool {
 /// freerun as the server under test, for tests that nginx cannot be compared with (see
 /// [`Setup::run`](crate::Setup::run)). This is no need of the machine.
 pub fn freerun() -> bool {
-    let is_freerun = crate::Kind::under_test() == crate::Kind::Freerun;
+    let is_freerun = Kind::under_test() == Kind::Freerun;
     if !is_freerun {
         eprintln!("skipped: not for nginx");
     }
@@ -188,18 +190,6 @@ pub fn ipv6() -> bool {
     need("ipv6", std::net::TcpListener::bind("[::1]:0").is_ok(), "no IPv6 loopback")
 }
 
-/// The path of nginx.
-pub fn nginx_path() -> Option<PathBuf> {
-    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PATH.get_or_init(|| {
-        if let Some(given) = std::env::var_os("FREERUN_TEST_NGINX") {
-            return Some(PathBuf::from(given));
-        }
-        find("nginx", &["/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"])
-    })
-    .clone()
-}
-
 /// The path of a program of this name, in PATH or in the folders where Debian has servers.
 #[track_caller]
 pub fn program(name: &str) -> Option<PathBuf> {
@@ -214,13 +204,6 @@ pub fn program_of(name: &str, names: &[&str]) -> Option<PathBuf> {
     let found = names.iter().find_map(|name| find(name, &["/usr/sbin", "/usr/bin", "/usr/local/go/bin"]));
     need(name, found.is_some(), &format!("no {name}"));
     found
-}
-
-/// The path of a program in PATH, or else in the `usual` folders.
-fn find(name: &str, usual: &[&str]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = usual.iter().map(PathBuf::from);
-    std::env::split_paths(&path).chain(usual).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 #[cfg(test)]

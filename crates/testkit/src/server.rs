@@ -1,7 +1,7 @@
 //! Runs freerun or nginx in a folder of its own.
 
-use crate::setup::{Kind, Setup, fill_in};
-use crate::{Client, Error, PATIENCE, Response, TempDir, Tls, eventually, private_tree, within};
+use crate::setup::{Setup, fill_in};
+use crate::{Client, Error, Kind, PATIENCE, Response, TempDir, Tls, eventually, private_tree, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -25,8 +25,49 @@ pub struct Server {
     status: Option<ExitStatus>,
 }
 
+impl Setup {
+    /// Starts a server with this configuration.
+    ///
+    /// # Panics
+    /// The server does not start.
+    #[track_caller]
+    pub fn start(&self, kind: Kind) -> Server {
+        match self.try_start(kind) {
+            Ok(server) => server,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts freerun with this configuration.
+    ///
+    /// # Panics
+    /// The server does not start.
+    #[track_caller]
+    pub fn freerun(&self) -> Server {
+        self.start(Kind::Freerun)
+    }
+
+    /// Starts the server that `FREERUN_TEST_AGAINST` names (`nginx`), or freerun if it is not set, so that a test's
+    /// expectations can be checked against nginx itself.
+    ///
+    /// # Panics
+    /// The server does not start.
+    #[track_caller]
+    pub fn run(&self) -> Server {
+        self.start(Kind::under_test())
+    }
+
+    /// Starts a server with this configuration.
+    ///
+    /// # Errors
+    /// The server ended, or did not listen in time; the error has its output.
+    pub fn try_start(&self, kind: Kind) -> Result<Server, Error> {
+        Server::start(kind, self.clone())
+    }
+}
+
 impl Server {
-    pub(crate) fn start(kind: Kind, setup: Setup) -> Result<Server, Error> {
+    fn start(kind: Kind, setup: Setup) -> Result<Server, Error> {
         let dir = TempDir::new("server");
         let mut ports = Vec::new();
         let text = fill_in(&setup.text(), dir.path(), setup.document_root(), &mut ports);

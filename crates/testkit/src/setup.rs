@@ -1,18 +1,9 @@
 //! A server's configuration, in a form that freerun and nginx both accept.
 
 use crate::dir::Site;
-use crate::{Error, Server, ports, private_tree, require};
+use crate::{Error, Kind, ports, private_tree, require};
 use std::path::PathBuf;
 use std::process::Command;
-
-/// The kind of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// freerun, the server under test.
-    Freerun,
-    /// nginx, for comparison.
-    Nginx,
-}
 
 /// A configuration that is being put together. It has the lines of the test and no others: what the harness needs is given on
 /// the command line, and the compiled-in folders (the access log's and those of temporary files) are the server's own, by a
@@ -198,66 +189,6 @@ impl Setup {
     /// Whether the server has compiled-in folders of its own.
     pub(crate) fn has_private_tree(&self) -> bool {
         !self.shares_mounts && private_tree::is_possible()
-    }
-
-    /// Starts a server with this configuration.
-    ///
-    /// # Panics
-    /// The server does not start.
-    #[track_caller]
-    pub fn start(&self, kind: Kind) -> Server {
-        match self.try_start(kind) {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts freerun with this configuration.
-    ///
-    /// # Panics
-    /// The server does not start.
-    #[track_caller]
-    pub fn freerun(&self) -> Server {
-        self.start(Kind::Freerun)
-    }
-
-    /// Starts the server that `FREERUN_TEST_AGAINST` names (`nginx`), or freerun if it is not set, so that a test's
-    /// expectations can be checked against nginx itself.
-    ///
-    /// # Panics
-    /// The server does not start.
-    #[track_caller]
-    pub fn run(&self) -> Server {
-        self.start(Kind::under_test())
-    }
-
-    /// Starts a server with this configuration.
-    ///
-    /// # Errors
-    /// The server ended, or did not listen in time; the error has its output.
-    pub fn try_start(&self, kind: Kind) -> Result<Server, Error> {
-        Server::start(kind, self.clone())
-    }
-}
-
-impl Kind {
-    /// The kind of server that [`Setup::run`] runs.
-    pub fn under_test() -> Kind {
-        match std::env::var("FREERUN_TEST_AGAINST").as_deref() {
-            Ok("nginx") => Kind::Nginx,
-            _ => Kind::Freerun,
-        }
-    }
-
-    /// The program's path.
-    ///
-    /// # Errors
-    /// The program does not exist.
-    pub fn program(self) -> Result<PathBuf, Error> {
-        match self {
-            Kind::Freerun => crate::binary::freerun(),
-            Kind::Nginx => require::nginx_path().ok_or_else(|| Error::Start("no nginx".to_owned())),
-        }
     }
 }
 

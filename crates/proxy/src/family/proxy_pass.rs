@@ -1,7 +1,6 @@
-//! `proxy_pass`: the target of requests, and the variables that show it.
+//! `proxy_pass`: the target of requests.
 
 use std::borrow::Cow;
-use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -12,15 +11,12 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::location::Within;
 use freerun_http::template::Template;
 use freerun_http::variables;
-use freerun_http::variables::{Reference, Variable, VariableTable};
-use freerun_proto::HeaderId;
+use freerun_http::variables::{Reference, VariableTable};
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::target::{Servers, Target, TargetLookup, UpstreamTarget};
-use crate::family::http::settings::HttpSettings;
 use crate::family::uri;
 use crate::family::uri::{Asked, Rule};
-use crate::state::record::Record;
 use crate::upstream;
 use crate::upstream::UpstreamRef;
 
@@ -244,7 +240,7 @@ impl ProxyPass {
     }
 
     /// The values of `$proxy_host` and `$proxy_port`, if they are known when the configuration is read.
-    fn fixed_host(&self) -> Option<(&Bytes, &Bytes)> {
+    pub(super) fn fixed_host(&self) -> Option<(&Bytes, &Bytes)> {
         match &self.to {
             PassTo::Fixed(fixed) => Some((&fixed.host, &fixed.port)),
             PassTo::Computed(_) => None,
@@ -279,46 +275,6 @@ fn default_port(secure: bool) -> u16 {
 /// The target of requests with this scheme.
 fn target(is_secure: bool, host: Bytes, port: Bytes, servers: Arc<dyn Servers>) -> UpstreamTarget {
     UpstreamTarget { scheme: scheme(is_secure), is_secure, host, port, servers: Some(servers) }
-}
-
-/// The variables that show the target of requests.
-pub const VARIABLES: &[Variable] = &[
-    Variable::named(
-        "proxy_add_x_forwarded_for",
-        "The request's field `X-Forwarded-For` with `$remote_addr` appended; `$remote_addr` alone if there is \
-         no such field.",
-        |request, _| {
-            let mut out = Vec::new();
-            for value in request.head.values(HeaderId::XForwardedFor) {
-                out.extend_from_slice(value);
-                out.extend_from_slice(b", ");
-            }
-            let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
-            Some(Cow::Owned(out))
-        },
-    ),
-    Variable::named(
-        "proxy_host",
-        "The host, with its port if that is not the protocol's own, that `proxy_pass` names.",
-        |request, _| passed_to(request, |whom| &whom.host, |both| both.0),
-    )
-    .changeable(),
-    Variable::named("proxy_port", "The port that `proxy_pass` names, or the protocol's own one.", |request, _| {
-        passed_to(request, |whom| &whom.port, |both| both.1)
-    })
-    .changeable(),
-];
-
-/// Selects the host or the port.
-type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
-
-fn passed_to<'r>(request: &'r Request, which: fn(&UpstreamTarget) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
-    let Some(target) = request.own.find::<Record>().and_then(|record| record.target()) else {
-        // The request was not passed on: a key may use the variable, and the log line of an answer from a cache.
-        let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
-        return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
-    };
-    matches!(target.whom().scheme, "http://" | "https://").then(|| Cow::Owned(which(target.whom()).to_vec()))
 }
 
 /// Looks up the target that variables give.

@@ -87,7 +87,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
             return Outcome::Declined;
         };
-        let Some(realm) = super::realm(&realm.0, request).map(Cow::into_owned) else { return Outcome::Declined };
+        let Some(realm) = super::realm::realm(&realm.0, request).map(Cow::into_owned) else { return Outcome::Declined };
         let credentials = request.head.value(request.authorization()).and_then(Credentials::parse);
         let Some(credentials) = credentials else {
             log_error!(request, Info, "no user/password was provided for basic authentication");

@@ -151,7 +151,9 @@ async fn judge(request: &mut Request) -> Outcome {
     let location = request.place.location.clone();
     let settings = location.settings.get::<JwtSettings>();
     let Some(wanted) = &settings.auth_jwt else { return Outcome::Declined };
-    let Some(realm) = super::realm(&wanted.realm, request).map(Cow::into_owned) else { return Outcome::Declined };
+    let Some(realm) = super::realm::realm(&wanted.realm, request).map(Cow::into_owned) else {
+        return Outcome::Declined;
+    };
     let Some(text) = sent(request, wanted) else {
         log_error!(request, Info, "no JWT was provided");
         return challenge(request, &realm, "");

@@ -3,6 +3,7 @@
 pub mod http2;
 pub mod request;
 pub mod settings;
+pub mod variables;
 
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::request::Request;
