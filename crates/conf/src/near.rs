@@ -1,4 +1,4 @@
-//! The most similar of some names, for help about one that is wrong.
+//! The most similar of some names, for the help about a wrong name.
 
 /// The hint to a parameter of a directive with this syntax that is similar to the one in nginx's message about it.
 pub(crate) fn parameter(message: &str, syntax: &str) -> Option<String> {

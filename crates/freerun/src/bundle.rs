@@ -4,25 +4,9 @@ use freerun_serve::listen::ListenKey;
 use freerun_serve::tls::files::SecretFiles;
 use serde::{Deserialize, Serialize};
 
-use crate::loader::Recorded;
 use crate::settings::user::Identity;
-
-/// The parameters for reading a configuration; they are the same in master and worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
-    /// The main file.
-    pub conf: String,
-    /// The directives of the option `-g`.
-    pub globals: Option<String>,
-    /// The folder that relative paths start from; ends with `/`.
-    pub prefix: String,
-    /// The folder that the paths of `include` start from; ends with `/`, or is empty.
-    pub conf_prefix: String,
-    /// The error log if the configuration names none: a path, or `stderr`.
-    pub error_log: String,
-    /// Whether the master has the rights of root, which decides the default port.
-    pub privileged: bool,
-}
+use crate::source::Input;
+use crate::source::loader::Recorded;
 
 /// A listening address, and how many of the bundle's descriptors are its sockets: one, or one for each loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -25,11 +25,11 @@ use freerun_serve::tls::files::{ConfigurationFiles, ReadFile, SecretFiles};
 use freerun_serve::tls::inherited::{Inheritance, InheritedPairs};
 use freerun_serve::tls::live::{FilePair, file_pairs};
 
-use crate::bundle::Input;
 use crate::settings::events::EventSettings;
 use crate::settings::main::MainSettings;
 use crate::settings::user::{Identity, NoLookup, default_identity};
-use crate::state_files::{self, Unusable};
+use crate::source::Input;
+use crate::source::state_files::{self, Unusable};
 
 /// The process that reads the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,18 +183,18 @@ pub fn build_tree(
     cx.extensions.insert(ZoneTable::seeded(zones));
     let Known { hosts, secrets, read, inherited } = known;
     cx.extensions.insert(Inheritance::after(inherited));
-    let read = read.unwrap_or_else(|| ReadFile(Arc::new(crate::loader::read_secret)));
+    let read = read.unwrap_or_else(|| ReadFile(Arc::new(crate::source::loader::read_secret)));
     let is_master = side == Side::Master;
-    cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::hosts::lookup), known: hosts });
+    cx.extensions.insert(Hosts { lookup: is_master.then_some(crate::source::hosts::lookup), known: hosts });
     cx.extensions.insert(match side {
         Side::Master => ConfigurationFiles::reading(read, secrets),
         Side::Worker => ConfigurationFiles::known(secrets),
     });
     match side {
         Side::Worker => drop(cx.extensions.insert(NoLookup)),
-        Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
+        Side::Master => drop(cx.extensions.insert(HostCheck(crate::source::hosts::has_address))),
     }
-    let now: Option<state_files::ReadText> = (!is_master).then_some(crate::loader::read_text);
+    let now: Option<state_files::ReadText> = (!is_master).then_some(crate::source::loader::read_text);
     let inserted = state_files::insert(&mut tree.nodes, (loader, now), &mut cx);
     let built = inserted.and_then(|()| build(&tree.nodes, &mut cx));
     let syntax_ok = tree.error.is_none() && !cx.has_problems();

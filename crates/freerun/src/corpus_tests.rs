@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use freerun_conf::{Loader, Node, known};
 use freerun_testkit::require;
 
-use crate::bundle::Input;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::tls::files::{KnownFile, SecretFiles};
 
 use crate::configuration::{Known, Side, read_after, registry};
+use crate::source::Input;
 
 /// The folder of the corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
 fn folder() -> Option<PathBuf> {

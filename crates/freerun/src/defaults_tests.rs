@@ -6,8 +6,8 @@ use std::io;
 use freerun_conf::{Contexts, Directive, Loader};
 use freerun_serve::configuration::zones::Zones;
 
-use crate::bundle::Input;
 use crate::configuration::{Known, Side, read_after, registry};
+use crate::source::Input;
 
 /// Name, block and default of each directive that nginx documents with a default and freerun has. Two values with `|`
 /// between them depend on the platform.

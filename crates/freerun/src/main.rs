@@ -2,8 +2,8 @@
 
 mod bundle;
 mod channel;
-mod check;
 mod cli;
+mod commands;
 mod configuration;
 mod console;
 #[cfg(test)]
@@ -11,21 +11,13 @@ mod corpus_tests;
 #[cfg(test)]
 mod defaults_tests;
 mod error;
-mod explain;
-mod hosts;
-mod loader;
 mod logs;
 mod master;
-mod migrate;
-mod order;
 mod paths;
-mod patient_file;
 mod pidfile;
-mod reference;
-mod serve;
 mod settings;
-mod start;
-mod state_files;
+mod signals;
+mod source;
 mod temp_folders;
 mod version;
 mod worker;
@@ -36,5 +28,5 @@ fn main() -> ExitCode {
     if std::env::var_os(worker::MARKER).is_some() {
         return worker::main();
     }
-    start::run()
+    commands::run()
 }

@@ -1,7 +1,5 @@
 //! Paths: the compiled-in defaults, and the changes that the command line makes to them.
 
-use crate::cli::Options;
-
 pub use freerun_serve::configuration::compiled::*;
 
 /// The paths of one invocation.
@@ -22,19 +20,19 @@ pub struct Paths {
 impl Paths {
     /// The paths by nginx's rules: `-p` may be relative to the current folder; `-c` and `-e` are relative to the
     /// prefix.
-    pub fn new(options: &Options) -> Paths {
-        let mut prefix = options.prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
+    pub fn new(prefix: Option<&str>, conf: Option<&str>, error_log: Option<&str>) -> Paths {
+        let mut prefix = prefix.unwrap_or(PREFIX).to_owned();
         if !prefix.ends_with('/') {
             prefix.push('/');
         }
-        let conf = join(&prefix, options.conf.as_deref().unwrap_or(CONF_PATH));
-        let conf_prefix = conf[..conf.rfind('/').map_or(0, |slash| slash + 1)].to_owned();
-        let error_log = options.error_log.as_deref().unwrap_or(ERROR_LOG_PATH);
+        let conf_path = join(&prefix, conf.unwrap_or(CONF_PATH));
+        let conf_prefix = conf_path[..conf_path.rfind('/').map_or(0, |slash| slash + 1)].to_owned();
+        let error_log = error_log.unwrap_or(ERROR_LOG_PATH);
         Paths {
             error_log: if error_log == "stderr" { error_log.to_owned() } else { join(&prefix, error_log) },
-            conf_given: options.conf.is_some(),
+            conf_given: conf.is_some(),
             prefix,
-            conf,
+            conf: conf_path,
             conf_prefix,
         }
     }
@@ -51,13 +49,7 @@ mod tests {
 
     #[test]
     fn relative_paths_are_below_the_prefix() {
-        let options = Options {
-            prefix: Some("./base".into()),
-            conf: Some("etc/x.conf".into()),
-            error_log: Some("e.log".into()),
-            ..Options::default()
-        };
-        let paths = Paths::new(&options);
+        let paths = Paths::new(Some("./base"), Some("etc/x.conf"), Some("e.log"));
         assert_eq!(paths.prefix, "./base/");
         assert_eq!(paths.conf, "./base/etc/x.conf");
         assert_eq!(paths.conf_prefix, "./base/etc/");
@@ -66,8 +58,7 @@ mod tests {
 
     #[test]
     fn absolute_paths_stay() {
-        let options = Options { conf: Some("/a/b.conf".into()), ..Options::default() };
-        let paths = Paths::new(&options);
+        let paths = Paths::new(None, Some("/a/b.conf"), None);
         assert_eq!((paths.conf.as_str(), paths.conf_prefix.as_str()), ("/a/b.conf", "/a/"));
         assert_eq!(paths.prefix, format!("{PREFIX}/"));
     }

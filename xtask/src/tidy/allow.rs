@@ -5,6 +5,7 @@ use toml::Spanned;
 
 use super::order::Order;
 use super::rules::Sort;
+use super::tree::line_of;
 use super::wording::WordingLimit;
 use super::{Problem, Tree};
 
@@ -199,11 +200,6 @@ fn check_entry(tree: &Tree, path: &str, reason: &str, line: usize, problems: &mu
     if reason.trim().chars().count() < MIN_REASON {
         problems.push(Problem::new(FILE, line, format!("{path}: no reason"), "say why this place may do it"));
     }
-}
-
-/// The line of a byte of a text, from 1.
-pub(crate) fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
 }
 
 #[cfg(test)]

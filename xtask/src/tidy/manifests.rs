@@ -2,7 +2,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::allow::line_of;
+use super::tree::line_of;
 use super::{Problem, Tree};
 
 /// The crate that may hold `unsafe` and so cannot inherit the workspace's lints.

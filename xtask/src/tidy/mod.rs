@@ -6,6 +6,7 @@
 
 mod allow;
 mod blocking;
+mod error;
 mod folders;
 pub(crate) mod heads;
 mod imports;
@@ -17,6 +18,7 @@ mod markdown;
 mod names;
 mod order;
 mod paths;
+mod problem;
 mod rules;
 mod sentences;
 mod size;
@@ -27,58 +29,12 @@ mod vocabulary;
 mod wording;
 mod words;
 
-use std::fmt;
 use std::path::Path;
 
+pub(crate) use error::Error;
 pub(crate) use links::{all as links, resolve};
+pub(crate) use problem::Problem;
 pub(crate) use tree::Tree;
-
-/// Why the checks could not run at all (as against: ran and found something).
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// A file or folder of the repository cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// What was being read.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file of the repository cannot be written.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// What was being written.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
-/// One broken rule: where, what, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Problem {
-    /// Path from the repository's root, with `/`.
-    pub(crate) path: String,
-    /// Line, from 1.
-    pub(crate) line: usize,
-    /// What is wrong.
-    pub(crate) message: String,
-    /// What to do.
-    pub(crate) fix: String,
-}
-
-impl Problem {
-    /// A problem at a line of a file.
-    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into(), fix: fix.into() }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}\n    do: {}", self.path, self.line, self.message, self.fix)
-    }
-}
 
 /// What a run found.
 #[derive(Debug)]
@@ -159,12 +115,6 @@ mod tests {
         let found: Vec<String> = report.problems.iter().map(Problem::to_string).collect();
         assert!(found.is_empty(), "\n{}\n", found.join("\n"));
         assert!(report.files > 10, "the walk over the repository found only {} files", report.files);
-    }
-
-    #[test]
-    fn a_problem_names_file_line_and_remedy() {
-        let problem = Problem::new("crates/http/src/a.rs", 7, "std::fs::read waits", "use the pool");
-        assert_eq!(problem.to_string(), "crates/http/src/a.rs:7: std::fs::read waits\n    do: use the pool");
     }
 
     #[test]

@@ -4,26 +4,19 @@
 //! upward (*arrows against the order*), and how large the circles of imports are. A file, a folder (`path/route`) or a
 //! top-level file has a place; places on one step do not import each other.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::allow::{self, Exceptions};
 use super::imports::Graph;
 use super::source::Source;
-use super::{Problem, Tree};
+use super::{Problem, Tree, manifests};
 
-/// Crates whose folders have an order, as soon as there is such a crate.
-const ORDERED: &[&str] = &[
-    "crates/cache/",
-    "crates/http/",
-    "crates/modules/",
-    "crates/proxy/",
-    "crates/runtime/",
-    "crates/serve/",
-    "crates/upstream/",
-];
-
-/// The most files that may import each other in a circle, all of one place. Larger circles have to be listed.
+/// The most files of one folder that may import each other in a circle. Larger circles have to be listed.
 const MAX_CIRCLE: usize = 6;
+
+/// The most files of several folders, all of one place, that may do so.
+const MAX_SPREAD_CIRCLE: usize = 3;
 
 /// The order of one crate's folders, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +29,7 @@ pub(crate) struct Order {
     pub(crate) steps: Vec<Vec<String>>,
     /// How many imports may lead upward.
     pub(crate) arrows: usize,
-    /// The sizes of the circles there may be beyond small ones of one place, the largest first.
+    /// The sizes of the circles there may be beyond [`MAX_CIRCLE`] and [`MAX_SPREAD_CIRCLE`], the largest first.
     pub(crate) circles: Vec<usize>,
 }
 
@@ -82,8 +75,14 @@ impl Order {
             }
         }
         for circle in graph.circles() {
-            let scattered = circle.iter().any(|file| places[*file].map(|at| at.1) != places[circle[0]].map(|at| at.1));
-            if circle.len() > MAX_CIRCLE || scattered {
+            let own: BTreeSet<_> = circle.iter().map(|file| places[*file].map(|(_, place)| place)).collect();
+            let folders: BTreeSet<_> = circle.iter().map(|file| folder_of(&graph.files[*file])).collect();
+            let most = match (own.len(), folders.len()) {
+                (1, 1) => MAX_CIRCLE,
+                (1, _) => MAX_SPREAD_CIRCLE,
+                _ => 0,
+            };
+            if circle.len() > most {
                 found.circles.push(circle.iter().map(|file| graph.files[*file].clone()).collect());
             }
         }
@@ -97,10 +96,17 @@ impl Order {
     }
 }
 
+/// The folder of a file; empty for one directly in `src/`.
+fn folder_of(file: &str) -> &str {
+    file.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// Reports what is against the orders, and numbers that could be smaller.
 pub(crate) fn check(tree: &Tree, sources: &[Source], exceptions: &Exceptions, problems: &mut Vec<Problem>) {
-    for folder in ORDERED.iter().filter(|folder| tree.exists(&format!("{folder}src"))) {
-        if !exceptions.orders().iter().any(|order| order.folder == **folder) {
+    for manifest in manifests::members(tree, &mut Vec::new()) {
+        let folder = manifest.path.trim_end_matches("Cargo.toml");
+        let has_order = || exceptions.orders().iter().any(|order| order.folder == folder);
+        if tree.exists(&format!("{folder}src/")) && !has_order() {
             let message = format!("the folders of {folder} have no order");
             problems.push(Problem::new(allow::FILE, 1, message, "write it down under [[order]]"));
         }
@@ -246,6 +252,20 @@ mod tests {
     }
 
     #[test]
+    fn circles_within_one_place_are_smaller_if_they_spread_over_its_folders() {
+        let ring: &[(&str, &str)] = &[
+            ("top/a.rs", "use super::b::B;"),
+            ("top/b.rs", "use super::c::C;"),
+            ("top/c.rs", "use super::in_it::d::D;"),
+            ("top/in_it/d.rs", "use crate::top::a::A;"),
+        ];
+        let (problems, ..) = run("arrows = 0\ncircles = []", &with(ring));
+        assert_eq!(problems, ["2: crates/http/: circles of [4] files, where [] are allowed"]);
+        let short = [ring[0], ("top/b.rs", "use super::in_it::d::D;"), ring[3]];
+        assert_eq!(run("arrows = 0\ncircles = []", &with(&short)).0, Vec::<String>::new());
+    }
+
+    #[test]
     fn large_circles_count_within_one_place_too() {
         let names: Vec<String> = (0..=MAX_CIRCLE).map(|own| format!("top/n{own}.rs")).collect();
         let texts: Vec<String> =
@@ -266,10 +286,12 @@ mod tests {
 
     #[test]
     fn a_crate_that_has_to_have_an_order() {
-        let tree = Tree::of(&[("crates/serve/src/lib.rs", "")]);
+        let manifest = "[package]\nname = \"a\"\n";
+        let files =
+            [("crates/new/Cargo.toml", manifest), ("crates/new/src/lib.rs", ""), ("tests/Cargo.toml", manifest)];
         let mut problems = Vec::new();
-        check(&tree, &[], &Exceptions::default(), &mut problems);
-        assert_eq!(problems.len(), 1);
-        assert_eq!(problems[0].message, "the folders of crates/serve/ have no order");
+        check(&Tree::of(&files), &[], &Exceptions::default(), &mut problems);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].message, "the folders of crates/new/ have no order");
     }
 }

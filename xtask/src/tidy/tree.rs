@@ -107,6 +107,11 @@ impl Tree {
     }
 }
 
+/// The line of a byte of a text, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::allow::line_of;
+use super::tree::line_of;
 use super::{Problem, Tree};
 
 /// Where the words are written.

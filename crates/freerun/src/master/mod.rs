@@ -1,13 +1,13 @@
 //! The master: reads and checks configurations, owns sockets and logs, keeps a worker alive, handles signals.
 
 pub mod asking;
+mod change_binary;
 mod daemon;
 pub mod inherited;
 pub mod listeners;
 mod notify;
 mod oom_score;
 pub mod reload;
-pub mod signals;
 mod state;
 mod supervise;
 mod upgrade;
@@ -27,9 +27,11 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 
 use freerun_serve::tls::files::ReadFile;
 
-use crate::bundle::{Input, ToWorker};
+use crate::bundle::ToWorker;
 use crate::error::Error;
-use crate::loader::Recorded;
+use crate::signals::{self, Signals};
+use crate::source::Input;
+use crate::source::loader::Recorded;
 use crate::worker::{LOG_PATIENCE, Worker};
 use crate::{console, pidfile};
 use asking::Asking;
@@ -37,7 +39,6 @@ use daemon::Ready;
 use inherited::Inherited;
 use listeners::Listeners;
 use notify::ServiceManager;
-use signals::Signals;
 use state::{Opening, State};
 use supervise::{Backoff, Process};
 use upgrade::Upgrade;

@@ -11,12 +11,13 @@ use freerun_serve::tls::files::{ReadFile, SecretFiles};
 use freerun_serve::tls::inherited::InheritedPairs;
 use freerun_serve::tls::live::FilePair;
 
-use crate::bundle::{Bundle, Input, Listener};
+use crate::bundle::{Bundle, Listener};
 use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
-use crate::loader::{Recorded, Recorder, Replay};
 use crate::logs::{self, Logs};
 use crate::settings::main::Variable;
+use crate::source::Input;
+use crate::source::loader::{Recorded, Recorder, Replay};
 use crate::{console, temp_folders};
 
 use super::listeners::Listeners;

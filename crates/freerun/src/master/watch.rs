@@ -14,7 +14,7 @@ use freerun_serve::tls::files::{FileState, KnownFile, MAX_TOTAL, ReadFile, Secre
 use freerun_serve::tls::live::FilePair;
 
 use super::state::State;
-use crate::loader::read_secret;
+use crate::source::loader::read_secret;
 
 /// For how long after a modification a file may be modified again without another time: file systems have steps of some
 /// milliseconds, or of seconds. One that was modified so shortly before it was read is read again.

@@ -45,8 +45,8 @@ use crate::bundle::{Bundle, FromWorker, ToWorker};
 use crate::channel::{Channel, Limits};
 use crate::configuration::{self, Configuration, Known, Side};
 use crate::error::Error;
-use crate::loader::{Recorded, Replay};
-use crate::master::signals::{Signals, survive_stray};
+use crate::signals::{Signals, survive_stray};
+use crate::source::loader::{Recorded, Replay};
 use engine::{Engine, Logs};
 use hand_over::Successor;
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bundle::Input;
 use crate::cli::Order;
 use crate::configuration::{self, Side};
 use crate::error::Error;
-use crate::loader::Recorder;
 use crate::master::asking::{Outcome, Question};
 use crate::master::reload::BUILD_PATIENCE;
+use crate::source::Input;
+use crate::source::loader::Recorder;
 use crate::{console, pidfile};
 
 /// How long the result of a reload is waited for: the worker has its time, and the master may have to read, to look names

@@ -10,14 +10,15 @@ use freerun_serve::configuration::parts::FolderNeed;
 use freerun_serve::upstream::resolver::NamedServers;
 use freerun_stream::upstream::Upstreams as StreamUpstreams;
 
-use crate::bundle::Input;
+use super::missing_configuration::tell_ways_on;
 use crate::cli::Options;
 use crate::configuration::{self, Configuration, Side};
 use crate::error::Error;
-use crate::loader::Recorder;
 use crate::logs::{self, Logs};
 use crate::master::listeners;
-use crate::{console, pidfile, start, temp_folders};
+use crate::source::Input;
+use crate::source::loader::Recorder;
+use crate::{console, pidfile, temp_folders};
 
 /// Tests the configuration, reports the result, and with `-T` prints every file.
 pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
@@ -38,7 +39,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
                 tell(&syntax_ok);
             }
             console::tell_failure(log, &failure);
-            start::tell_ways_on(options, &input.conf);
+            tell_ways_on(options, &input.conf);
             return failed();
         }
     };

@@ -1,15 +1,13 @@
 //! `freerun explain`: what the reference says of a directive or a variable, on the terminal.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use freerun_conf::{Contexts, Directive, fold, near, text_of_os, unmarked};
+use freerun_conf::{Contexts, Directive, fold, near, unmarked};
 
-use crate::cli::UsageError;
+use super::reference::{additions, variables};
 use crate::configuration::registry;
 use crate::console;
-use crate::reference::{additions, variables};
 
 /// The text of `freerun explain --help`.
 pub const HELP: &str = "\
@@ -17,17 +15,6 @@ freerun explain DIRECTIVE | '$variable' | WORD
   prints what the reference says of a directive or a variable; of another word, the names of those
   that speak of it. The exit code is 1 if there are none
 ";
-
-/// Reads the arguments after `explain`: the name.
-///
-/// # Errors
-/// There is not exactly one.
-pub fn parse(args: &[OsString]) -> Result<String, UsageError> {
-    match args {
-        [name] => Ok(text_of_os(name).into_owned()),
-        _ => Err(UsageError::Own("explain", "write one DIRECTIVE, '$variable' or WORD".to_owned())),
-    }
-}
 
 /// Prints what is said of a name.
 pub fn run(name: &str) -> ExitCode {
@@ -177,11 +164,5 @@ mod tests {
         }
         assert!(has_word("For WebSockets.", "websocket") && !has_word("unwebsocketed", "websocket"));
         assert!(!has_word("rate_limit", "rate") && has_word("the rate", "Rate"));
-    }
-
-    #[test]
-    fn exactly_one_name_is_taken() {
-        assert_eq!(parse(&["root".into()]), Ok("root".to_owned()));
-        assert!(parse(&[]).is_err() && parse(&["a".into(), "b".into()]).is_err());
     }
 }

@@ -13,11 +13,11 @@ use freerun_serve::configuration::zones::Zones;
 use serde::Serialize;
 
 use super::concern;
-use crate::bundle::Input;
-use crate::check;
+use crate::commands::check;
+use crate::commands::reference::variables;
 use crate::configuration::{Known, Side, build_tree, registry};
-use crate::loader::Recorder;
-use crate::reference::variables;
+use crate::source::Input;
+use crate::source::loader::Recorder;
 
 /// How often the configuration is built at most, with what was wrong taken out.
 const MAX_ROUNDS: usize = 64;

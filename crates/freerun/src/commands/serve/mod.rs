@@ -16,22 +16,22 @@ use freerun_runtime::log::{Errno, ErrorLog, clock};
 
 use freerun_serve::tls::files::ReadFile;
 
-use crate::bundle::Input;
-use crate::cli::{Serve, ServeTls};
-use crate::loader::Recorded;
+use crate::cli::{Serve, ServeTls, help};
+use crate::console;
 use crate::logs::STDERR;
 use crate::master::inherited::Inherited;
 use crate::master::listeners;
 use crate::master::{self, Start};
 use crate::settings::user::privileged;
-use crate::{console, version};
+use crate::source::Input;
+use crate::source::loader::Recorded;
 use acme::Lines;
 
 /// The configuration. The folder is its prefix, so that no character of the folder's name has a meaning in it.
-const CONFIGURATION: &str = include_str!("../../assets/serve.conf");
+const CONFIGURATION: &str = include_str!("../../../assets/serve.conf");
 
 /// The types of files, by their names' endings.
-const TYPES: &str = include_str!("../../assets/mime.types");
+const TYPES: &str = include_str!("../../../assets/mime.types");
 
 /// The name of the configuration in messages.
 const NAME: &str = "serve.conf";
@@ -39,7 +39,7 @@ const NAME: &str = "serve.conf";
 /// Serves until a signal ends it.
 pub fn run(options: &Serve) -> ExitCode {
     if options.help {
-        print!("{}", version::serve_help());
+        print!("{}", help::serve());
         return ExitCode::SUCCESS;
     }
     let told = |message: String| {
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
     use crate::configuration::{self, Side};
     use crate::error::Error;
-    use crate::loader::Replay;
+    use crate::source::loader::Replay;
 
     fn options(address: &str) -> Serve {
         Serve {

@@ -7,15 +7,12 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use freerun_conf::text_of_os;
-
-use crate::bundle::Input;
-use crate::cli::{Options, UsageError};
+use super::missing_configuration::tell_ways_on;
+use crate::cli::{Migrate, Options};
 use crate::console;
-use crate::paths::Paths;
+use crate::source::Input;
 use survey::Survey;
 
 /// The exit code if there is no report.
@@ -36,59 +33,13 @@ freerun migrate [-c FILE] [-p PREFIX] [-g DIRECTIVES] [--quiet] [--json]
   or a user is not on this machine. It is 3 if there is no report.
 ";
 
-/// The options of `freerun migrate`.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Migrate {
-    /// `-c`, `-p` and `-g`.
-    pub options: Options,
-    /// Whether `--json` was given.
-    pub json: bool,
-    /// Whether `--quiet` was given: what needs nobody's attention is left out.
-    pub quiet: bool,
-    /// Whether `--help` was given.
-    pub help: bool,
-}
-
-/// Reads the arguments after `migrate`.
-///
-/// # Errors
-/// One of them is unknown, or lacks its value.
-pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
-    use lexopt::Arg::{Long, Short};
-    let wrong = |error: lexopt::Error| UsageError::Own("migrate", error.to_string());
-    let mut migrate = Migrate::default();
-    let mut parser = lexopt::Parser::from_args(args);
-    while let Some(arg) = parser.next().map_err(wrong)? {
-        let slot = match arg {
-            Short('h') | Long("help") => {
-                migrate.help = true;
-                continue;
-            }
-            Long("json") => {
-                migrate.json = true;
-                continue;
-            }
-            Short('q') | Long("quiet") => {
-                migrate.quiet = true;
-                continue;
-            }
-            Short('c') => &mut migrate.options.conf,
-            Short('p') => &mut migrate.options.prefix,
-            Short('g') => &mut migrate.options.globals,
-            other => return Err(wrong(other.unexpected())),
-        };
-        *slot = Some(text_of_os(&parser.value().map_err(wrong)?).into_owned());
-    }
-    Ok(migrate)
-}
-
 /// Prints the report.
 pub fn run(migrate: &Migrate) -> ExitCode {
     if migrate.help {
         console::output(HELP);
         return ExitCode::SUCCESS;
     }
-    let paths = Paths::new(&migrate.options);
+    let paths = migrate.options.paths();
     let input = Input {
         conf: paths.conf,
         globals: migrate.options.globals.clone(),
@@ -103,7 +54,7 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         Err(problem) => {
             console::print(&format!("freerun: {}\n", problem.message));
             match migrate.options.conf {
-                Some(_) => crate::start::tell_ways_on(&migrate.options, &input.conf),
+                Some(_) => tell_ways_on(&migrate.options, &input.conf),
                 None => console::print("help: \"freerun migrate -c FILE\" reads another configuration\n"),
             }
             return ExitCode::from(NO_REPORT);

@@ -10,7 +10,7 @@ use freerun_conf::{Loader, MAX_FILE, path_of, text_of_os};
 use freerun_serve::tls::files::{self, FileState, SecretFiles, Stamp};
 use serde::{Deserialize, Serialize};
 
-use crate::patient_file::PatientFile;
+use super::patient_file::PatientFile;
 
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
 /// the permission, or the time, to read the files itself.

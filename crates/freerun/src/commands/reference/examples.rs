@@ -83,8 +83,8 @@ mod tests {
     use freerun_testkit::mmdb::{Value, database};
 
     use super::*;
-    use crate::bundle::Input;
     use crate::configuration::{Known, Side, read_after, registry};
+    use crate::source::Input;
 
     const MAIN: &str = "/stub/nginx.conf";
 
@@ -128,16 +128,16 @@ mod tests {
 
     /// The files of TLS that examples name.
     fn secrets() -> SecretFiles {
-        let certificate = include_bytes!("../../../tls/tests/fixtures/ec.crt");
-        let key = include_bytes!("../../../tls/tests/fixtures/ec.key");
+        let certificate = include_bytes!("../../../../tls/tests/fixtures/ec.crt");
+        let key = include_bytes!("../../../../tls/tests/fixtures/ec.key");
         let file = |path: &str, contents: &[u8]| (path.to_owned(), KnownFile::read(contents.to_vec(), None));
         SecretFiles::from_iter([
             file("/etc/ssl/example.com.pem", certificate),
             file("/etc/ssl/example.com.key", key),
             file("/etc/ssl/clients.pem", certificate),
             file("/etc/ssl/ca.pem", certificate),
-            file("/etc/ssl/crl.pem", include_bytes!("../../../tls/tests/fixtures/ec.crl")),
-            file("/etc/ssl/example.com.ocsp", include_bytes!("../../../tls/tests/fixtures/ec.ocsp")),
+            file("/etc/ssl/crl.pem", include_bytes!("../../../../tls/tests/fixtures/ec.crl")),
+            file("/etc/ssl/example.com.ocsp", include_bytes!("../../../../tls/tests/fixtures/ec.ocsp")),
             file("/etc/ssl/passwords", b"secret\n"),
             file("/etc/ssl/ticket.key", &[7; 80]),
             file(

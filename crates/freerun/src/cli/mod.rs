@@ -1,0 +1,235 @@
+//! The command line, as values: nginx's options, and freerun's own commands, which are read with lexopt.
+
+pub mod help;
+mod migrate;
+mod options;
+mod reference;
+mod serve;
+mod usage_error;
+
+use std::ffi::OsString;
+
+use freerun_conf::text_of_os;
+
+pub use migrate::Migrate;
+pub use options::{Options, Order};
+pub use reference::Reference;
+pub use serve::{SERVE_DIRECTORY, Serve, ServeAcme, ServeTls};
+pub use usage_error::UsageError;
+
+/// The command that the command line gives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Run, test or signal a server with a configuration file.
+    Server(Options),
+    /// Serve a folder without a configuration file.
+    Serve(Serve),
+    /// Print the reference of the directives.
+    Reference(Reference),
+    /// Report what a configuration of nginx would be here.
+    Migrate(Migrate),
+    /// Print what the reference says of a name.
+    Explain(String),
+    /// Print the help to stdout: `--help`, where nginx has `-h` alone, which prints it to stderr.
+    Help,
+    /// Print the version to stdout: `--version`.
+    Version,
+}
+
+/// Reads the arguments after the program's name.
+pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
+    if args.first().is_some_and(|first| first == "serve") {
+        return serve::parse(&args[1..]).map(Command::Serve);
+    }
+    if args.first().is_some_and(|first| first == "reference") {
+        return reference::parse(&args[1..]).map(Command::Reference);
+    }
+    if args.first().is_some_and(|first| first == "migrate") {
+        return migrate::parse(&args[1..]).map(Command::Migrate);
+    }
+    if args.first().is_some_and(|first| first == "explain") {
+        return parse_explain(&args[1..]).map(Command::Explain);
+    }
+    match args.first().and_then(|first| first.to_str()) {
+        Some("--help" | "help") => Ok(Command::Help),
+        Some("--version") => Ok(Command::Version),
+        _ => options::parse(args).map(Command::Server),
+    }
+}
+
+/// Reads the arguments after `explain`: the name.
+///
+/// # Errors
+/// There is not exactly one.
+fn parse_explain(args: &[OsString]) -> Result<String, UsageError> {
+    match args {
+        [name] => Ok(text_of_os(name).into_owned()),
+        _ => Err(UsageError::Own("explain", "write one DIRECTIVE, '$variable' or WORD".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(line: &[&str]) -> Result<Options, String> {
+        match parse(line.iter().map(OsString::from).collect()) {
+            Ok(Command::Server(options)) => Ok(options),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn serve(line: &[&str]) -> Result<Serve, String> {
+        match parse(["serve"].iter().chain(line).map(OsString::from).collect()) {
+            Ok(Command::Serve(serve)) => Ok(serve),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn letters_cluster_and_values_attach() {
+        let a = options(&["-tqc", "x.conf", "-p/srv", "-g", "daemon off;", "-eerr"]).unwrap();
+        let wanted = Options {
+            test: true,
+            quiet: true,
+            conf: Some("x.conf".into()),
+            prefix: Some("/srv".into()),
+            globals: Some("daemon off;".into()),
+            error_log: Some("err".into()),
+            ..Options::default()
+        };
+        assert_eq!(a, wanted);
+        let a = options(&["-T", "-"]).unwrap();
+        assert!(a.test && a.dump, "a lone dash is nothing");
+        assert!(options(&["-V"]).unwrap().build);
+        assert_eq!(options(&["-s", "reload"]).unwrap().signal, Some(Order::Reload));
+        assert_eq!(options(&["-squit"]).unwrap().signal, Some(Order::Quit));
+    }
+
+    #[test]
+    fn mistakes_are_told_as_nginx_tells_them() {
+        for (line, message) in [
+            (&["-x"][..], r#"invalid option: "x""#),
+            (&["--hlep"], r#"invalid option: "-""#),
+            (&["-t", "--help"], r#"invalid option: "-""#),
+            (&["foo"], r#"invalid option: "foo""#),
+            (&["-s", "foo"], r#"invalid option: "-s foo""#),
+            (&["-c"], r#"option "-c" requires file name"#),
+            (&["-e"], r#"option "-e" requires file name"#),
+            (&["-p"], r#"option "-p" requires directory name"#),
+            (&["-g"], r#"option "-g" requires parameter"#),
+            (&["-ts"], r#"option "-s" requires parameter"#),
+        ] {
+            assert_eq!(options(line).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_comes_with_what_would_be_right() {
+        for (line, help) in [
+            (&["sreve", "."][..], "did you mean \"serve\"? \"freerun --help\" shows what there is"),
+            (&["refrence"], "did you mean \"reference\"? \"freerun --help\" shows what there is"),
+            (&["x"], "\"freerun --help\" shows what there is"),
+            (&["--hlep"], "did you mean \"--help\"? \"freerun --help\" shows what there is"),
+            (&["--port", "80"], "\"--port\" is an option of \"freerun serve\""),
+            (&["-s", "relaod"], "did you mean \"-s reload\"?"),
+            (&["-s", "x"], "signals are stop, quit, reopen and reload"),
+            (&["--foo"], "there is no option \"--foo\"; \"freerun --help\" shows what there is"),
+            (&["--jsn"], "\"--json\" is an option of \"freerun migrate\""),
+            (&["serve", "--prot", "80"], "did you mean \"--port\"? \"freerun serve --help\" shows its options"),
+            (&["serve", "--nothing"], "\"freerun serve --help\" shows its options"),
+            (&["serve", "--listen"], "\"freerun serve --help\" shows its options"),
+            (&["migrate", "--quite"], "did you mean \"--quiet\"? \"freerun migrate --help\" shows its options"),
+        ] {
+            let given: Vec<OsString> = line.iter().map(OsString::from).collect();
+            assert_eq!(parse(given.clone()).unwrap_err().help(&given).as_deref(), Some(help), "{line:?}");
+        }
+        assert_eq!(parse(vec!["--help".into()]), Ok(Command::Help));
+        assert_eq!(parse(vec!["--version".into()]), Ok(Command::Version));
+    }
+
+    #[test]
+    fn explain_takes_exactly_one_name() {
+        let explain = |line: &[&str]| parse(["explain"].iter().chain(line).map(OsString::from).collect());
+        assert_eq!(explain(&["root"]), Ok(Command::Explain("root".to_owned())));
+        assert!(explain(&[]).is_err() && explain(&["a", "b"]).is_err());
+    }
+
+    #[test]
+    fn migrate_takes_its_own_options_and_three_of_nginx() {
+        let migrate = |line: &[&str]| match parse(["migrate"].iter().chain(line).map(OsString::from).collect()) {
+            Ok(Command::Migrate(migrate)) => Ok(migrate),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        };
+        let options = migrate(&["-c", "/a b/it's.conf", "-p", "/srv"]).unwrap().options;
+        assert_eq!((options.conf.as_deref(), options.prefix.as_deref()), (Some("/a b/it's.conf"), Some("/srv")));
+        assert!(migrate(&["--jsn"]).is_err());
+        assert!(migrate(&["-c"]).is_err());
+        assert!(migrate(&["--json"]).unwrap().json);
+        assert!(migrate(&["--quiet"]).unwrap().quiet);
+    }
+
+    #[test]
+    fn the_reference_needs_a_folder() {
+        let reference = |line: &[&str]| parse(["reference"].iter().chain(line).map(OsString::from).collect());
+        let wanted = Reference { dir: "d".into(), check: true, help: false };
+        assert_eq!(reference(&["--check", "d"]), Ok(Command::Reference(wanted)));
+        assert!(matches!(reference(&["--help"]), Ok(Command::Reference(Reference { help: true, .. }))));
+        assert!(reference(&[]).unwrap_err().to_string().contains("folder"));
+        assert!(reference(&["a", "b"]).is_err());
+    }
+
+    #[test]
+    fn serve_has_defaults_and_takes_addresses() {
+        let plain = serve(&[]).unwrap();
+        assert_eq!(
+            plain,
+            Serve {
+                dir: ".".into(),
+                listen: "127.0.0.1:8080".parse().unwrap(),
+                tls: None,
+                quiet: false,
+                hidden: false,
+                follow_links: false,
+                hosts: vec![],
+                help: false
+            }
+        );
+        let more = serve(&["--hidden", "--follow-links", "--host", "Box.example,b", "--host=c"]).unwrap();
+        assert!(more.hidden && more.follow_links && more.hosts == ["box.example", "b", "c"]);
+        for (text, wanted) in [
+            ("0.0.0.0:81", "0.0.0.0:81"),
+            ("9000", "127.0.0.1:9000"),
+            ("[::1]:82", "[::1]:82"),
+            ("::1", "[::1]:8080"),
+            ("[::]", "[::]:8080"),
+            ("10.0.0.1", "10.0.0.1:8080"),
+            ("localhost:0", "127.0.0.1:0"),
+        ] {
+            let got = serve(&["/srv", "--listen", text]).unwrap();
+            assert_eq!((got.dir, got.listen), ("/srv".into(), wanted.parse().unwrap()));
+        }
+        for (text, wanted) in [("::1", "[::1]:8443"), ("9000", "127.0.0.1:9000"), ("[::1]:82", "[::1]:82")] {
+            let got = serve(&["--tls", "internal", "--listen", text]).unwrap();
+            assert_eq!((got.tls, got.listen), (Some(ServeTls::Internal), wanted.parse().unwrap()));
+        }
+        assert_eq!(serve(&["--tls=internal"]).unwrap().listen, "127.0.0.1:8443".parse().unwrap());
+        let public = |line: &[&str]| match serve(line).unwrap() {
+            Serve { listen, tls: Some(ServeTls::Acme(acme)), .. } => (listen.to_string(), acme),
+            other => panic!("{other:?}"),
+        };
+        let (listen, acme) = public(&["--tls", "a.example,b.example"]);
+        assert_eq!((listen.as_str(), acme.http), ("0.0.0.0:443", Some("0.0.0.0:80".parse().unwrap())));
+        assert_eq!((acme.directory.as_str(), acme.names.len()), (SERVE_DIRECTORY, 2));
+        let (listen, acme) = public(&["--tls", "a.example", "--listen", "[::1]", "--http", "81", "--email", "a@b"]);
+        assert_eq!((listen.as_str(), acme.http), ("[::1]:443", Some("[::1]:81".parse().unwrap())));
+        assert_eq!(public(&["--tls", "a.example", "--http", "off"]).1.http, None);
+        assert!(serve(&["--tls", "internal", "--email", "a@b"]).unwrap_err().contains("need --tls"));
+        assert!(serve(&["a", "b"]).unwrap_err().starts_with("serve: "));
+        assert!(serve(&["--listen", "host:x"]).unwrap_err().contains("ADDRESS:PORT"));
+        assert!(serve(&["--nope"]).unwrap_err().contains("--nope"));
+    }
+}

@@ -1,0 +1,46 @@
+//! The commands: what the program does that a command line asks for.
+
+mod check;
+mod explain;
+mod migrate;
+mod missing_configuration;
+mod reference;
+mod serve;
+mod server;
+mod signal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use crate::cli::{self, Command, UsageError, help};
+use crate::{console, version};
+
+/// The program, unless it is a worker.
+pub fn run() -> ExitCode {
+    let given: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match cli::parse(given.clone()) {
+        Ok(Command::Server(options)) => server::run(&options),
+        Ok(Command::Serve(options)) => serve::run(&options),
+        Ok(Command::Reference(options)) => reference::run(&options),
+        Ok(Command::Migrate(options)) => migrate::run(&options),
+        Ok(Command::Explain(name)) => explain::run(&name),
+        Ok(Command::Help) => {
+            console::output(&(version::versions() + &help::program()));
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Version) => {
+            console::output(&version::versions());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            console::print(&format!("{}: {error}\n", error.speaker()));
+            if let Some(help) = error.help(&given) {
+                console::print(&format!("help: {help}\n"));
+            }
+            match error {
+                UsageError::Own("migrate", _) => ExitCode::from(migrate::NO_REPORT),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The command without a name: runs the server, or answers what nginx's options ask for.
+
+use std::process::ExitCode;
+
+use super::missing_configuration::tell_ways_on;
+use super::{check, signal};
+use crate::cli::{Options, help};
+use crate::master::inherited::Inherited;
+use crate::master::{self, Start};
+use crate::settings::user::privileged;
+use crate::source::Input;
+use crate::source::loader::Recorded;
+use crate::{configuration, console, version};
+
+/// Runs the server until its end, or does what another option asks for.
+pub fn run(options: &Options) -> ExitCode {
+    if options.version {
+        eprint!("{}", version::versions());
+        if options.help {
+            eprint!("{}", help::program());
+        }
+        if options.build {
+            let names: Vec<&str> = configuration::modules().iter().map(|module| module.name).collect();
+            eprint!("{}", version::build(&names));
+        }
+        // nginx continues if a test is asked for as well.
+        if !options.test {
+            return ExitCode::SUCCESS;
+        }
+    }
+    // Before anything is opened. A test, or a signal to the server, is none of the servers that sockets are for.
+    let inherited = match options.test || options.signal.is_some() {
+        true => Inherited::default(),
+        false => Inherited::take(),
+    };
+    let paths = options.paths();
+    let log = match console::initial_log(&paths) {
+        Ok(log) => log,
+        Err(error) => {
+            console::print(&format!("nginx: [alert] could not open error log file: {error}\n"));
+            freerun_runtime::log::ErrorLog::none().with_console()
+        }
+    };
+    let input = Input {
+        conf: paths.conf.clone(),
+        globals: options.globals.clone(),
+        prefix: paths.prefix.clone(),
+        conf_prefix: paths.conf_prefix.clone(),
+        error_log: paths.error_log.clone(),
+        privileged: privileged(),
+    };
+    if options.test {
+        return check::run(options, &input, &log);
+    }
+    if let Some(order) = options.signal {
+        return signal::run(order, &input, &log);
+    }
+    console::append_to_files();
+    let start =
+        Start { input: input.clone(), embedded: None::<Recorded>, secrets: None, inherited, log, on_ready: None };
+    match master::run(start) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(()) => {
+            tell_ways_on(options, &input.conf);
+            ExitCode::FAILURE
+        }
+    }
+}
