@@ -29,7 +29,7 @@ pub trait AnyGroup: Send + Sync {
     /// The servers as they are written.
     fn entries(&self) -> Arc<Vec<Entry>>;
 
-    /// The servers of which no address is known, as they are written.
+    /// The servers without a known address, as they are written.
     fn unresolved(&self) -> Vec<String>;
 
     /// Whether it has a resolver for names.
@@ -91,7 +91,7 @@ pub trait AnyGroups: Send + Sync {
     /// The groups of the configuration, in no fixed order.
     fn all(&self) -> Vec<Arc<dyn AnyGroup>>;
 
-    /// The number of these groups and of their servers, by which the length of an answer is estimated.
+    /// The number of these groups and of their servers, for an estimate of the length of an answer.
     fn count(&self) -> usize;
 
     /// The group that a block of this name declares.

@@ -70,8 +70,8 @@ impl<P: Protocol> Upstream<P> {
         Asking { now, key }
     }
 
-    /// Chooses a server that was not tried yet: the one that the client is `bound` to, if it is available, or else one
-    /// by the group's method. `None` if the caller has to wait for one ([`Upstream::pick_later`]), because the group
+    /// Chooses a server that was not tried yet: the client's own, if it is `bound` to a server that is available, or else a
+    /// server by the group's method. `None` if the caller has to wait for one ([`Upstream::pick_later`]), because the group
     /// has a queue.
     pub fn pick_now(
         &self,

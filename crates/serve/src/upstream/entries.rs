@@ -51,7 +51,7 @@ impl Entry {
     }
 }
 
-/// The entries for these servers, with what is known of their names, in the place of the entries `before`: a server that was
+/// The entries for these servers, with the known addresses of their names, instead of the entries `before`. A server that was
 /// among them keeps its number, whatever else has changed about it.
 pub(super) fn continued(servers: Vec<(Server, Option<Arc<Known>>)>, before: &[Entry]) -> Vec<Entry> {
     let same = |server: &Server| (server.place.clone(), server.service.clone());
@@ -80,8 +80,8 @@ impl PartialEq for EntryName {
     }
 }
 
-/// The list of a group. Configurations that have the same group with the same `state` share it, also while one is built to take
-/// the place of the other: a change of the list is in the groups of all of them when it is done.
+/// The list of a group. Configurations that have the same group with the same `state` share it, also while one is built to
+/// replace the other. A change of the list is in the groups of all of them when it is done.
 pub(super) struct Entries<P: Protocol> {
     list: ArcSwap<Vec<Entry>>,
     /// The groups that have joined. Locked while the list, or the servers of a group that it stands for, are replaced: one

@@ -27,7 +27,7 @@ struct Lasting {
 }
 
 impl Lasting {
-    /// The state of the group with this key: that of the running configuration, that of an old binary, or a new one.
+    /// The state of the group with this key: from the running configuration, from an old binary, or a new one.
     fn of(key: &str, zones: &mut ZoneTable) -> Arc<Lasting> {
         let arrived = zones.arrived(key);
         let lasting = zones.keep(key, || {
@@ -46,7 +46,7 @@ impl Lasting {
 pub struct Upstream<P: Protocol> {
     /// The servers, and the method of choosing one.
     pub group: Group,
-    /// How many connections are kept, and how long.
+    /// Number of idle connections that are kept, and their time.
     pub keepalive: KeepAlive,
     /// The number of connections that are kept, for [`Pool::release`](freerun_upstream::pool::Pool::release).
     pub kept: Arc<Count>,
@@ -82,7 +82,7 @@ pub struct Plan<P: Protocol> {
     pub settings: GroupSettings,
     /// The text that the method hashes.
     pub key: Option<Template<P::Subject>>,
-    /// How many connections are kept, and how long.
+    /// Number of idle connections that are kept, and their time.
     pub keepalive: KeepAlive,
     /// The servers as they are written.
     pub servers: Vec<Server>,
@@ -173,7 +173,7 @@ impl<P: Protocol> Upstream<P> {
         }
     }
 
-    /// The name of the group: that of the block, or host and port.
+    /// The name of the group: the name of the block, or host and port.
     pub fn name(&self) -> &Arc<str> {
         &self.group.name
     }
@@ -228,7 +228,7 @@ impl<P: Protocol> Upstream<P> {
         groups.inspect(|(group, _)| group.refresh(&lock, false)).collect()
     }
 
-    /// Replaces the servers by those of the currently known addresses, if they differ. The addresses of a name may be
+    /// Replaces the servers by servers for the currently known addresses, if they differ. The addresses of a name may be
     /// shared with other groups, and have been found for one of them.
     pub(super) fn rebuild(&self) {
         self.refresh(&self.entries.lock(), true);

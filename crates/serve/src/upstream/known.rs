@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 pub(super) struct KnownAddress {
     /// The address and port.
     pub(super) address: SocketAddr,
-    /// The weight of the service, by which the server's own weight is multiplied.
+    /// The weight of the service: a factor for the server's own weight.
     pub(super) weight: u32,
     /// Whether others have a better priority.
     pub(super) later: bool,

@@ -10,7 +10,7 @@ use crate::values::Template;
 
 /// The method of a group, and the text that it depends on.
 pub struct Balance<P: Protocol> {
-    /// How the next server is chosen.
+    /// The method of choosing the next server.
     pub method: Method,
     /// The text that `hash` uses.
     pub key: Option<Template<P::Subject>>,

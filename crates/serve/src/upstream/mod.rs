@@ -1,8 +1,8 @@
 //! Groups of upstream servers, for subjects that are passed to one of them.
 //!
-//! While the configuration is read, an `upstream` block is [`declare`]d, a directive [`refer`]s to a group, which may
-//! be declared below it, and [`finish`] connects both when the whole configuration has been read. From then on all
-//! loops share the group. The state of a server survives reloads, by the name of the group and the server's address.
+//! While the configuration is read, an `upstream` block is [`declare`]d, and a directive [`refer`]s to a group, which may be
+//! declared below it. [`finish`] connects both when the whole configuration has been read. From then on all loops share the
+//! group. The state of a server survives reloads, by the name of the group and the server's address.
 //!
 //! The tables of directives belong to the protocols; the values in them, and all operations on them, are here, generic
 //! over the [`Protocol`]. So is the choice of a server: [`Upstream::asking`] computes the inputs of the method from the

@@ -21,7 +21,7 @@ use crate::configuration::generation::Generation;
 use crate::loops::shared::Shared;
 use crate::upstream::resolver::NamedServers;
 
-/// How long a configuration waits for names without known addresses, before it is installed without them.
+/// Time for which a configuration waits for names without known addresses, before it is installed without them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pause before a name that did not resolve is tried again. It doubles each time.
@@ -34,7 +34,7 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
 /// The longest sleep in one piece, so that the task of a name that the group does not have any more ends soon.
 const STEP: Duration = Duration::from_secs(10);
 
-/// How many addresses all services of one name may have together: each is a server of its own.
+/// The most addresses that all services of one name have together: each is a server of its own.
 const MAX_SERVICE_ADDRESSES: usize = 1024;
 
 /// Looks up the names in the generation's groups before it takes subjects: what the module with the groups prepares.
@@ -88,7 +88,7 @@ pub(super) fn look_up_one<P: Protocol>(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemName {
     host: Box<str>,
-    /// What is wrong if the system does not know the name, in nginx's words.
+    /// The problem if the system does not know the name, in nginx's words.
     problem: String,
     written: Place,
     /// A group with a similar name, which may be meant.
@@ -163,7 +163,7 @@ fn unknown_to<K: Future<Output = bool> + 'static>(
     unknown
 }
 
-/// Why a server has no addresses.
+/// The reason that a server has no addresses.
 enum Failed {
     /// The system does not know the name.
     System,
@@ -197,8 +197,7 @@ async fn watch<P: Protocol>(
                 expires.map(|expires| expires.max(Instant::now() + FIRST_PAUSE))
             }
             Err(failed) => {
-                // A failing name server does not change the known addresses; one that answers that the name does not
-                // exist does.
+                // A failing name server does not change the known addresses; an answer that the name does not exist does.
                 let gone = matches!(failed, Failed::Resolver(_, ResolveError::NotFound)) && known.forget();
                 group.rebuild();
                 if gone || !std::mem::replace(&mut failing, true) {

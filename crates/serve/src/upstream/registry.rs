@@ -47,7 +47,7 @@ struct Reference<P: Protocol> {
 #[derive(Default)]
 struct Reading<P: Protocol> {
     declared: HashMap<String, Arc<Upstream<P>>>,
-    /// Where these are declared.
+    /// The places where these are declared.
     places: HashMap<String, At>,
     references: Vec<Reference<P>>,
 }
@@ -86,8 +86,8 @@ impl<P: Protocol> Upstreams<P> {
 }
 
 /// Refers to the group of `text`, an argument (or a part of one) of `directive`: the name of an `upstream` block, or
-/// `host[:port]`, `[v6][:port]`, `unix:/path`. `default_port` is that of the scheme; without one the port is required,
-/// unless the text is the name of a block.
+/// `host[:port]`, `[v6][:port]`, `unix:/path`. `default_port` is the port of the scheme; without one the port is
+/// required, unless the text is the name of a block.
 ///
 /// # Errors
 /// The text is wrong, in nginx's words.
@@ -244,7 +244,7 @@ fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Arc
     Upstream::new(&name, false, plan, zones)
 }
 
-/// Why there is no group for a text that a subject has computed. Printed in nginx's words, for the error log.
+/// The reason that no group exists for a text that a subject has computed. Printed in nginx's words, for the error log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// The text names no server.
@@ -259,7 +259,7 @@ pub enum NotFound {
 }
 
 impl NotFound {
-    /// The status that the subject ends with: that of a response, or `$status` of a session.
+    /// The status that the subject ends with: the status of a response, or `$status` of a session.
     pub fn status(&self) -> u16 {
         match self {
             NotFound::Invalid(..) => 500,

@@ -24,7 +24,7 @@ settings! {
             fidelity = Differs("names of more than 253 octets, which RFC 1035 does not allow, are not asked for; after an error of a \
                 name server the next one is asked; addresses of IPv4 and IPv6 are asked for apart: each question follows its own aliases, \
                 and where one finds addresses, an error for the other one is none");
-        /// How long a name may take to be resolved.
+        /// The longest time that resolving a name takes.
         resolver_timeout: Duration = "30s", in HTTP | SERVER | LOCATION | UPSTREAM | STREAM | STREAM_SERVER | STREAM_UPSTREAM;
     }
 }
@@ -35,7 +35,7 @@ impl ResolverSettings {
         self.resolver.as_ref().map(|resolver| (&resolver.0, self.resolver_timeout))
     }
 
-    /// How names of responders of OCSP are looked up, if there is a resolver.
+    /// The lookup of names of OCSP responders, if there is a resolver.
     pub fn resolving(&self) -> Option<Resolving> {
         let (resolver, timeout) = self.resolver_and_timeout()?;
         Some(Resolving { resolver: resolver.clone(), timeout })

@@ -74,7 +74,7 @@ impl Server {
         line
     }
 
-    /// The value of `service` by which its services are found.
+    /// The value of `service`, which names its services.
     pub fn asked_service(&self) -> Option<&str> {
         let Place::Name(name) = &self.place else { return None };
         let whole = self.service.as_deref()?;
@@ -132,7 +132,7 @@ fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem
     }
     let word = &directive.args[0];
     let at = service.map_or(word, |(_, word)| word);
-    // What is wrong with the address is told at its place, what is wrong with the service at that of the parameter.
+    // A problem of the address is reported at its place, a problem of the service at the place of the parameter.
     let made = Server::new(&word.text, default_port, service.map(|(name, _)| name), resolve, settings);
     let is_no_address = place::parse(&word.text, default_port.or(Some(0))).is_err();
     let made = made.map_err(|why| Problem::new(why).at(if is_no_address { word.place } else { at.place }))?;

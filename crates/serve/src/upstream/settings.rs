@@ -1,10 +1,10 @@
 //! The directives about connections to upstream servers that all services have.
 //!
-//! Each service has them as a part of its own group of settings, because their values may have variables of its subjects, and
-//! because most of the group belongs to the service alone.
+//! Each service has them as a part of its own group of settings. Their values may have variables of its subjects, and most of
+//! the group belongs to the service alone.
 
-/// Declares a group of the directives `proxy_…` of a service: those in braces, which are written as in
-/// [`settings!`](freerun_conf::settings!), and those that all services have. The contexts are those of all of the latter.
+/// Declares a group of the directives `proxy_…` of a service: the directives in braces, which are written as in
+/// [`settings!`](freerun_conf::settings!), and the directives of all services. The contexts are for all of the latter.
 ///
 /// The group has methods that make what the common directives say the settings of a connection and of a session of TLS.
 #[macro_export]
@@ -27,9 +27,9 @@ macro_rules! upstream_settings {
                 /// Whether variables in `proxy_bind` are evaluated for each server that is asked, instead of once for a request or
                 /// session.
                 proxy_bind_dynamic: bool = "off", in $($context)|+, since = "1.29.3";
-                /// How long a request or session may be passed to a next server; 0 is no limit.
+                /// The time in which a request or session may be passed to a next server; 0 is no limit.
                 proxy_next_upstream_timeout: ::core::time::Duration = "0", in $($context)|+;
-                /// How many servers a request or session may be passed to; 0 is no limit.
+                /// The number of servers that a request or session may be passed to; 0 is no limit.
                 proxy_next_upstream_tries: u32 = "0", in $($context)|+;
                 /// Whether the kernel probes connections to upstream servers (`SO_KEEPALIVE`).
                 proxy_socket_keepalive: bool = "off", in $($context)|+;
@@ -38,19 +38,19 @@ macro_rules! upstream_settings {
                 proxy_socket_rcvbuf: Option<::freerun_conf::Size>, in $($context)|+, since = "1.31.3";
                 /// The size of the send buffer of connections to upstream servers (`SO_SNDBUF`); by default the kernel's choice.
                 proxy_socket_sndbuf: Option<::freerun_conf::Size>, in $($context)|+, since = "1.31.3";
-                /// A file with the certificate that upstream servers get which ask for one. An empty value cancels that of an
+                /// A file with the certificate for upstream servers that ask for one. An empty value cancels the value of an
                 /// outer level.
                 ///
                 /// If the name has variables, sessions are resumed only as long as `proxy_ssl_certificate_cache` keeps the
-                /// certificate, and not at all where `proxy_ssl_conf_command` says by which algorithms it may sign.
+                /// certificate, and not at all where `proxy_ssl_conf_command` names the algorithms that it may sign with.
                 proxy_ssl_certificate: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+;
                 /// Keeps certificates whose names have variables in memory.
                 ///
                 /// A key that was decrypted with the passwords of one location (`proxy_ssl_password_file`) is kept for locations with
                 /// the same passwords alone.
                 proxy_ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $($context)|+, since = "1.27.4", fidelity = Differs("certificates are kept with `proxy_ssl_password_file`, too");
-                /// A file with the key of the certificate. The kinds of keys and of their encryption are those of
-                /// `ssl_certificate_key`.
+                /// A file with the key of the certificate. `ssl_certificate_key` takes the same kinds of keys and
+                /// of encryption.
                 proxy_ssl_certificate_key: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+, fidelity = Differs("keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
                 /// The ciphers that are allowed, in OpenSSL's syntax.
                 proxy_ssl_ciphers: $crate::tls::values::Listed = "DEFAULT", in $($context)|+, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
@@ -61,7 +61,7 @@ macro_rules! upstream_settings {
                 /// A file for the secrets of sessions with upstream servers, in the format of `SSLKEYLOGFILE`, which Wireshark
                 /// reads.
                 ///
-                /// **Who reads this file can decrypt the sessions**: see `ssl_key_log`, which has the same rules. In nginx the
+                /// **Whoever reads this file can decrypt the sessions**: see `ssl_key_log`, which has the same rules. In nginx the
                 /// directive is part of the commercial subscription.
                 proxy_ssl_key_log: Option<$crate::tls::key_log::KeyLogPath>, in $($context)|+, since = "1.27.2";
                 /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
@@ -86,7 +86,7 @@ macro_rules! upstream_settings {
         }
 
         impl $name {
-            /// The settings of connections from this local address, or from the one that the kernel chooses. `nodelay` is off.
+            /// The settings of connections from this local address, or from an address that the kernel chooses. `nodelay` is off.
             pub fn connect_from(
                 &self,
                 local: ::core::option::Option<$crate::upstream::Local>,
@@ -102,8 +102,8 @@ macro_rules! upstream_settings {
                 }
             }
 
-            /// What the directives of TLS say. `prefix` is what their names begin with, `alpn` are the protocols that servers are
-            /// offered, best first.
+            /// The settings that the directives of TLS make. Their names begin with `prefix`; `alpn` are the protocols that servers
+            /// are offered, best first.
             pub fn tls_spec(
                 &self,
                 prefix: &'static str,

@@ -17,7 +17,7 @@ use crate::values::subject::Subject;
 /// The kind of the zone that sessions are kept in.
 const KIND: &str = "sticky";
 
-/// How long a session without requests is remembered.
+/// Time for which a session without requests is remembered.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The way in which values bind a client to a server.
@@ -105,7 +105,7 @@ impl<S: Subject> StickyValues<S> {
     pub fn answered(&self, subject: &S, peer: &Peer, now: Millis) {
         let StickyValues::Learn(learn) = self else { return };
         let Some(sessions) = learn.zone.get() else { return };
-        // A server that makes another session has given up the one that the client has shown.
+        // A server that makes another session has given up the session that the client has shown.
         match (first(&learn.create, subject), first(&learn.lookup, subject)) {
             (Some(made), _) => sessions.learn(&made, peer.id, now),
             (None, Some(shown)) => sessions.prolong(&shown, peer.id, now),

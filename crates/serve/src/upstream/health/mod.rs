@@ -1,5 +1,5 @@
-//! Health checks that go on all the time: which server is checked by which loop, when, and what follows from it. What a check
-//! sends and expects is the business of its protocol ([`Check`]).
+//! Health checks that go on all the time: the loop that checks a server, the time, and the consequence. The protocol of a check
+//! decides what it sends and expects ([`Check`]).
 //!
 //! The consequence of a series of results is decided in [`freerun_upstream::health`].
 
@@ -30,9 +30,9 @@ use crate::upstream::{Protocol, Upstream, Upstreams};
 pub trait Check: Sized + Send + Sync + 'static {
     /// The protocol whose groups are checked.
     type Protocol: Protocol;
-    /// What is kept between two checks of a server: a connection, for example.
+    /// State that is kept between two checks of a server: a connection, for example.
     type Kept: Default;
-    /// What all checks of a loop share.
+    /// State that all checks of a loop share.
     type Local: Default;
 
     /// The parameters that all protocols have.
@@ -44,7 +44,7 @@ pub trait Check: Sized + Send + Sync + 'static {
     /// All that makes it another check than others of its group.
     fn text(&self) -> String;
 
-    /// What the log calls it: `"/"`, or nothing.
+    /// The name of the check in the log: `"/"`, or nothing.
     fn shown(&self) -> &str;
 
     /// Checks a server.
@@ -70,8 +70,8 @@ struct Named<C> {
 /// The checks of a generation.
 struct Checks<C>(Vec<Arc<Named<C>>>);
 
-/// The checks that run: a mandatory check that is new holds its servers back from the first request on, and no loop begins
-/// one that another loop has. Each loop enters those that it begins, and removes those that it ends.
+/// The checks that run. A mandatory check that is new holds its servers back from the first request on, and no loop begins
+/// a check that another loop has. Each loop enters the checks that it begins, and removes the checks that it ends.
 struct Known<C>(ArcSwap<HashSet<Key>>, PhantomData<fn() -> C>);
 
 impl<C> Default for Known<C> {
@@ -104,7 +104,7 @@ impl<C> Default for Gathered<C> {
     }
 }
 
-/// Adds a check to those of the configuration that is being read.
+/// Adds a check to the configuration that is being read.
 pub fn declare<C: Check>(check: C, cx: &mut Cx) {
     cx.extensions.get_or_default::<Gathered<C>>().0.push(check);
 }

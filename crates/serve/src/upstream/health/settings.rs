@@ -1,4 +1,4 @@
-//! What the directives of health checks have in common.
+//! The common part of the directives of health checks.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ pub struct Checking {
     pub interval: Duration,
     /// The most that is added to the pause at random.
     pub jitter: Duration,
-    /// The rules by which results change the server's state.
+    /// The rules for changes of the server's state.
     pub rules: CheckRules,
     /// The port, if it is not the server's own.
     port: Option<u16>,
@@ -36,7 +36,7 @@ impl Checking {
         Checking { interval, jitter, rules, port: None, text: words.join(" "), place: directive.name.place }
     }
 
-    /// The text of the directive with that of its `match` block, to recognise the check after a reload.
+    /// The text of the directive and of its `match` block, to recognise the check after a reload.
     pub fn text<M>(&self, matching: Option<&MatchRef<M>>) -> String {
         let block = matching.and_then(|matching| matching.get());
         format!("{} {{{}}}", self.text, block.map_or("", |block| &block.text))

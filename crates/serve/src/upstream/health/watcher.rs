@@ -41,7 +41,7 @@ impl Key {
         Key { check: check.clone(), server: peer.id }
     }
 
-    /// The index of the loop that runs the check: one that has always been there, so that a check stays where it is when
+    /// The index of the loop that runs the check: a loop that has always been there, so that a check stays where it is when
     /// loops are added.
     pub(super) fn loop_index(&self, shared: &Shared) -> usize {
         one_of(BuildHasherDefault::<DefaultHasher>::default().hash_one(self), shared.loops.load().fewest)
@@ -63,7 +63,7 @@ fn one_of(mut hash: u64, count: usize) -> usize {
 struct Running<C> {
     named: RefCell<Arc<Named<C>>>,
     peer: RefCell<Arc<Peer>>,
-    /// What was found so far; `None`: another loop goes on with the check.
+    /// The results so far; `None`: another loop goes on with the check.
     watch: RefCell<Option<Watch>>,
     stop: Notify,
 }

@@ -1,4 +1,4 @@
-//! One of the two directions of a relay.
+//! A direction of a relay.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -23,13 +23,13 @@ const TURN_BYTES: usize = 512 * 1024;
 #[derive(Debug)]
 struct Held {
     bytes: Vec<u8>,
-    /// How many of the bytes were written.
+    /// Number of the bytes that were written.
     done: usize,
     /// The time since when the receiver takes nothing.
     blocked: Option<u64>,
 }
 
-/// One direction.
+/// A direction: from one side of the relay to the other.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
     /// The number of bytes read.
@@ -38,7 +38,7 @@ pub(super) struct Direction {
     pub(super) written: u64,
     held: Option<Box<Held>>,
     pace: Option<Box<Pace>>,
-    /// How long the receiver may take nothing, in milliseconds.
+    /// The longest time in which the receiver takes nothing, in milliseconds.
     patience: Option<NonZeroU32>,
     /// Whether the limit of the rate was met at the last look.
     is_paced: bool,
@@ -70,7 +70,7 @@ impl Direction {
         Direction { patience, ..Direction::default() }
     }
 
-    /// Limits the rate to so many bytes a second from now on; 0 is no limit. So many were read `before`.
+    /// Limits the rate to `rate` bytes a second from now on; 0 is no limit. `before` bytes were read already.
     pub(super) fn limit(&mut self, rate: u64, before: u64) {
         self.pace = Pace::new(rate, loops::millis(), before).map(Box::new);
     }
@@ -176,19 +176,19 @@ impl Direction {
         Ok(done)
     }
 
-    /// When the receiver has taken nothing for too long.
+    /// The moment at which the receiver has taken nothing for too long.
     pub(super) fn too_late(&self) -> Option<u64> {
         Some(self.held.as_ref()?.blocked?.saturating_add(self.patience?.get().into()))
     }
 
-    /// When more may be read, if the rate is what kept bytes from being read.
+    /// The moment from which on more may be read, if the rate has kept bytes from being read.
     pub(super) fn resumes(&self) -> Option<u64> {
         self.pace.as_ref().filter(|_| self.is_paced).map(|pace| pace.next(self.read))
     }
 }
 
 impl Held {
-    /// Bytes of which the receiver has not taken any; `None` if there are none.
+    /// Bytes that the receiver has not begun to take; `None` if there are none.
     fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
         let blocked = (!bytes.is_empty()).then(loops::millis)?;
         Some(Box::new(Held { bytes, done: 0, blocked: Some(blocked) }))

@@ -1,4 +1,4 @@
-//! One end of a relay.
+//! An end of a relay.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::BytesMut;
 use freerun_transport::Transport;
 
-/// One end of a [`Relay`](super::Relay): bytes that are read and written without being understood. An end that has gone is
+/// An end of a [`Relay`](super::Relay): bytes that are read and written without being understood. An end that has gone is
 /// found by reading or writing.
 pub trait RelayEnd {
     /// Polls for bytes, about `most` at a time, and appends them to the buffer, which has room for so many; 0 is the end.
@@ -24,7 +24,7 @@ pub trait RelayEnd {
     /// Shuts down the sending side; the other end reads the end of the stream.
     fn shutdown_write(&self);
 
-    /// How many bytes a write would certainly take now; 0 if that is not known.
+    /// Number of bytes that a write would certainly take now; 0 if that is not known.
     fn certain_room(&self) -> usize {
         0
     }

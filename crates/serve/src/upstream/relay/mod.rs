@@ -2,7 +2,7 @@
 //! left HTTP (WebSocket, CONNECT).
 //!
 //! A relay is written by hand, as polls, to be small: while nothing is said it has no buffer, and one deadline. Bytes are read
-//! into a buffer of the loop and written from there; only what the receiver does not take is kept, and nothing more is read
+//! into a buffer of the loop and written from there. Only bytes that the receiver does not take are kept. Nothing more is read
 //! from the sender meanwhile, so that a slow reader costs one piece of memory.
 
 mod direction;
@@ -32,7 +32,7 @@ thread_local! {
     static BUFFER: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
 
-/// One of the two sides of a relay.
+/// A side of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelaySide {
     /// The side that has asked for the relay.
@@ -52,33 +52,33 @@ pub enum News {
     OfAnyKind,
 }
 
-/// How a relay works.
+/// Settings of a relay.
 #[derive(Debug, Clone, Copy)]
 pub struct RelaySettings {
     /// The most bytes that are read at a time, unless the receiver certainly takes more.
     pub piece: usize,
     /// Whether each side may end before the other (TCP half-close). Otherwise the relay is over when one of them has ended.
     pub half_close: bool,
-    /// How long there may be no news.
+    /// The longest time without news.
     pub timeout: Duration,
-    /// What counts as news.
+    /// The events that count as news.
     pub news: News,
-    /// How long the client may take nothing, if there is a limit apart from `timeout`.
+    /// The longest time in which the client takes nothing, if there is a limit apart from `timeout`.
     pub client_patience: Option<Duration>,
-    /// How long the server may take nothing, if there is a limit apart from `timeout`.
+    /// The longest time in which the server takes nothing, if there is a limit apart from `timeout`.
     pub server_patience: Option<Duration>,
 }
 
-/// Why a relay is over.
+/// The reason that a relay is over.
 #[derive(Debug)]
 pub enum Over {
-    /// This side has ended, and the other has all of its bytes. With half-close the other side has ended before.
+    /// The end of this side, when the other has all of its bytes. With half-close the other side has ended before.
     Ended(RelaySide),
     /// Reading from this side failed.
     Receive(RelaySide, io::Error),
     /// Writing to this side failed.
     Send(RelaySide, io::Error),
-    /// This side has taken no byte for too long.
+    /// A side that has taken no byte for too long.
     Blocked(RelaySide),
     /// There was no news for too long.
     Silent,

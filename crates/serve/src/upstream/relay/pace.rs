@@ -5,26 +5,26 @@
 pub struct Pace {
     /// Bytes a second, from 1.
     rate: u64,
-    /// When it began, in milliseconds since the process began.
+    /// The moment at which it began, in milliseconds since the process began.
     began: u64,
-    /// How many bytes were read before, which count as read in the first second.
+    /// Number of bytes that were read before, which count as read in the first second.
     before: u64,
 }
 
 impl Pace {
-    /// A limit of so many bytes a second from now on, of which so many were read `before`; `None`: with 0 there is none. The
+    /// A limit of `rate` bytes a second from now on, when `before` bytes were read already; `None`: with 0 there is none. The
     /// time is in milliseconds since the process began.
     pub fn new(rate: u64, now: u64, before: u64) -> Option<Pace> {
         (rate > 0).then_some(Pace { rate, began: now, before })
     }
 
-    /// How many bytes may be read now, if so many were.
+    /// Number of bytes that may be read now, after `read` bytes.
     pub fn allows(&self, read: u64, now: u64) -> u64 {
         let seconds = now.saturating_sub(self.began) / 1000;
         self.rate.saturating_mul(seconds.saturating_add(1)).saturating_sub(self.before.saturating_add(read))
     }
 
-    /// When more may be read, if so many bytes were.
+    /// The moment from which on more may be read, after `read` bytes.
     pub fn next(&self, read: u64) -> u64 {
         self.began.saturating_add((self.before.saturating_add(read) / self.rate).saturating_mul(1000))
     }
