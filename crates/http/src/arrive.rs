@@ -66,14 +66,10 @@ pub fn route_server(
     Ok(())
 }
 
-/// Refuses a request that has come by HTTP/2 for a server that does not have it: another one has let the client use HTTP/2
-/// (421, RFC 9110 section 15.5.20).
+/// Refuses a request for a server that does not speak its version of HTTP: another server has let the client use it (421,
+/// RFC 9110 section 15.5.20).
 pub fn judge_protocol(request: &Request, servers: &Servers) -> Result<(), u16> {
-    let is_spoken = match request.head.version() {
-        Version::Http2 => servers.speaks_http2(&request.place.server),
-        _ => true,
-    };
-    if !is_spoken {
+    if !servers.protocols(&request.place.server).has(request.head.version()) {
         log_error!(
             request,
             Info,

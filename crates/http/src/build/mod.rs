@@ -26,7 +26,7 @@ use crate::core_variables::CORE_VARIABLES;
 use crate::module::{Module, RequestPath};
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::generation::{HttpConfiguration, Servers, alpn};
+use crate::request::generation::{HttpConfiguration, Servers};
 use crate::request::handler::{Filter, Handler};
 use crate::request::location::{Alias, Location, Reachable, Server, TakesConnect, Within};
 use crate::rewrite::RewriteSettings;
@@ -43,6 +43,7 @@ use crate::settings::server::ServerSettings;
 use crate::settings::ssl::{self, SslSettings};
 use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
+use crate::values::protocols::Protocols;
 use crate::variables::{Variable, VariableTable};
 use identity::Identities;
 use location::Kind;
@@ -257,10 +258,10 @@ impl Builder<'_> {
         let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
-        let http2 = settings.get::<Http2Settings>().http2;
+        let protocols = Protocols::HTTP1.with_http2(settings.get::<Http2Settings>().http2);
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
         let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
-        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, http2, zone });
+        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, protocols, zone });
         Ok((server, settings, Written::of(node)))
     }
 
@@ -496,8 +497,8 @@ fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, P
     let planned: Vec<_> = planned.collect();
     virtual_servers::listens(
         &planned,
-        |server, protocols| alpn(protocols.http2 || server.http2).to_vec(),
-        |servers, protocols| Servers { servers, http2: protocols.http2 },
+        |server, listen| listen.versions.union(server.protocols).alpn().to_vec(),
+        |servers, listen| Servers { servers, protocols: listen.versions },
         cx,
     )
 }

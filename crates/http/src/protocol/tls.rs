@@ -51,7 +51,7 @@ pub async fn open(
         match servers.session(offer, asked_for, generation.shared())? {
             Chosen::Ready(config) => Ok(config),
             Chosen::Computed(server) => {
-                let alpn = servers.alpn(asked_for);
+                let alpn = servers.protocols(asked_for).alpn();
                 let config = computed_certificates::config_for(connection, &generation, &servers, server, alpn);
                 config.await.map_err(|line| {
                     if !line.is_empty() {

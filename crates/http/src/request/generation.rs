@@ -27,14 +27,15 @@ use super::Request;
 use super::location::{Location, Server};
 use crate::files::hot::{Begun, HotFile, HotFiles, Opened, VALID};
 use crate::files::watches::Wanted;
+use crate::values::protocols::Protocols;
 
 /// The servers of one address. A client that may have TLS and begins without it is answered with 497.
 #[derive(Debug)]
 pub struct Servers {
     /// The servers.
     pub servers: VirtualServers<Server>,
-    /// Whether the address speaks HTTP/2 for all of its servers (`listen … http2`).
-    pub http2: bool,
+    /// The versions of HTTP that the address speaks for all of its servers (`listen … http2`).
+    pub protocols: Protocols,
 }
 
 impl Deref for Servers {
@@ -45,30 +46,17 @@ impl Deref for Servers {
     }
 }
 
-/// The protocols above TLS, the most preferred first (RFC 7301). A server without HTTP/2 has all but the first.
-const ALPN: [&[u8]; 4] = [b"h2", b"http/1.1", b"http/1.0", b"http/0.9"];
-
-/// The protocols above TLS of a server that speaks HTTP/2, or does not.
-pub fn alpn(http2: bool) -> &'static [&'static [u8]] {
-    if http2 { &ALPN } else { &ALPN[1..] }
-}
-
 impl Servers {
-    /// Whether this server, which is one of them, speaks HTTP/2 at this address. Over TLS, the server that the client has named
-    /// in its handshake then offers it; a request for another one, on a connection with HTTP/2, is answered with 421.
-    pub fn speaks_http2(&self, server: &Server) -> bool {
-        self.http2 || server.http2
+    /// The versions of HTTP that this server speaks at this address. Over TLS, the server that the client has named in its
+    /// handshake offers them. A request for another server, in a version that it does not speak, is answered with 421.
+    pub fn protocols(&self, server: &Server) -> Protocols {
+        self.protocols.union(server.protocols)
     }
 
     /// Whether a connection without TLS has HTTP/2 if it begins with the preface of HTTP/2 (RFC 9113 section 3.4). No server is
     /// named by then, so the default server decides.
     pub fn accepts_preface(&self) -> bool {
-        self.speaks_http2(&self.default)
-    }
-
-    /// The protocols above TLS that this server offers, the most preferred first.
-    pub fn alpn(&self, server: &Server) -> &'static [&'static [u8]] {
-        alpn(self.speaks_http2(server))
+        self.protocols(&self.default).h2
     }
 
     /// The server that a client has named in its TLS handshake, or the default server.

@@ -20,6 +20,7 @@ use super::handler::{Filter, Handler};
 use super::processing::Zoned;
 use crate::route::locations::{Level, Locations};
 use crate::script::Step;
+use crate::values::protocols::Protocols;
 
 /// The value of `alias`, and the part of the path that it replaces.
 #[derive(Debug)]
@@ -163,8 +164,8 @@ pub struct Server {
     pub takes_connect: bool,
     /// What it has of TLS, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,
-    /// Whether it speaks HTTP/2 (`http2`) at addresses that do not speak it for all servers (`listen … http2`).
-    pub http2: bool,
+    /// The versions of HTTP that it speaks at every address (`http2`). An address may add others for all of its servers.
+    pub protocols: Protocols,
     /// The zone that its requests and handshakes are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
 }

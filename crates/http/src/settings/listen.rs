@@ -6,6 +6,8 @@ use freerun_conf::{Cx, Node, Problem, Shape, Word};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::setting::{self, ListenProtocols, unsupported};
 
+use crate::values::protocols::Protocols;
+
 pub use freerun_serve::listen::setting::Written;
 
 /// The name of the service that takes the connections of these sockets.
@@ -27,8 +29,8 @@ pub struct HttpProtocols {
     pub proxy_protocol: bool,
     /// `ssl`
     pub tls: bool,
-    /// `http2`
-    pub http2: bool,
+    /// HTTP/1, and HTTP/2 with `http2`.
+    pub versions: Protocols,
 }
 
 impl ListenProtocols for HttpProtocols {
@@ -49,7 +51,7 @@ impl ListenProtocols for HttpProtocols {
             "http2" => {
                 let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
                 cx.warn(Problem::warning(message).at_node(directive).at(parameter.place));
-                self.http2 = true;
+                self.versions.h2 = true;
             }
             "quic" => return Err(unsupported(parameter)),
             _ => return Ok(false),
@@ -69,7 +71,7 @@ impl ListenProtocols for HttpProtocols {
         HttpProtocols {
             proxy_protocol: self.proxy_protocol | other.proxy_protocol,
             tls: self.tls | other.tls,
-            http2: self.http2 | other.http2,
+            versions: self.versions.union(other.versions),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod error_page;
 pub mod folder;
 pub mod keepalive;
 pub mod media_types;
+pub mod protocols;
 pub mod switch;
 pub mod temp_path;
 pub mod types;
