@@ -116,11 +116,7 @@ impl std::fmt::Debug for Health {
 
 /// Milliseconds of the process.
 fn clock() -> u64 {
-    millis(loops::epoch().elapsed()).max(1)
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    loops::millis_of(loops::epoch().elapsed()).max(1)
 }
 
 /// An operation at work; it ends when this is dropped.
@@ -150,7 +146,7 @@ impl Health {
             files,
             pool,
             report,
-            limit: AtomicU64::new(millis(LIMIT)),
+            limit: AtomicU64::new(loops::millis_of(LIMIT)),
             mount: ArcSwapOption::empty(),
             running: AtomicU64::new(0),
             forgiven: AtomicU64::new(0),
@@ -188,7 +184,7 @@ impl Health {
         let Some(errno) = error.errno() else { return };
         if error.is_full_disk() {
             self.full.fetch_add(1, Relaxed);
-            self.full_until.store(clock() + millis(FULL_REST), Relaxed);
+            self.full_until.store(clock() + loops::millis_of(FULL_REST), Relaxed);
             return;
         }
         const DEVICE: [Errno; 8] = [
@@ -210,7 +206,7 @@ impl Health {
     fn strike(self: &Arc<Self>, errno: u32, now: u64) {
         self.errors.fetch_add(1, Relaxed);
         let since = self.strikes_since.load(Relaxed);
-        if since == 0 || now.saturating_sub(since) > millis(STRIKES_WITHIN) {
+        if since == 0 || now.saturating_sub(since) > loops::millis_of(STRIKES_WITHIN) {
             self.strikes_since.store(now, Relaxed);
             self.strikes.store(0, Relaxed);
         }
@@ -226,7 +222,7 @@ impl Health {
 
     #[cfg(test)]
     pub(crate) fn set_limit(&self, limit: Duration) {
-        self.limit.store(millis(limit), Relaxed);
+        self.limit.store(loops::millis_of(limit), Relaxed);
     }
 
     /// Notes that a request has waited for [`LIMIT`] and does not wait any longer.
@@ -251,7 +247,7 @@ impl Health {
 
     fn is_stuck(&self, now: u64) -> bool {
         self.running.load(Acquire) > self.forgiven.load(Acquire)
-            && now.saturating_sub(self.moved.load(Acquire)) > millis(STUCK)
+            && now.saturating_sub(self.moved.load(Acquire)) > loops::millis_of(STUCK)
             || self.mount.load().as_ref().is_some_and(|mount| mount.stuck_for() > STUCK)
     }
 
@@ -286,7 +282,7 @@ impl Health {
 
     fn try_again(self: &Arc<Self>, now: u64) {
         let before = self.probed.load(Relaxed);
-        if now.saturating_sub(before) < millis(PROBE_EVERY) || self.probing.swap(true, AcqRel) {
+        if now.saturating_sub(before) < loops::millis_of(PROBE_EVERY) || self.probing.swap(true, AcqRel) {
             return;
         }
         self.probed.store(now, Relaxed);
@@ -423,7 +419,7 @@ mod tests {
     #[test]
     fn errors_that_are_far_apart_do_not_add_up() {
         let bench = bench();
-        let apart = millis(STRIKES_WITHIN) + 1;
+        let apart = loops::millis_of(STRIKES_WITHIN) + 1;
         for round in 1..100 {
             bench.health.strike(5, clock() + round * apart);
         }
@@ -434,11 +430,11 @@ mod tests {
     fn what_hangs_takes_it_out_until_it_goes_on() {
         let bench = bench();
         let hangs = bench.health.begin();
-        let later = clock() + millis(STUCK) + 1;
+        let later = clock() + loops::millis_of(STUCK) + 1;
         assert!(bench.health.is_in());
         hangs.moved();
         // A slow operation is not a stuck one.
-        assert!(bench.health.is_in_at(clock() + millis(STUCK) - 100));
+        assert!(bench.health.is_in_at(clock() + loops::millis_of(STUCK) - 100));
         bench.faults.write(Fault::Hang, 0);
         assert!(!bench.health.is_in_at(later + STEP));
         assert!(!bench.health.is_in_at(later + 2 * STEP));
@@ -455,7 +451,7 @@ mod tests {
     fn one_operation_that_never_ends_does_not_keep_out_a_disk_that_works() {
         let bench = bench();
         let hangs = bench.health.begin();
-        let later = clock() + millis(STUCK) + 1;
+        let later = clock() + loops::millis_of(STUCK) + 1;
         assert!(!bench.health.is_in_at(later));
         comes_back(&bench);
         assert!(bench.health.is_in_at(later + STEP));

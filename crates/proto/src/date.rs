@@ -9,22 +9,29 @@ const END: i64 = 253_402_300_800;
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
 
-/// A broken-down time.
-struct Civil {
-    year: u32,
-    /// 1 to 12.
-    month: u32,
-    day: u32,
-    hour: u32,
-    minute: u32,
-    second: u32,
-    /// 0 is Sunday.
-    weekday: usize,
+/// A date of the Gregorian calendar and a time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// The year.
+    pub year: i32,
+    /// The month, 1 to 12.
+    pub month: u32,
+    /// The day of the month, 1 to 31.
+    pub day: u32,
+    /// The hour, 0 to 23.
+    pub hour: u32,
+    /// The minute, 0 to 59.
+    pub minute: u32,
+    /// The second, 0 to 59.
+    pub second: u32,
+    /// The day of the week; 0 is Sunday.
+    pub weekday: usize,
 }
 
-/// The civil time of seconds since the epoch, limited to the years 0 to 9999, which four digits can show.
-fn civil(unix: i64) -> Civil {
-    let unix = unix.clamp(-62_167_219_200, END - 1);
+/// The date and time of seconds since 1970 in the zone wanted: add the offset first.
+///
+/// The day arithmetic is Howard Hinnant's public-domain `civil_from_days`.
+pub fn civil(unix: i64) -> Civil {
     let (days, second) = (unix.div_euclid(DAY), unix.rem_euclid(DAY) as u32);
     // Days counted from 0000-03-01, in eras of 400 years: leap days then come last in their year.
     let z = days + 719_468;
@@ -36,7 +43,7 @@ fn civil(unix: i64) -> Civil {
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
     let year = yoe + era * 400 + i64::from(month <= 2);
     Civil {
-        year: year as u32,
+        year: year as i32,
         month: month as u32,
         day: (doy - (153 * mp + 2) / 5 + 1) as u32,
         hour: second / 3600,
@@ -44,6 +51,11 @@ fn civil(unix: i64) -> Civil {
         second: second % 60,
         weekday: (days + 4).rem_euclid(7) as usize,
     }
+}
+
+/// The date and time, limited to the years 0 to 9999, which four digits can show.
+fn civil_of_four_digits(unix: i64) -> Civil {
+    civil(unix.clamp(-62_167_219_200, END - 1))
 }
 
 /// Days from the epoch to a civil date.
@@ -91,11 +103,11 @@ fn month_name(t: &Civil) -> &'static [u8] {
 /// that year.
 pub fn imf_fixdate(unix: i64) -> [u8; 29] {
     let mut out = *b"Sun, 06 Nov 1994 08:49:37 GMT";
-    let t = civil(unix.max(0));
+    let t = civil_of_four_digits(unix.max(0));
     out[..3].copy_from_slice(&DAYS[t.weekday * 3..t.weekday * 3 + 3]);
     two(&mut out[5..], t.day);
     out[8..11].copy_from_slice(month_name(&t));
-    four(&mut out[12..], t.year);
+    four(&mut out[12..], t.year as u32);
     clock(&mut out[17..], &t);
     out
 }
@@ -103,10 +115,10 @@ pub fn imf_fixdate(unix: i64) -> [u8; 29] {
 /// nginx's `$time_local`: `21/Nov/2026:07:05:00 +0000`; `offset` in seconds east of UTC.
 pub fn time_local(unix: i64, offset: i32) -> [u8; 26] {
     let mut out = *b"21/Nov/2026:07:05:00 +0000";
-    let t = civil(unix.saturating_add(i64::from(offset)));
+    let t = civil_of_four_digits(unix.saturating_add(i64::from(offset)));
     two(&mut out, t.day);
     out[3..6].copy_from_slice(month_name(&t));
-    four(&mut out[7..], t.year);
+    four(&mut out[7..], t.year as u32);
     clock(&mut out[12..], &t);
     zone(&mut out[21..], offset, 3);
     out
@@ -115,8 +127,8 @@ pub fn time_local(unix: i64, offset: i32) -> [u8; 26] {
 /// nginx's `$time_iso8601`: `2026-11-21T07:05:00+00:00`; `offset` in seconds east of UTC.
 pub fn time_iso8601(unix: i64, offset: i32) -> [u8; 25] {
     let mut out = *b"2026-11-21T07:05:00+00:00";
-    let t = civil(unix.saturating_add(i64::from(offset)));
-    four(&mut out, t.year);
+    let t = civil_of_four_digits(unix.saturating_add(i64::from(offset)));
+    four(&mut out, t.year as u32);
     two(&mut out[5..], t.month);
     two(&mut out[8..], t.day);
     clock(&mut out[11..], &t);
@@ -127,8 +139,8 @@ pub fn time_iso8601(unix: i64, offset: i32) -> [u8; 25] {
 /// The start of an error log line: `2026/11/21 07:05:00`; `offset` in seconds east of UTC.
 pub fn error_log_time(unix: i64, offset: i32) -> [u8; 19] {
     let mut out = *b"2026/11/21 07:05:00";
-    let t = civil(unix.saturating_add(i64::from(offset)));
-    four(&mut out, t.year);
+    let t = civil_of_four_digits(unix.saturating_add(i64::from(offset)));
+    four(&mut out, t.year as u32);
     two(&mut out[5..], t.month);
     two(&mut out[8..], t.day);
     clock(&mut out[11..], &t);
@@ -138,7 +150,7 @@ pub fn error_log_time(unix: i64, offset: i32) -> [u8; 19] {
 /// The time of a syslog message (RFC 3164 section 4.1.2): `Nov  1 07:05:00`; `offset` in seconds east of UTC.
 pub fn syslog_time(unix: i64, offset: i32) -> [u8; 15] {
     let mut out = *b"Nov 21 07:05:00";
-    let t = civil(unix.saturating_add(i64::from(offset)));
+    let t = civil_of_four_digits(unix.saturating_add(i64::from(offset)));
     out[..3].copy_from_slice(month_name(&t));
     two(&mut out[4..], t.day);
     if out[4] == b'0' {

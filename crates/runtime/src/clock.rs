@@ -90,6 +90,18 @@ pub fn millis() -> u64 {
     nanos() / 1_000_000
 }
 
+/// A duration in milliseconds, at most `u64::MAX`.
+#[inline]
+pub fn millis_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A duration in nanoseconds, at most `u64::MAX`: five hundred years.
+#[inline]
+pub fn nanos_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The kernel's monotonic clock (`CLOCK_MONOTONIC`, clock_gettime(2)), which is that of [`Instant`], too.
 fn kernel_nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -82,7 +82,7 @@ const LOOKED_AT: usize = 64;
 
 fn moment_of(instant: Instant) -> Moment {
     let since = instant.saturating_duration_since(loops::epoch());
-    u64::try_from(since.as_nanos()).unwrap_or(FAR)
+    loops::nanos_of(since)
 }
 
 fn instant_of(moment: Moment) -> Instant {
@@ -90,7 +90,7 @@ fn instant_of(moment: Moment) -> Instant {
 }
 
 fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(FAR).min(FAR)
+    loops::nanos_of(time).min(FAR)
 }
 
 impl Kind {

@@ -85,45 +85,7 @@ pub fn refresh_offset() {
     OFFSET.store(zone.offset, Ordering::Relaxed);
 }
 
-/// A calendar date and a time of day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Civil {
-    /// Year of the Gregorian calendar.
-    pub year: i32,
-    /// 1..=12
-    pub month: u8,
-    /// 1..=31
-    pub day: u8,
-    /// 0..=23
-    pub hour: u8,
-    /// 0..=59
-    pub minute: u8,
-    /// 0..=59
-    pub second: u8,
-}
-
-/// The calendar date and time of `secs` (seconds since 1970 in the zone wanted: add the offset first).
-///
-/// The day arithmetic is Howard Hinnant's public-domain `civil_from_days`.
-pub fn civil(secs: i64) -> Civil {
-    let days = secs.div_euclid(86_400);
-    let rest = secs.rem_euclid(86_400) as u32;
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 } as u8;
-    Civil {
-        year: (yoe + era * 400 + i64::from(month <= 2)) as i32,
-        month,
-        day: (doy - (153 * mp + 2) / 5 + 1) as u8,
-        hour: (rest / 3600) as u8,
-        minute: (rest / 60 % 60) as u8,
-        second: (rest % 60) as u8,
-    }
-}
+pub use freerun_proto::date::{Civil, civil};
 
 /// The functions that format, and take the offset from UTC as an argument; those below know the offset and keep the
 /// text for a second.

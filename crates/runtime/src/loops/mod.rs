@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::run::{UNASKED, after_events, block_on, wake_after_events};
-pub use crate::clock::{epoch, millis, nanos, nanos_here, now};
+pub use crate::clock::{epoch, millis, millis_of, nanos, nanos_here, nanos_of, now};
 pub use crate::loop_stats::LoopStats;
 pub use crate::stalls::{Activity, STALL, Stall, StallReport, note, set_stall_report, stats};
 pub use crate::turn::{measured, spend};

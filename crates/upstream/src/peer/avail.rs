@@ -6,6 +6,8 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
+use freerun_runtime::loops;
+
 use super::Peer;
 use crate::clock::Millis;
 use crate::failure::Verdict;
@@ -25,7 +27,7 @@ const AVERAGED_OVER: u64 = 8;
 const MAX_AGE: i64 = 3_600_000;
 
 fn millis(duration: Duration) -> Millis {
-    duration.as_millis().min(u128::from(u64::MAX / 4)) as Millis
+    loops::millis_of(duration).min(u64::MAX / 4)
 }
 
 /// The result of counting a connection.

@@ -92,11 +92,6 @@ pub(super) fn within(index: usize, lists: usize) -> usize {
     if index < lists { index } else { index % lists }
 }
 
-/// A duration in nanoseconds, at most what the number can hold: five hundred years.
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// How many lists a peer has.
 pub(super) fn lists() -> usize {
     loops::count().clamp(1, MAX_LISTS)

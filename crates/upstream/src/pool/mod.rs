@@ -26,8 +26,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use freerun_runtime::loops;
 
+use keepalive::within;
 pub use keepalive::{Count, KeepAlive, MAX_LISTS, Scope};
-use keepalive::{nanos, within};
 use lists::{Entry, Found, Held, Idle, Lists};
 use slot::Carrier;
 pub use slot::{Exclusive, Multiplexed, Shared, Slot};
@@ -105,14 +105,14 @@ impl Pool {
         let Slot::Exclusive(connection) = slot else { return true };
         let now = loops::nanos();
         // A loop's clock may be a little behind that of the loop that made the connection.
-        let old = now.saturating_sub(connection.since) >= nanos(settings.time);
+        let old = now.saturating_sub(connection.since) >= loops::nanos_of(settings.time);
         if settings.connections == 0 || connection.requests >= settings.requests || old {
             return false;
         }
         if connection.transport.watch().is_err() || !connection.transport.is_quiet(false) {
             return false;
         }
-        let expires = now.saturating_add(nanos(settings.timeout));
+        let expires = now.saturating_add(loops::nanos_of(settings.timeout));
         self.park(Held::Idle(Idle { connection, since: now, expires }), settings, count)
     }
 

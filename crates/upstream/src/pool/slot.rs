@@ -21,7 +21,7 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 
 use super::joint::{self, Place};
-use super::keepalive::{KeepAlive, Scope, nanos};
+use super::keepalive::{KeepAlive, Scope};
 
 /// The right to have one exchange on a connection.
 #[derive(Debug)]
@@ -124,8 +124,8 @@ impl Carrier {
             connection: Box::new(connection),
             place,
             loop_index: loops::index(),
-            end: now.saturating_add(nanos(settings.time)),
-            timeout: nanos(settings.timeout),
+            end: now.saturating_add(loops::nanos_of(settings.time)),
+            timeout: loops::nanos_of(settings.timeout),
             most_requests: settings.requests,
             most_unused: settings.connections,
             used: AtomicUsize::new(1),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use freerun_runtime::loops;
 use freerun_runtime::stats::HistogramSnapshot;
 use freerun_serve::upstream::{AnyGroup, Entry};
 use freerun_upstream::place::Place;
@@ -38,10 +39,6 @@ impl Protocol {
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A group.
@@ -118,14 +115,14 @@ fn peer(one: &Peer, entries: &[Entry], protocol: Protocol, now: Millis) -> Value
         Protocol::Stream => {
             add("connections", figures.requests().into());
             if let Some(time) = connect {
-                add("connect_time", millis(time).into());
+                add("connect_time", loops::millis_of(time).into());
             }
             "first_byte_time"
         }
     };
     for (name, time) in [(first, header), ("response_time", response)] {
         if let Some(time) = time {
-            add(name, millis(time).into());
+            add(name, loops::millis_of(time).into());
         }
     }
     if protocol == Protocol::Http {

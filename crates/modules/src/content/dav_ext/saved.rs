@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::clock;
+use freerun_runtime::loops;
 use freerun_serve::configuration::zones::Saved;
 
 use super::locks::{Lock, Locks};
@@ -12,24 +13,20 @@ use super::locks::{Lock, Locks};
 /// how many from then on. Numbers are `u64`.
 const FORMAT: &[u8; 8] = b"locks. 1";
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// The locks that are not over.
 pub(super) fn save(locks: &Locks) -> Saved {
     let now = Instant::now();
     let mut saved = Saved::new(FORMAT.to_vec());
     let number = |saved: &mut Saved, number: u64| saved.extend_from_slice(&number.to_le_bytes());
-    number(&mut saved, millis(clock::since_1970()));
+    number(&mut saved, loops::millis_of(clock::since_1970()));
     for lock in locks.all(now) {
         for text in [&lock.path[..], &lock.root, lock.token.as_bytes(), lock.owner.as_bytes()] {
             number(&mut saved, text.len() as u64);
             saved.extend_from_slice(text);
         }
         number(&mut saved, u64::from(lock.deep) | u64::from(lock.shared) << 1);
-        number(&mut saved, millis(lock.time));
-        number(&mut saved, millis(lock.end.saturating_duration_since(now)));
+        number(&mut saved, loops::millis_of(lock.time));
+        number(&mut saved, loops::millis_of(lock.end.saturating_duration_since(now)));
     }
     saved
 }
@@ -38,7 +35,7 @@ pub(super) fn save(locks: &Locks) -> Saved {
 pub(super) fn restore(locks: &Locks, saved: &[u8]) {
     let now = Instant::now();
     let Some((then, mut rest)) = saved.strip_prefix(FORMAT).and_then(number) else { return };
-    let passed = Duration::from_millis(millis(clock::since_1970()).saturating_sub(then));
+    let passed = Duration::from_millis(loops::millis_of(clock::since_1970()).saturating_sub(then));
     while let Some((lock, left, more)) = next(rest, now) {
         rest = more;
         if let Some(left) = left.checked_sub(passed).filter(|left| !left.is_zero())
@@ -118,7 +115,7 @@ mod tests {
             assert!(cut.all(now).len() < 2);
         }
         // Two hours later they are over.
-        let then = millis(clock::since_1970() - 2 * hour);
+        let then = loops::millis_of(clock::since_1970() - 2 * hour);
         saved[8..16].copy_from_slice(&then.to_le_bytes());
         let late = Locks::new(1 << 20);
         restore(&late, &saved);

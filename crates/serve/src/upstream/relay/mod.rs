@@ -100,10 +100,6 @@ pub struct Relay {
     deadline: Deadline,
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 impl Relay {
     /// A relay that begins now.
     pub fn new(settings: &RelaySettings) -> Relay {
@@ -111,7 +107,7 @@ impl Relay {
             let patience = u32::try_from(patience?.as_millis()).unwrap_or(u32::MAX);
             Some(NonZeroU32::new(patience).unwrap_or(NonZeroU32::MIN))
         };
-        let timeout = millis(settings.timeout);
+        let timeout = loops::millis_of(settings.timeout);
         Relay {
             down: Direction::new(patience(settings.client_patience)),
             up: Direction::new(patience(settings.server_patience)),

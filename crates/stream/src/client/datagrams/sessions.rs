@@ -102,12 +102,12 @@ impl Sessions {
         self.make_room();
         let session = DatagramSession::new(listener.clone(), self.clone(), ends);
         let now = loops::millis();
-        let id = self.table.borrow_mut().insert(ends, millis(TIMEOUT), now, session.clone());
+        let id = self.table.borrow_mut().insert(ends, loops::millis_of(TIMEOUT), now, session.clone());
         session.id.set(Some(id));
         if !self.is_swept.replace(true) {
             loops::spawn(0, "ending idle sessions", self.clone().sweep());
         }
-        self.look_at(now.saturating_add(millis(TIMEOUT)));
+        self.look_at(now.saturating_add(loops::millis_of(TIMEOUT)));
         Some(session)
     }
 
@@ -151,8 +151,8 @@ impl Sessions {
     pub(super) fn keep_for(&self, id: Option<Id>, timeout: Duration) {
         let now = loops::millis();
         if let Some(id) = id {
-            self.table.borrow_mut().set_timeout(id, millis(timeout), now);
-            self.look_at(now.saturating_add(millis(timeout)));
+            self.table.borrow_mut().set_timeout(id, loops::millis_of(timeout), now);
+            self.look_at(now.saturating_add(loops::millis_of(timeout)));
         }
     }
 
@@ -214,8 +214,4 @@ impl Sessions {
             }
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
