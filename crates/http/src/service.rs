@@ -157,7 +157,7 @@ impl Service for HttpService {
         self.tasks.start(number, Task::Connection(ConnectionTask::adopted(&self.driver, connection, keep)));
     }
 
-    fn let_go(self: Rc<Self>) {
+    fn release(self: Rc<Self>) {
         loops::spawn(0, "letting connections go", async move {
             let is_taken = |task: &Task| matches!(task, Task::Connection(serve) if serve.is_taken());
             self.tasks.end_where(is_taken, loops::after_events).await;

@@ -254,7 +254,7 @@ impl<C> Connection<C> {
     }
 
     /// Leaves the connection to another loop that has taken it over.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         if let Some(slot) = self.offered.take() {
             self.transport.disown();
             self.loop_state.silent.forget(slot, self.number);

@@ -256,7 +256,7 @@ impl Drop for ConnectionTask {
         self.connection.free_places();
         if !self.connection.stays() {
             // The socket is another loop's.
-            self.connection.let_go();
+            self.connection.release();
         } else if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.
             self.connection.transport.end();

@@ -55,7 +55,7 @@ impl Input {
             let read = transport.try_read_bytes(&mut self.bytes, room);
             if had_none && read.is_err() {
                 // A new socket is tried before the loop has reported it readable.
-                self.let_go();
+                self.release();
             }
             Ok((read?, room))
         })
@@ -80,7 +80,7 @@ impl Input {
             let size = self.bytes.len() + room;
             let mut other = BytesMut::with_capacity(size);
             other.extend_from_slice(&self.bytes);
-            self.let_go();
+            self.release();
             (self.bytes, self.size) = (other, size);
         }
     }
@@ -88,19 +88,19 @@ impl Input {
     /// Prepares for bytes that are kept for a while: from the next buffer on, each is no larger than what is read.
     pub fn be_exact(&mut self) {
         if self.bytes.is_empty() {
-            self.let_go();
+            self.release();
         }
         self.is_exact = true;
     }
 
     /// Drops the contents; nothing more is to come.
     pub fn clear(&mut self) {
-        self.let_go();
+        self.release();
         self.is_exact = false;
     }
 
     /// Gives up the buffer, with all that is in it.
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         self.size = 0;
         if std::mem::take(&mut self.is_common) {
@@ -119,7 +119,7 @@ impl Input {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 

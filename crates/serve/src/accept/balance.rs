@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::loop_listeners;
 use crate::loops::shared::{Loops, Shared};
 
-/// How often the numbers of connections are compared.
+/// Time between two comparisons of the numbers of connections.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// How often the work of the loops is compared: that of the time since the last look.
+/// Time between two comparisons of the work of the loops, each of the work since the last one.
 const WORK_PERIOD: Duration = Duration::from_secs(1);
 
 /// A loop has too much if it has more than 13 tenths of the mean.
@@ -21,7 +21,7 @@ const TENTHS: u64 = 13;
 /// The most connections that a loop gives away at a time.
 const MOST: u64 = 64;
 
-/// How many connections more than the others a loop may have in any case.
+/// Number of connections that a loop may have more than the others in any case.
 const FEW: u64 = 64;
 
 /// A loop that works for less than this part of the time has no need of help.
@@ -33,7 +33,7 @@ struct Load {
     index: usize,
     /// All of them.
     open: u64,
-    /// Those without a request.
+    /// Connections without a request.
     idle: u64,
 }
 
@@ -43,13 +43,13 @@ struct Work {
     index: usize,
     /// For how long it was in polls of tasks, in microseconds.
     busy: u64,
-    /// How many requests have begun.
+    /// Number of requests that have begun.
     requests: u64,
-    /// How many connections it has.
+    /// Number of its connections.
     open: u64,
 }
 
-/// So many connections are to go from one loop to another.
+/// An order that connections go from one loop to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Order {
     from: usize,
@@ -61,7 +61,7 @@ struct Order {
 pub(super) struct Balance {
     looked: Instant,
     worked: Instant,
-    /// How long each loop had been in polls, and how many requests it had begun, when their work was compared last.
+    /// Time that each loop had been in polls, and number of requests that it had begun, when their work was compared last.
     before: Vec<(u64, u64)>,
     /// The loop that had too much work last, and how many connections it was to give away.
     last: Option<(usize, u64)>,
@@ -142,7 +142,7 @@ fn is_too_much(one: u64, all: impl Iterator<Item = u64>, count: usize) -> bool {
     one.saturating_mul(10 * count as u64) > sum.saturating_mul(TENTHS)
 }
 
-/// How many idle connections are to go from the loop that has most connections to the one that has fewest.
+/// Number of idle connections that go from the loop with most connections to the loop with fewest.
 fn idle(loads: &[Load]) -> Option<Order> {
     let most = loads.iter().max_by_key(|load| load.open)?;
     let fewest = loads.iter().min_by_key(|load| load.open)?;
@@ -154,8 +154,8 @@ fn idle(loads: &[Load]) -> Option<Order> {
     (count > 0).then_some(Order { from: most.index, to: fewest.index, count })
 }
 
-/// How many connections that cause work are to go at most from the loop that has worked longest of this time to the one that
-/// has worked least.
+/// The most connections that cause work and go from the loop that has worked longest of this time to the loop that has worked
+/// least.
 fn work(all: &[Work], time: Duration) -> Option<Order> {
     let most = all.iter().max_by_key(|work| work.busy)?;
     let least = all.iter().min_by_key(|work| work.busy)?;

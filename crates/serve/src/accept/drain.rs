@@ -10,10 +10,10 @@ use super::loop_listeners;
 use crate::loops::drained::LastLoop;
 use crate::loops::shared::Shared;
 
-/// Has a loop take no new connections, or take them again. What is returned is ready when the loop has heard of it.
+/// Has a loop take no new connections, or take them again. The receiver is ready when the loop has heard of it.
 ///
 /// # Errors
-/// It is the last one that takes some; nothing has changed.
+/// It is the last loop that takes connections; nothing has changed.
 pub fn set(shared: &Shared, index: usize, drained: bool) -> Result<oneshot::Receiver<()>, LastLoop> {
     let loops = shared.loops.load();
     shared.drained.set(index, drained, || shared.loops.load().serving.clone())?;

@@ -31,7 +31,7 @@ impl Helpers {
         Helpers { loops, most: shared.connections as u64 }
     }
 
-    /// The loop that is to take the next connection: the one that has fewest. `None`: none has room.
+    /// The loop that is to take the next connection: the loop with fewest. `None`: none has room.
     pub(super) fn next(&mut self) -> Option<usize> {
         let fewest = self.loops.iter_mut().min_by_key(|(_, open)| *open);
         let (index, open) = fewest.filter(|(_, open)| *open < self.most)?;

@@ -23,15 +23,15 @@ use crate::loops::local::{AddressHasher, LoopLocal};
 use crate::loops::shared::{Loops, Shared};
 use crate::loops::state::LoopState;
 
-/// How many turns of a loop its tasks have to end when they are cut off. Connections of HTTP/2 stay until their clients have
+/// Number of turns of a loop that its tasks have to end when they are cut off. Connections of HTTP/2 stay until their clients have
 /// seen that they end.
 const CUT_TURNS: usize = 200;
 
-/// How often, and how many times, it is looked whether all sockets of the worker are closed. A loop may be late.
+/// Time between two looks whether all sockets of the worker are closed, and their number. A loop may be late.
 const CLOSING_STEP: Duration = Duration::from_millis(1);
 const CLOSING: usize = 1000;
 
-/// How many connections go to other loops before other tasks get their turn.
+/// Number of connections that go to other loops before other tasks get their turn.
 const MOVED_AT_ONCE: usize = 64;
 
 thread_local! {
@@ -75,7 +75,7 @@ pub fn services_of_this_loop() -> Option<Rc<LoopServices>> {
     LOOP_LISTENERS.with_borrow(|listeners| listeners.as_ref().map(|listeners| listeners.services.clone()))
 }
 
-/// Gives up to so many connections without a request to the loop with this index, of the next few of all.
+/// Gives up to `most` connections without a request to the loop with this index, of the next few of all.
 pub(super) fn give_idle(services: &LoopServices, most: usize, to: usize) {
     let mut left = most;
     for service in services.all() {
@@ -90,7 +90,7 @@ struct Gone {
     is_round: bool,
 }
 
-/// Gives up to so many of a service's connections without a request to other loops, of the next few of all.
+/// Gives up to `most` of a service's connections without a request to other loops, of the next few of all.
 fn give_idle_of(
     service: Rc<dyn Service>,
     loop_state: &LoopState,
@@ -109,14 +109,14 @@ fn give_idle_of(
     Gone { count, is_round }
 }
 
-/// The loop that a connection without a request is to go to, if it is to go: one that takes connections.
+/// The loop that takes connections and that a connection without a request is to go to, if it is to go.
 pub fn destination(loop_state: &LoopState) -> Option<usize> {
     let to = loop_state.shedding.to()?;
     let loops = loop_state.shared.loops.load();
     if loops.serving.contains(&to) {
         return Some(to);
     }
-    // A reload has let that loop go. One that stays keeps its connections until it is told again; one that goes has to choose.
+    // A reload has let that loop go. A loop that stays keeps its connections until the next order; a loop that goes chooses.
     if loops.serving.contains(&loop_state.index) { None } else { with_fewest(&loops) }
 }
 
@@ -129,7 +129,7 @@ fn with_fewest(loops: &Loops) -> Option<usize> {
 pub(crate) struct Wanted {
     /// The specification of the socket.
     pub(crate) spec: Arc<ListenSpec>,
-    /// The number of the socket among those of its address.
+    /// The number of the socket among the sockets of its address.
     pub(crate) number: usize,
     /// The socket.
     pub(crate) fd: Arc<OwnedFd>,
@@ -146,14 +146,14 @@ impl Wanted {
         spec.is(&self.spec) && *only_loop == self.only_loop
     }
 
-    /// What other loops know of the clients at the socket, if it takes datagrams.
+    /// Facts that other loops share about the clients at the socket, if it takes datagrams.
     fn shared(&self) -> Option<SharedPart> {
         let directory = self.between.directory()?;
         Some(SharedPart { part: directory.part(self.number)?, directory: directory.clone() })
     }
 }
 
-/// What a loop has of the objects at these addresses in memory, each of which it keeps: with a port range there are thousands.
+/// Values of a loop by the addresses in memory of objects that it keeps: with a port range there are thousands.
 type ByPlace<T, V> = HashMap<*const T, Rc<V>, BuildHasherDefault<AddressHasher>>;
 
 /// The listening sockets that one loop accepts from.
@@ -181,7 +181,7 @@ impl LoopListeners {
         })));
     }
 
-    /// Makes a generation the one that new requests begin with, and takes connections and datagrams from exactly these sockets.
+    /// Has new requests begin with this generation, and takes connections and datagrams from exactly these sockets.
     pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Wanted>) {
         let (services, loop_state) = (&self.services, &self.services.loop_state);
         self.look_whether_drained();
@@ -259,8 +259,8 @@ impl LoopListeners {
         self.services.loop_state.index
     }
 
-    /// What of this loop has this part of an address for datagrams. If the part is the loop's without having a socket, it is made
-    /// at the first call.
+    /// The receiver of this loop that has this part of an address for datagrams. If the part is the loop's without having a
+    /// socket, it is made at the first call.
     pub(super) fn receiving_for(&self, at: &SharedPart) -> Option<Rc<Receiving>> {
         let part = Arc::as_ptr(&at.part);
         if let Some(known) = self.receiving.borrow().get(&part).or(self.helping.borrow().get(&part)) {
@@ -324,9 +324,9 @@ impl LoopListeners {
         });
     }
 
-    /// Stops accepting, and drains the services as soon as all sockets of the worker are closed, those that only other loops
-    /// accept from as well: a client that is told to go connects anew at once, and what waits in a socket that is closed is
-    /// reset. `heard` is dropped after that.
+    /// Stops accepting, and drains the services as soon as all sockets of the worker are closed, also sockets that only other
+    /// loops accept from. A client that has to go connects anew at once, and the kernel resets connections that wait in a
+    /// closed socket. `heard` is dropped after that.
     pub(crate) fn drain(&self, sockets: Arc<[Weak<OwnedFd>]>, heard: Background) {
         self.services.loop_state.set_draining();
         self.is_over.set(true);

@@ -70,7 +70,7 @@ impl LoopServices {
         self.loop_state.admission.open() > before
     }
 
-    /// Hands a connection to its service that another loop has accepted, and of which nothing was read.
+    /// Hands a connection to its service that another loop has accepted, and has read nothing from.
     pub fn taken_over(&self, taken: TakenOver) {
         let TakenOver { number, fd, peer, listen } = taken;
         let Some(service) = self.of(&listen) else { return };
@@ -80,8 +80,7 @@ impl LoopServices {
         service.accept(Accepted { number, transport, received, tls: None, peer, listen, now: false, passes: 0 });
     }
 
-    /// Hands a connection, which stays counted, to the service of another listening socket than the one that it was accepted
-    /// from. False if there is no such service: the connection is closed.
+    /// Hands a connection, which stays counted, to the service of another listening socket than it was accepted from. False if there is no such service: the connection is closed.
     pub fn passed(&self, accepted: Accepted) -> bool {
         let Some(service) = self.of(&accepted.listen) else { return false };
         service.accept(accepted);
@@ -121,7 +120,7 @@ impl LoopServices {
     }
 }
 
-/// Has an idle connection closed: of all services' the one that has been idle longest, unless it may not be closed yet.
+/// Has the connection closed that has been idle longest of all services' connections, unless it may not be closed yet.
 fn close_oldest<S: Service + ?Sized>(services: &[Rc<S>]) -> Closing {
     let mut services: Vec<&Rc<S>> = services.iter().collect();
     services.sort_by_key(|service| service.oldest_idle().unwrap_or(u64::MAX));

@@ -37,40 +37,40 @@ use crate::loops::local::LoopLocal;
 use crate::loops::predictor::{Sampled, SuccessPredictor};
 use crate::loops::state::LoopState;
 
-/// How long accepting pauses after the process ran out of descriptors: nginx's `accept_mutex_delay`.
+/// Pause of accepting after the process ran out of descriptors: nginx's `accept_mutex_delay`.
 pub const REST: Duration = Duration::from_millis(500);
 
 /// A loop that has been in one step for longer than this is late: others see to what waits for it.
 const LATE: Duration = Duration::from_millis(5);
 
-/// How many connections one loop accepts in a row with `multi_accept on`, before other tasks get their turn.
+/// Number of connections that one loop accepts in a row with `multi_accept on`, before other tasks get their turn.
 const BATCH: usize = 64;
 
-/// How many connections one loop accepts in a row without it, as long as each of them ends at once, with its request
+/// Number of connections that one loop accepts in a row without it, as long as each of them ends at once, with its request
 /// answered. After a connection that stays, other tasks get their turn.
 const IN_A_ROW: usize = 8;
 
-/// How many connections one loop accepts before another loop is to take the next ones: handing over costs a system call
-/// or two, and with `accept_mutex on` it wakes a thread.
+/// Number of connections that one loop accepts before another loop is to take the next ones. Handing over costs a system
+/// call or two, and with `accept_mutex on` it wakes a thread.
 const SHARE: usize = 16;
 
-/// How many waiting connections a loop takes when it stops accepting, or closes when there is no room: the default backlog,
-/// and a bound for the time it takes.
+/// Number of waiting connections that a loop takes when it stops accepting, or closes when there is no room. It is the default
+/// backlog, and a bound for the time it takes.
 const LAST: usize = 511;
 
-/// How long connections wait at most when there is no room and none is in sight; then they are closed. Most loads that are
+/// The longest wait of connections when there is no room and none is in sight; then they are closed. Most loads that are
 /// too high last for a moment; those who wait for longer had better know.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a loop without room leaves a connection to the others, before it looks whether one of them has taken it, or can
+/// Time for which a loop without room leaves a connection to the others, before it looks whether one of them has taken it, or can
 /// be given it.
 const TAKEN: Duration = Duration::from_millis(10);
 
-/// How long accepting pauses before a service that is busy is asked again.
+/// Pause of accepting before a service that is busy is asked again.
 const BUSY: Duration = Duration::from_millis(5);
 
-/// The weights of a connection that accept4(2) found, and of one that it looked for in vain: that costs five times as
-/// much as asking first.
+/// The weights of a connection that accept4(2) found, and of a call that found none: that costs five times as much as asking
+/// first.
 const FOUND: u8 = 1;
 const MISSED: u8 = 4;
 
@@ -82,16 +82,16 @@ pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 pub struct Between {
     /// `accept_mutex`: the lock that is held by the loop that is notified of connections.
     turn: Mutex<()>,
-    /// One more than the index of that loop; 0: there is none.
+    /// The index of that loop, plus one; 0: there is none.
     holder: AtomicUsize,
     /// Notified when a connection waits and the loop that the kernel has notified has no room: the kernel notifies no
     /// other loop. And when a loop is to take no more connections, or to take them again.
     look: Notify,
-    /// How many loops accept from the socket.
+    /// Number of loops that accept from the socket.
     loops: AtomicUsize,
-    /// How many of these loops have no room.
+    /// Number of these loops that have no room.
     full: AtomicUsize,
-    /// Which loop has the sessions of which clients, for datagrams.
+    /// The loops that have the sessions of clients, for datagrams.
     directory: Option<Arc<Directory>>,
 }
 
@@ -101,7 +101,7 @@ impl Between {
         Between { directory: Some(directory), ..Between::default() }
     }
 
-    /// Which loop has the sessions of which clients, for datagrams.
+    /// The loops that have the sessions of clients, for datagrams.
     pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
         self.directory.as_ref()
     }
@@ -161,7 +161,7 @@ pub struct Listener {
 struct Turn<'m> {
     between: &'m Between,
     _held: MutexGuard<'m, ()>,
-    /// How many connections the loop had when its turn began.
+    /// Number of connections that the loop had when its turn began.
     open: usize,
 }
 
@@ -185,7 +185,7 @@ impl Drop for Turn<'_> {
 pub struct Accepting {
     /// The socket.
     pub listener: Listener,
-    /// The registration by which the loop is notified of connections.
+    /// The registration for the loop's notifications of connections.
     registered: net::Listening,
     stop: Notify,
 }

@@ -26,7 +26,7 @@ use crate::loops::local::LoopLocal;
 use crate::loops::shared::Shared;
 use crate::loops::state::LoopState;
 
-/// How long a loop goes on sending the answers that come to its sessions, when another one reads their socket.
+/// Time for which a loop goes on sending the answers that come to its sessions, when another one reads their socket.
 const ANSWERS: Duration = Duration::from_secs(5);
 
 /// A socket to receive from.
@@ -35,7 +35,7 @@ pub(super) struct Socket {
     pub(super) spec: LoopLocal<ListenSpec>,
     /// The socket.
     pub(super) fd: Arc<OwnedFd>,
-    /// What other loops know of its clients, if there are others.
+    /// Facts that other loops share about its clients, if there are others.
     pub(super) shared: Option<SharedPart>,
 }
 
@@ -132,8 +132,8 @@ impl Receiving {
         self.service.clone().datagrams(&self.listener, &mut received);
     }
 
-    /// Serves what was read from the socket by this right, but for the datagrams of strays, which go to the loops that have their
-    /// sessions: before anybody else reads, and so in their order. Sessions may take long to begin: others may read on meanwhile.
+    /// Serves the datagrams that were read from the socket by this right. Datagrams of strays go to the loops that have their
+    /// sessions, before anybody else reads, and so in their order. Sessions may take long to begin: others may read on meanwhile.
     fn take<'r>(
         &self,
         loop_state: &LoopState,
@@ -205,7 +205,7 @@ impl Receiving {
         }
     }
 
-    /// Serves what others have read and left for this loop; `reading` is the right by which it was taken.
+    /// Serves the datagrams that others have read and left for this loop; `reading` is the right to take them.
     fn take_kept(&self, loop_state: &LoopState, part: &Part, reading: Reading<'_>, kept: &[Copied]) {
         let _reserved = part.reserve(kept.iter().map(Copied::received));
         self.take(loop_state, Some(reading), kept.iter().map(Copied::received));
@@ -286,7 +286,7 @@ async fn receive(loop_state: Rc<LoopState>, receiving: Rc<Receiving>) {
 }
 
 /// Logs that nothing could be received: the kernel has no memory, or the loop no place in its epoll instance. A socket
-/// that is not connected is told of nothing else.
+/// that is not connected has no other errors.
 fn failed(loop_state: &LoopState, error: &io::Error) {
     let error = ShowErrno(error);
     loop_state.generation().error_log.write(Level::Alert, None, format_args!("recvmmsg() failed ({error})"));

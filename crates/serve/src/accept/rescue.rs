@@ -1,12 +1,12 @@
 //! Rescue of connections, and datagrams, that a loop which is late keeps waiting.
 //!
 //! The kernel gives a connection to a loop before it knows whether that loop has time. With a socket for each loop
-//! (`reuseport`) it chooses the socket by a hash; of loops that share a socket it notifies one, and with `accept_mutex` only
+//! (`reuseport`) it chooses the socket by a hash. Of loops that share a socket it notifies one, and with `accept_mutex` only
 //! the loop that has the turn is ever notified. During one slow step of that loop, connections wait that another loop could
-//! serve. All sockets are in this process, so a thread that finds a loop in the same step for longer than a few milliseconds sees to
-//! them: it has the other loops look at a socket that they share, and accepts for them from a socket that they do not look
-//! at. Datagrams are read in the loop's place (`rescue_datagrams.rs`), and connections that the loop has accepted before are taken
-//! from it when their first bytes come (`rescue_silent.rs`). No loop waits for this thread, nor this thread for a loop.
+//! serve. All sockets are in this process, so a thread that finds a loop in the same step for longer than a few milliseconds
+//! sees to them. It has the other loops look at a socket that they share, and accepts for them from a socket that they do not
+//! look at. Datagrams are read in the loop's place (`rescue_datagrams.rs`). Connections that the loop has accepted before are
+//! taken from it when their first bytes come (`rescue_silent.rs`). No loop waits for this thread, nor this thread for a loop.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -23,16 +23,17 @@ use crate::accept::datagrams::SharedPart;
 use crate::listen::ListenSpec;
 use crate::loops::shared::Shared;
 
-/// How often the loops are looked at while one of them runs.
+/// Time between two looks at the loops while one of them runs.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// How often they are looked at while none of them runs: a loop that becomes late is then noticed after this time.
+/// Time between two looks at them while none of them runs: a loop that becomes late is then noticed after this time.
 const IDLE_PERIOD: Duration = Duration::from_millis(20);
 
-/// After so many looks in a row by which no loop ran, the thread sleeps until one does. A busy loop is seen at some of them.
+/// Number of looks in a row without a running loop after which the thread sleeps until one runs. A busy loop is seen at some
+/// of them.
 const QUIET: usize = 5;
 
-/// How long it sleeps at most. A loop that begins to run in the very moment may not see that it is to wake the thread.
+/// The longest sleep. A loop that begins to run in the very moment may not see that it is to wake the thread.
 const REST: Duration = Duration::from_secs(10);
 
 /// The most connections taken from one socket at a time.
@@ -44,13 +45,13 @@ pub struct Watched {
     pub spec: Arc<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
-    /// Who takes what comes there.
+    /// The loops that take its connections or datagrams.
     pub taken_by: TakenBy,
 }
 
-/// Who takes what comes to a socket.
+/// The loops that take the connections or datagrams of a socket.
 pub enum TakenBy {
-    /// This loop alone accepts connections.
+    /// A loop that accepts the connections alone.
     Loop(usize),
     /// All loops accept connections; what they share about it.
     All(Arc<Between>),
@@ -61,17 +62,17 @@ pub enum TakenBy {
 /// The sockets that are watched; replaced with each configuration.
 pub type AllWatched = ArcSwap<Vec<Watched>>;
 
-/// What is to be done about a socket.
+/// An action of the rescue for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// The loop that is late has it for itself: what comes there is taken in its place.
     Take(usize),
-    /// The other loops have it too: they are told to look at it.
+    /// The other loops have it too, and are to look at it.
     Tell,
 }
 
 impl Watched {
-    /// What would have to be done if something waits, since these loops are late; `others`: there are more.
+    /// The action if something waits, since these loops are late; `others`: there are more.
     fn way(&self, takes_turns: bool, late: &[usize], others: bool) -> Option<Way> {
         let only = match &self.taken_by {
             TakenBy::Loop(index) => *index,

@@ -1,5 +1,5 @@
-//! Reading the socket of a loop that is late: its sessions' datagrams are kept for it, those of new clients go to other loops.
-//! These answer by sockets of their own, or by the same one where the address has no other.
+//! Reading the socket of a loop that is late: its sessions' datagrams are kept for it, datagrams of new clients go to other
+//! loops. These answer by sockets of their own, or by the same one where the address has no other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::loops::shared::Shared;
 /// The most calls that read from one socket at a time.
 const CALLS: usize = 8;
 
-/// What reads datagrams in the place of loops. Its buffers are made when they are needed first, and stay.
+/// Reader of datagrams in the place of loops. Its buffers are made when they are needed first, and stay.
 #[derive(Default)]
 pub(super) struct Reader(Option<Receiver>);
 

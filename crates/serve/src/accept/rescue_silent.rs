@@ -23,19 +23,19 @@ pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {
     let mut has_taken = false;
     for seen in speak {
         let Some(helper) = helpers.next() else { break };
-        // Only the late loop knows the configuration by which an address is served that is no longer listened on.
+        // Only the late loop knows the configuration of an address that is no longer listened on.
         let is_watched = |spec: &_| watched.iter().any(|watched| watched.spec.has_key_of(spec));
         let Some(taken) = silent.take(seen, is_watched) else { continue };
         has_taken = true;
         stats.rescued.add();
-        // That loop takes connections; one that a reload lets go stays for a second at least.
+        // That loop takes connections; a loop that a reload lets go stays for a second at least.
         loop_listeners::tell(shared, helper, move |services| services.taken_over(taken));
     }
     if has_taken && silent.tell() {
         let silent = silent.clone();
         loop_listeners::tell(shared, late, move |services| {
             silent.is_heard();
-            services.all().for_each(|service| service.let_go());
+            services.all().for_each(|service| service.release());
         });
     }
 }

@@ -15,7 +15,7 @@ use crate::listen::address::Address;
 use crate::loops::local::LoopLocal;
 use crate::tls::client_facts::TlsFacts;
 
-/// A connection that was just accepted, or of which nothing was read since.
+/// A connection that was just accepted, or that nothing was read from since.
 pub struct Accepted {
     /// The serial number in the worker, `$connection`.
     pub number: u64,
@@ -23,7 +23,7 @@ pub struct Accepted {
     pub transport: Transport,
     /// The bytes that have been read from it already, which come first.
     pub received: Vec<u8>,
-    /// What is known of its TLS, if a session is established.
+    /// Facts about its TLS, if a session is established.
     pub tls: Option<TlsFacts>,
     /// The address that the connection came from.
     pub peer: Address,
@@ -32,7 +32,7 @@ pub struct Accepted {
     /// Whether its first bytes may be served at once: it is accepted as the last step of a task's poll, or as one of
     /// several there. Otherwise its task runs soon.
     pub now: bool,
-    /// How often it was passed on already, from one listening socket to another one.
+    /// Number of times that it was passed on from one listening socket to another one.
     pub passes: u8,
 }
 
@@ -42,7 +42,7 @@ pub struct Moving {
     pub number: u64,
     /// The byte stream, with its session if it has TLS: nothing that came from it waits elsewhere, and nothing that is to be sent.
     pub transport: Transport,
-    /// What is known of its TLS.
+    /// Facts about its TLS.
     pub tls: Option<Box<TlsFacts>>,
     /// The PROXY protocol header before the first request.
     pub proxied: Option<Box<ProxyHeader>>,
@@ -50,15 +50,15 @@ pub struct Moving {
     pub peer: Address,
     /// The specification of the listening socket.
     pub listen: Arc<ListenSpec>,
-    /// When it was accepted.
+    /// The moment at which it was accepted.
     pub accepted: Instant,
-    /// How many requests it has had.
+    /// Number of its requests so far.
     pub requests: u64,
     /// Whether small segments are sent at once (`tcp_nodelay`).
     pub nodelay: bool,
-    /// How long it is kept without a request.
+    /// Time for which it is kept without a request.
     pub keep: Duration,
-    /// How long it may not be asked to close (`keepalive_min_timeout`).
+    /// Time for which it may not be asked to close (`keepalive_min_timeout`).
     pub least: Duration,
 }
 
@@ -109,8 +109,8 @@ pub trait Service {
     /// Notes that no datagrams come from this listening socket any more: its sessions end, so that it can be closed.
     fn end_datagrams(self: Rc<Self>, _listener: &Rc<DatagramListener>) {}
 
-    /// Notes that no datagrams come from this listening socket any more, because the worker is shutting down: sessions end
-    /// as soon as they have the answers that are on their way.
+    /// Notes that no datagrams come from this listening socket any more, because the worker is shutting down. Sessions end as
+    /// soon as they have the answers that are on their way.
     fn drain_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
         self.end_datagrams(listener);
     }
@@ -122,8 +122,8 @@ pub trait Service {
     /// the first request of a new connection is still answered.
     fn drain(self: Rc<Self>);
 
-    /// Wakes the tasks of requests that go on, which end then with their lines in the log: the time of a worker that is
-    /// shutting down is up, which the [loop's state](crate::loops::state::LoopState::is_cut) says already.
+    /// Wakes the tasks of requests that go on, and that end then with their lines in the log. The time of a worker that is
+    /// shutting down is up; the [loop's state](crate::loops::state::LoopState::is_cut) says so already.
     fn cut(self: Rc<Self>) {}
 
     /// Ends the tunnels of requests that began with this generation: their time is up (`worker_shutdown_timeout`).
@@ -146,13 +146,13 @@ pub trait Service {
     }
 
     /// Ends this loop's part in connections that other loops have taken over ([`Silent`](crate::loops::idle_since_accept::Silent)).
-    fn let_go(self: Rc<Self>) {}
+    fn release(self: Rc<Self>) {}
 
     /// Frees memory and descriptors that are kept only for speed, because they have run short.
     fn give_back(&self);
 }
 
-/// What a panic in a task of a service has said, for the log.
+/// The message of a panic in a task of a service, for the log.
 pub fn words_of_panic(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -30,7 +30,7 @@ use crate::loops::shared::{Loops, Shared};
 use crate::loops::state::LoopState;
 use crate::tls::figures::TlsFigures;
 
-/// How long a loop stays at least that takes no connections any more: another thread may just have sent it one.
+/// The least time for which a loop stays that takes no connections any more: another thread may just have sent it one.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// The settings of a worker at the main and `events` levels.
@@ -38,9 +38,9 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 pub struct WorkerOptions {
     /// The number of loops (`worker_processes`).
     pub loops: usize,
-    /// How many workers have died before this one.
+    /// Number of workers that have died before this one.
     pub respawned: u32,
-    /// How many connections each loop may have (`worker_connections`).
+    /// The most connections that each loop has (`worker_connections`).
     pub connections: usize,
     /// Whether loops take turns to accept (`accept_mutex`).
     pub accept_mutex: bool,
@@ -56,12 +56,12 @@ pub struct Worker {
     services: &'static [MakeService],
     /// The loops that run, those that take no connections any more included.
     handles: RefCell<Vec<LoopHandle>>,
-    /// When loops were told the last time to take no connections any more.
+    /// The last moment at which loops were told to take no connections any more.
     fewer_since: Instant,
     listeners: Vec<Bound>,
     /// The sockets that are watched, from the first time that there are any on.
     watched: Option<Arc<AllWatched>>,
-    /// How many loops have not yet run since it was last asked whether they live.
+    /// Number of loops that have not run since the last question whether they live.
     asked: Arc<AtomicUsize>,
 }
 
@@ -196,8 +196,7 @@ impl Worker {
         &self.shared
     }
 
-    /// Makes a generation the one that new requests begin with, and makes the loops accept from exactly these sockets:
-    /// one for each address, or one for each loop with `reuseport`. Sockets of an address that stays are left alone.
+    /// Has new requests begin with this generation, and makes the loops accept from exactly these sockets: one for each address, or one for each loop with `reuseport`. Sockets of an address that stays are left alone.
     ///
     /// The loops hand over the data that they have gathered, such as buffered lines of logs; `then` is called as by
     /// [`Worker::hand_over`].
@@ -217,7 +216,7 @@ impl Worker {
         for (spec, fds) in listeners {
             let known = before.remove(&spec.key());
             let (spec, fds, between) = match known {
-                // The new descriptors refer to the same sockets, and are closed, but for those of further loops.
+                // The new descriptors refer to the same sockets, and are closed, except the sockets of further loops.
                 Some((old, mut known, between)) if *old == spec => {
                     known.extend(fds.into_iter().skip(known.len()).map(Arc::new));
                     (old, known, between)
@@ -267,8 +266,8 @@ impl Worker {
         wanted
     }
 
-    /// Has all loops answer by the sockets of addresses for datagrams that have only one each, and nobody by those of addresses
-    /// that are `gone`. Loops are told afterwards: they find here whether an address is still listened on.
+    /// Has all loops answer by the sockets of addresses for datagrams that have only one each, and nobody by the sockets of
+    /// addresses that are `gone`. Loops hear of it afterwards: they find here whether an address is still listened on.
     fn share_sockets<'b>(&self, gone: impl Iterator<Item = &'b Bound>) {
         let is_helped = self.shared.loops.load().number() > 1;
         for (spec, fds, between) in &self.listeners {
@@ -283,7 +282,7 @@ impl Worker {
             .for_each(|directory| directory.set_answers_by(None, false));
     }
 
-    /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any; tells the loops
+    /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any. Tells the loops
     /// whether to enter the connections that have sent nothing. A single loop has nobody who could help.
     fn watch(&mut self) {
         let loops = self.shared.loops.load_full();
@@ -315,8 +314,8 @@ impl Worker {
         }
     }
 
-    /// Stops accepting, closes idle connections that were kept for another request, and lets requests end that are
-    /// running, or that are the first ones of their connections; these connections close after them.
+    /// Stops accepting, and closes idle connections that were kept for another request. Requests that are running, or are the
+    /// first ones of their connections, end; these connections close after them.
     pub fn drain(&mut self) {
         // Sessions of datagrams go on by the sockets that they have.
         let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
@@ -394,7 +393,7 @@ impl Worker {
     }
 
     /// Ends all loops; running requests are cut off. The listening sockets are closed then, though the process may live on
-    /// while a thread of a pool waits for a disk: clients are refused, and another process may listen there.
+    /// while a thread of a pool waits for a disk. Clients are refused, and another process may listen there.
     pub fn stop(mut self) {
         self.hand_over(|| ());
         let gone = std::mem::take(&mut self.listeners);
@@ -407,8 +406,8 @@ impl Worker {
     }
 }
 
-/// The state that the loops share about an address. If only the options of a socket for datagrams have changed (`before`), it is
-/// still known who has which sessions there.
+/// The state that the loops share about an address. If only the options of a socket for datagrams have changed (`before`), the
+/// loops of its sessions are still known.
 fn between(spec: &ListenSpec, before: Option<Arc<Between>>) -> Between {
     if spec.protocol != Protocol::Datagram {
         return Between::default();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use freerun_runtime::net::udp::{Ecn, Received};
 
-/// What was received, in memory of its own.
+/// Received datagrams in memory of their own.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Copied {
     bytes: Box<[u8]>,
@@ -22,14 +22,14 @@ impl Copied {
         Copied { bytes: bytes.into(), from, to, ecn, segment, is_truncated }
     }
 
-    /// What was received.
+    /// The received datagrams.
     pub fn received(&self) -> Received<'_> {
         let Copied { bytes, from, to, ecn, segment, is_truncated } = self;
         let (from, to, ecn, segment, is_truncated) = (*from, *to, *ecn, *segment, *is_truncated);
         Received { bytes, from, to, ecn, segment, is_truncated }
     }
 
-    /// How many datagrams these are.
+    /// Number of these datagrams.
     pub fn datagrams(copies: &[Copied]) -> u64 {
         let count = |one: &Copied| match one.segment {
             Some(segment) if segment > 0 => one.bytes.len().div_ceil(segment).max(1) as u64,

@@ -1,16 +1,16 @@
-//! Which loop has the sessions of which clients at an address for datagrams, as far as other threads have to know it.
+//! The loops that have the sessions of clients at an address for datagrams, as far as other threads have to know it.
 //!
 //! The kernel gives a client's datagrams to one of the sockets of the address, and the loop that reads the socket has the
 //! client's sessions. While that loop is late, another thread reads in its place, and must not begin a second session of a
 //! client that has one:
 //!
-//! - a [`Part`], one for each socket, counts the sessions there by a hash of their clients, so that whoever finds a count of
-//!   zero, or one of another client's, knows that the client has none; datagrams of others are kept for the loop;
-//! - a client whose session begins at another part than the one whose socket its datagrams come to is a *stray*. The
-//!   [`Directory`] knows it until its last session there ends, and whoever gets its datagrams hands them on.
+//! - Each socket has a [`Part`], which counts the sessions there by a hash of their clients. A thread that finds a count of
+//!   zero, or a session of another client, knows that the client has none. Datagrams of others are kept for the loop.
+//! - A client is a *stray* if its session begins at another part than the part of the socket that its datagrams come to. The
+//!   [`Directory`] knows it until its last session there ends, and a thread that gets its datagrams hands them on.
 //!
-//! An address of which each loop has a socket has a part for each. A port of a range has one socket, whose part is number 0;
-//! further parts, one for each loop that helps, have none, and their sessions answer by that socket
+//! An address with a socket for each loop has a part for each. A port of a range has one socket, whose part is number 0.
+//! Further parts, one for each loop that helps, have no socket, and their sessions answer by the first one
 //! ([`Directory::answers_by`]).
 //!
 //! Nobody waits: a part is read by whoever gets hold of it first, and the other one goes on with something else.
@@ -33,7 +33,7 @@ use super::SharedPart;
 use super::copied::Copied;
 use crate::listen::ListenSpec;
 
-/// How many counts of clients a part has. Clients that share a count with several sessions of others wait for the loop that is
+/// Number of counts of clients in a part. Clients that share a count with several sessions of others wait for the loop that is
 /// late: one in forty with 16,384 sessions.
 const COUNTS: usize = ROWS * ROW;
 
@@ -54,15 +54,15 @@ const MOST_ON_THEIR_WAY: usize = 1024;
 /// The index that stands for no loop.
 const NOBODY: usize = usize::MAX;
 
-/// Both ends of a client's datagrams: its address, and the one that it sends to, where there are several.
+/// Both ends of a client's datagrams: its address, and the address that it sends to, where there are several.
 type Ends = (SocketAddr, Option<IpAddr>);
 
-/// What loops and other threads know of an address for datagrams.
+/// Facts about an address for datagrams that loops and other threads share.
 #[derive(Default)]
 pub struct Directory {
-    /// One for each socket, in their order; of a port of a range the first one has the socket, and each further one a loop.
+    /// Parts in the order of the sockets. For a port of a range the first part has the socket, and each further part a loop.
     parts: ArcSwap<Vec<Arc<Part>>>,
-    /// How many sockets there are.
+    /// Number of sockets.
     sockets: AtomicUsize,
     /// The socket of a port of a range, for all loops to answer by.
     answers_by: ArcSwapOption<AnswersBy>,
@@ -71,7 +71,7 @@ pub struct Directory {
     strays: papaya::HashMap<Ends, Stray, FxBuildHasher>,
 }
 
-/// The one socket of an address, by which sessions of several loops answer.
+/// The only socket of an address: sessions of several loops answer by it.
 pub struct AnswersBy {
     /// The specification of the socket.
     pub spec: Arc<ListenSpec>,
@@ -79,16 +79,16 @@ pub struct AnswersBy {
     pub fd: Arc<OwnedFd>,
 }
 
-/// A client whose datagrams come to another part than the one that has its sessions.
+/// A client whose datagrams come to another part than its sessions are in.
 struct Stray {
     /// The number of the part that has its sessions.
     part: usize,
-    /// How many it has there; none between being given to the part and its first session.
+    /// Number of its sessions there; none between being given to the part and its first session.
     sessions: AtomicUsize,
 }
 
-/// The sessions of clients with hashes of the same place: how many there are, and in the upper half the sum of the upper halves
-/// of their clients' hashes. If there is one, the sum is that of its client, and another one has no session.
+/// The sessions of clients with hashes of the same place: their number, and in the upper half the sum of the upper halves of
+/// their clients' hashes. If there is one session, the sum is the half of its client, and no other client has a session.
 type Count = AtomicU64;
 
 /// A row of counts, which is made when it is needed first.
@@ -98,7 +98,7 @@ type Row = OnceLock<Box<[Count]>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ClientHash(u64);
 
-/// One socket of an address, or what a loop has of a socket that another one reads.
+/// A socket of an address, or the share of a loop in a socket that another loop reads.
 pub struct Part {
     /// The number of the part.
     pub number: usize,
@@ -108,9 +108,9 @@ pub struct Part {
     reading: Mutex<Kept>,
     /// Notified when something is kept for the loop.
     pub left: Notify,
-    /// How many sessions there are of clients with this hash.
+    /// Numbers of sessions of clients by their hashes.
     counts: OnceLock<Box<[Row]>>,
-    /// How many datagrams are on their way to the loop.
+    /// Number of datagrams on their way to the loop.
     on_their_way: AtomicUsize,
 }
 
@@ -136,13 +136,13 @@ pub struct Reserved<'p> {
 }
 
 impl Directory {
-    /// Has parts for so many sockets at least.
+    /// Makes parts for this number of sockets, if there are fewer.
     pub fn extend(&self, sockets: usize) {
         self.extend_parts(sockets);
         self.sockets.fetch_max(sockets, Relaxed);
     }
 
-    /// Has so many parts at least.
+    /// Makes parts up to this number, if there are fewer.
     fn extend_parts(&self, number: usize) {
         if self.parts.load().len() < number {
             // Another thread may add some at the same time.
@@ -153,8 +153,8 @@ impl Directory {
         }
     }
 
-    /// Has all loops answer by this socket, the only one of the address, from now on; `is_helped`: there are other loops than
-    /// the one that reads it. `None`: nobody answers by it any more, and there are no strays.
+    /// Has all loops answer by this socket, the only one of the address, from now on; `is_helped`: there are other loops
+    /// besides its reader. `None`: nobody answers by it any more, and there are no strays.
     pub fn set_answers_by(&self, socket: Option<AnswersBy>, is_helped: bool) {
         self.is_helped.store(is_helped, Relaxed);
         let ends = socket.is_none();
@@ -228,7 +228,7 @@ impl Directory {
         if self.has_strays() {
             let strays = self.strays.pin();
             let Some(stray) = strays.get(&ends).filter(|stray| stray.part == part) else { return };
-            // One that was there before the client became a stray is not counted.
+            // A session from before the client became a stray is not counted.
             if stray.sessions.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1)).unwrap_or(1) <= 1 {
                 // Nobody gives it to another part meanwhile: it has one as long as it is known.
                 strays.remove(&ends);
@@ -285,7 +285,7 @@ impl ClientHash {
         self.0 as usize % COUNTS
     }
 
-    /// What a session of the client adds to its count.
+    /// The number that a session of the client adds to its count.
     fn share(self) -> u64 {
         self.0 & !u64::from(u32::MAX) | 1
     }
@@ -298,7 +298,7 @@ impl Part {
         Part { number, reader, reading, left, counts, on_their_way }
     }
 
-    /// The index of the loop that reads the socket, or has the part; larger than that of any loop before there is one.
+    /// The index of the loop that reads the socket, or has the part; larger than all indices before there is such a loop.
     pub fn reader(&self) -> usize {
         self.reader.load(Relaxed)
     }
@@ -362,7 +362,7 @@ impl Part {
         Reserved { part: self, hashes }
     }
 
-    /// Takes room for so many datagrams on their way to the loop; false if there is none. The loop gives it back
+    /// Takes room for `count` datagrams on their way to the loop; false if there is none. The loop gives it back
     /// ([`Part::arrived`]).
     pub fn send(&self, count: usize) -> bool {
         let before = self.on_their_way.fetch_add(count, Relaxed);
@@ -373,7 +373,7 @@ impl Part {
         true
     }
 
-    /// Whether there is room for so many datagrams on their way to the loop.
+    /// Whether there is room for `count` datagrams on their way to the loop.
     pub fn has_room_for(&self, count: usize) -> bool {
         self.on_their_way.load(Relaxed) + count <= MOST_ON_THEIR_WAY
     }

@@ -26,8 +26,8 @@ use crate::loops::state::LoopState;
 /// as a network without room does.
 const MOST_WAITING: usize = 4096;
 
-/// How many milliseconds pass at least between two lines in the log about datagrams that a socket could not send. Whoever sends
-/// with invented addresses may choose those to which nothing can be sent.
+/// The least time between two lines in the log about datagrams that a socket could not send, in milliseconds. A sender with
+/// invented addresses may choose addresses that nothing can be sent to.
 const BETWEEN_LINES: u64 = 1000;
 
 /// A listening socket for datagrams, as one loop has it. It stays the same over a reload that changes only options.
@@ -41,24 +41,24 @@ pub struct DatagramListener {
     full: Cell<bool>,
     /// Tasks that wait for room.
     waiting: RefCell<Vec<Waker>>,
-    /// How many datagrams could not be sent.
+    /// Number of datagrams that could not be sent.
     lost: Cell<u64>,
-    /// Where that is logged and counted.
+    /// The loop that logs and counts it.
     loop_state: OnceCell<Rc<LoopState>>,
-    /// The time from which on the log is told again, and how many datagrams it was not told of.
+    /// The time from which on the log gets a line again, and the number of datagrams that it has no line about.
     untold: Cell<(u64, usize)>,
     /// Whether nothing is sent any more.
     ended: Cell<bool>,
-    /// What other loops know of the clients here, if there are others.
+    /// Facts that other loops share about the clients here, if there are others.
     shared: Option<SharedPart>,
 }
 
-/// What other loops know of the clients at a loop's socket.
+/// Facts that other loops share about the clients at a loop's socket.
 #[derive(Clone)]
 pub struct SharedPart {
     /// All that is known of the address.
     pub directory: Arc<Directory>,
-    /// What is known of the socket.
+    /// The socket's part in the directory.
     pub part: Arc<Part>,
 }
 
@@ -94,7 +94,7 @@ impl DatagramListener {
         self.spec.borrow().clone()
     }
 
-    /// What other loops know of the clients here, if there are others.
+    /// Facts that other loops share about the clients here, if there are others.
     pub fn shared(&self) -> Option<&SharedPart> {
         self.shared.as_ref()
     }
@@ -120,7 +120,7 @@ impl DatagramListener {
     }
 
     /// Sends a datagram to a client, or several of `segment` bytes each that follow each other in `bytes`: soon, with
-    /// those of other sessions. When there is no room, they are lost, as in a network that has none.
+    /// datagrams of other sessions. When there is no room, they are lost, as in a network that has none.
     pub fn send(&self, target: Target, bytes: &[u8], segment: Option<usize>) {
         let count = || segment.filter(|segment| *segment > 0).map_or(1, |segment| bytes.len().div_ceil(segment));
         if self.ended.get() {
@@ -168,7 +168,7 @@ impl DatagramListener {
         Poll::Pending
     }
 
-    /// How many datagrams to clients could not be sent.
+    /// Number of datagrams to clients that could not be sent.
     pub fn lost(&self) -> u64 {
         self.lost.get()
     }
