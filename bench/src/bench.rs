@@ -1,4 +1,4 @@
-//! What every benchmark works with: options, machine, scratch folder, programs.
+//! The context of every benchmark: options, machine, scratch folder, programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::scratch::Scratch;
 use crate::spec::Kind;
 use crate::user::{self, User};
 
-/// One run of the program.
+/// A run of the program.
 #[derive(Debug)]
 pub struct Bench {
     /// The command line.
@@ -20,7 +20,7 @@ pub struct Bench {
     pub machine: Machine,
     /// The scratch folder.
     pub scratch: Scratch,
-    /// Whom the workers run as; `None` leaves them what this process is.
+    /// The user that the workers run as; `None` leaves them the user of this process.
     pub user: Option<User>,
     /// The freerun binary, or why there is none.
     freerun: std::result::Result<PathBuf, String>,

@@ -20,7 +20,7 @@ use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::Series;
 
-/// How long the slowest client may take.
+/// The time that the slowest client may take.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Bytes read at once; of the first read of a client.
 const PIECE: usize = 64 * 1024;
@@ -35,7 +35,7 @@ const MAX_HEAD: usize = 16 * 1024;
 /// once, and copying that a thousand times keeps two cores busy for longer than the first bytes take.)
 const PACE: (usize, Duration) = (32 * 1024, Duration::from_millis(16));
 
-/// What one herd saw.
+/// The figures of one herd.
 #[derive(Debug, Default)]
 struct Seen {
     /// Of each client, from the moment the requests were sent to the first byte of the body.
@@ -198,7 +198,7 @@ fn answer(mut stream: TcpStream, body: &[u8], count: &AtomicUsize) -> std::io::R
     }
 }
 
-/// One client.
+/// A client.
 struct One {
     stream: TcpStream,
     head: Vec<u8>,
@@ -248,7 +248,7 @@ impl One {
     }
 }
 
-/// Has so many clients ask at once.
+/// Has `count` clients ask at once.
 fn herd(server: SocketAddr, path: &str, count: usize, body: &[u8]) -> Result<Seen> {
     let connect = || -> std::io::Result<One> {
         let stream = TcpStream::connect(server)?;
@@ -278,8 +278,8 @@ fn herd(server: SocketAddr, path: &str, count: usize, body: &[u8]) -> Result<See
     })
 }
 
-/// Sends the requests of some clients and reads what comes until all have it. Those that have nothing yet are looked at between
-/// any few others, so that their time is not that of reading what others got.
+/// Sends the requests of some clients and reads their answers until all are complete. Clients without an answer so far
+/// are looked at between any few others, so that their time does not contain the reading of other answers.
 fn serve(clients: &mut [One], request: &[u8], body: &[u8], begin: Instant) {
     for one in clients.iter_mut() {
         one.failed |= one.stream.write_all(request).is_err();
@@ -307,7 +307,7 @@ fn all(clients: &[One], which: impl Fn(&One) -> bool) -> Vec<usize> {
     (0..clients.len()).filter(|at| which(&clients[*at])).collect()
 }
 
-/// Those of `which` that have something to read.
+/// The clients of `which` that have something to read.
 fn ready(clients: &[One], which: &[usize], wait: &Timespec) -> Vec<usize> {
     let mut fds: Vec<PollFd<'_>> = which.iter().map(|at| PollFd::new(&clients[*at].stream, PollFlags::IN)).collect();
     // Nothing is ready after an error either.

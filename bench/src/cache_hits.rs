@@ -19,10 +19,10 @@ use crate::wrk::{Load, Target};
 const CASES: [(&str, &str, u64, usize); 3] =
     [("1 KB", "/1k.bin", 1_000, 32), ("100 KB", "/100k.bin", 100_000, 16), ("4 MB", "/4m.bin", 4_000_000, 8)];
 
-/// How long an answer may take.
+/// The time that an answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How often everything is asked for before it is measured.
+/// The number of times that everything is requested before it is measured.
 const WARM_UP: usize = 5;
 
 /// Runs the benchmark.

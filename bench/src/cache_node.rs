@@ -1,5 +1,5 @@
-//! The seed's second configuration, "a caching proxy that caches all responses from your backends" over three disks: what
-//! is left of the others' hits when one disk does not answer any more?
+//! The seed's second configuration, "a caching proxy that caches all responses from your backends" over three disks.
+//! How much is left of the other disks' hits when one disk does not answer any more?
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -28,11 +28,11 @@ const DISK: u64 = 1_000_000_000;
 const CONNECTIONS: (usize, usize) = (32, 64);
 /// Requests a second for objects of the third disk.
 const RATE: f64 = 200.0;
-/// How long a client of the third disk waits for an answer.
+/// The time that a client of the third disk waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes a second that the throttled disk gives.
 const NOTHING: u64 = 1;
-/// Seconds for which it is asked for objects of the third disk before the others are measured.
+/// Seconds for which clients request objects of the third disk before the others are measured.
 const SETTLE: f64 = 3.0;
 
 /// The seed's text. Of it are changed: the mount points, the address of the backend and the one to listen on; freerun's
@@ -78,7 +78,7 @@ http {
 }
 ";
 
-/// What one server showed in one round.
+/// The figures of one server in one round.
 struct Shown {
     alone: Outcome,
     with: Outcome,

@@ -1,4 +1,4 @@
-//! A trace like that of a site, with scans, replayed: how many requests does each cache answer itself?
+//! A trace as a site has it, with scans, replayed: how many requests does each cache answer itself?
 
 use freerun_cache::simulate::{Trace, lru, s3_fifo};
 
@@ -81,7 +81,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-/// What the origin was asked, how many requests failed, and how many files there are at the end.
+/// The number of requests to the origin, of failed requests, and of files at the end.
 fn replay(bench: &Bench, spec: &Spec, origin: &Origin, requests: &[(u64, u64)]) -> Result<(u64, usize, usize)> {
     let server = Server::start(bench, spec, &Placement::default())?;
     let (failed, asked) = origin.during(|| {

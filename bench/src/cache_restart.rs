@@ -15,13 +15,13 @@ use crate::status;
 
 /// Connections that fill the cache.
 const CONNECTIONS: usize = 32;
-/// How many entries are asked for again after each start.
+/// The number of entries that are requested again after each start.
 const SAMPLE: usize = 1_000;
-/// How long the index may take to be there.
+/// The time that the index may take to be there.
 const LIMIT: Duration = Duration::from_secs(240);
-/// How long the server may take to write down what it has stored.
+/// The time that the server may take to write down its stored entries.
 const SETTLE: Duration = Duration::from_secs(120);
-/// What nginx's loader waits before it begins, in seconds.
+/// The wait of nginx's loader before it begins, in seconds.
 const LOADER_DELAY: f64 = 60.0;
 
 /// The lines of the cache. nginx's loader gets as much to do at once as helps it.
@@ -150,12 +150,12 @@ fn one(
     Ok(())
 }
 
-/// How many entries freerun says that it has.
+/// The number of entries that freerun reports.
 fn known(server: &Server) -> Option<u64> {
     status::of(server)?.cache_entries
 }
 
-/// How long after `started` all entries were known.
+/// The time from `started` until all entries were known.
 fn warm(server: &Server, entries: usize, started: Instant) -> Result<Option<f64>> {
     wait_for(LIMIT, Duration::from_millis(10), || {
         let all = known(server).is_some_and(|count| count >= entries as u64);
@@ -163,7 +163,7 @@ fn warm(server: &Server, entries: usize, started: Instant) -> Result<Option<f64>
     })
 }
 
-/// How long after `started` nginx's loader had ended.
+/// The time from `started` until nginx's loader had ended.
 fn loader_ended(server: &Server, started: Instant) -> Result<Option<f64>> {
     let log = server.folder.join("notices.log");
     let before = ended(&std::fs::read_to_string(&log).doing(log.display())?);
@@ -173,7 +173,7 @@ fn loader_ended(server: &Server, started: Instant) -> Result<Option<f64>> {
     })
 }
 
-/// How many processes have ended by themselves: the loader is the only one that does.
+/// The number of processes that have ended by themselves: only the loader does that.
 fn ended(log: &str) -> usize {
     log.lines().filter(|line| line.contains("exited with code 0")).count()
 }

@@ -1,5 +1,5 @@
-//! A server that answers every request with the same bytes and does little else: where the proxy before it is measured, a server that
-//! needs as long for a request as the proxy does, on the clients' core, would set the pace.
+//! A server that answers every request with the same bytes and does little else. It stands behind the proxy that is
+//! measured. A server that needs as long for a request as the proxy does, on the clients' core, would set the pace.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -11,16 +11,16 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Doing, Result};
 
-/// The listening socket's number; those of connections begin behind it.
+/// The listening socket's number; the numbers of connections begin behind it.
 const LISTENER: u64 = 0;
 /// Events asked for at once.
 const EVENTS: usize = 64;
 /// Longest piece of requests read at once, bytes.
 const PIECE: usize = 16 * 1024;
-/// What ends a request without a body.
+/// The end of a request without a body.
 const END: &[u8] = b"\r\n\r\n";
 
-/// How an answer is sent.
+/// The manner in which an answer is sent.
 #[derive(Debug, Clone, Copy)]
 pub enum Pieces {
     /// With one call.
@@ -29,8 +29,8 @@ pub enum Pieces {
     HeadAndBody,
 }
 
-/// Starts it on a thread that ends with this process and has the cores of the one that calls; a body of `size` bytes, after a head like
-/// nginx's.
+/// Starts it on a thread that ends with this process and has the cores of the calling thread; a body of `size` bytes,
+/// after a head like nginx's.
 pub fn start(size: usize, pieces: Pieces) -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen")?;
     listener.set_nonblocking(true).doing("listen")?;
@@ -43,7 +43,7 @@ pub fn start(size: usize, pieces: Pieces) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// What is sent, a call each.
+/// The bytes to send, a call each.
 fn answer(size: usize, pieces: Pieces) -> Vec<Vec<u8>> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Tue, 24 Nov 2026 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
@@ -87,13 +87,13 @@ fn serve(poll: &OwnedFd, listener: &TcpListener, answer: &[Vec<u8>]) -> io::Resu
 
 struct Connection {
     stream: TcpStream,
-    /// How much of [`END`] the last piece ended with.
+    /// The number of bytes of [`END`] that the last piece ended with.
     ended: usize,
 }
 
 impl Connection {
-    /// Reads what is there, and answers the requests that end in it. Whether the client is still there. Blocks until the answer is
-    /// taken: for one that is shorter than a socket's buffer that is at once.
+    /// Reads the bytes that are there, and answers the requests that end in them. Returns whether the client is still
+    /// there. Blocks until the answer is taken: if it is shorter than a socket's buffer, that is at once.
     fn turn(&mut self, buffer: &mut [u8], answer: &[Vec<u8>]) -> bool {
         match self.stream.read(buffer) {
             Ok(read) if read > 0 => {
@@ -105,7 +105,7 @@ impl Connection {
     }
 }
 
-/// How many requests end in `piece`; `ended` is how much of [`END`] was there before it, and afterwards.
+/// The number of requests that end in `piece`; `ended` is the number of bytes of [`END`] before it, and afterwards.
 fn ends(ended: &mut usize, piece: &[u8]) -> usize {
     let mut count = 0;
     for byte in piece {

@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use crate::error::{Doing, Error, Result};
 use crate::spec::Certificate;
 
-/// What kind of key a certificate has.
+/// The kind of a certificate's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// RSA with 2048 bits.
@@ -20,7 +20,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What the files are called.
+    /// The names of the files.
     fn file(self) -> &'static str {
         match self {
             Key::Rsa2048 => "rsa-2048",
@@ -29,7 +29,7 @@ impl Key {
         }
     }
 
-    /// What makes `openssl req` make such a key (openssl-req(1)).
+    /// The arguments of `openssl req` for such a key (openssl-req(1)).
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Key::Rsa2048 => &["-newkey", "rsa:2048"],

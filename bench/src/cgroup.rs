@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Doing, Error, Result};
 
-/// What the group may use.
+/// The limits of the group.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of memory, with the page cache the group's processes fill.
@@ -50,7 +50,7 @@ fn parse_disk(text: &str) -> Option<Disk> {
     Some(Disk { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
-/// What a group has read from a disk.
+/// The reads of a group from a disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Io {
     /// Bytes.
@@ -68,9 +68,9 @@ pub struct Group {
 
 #[derive(Debug)]
 enum Version {
-    /// One hierarchy per controller.
+    /// A hierarchy for each controller.
     One { memory: PathBuf, blkio: PathBuf },
-    /// One hierarchy.
+    /// A single hierarchy.
     Two { folder: PathBuf },
 }
 
@@ -123,7 +123,7 @@ impl Group {
         }
     }
 
-    /// Lets the group's processes read and write so many bytes a second of `disk`, each; `None`: as many as they like.
+    /// Limits the bytes a second that the group's processes read from `disk`, and write to it; `None`: no limit.
     pub fn throttle(&self, disk: Disk, bytes: Option<u64>) -> Result<()> {
         match &self.version {
             // Zero takes the rule away.
@@ -145,7 +145,7 @@ impl Group {
         }
     }
 
-    /// What the group has read from the disk since it was made.
+    /// The bytes that the group has read from the disk since it was made.
     pub fn io(&self) -> Result<Io> {
         let read = |path: PathBuf| fs::read_to_string(&path).doing(path.display());
         match &self.version {
@@ -180,7 +180,7 @@ impl Drop for Group {
 #[derive(Debug)]
 pub struct CpuShare(PathBuf);
 
-/// How long a share counts, in microseconds: as short as leaves room for some hundred requests.
+/// The period of a share, in microseconds: as short as leaves room for some hundred requests.
 const SHARE_PERIOD: u64 = 10_000;
 
 impl CpuShare {
@@ -251,7 +251,8 @@ fn mounts_of<'a>(mounts: &'a str, kind: &'a str, option: &'a str) -> impl Iterat
     })
 }
 
-/// This process' group in the hierarchy of `controller` (empty for version 2), from `/proc/self/cgroup` (cgroups(7)).
+/// The group of this process in the hierarchy of `controller` (empty for version 2), from `/proc/self/cgroup`
+/// (cgroups(7)).
 fn own_group<'a>(own: &'a str, controller: &str) -> Option<&'a str> {
     own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::client::Client;
 
-/// How long one answer may take.
+/// The time that one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// What clients saw.
+/// The answers that clients received.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     /// Answers that were as expected.
@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// Starts a client that asks for these paths in turn until it is told to stop: bodies have to be so long.
+/// Starts a client that asks for these paths in turn until it is stopped. Bodies have to have the given length.
 pub fn start(server: SocketAddr, index: usize, paths: Vec<(String, u64)>, stop: &Arc<AtomicBool>) -> JoinHandle<Seen> {
     let stop = Arc::clone(stop);
     thread::spawn(move || {

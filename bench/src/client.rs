@@ -9,7 +9,7 @@ const MAX_HEAD: u64 = 64 * 1024;
 /// Longest answer body.
 const MAX_BODY: u64 = 64 << 20;
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<TcpStream>,
@@ -26,7 +26,7 @@ pub struct Reply {
     pub closes: bool,
 }
 
-/// How the end of a body is known.
+/// The mark of the end of a body.
 #[derive(Debug, Clone, Copy)]
 enum Framing {
     Chunked,
@@ -57,7 +57,7 @@ impl Client {
         self.stream.into_inner()
     }
 
-    /// What the server sends from here on.
+    /// The bytes that the server sends from here on.
     pub fn into_reader(self) -> impl io::Read {
         self.stream
     }

@@ -33,7 +33,7 @@ struct Way {
     coding: &'static str,
     /// The folder in the URI.
     folder: &'static str,
-    /// What turns it on.
+    /// The directives that turn it on.
     lines: &'static str,
 }
 
@@ -47,7 +47,7 @@ const WAYS: [Way; 4] = [
 /// Debian's module for brotli.
 const BROTLI_MODULE: &str = "/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so";
 
-/// What the goals are about: packing for each request, as nginx does.
+/// The case of the goals: packing for each request, as nginx does.
 const EACH: &str = "freerun each";
 
 /// Runs the benchmark.
@@ -155,7 +155,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 type Sizes = BTreeMap<(String, String), usize>;
 
-/// How many bytes each server makes of each file.
+/// The number of bytes that each server makes of each file.
 fn sizes(servers: &[Server], with_brotli: bool) -> Result<Sizes> {
     let mut sizes = Sizes::new();
     for server in servers {

@@ -8,7 +8,7 @@ use crate::error::{Doing, Error, Result};
 use crate::spec::{Http2, Kind, Spec};
 use crate::user::User;
 
-/// Where a server listens.
+/// The address that a server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
     /// Without TLS.
@@ -17,10 +17,10 @@ pub struct Addresses {
     pub secure: Vec<SocketAddr>,
 }
 
-/// Where Debian has nginx's module for stream.
+/// The path of nginx's module for stream in Debian.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
-/// The line by which a program loads its module for stream: empty where that is built in.
+/// The line that loads a program's module for stream: empty where that is built in.
 pub fn load_stream(kind: Kind) -> Result<String> {
     match kind {
         Kind::Nginx if Path::new(STREAM_MODULE).exists() => Ok(format!("load_module {STREAM_MODULE};\n")),
@@ -88,13 +88,13 @@ pub const GENERATION_PATH: &str = "/generation";
 /// The path of freerun's own figures.
 pub const STATUS_PATH: &str = "/status";
 
-/// Those that clients use; nginx 1.22 leaves out the latest unless it is told.
+/// The versions that clients use; nginx 1.22 leaves out the latest by default.
 const TLS_VERSIONS: &str = "TLSv1.2 TLSv1.3";
 
-/// What the upstream of a proxy is called.
+/// The name of a proxy's upstream.
 const BACKEND: &str = "backend";
 
-/// What the temporary folders are called, where nginx would use those it was built with.
+/// The names of the temporary folders, where nginx would use its built-in ones.
 fn temporary(spec: &Spec, place: &str) -> String {
     if spec.kind != Kind::Nginx {
         return String::new();
@@ -145,7 +145,7 @@ fn nginx(spec: &Spec, place: &str, addresses: &Addresses, user: Option<&User>) -
     )
 }
 
-/// The server without TLS, and then that of each certificate.
+/// The server without TLS, and then the server of each certificate.
 fn nginx_servers(spec: &Spec, addresses: &Addresses, content: &str) -> String {
     let reuseport = if spec.reuseport { " reuseport" } else { "" };
     let sndbuf = if spec.sndbuf.is_empty() { String::new() } else { format!(" sndbuf={}", spec.sndbuf) };
@@ -220,12 +220,12 @@ fn varnish(spec: &Spec) -> String {
     )
 }
 
-/// Whom HAProxy's workers run as.
+/// The user that HAProxy's workers run as.
 fn haproxy_user(user: Option<&User>) -> String {
     user.map_or_else(String::new, |user| format!("    user {}\n    group {}\n", user.name, user.group))
 }
 
-/// One thread of the master-less process for each worker asked for; connections to the server are shared by all clients.
+/// A thread of the master-less process for each requested worker; connections to the server are shared by all clients.
 fn haproxy(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
     let user = haproxy_user(user);
     let Spec { workers, connections, .. } = spec;

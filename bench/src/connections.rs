@@ -1,4 +1,4 @@
-//! What a connection costs: opened for one request, or kept open and idle.
+//! The cost of a connection: opened for one request, or kept open and idle.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
@@ -25,15 +25,15 @@ const FILE: &str = "/1k.bin";
 const SIZE: u64 = 1_000;
 /// Threads that open connections.
 const OPENERS: usize = 4;
-/// How long one answer may take.
+/// The time that one answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Connections a server may hold.
 const CONNECTIONS: usize = 16_384;
 /// Descriptors this process needs besides the idle connections.
 const SPARE: u64 = 200;
 
-/// What of its core a server gets where each connection has one request. Opening connections costs the client more than answering
-/// them costs a server: with a whole core, the client would be measured.
+/// The share of its core that a server gets where each connection has one request. Opening connections costs the client
+/// more than answering them costs a server: with a whole core, the client would be measured.
 const SHARE: f64 = 0.35;
 
 /// Runs the benchmark.
@@ -90,7 +90,7 @@ pub struct Growth {
     pub before: Memory,
     /// With all of them.
     pub with: Memory,
-    /// How many.
+    /// The number of connections.
     pub count: usize,
 }
 

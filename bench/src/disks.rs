@@ -12,7 +12,7 @@ use crate::process::run;
 #[derive(Debug)]
 pub struct Disk {
     image: PathBuf,
-    /// Where it is mounted.
+    /// The folder that it is mounted on.
     pub path: PathBuf,
     mounted: bool,
 }

@@ -26,17 +26,17 @@ use crate::stats::{Latencies, short_or_nothing};
 
 /// Connections under load.
 const CLIENTS: usize = 8;
-/// How many change the group at the same time.
+/// The number of clients that change the group at the same time.
 const WRITERS: usize = 2;
 /// The servers that each of them adds and removes.
 const OWN: usize = 2;
 /// Bytes of an answer.
 const SIZE: usize = 1_000;
-/// Where the group is passed on to.
+/// The address that the group is passed on to.
 const PATH: &str = "/group";
 /// The servers of the group in the API.
 const SERVERS: &str = "/api/9/http/upstreams/group/servers";
-/// How long one answer may take.
+/// The time that one answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the benchmark.
@@ -150,8 +150,8 @@ fn change(client: &mut Client, method: &str, path: &str, body: &Value, status: u
     serde_json::from_slice(&reply.body).map_err(|error| Error::Failed(format!("{method} {path}: {error}")))
 }
 
-/// Adds, changes, drains and removes one of its own servers after the other, so many changes; how long each took. The last one
-/// is left there.
+/// Adds, changes, drains and removes one of its own servers after the other, until it has made all its changes. Returns
+/// the time of each. The last server is left there.
 fn write(server: SocketAddr, own: &[SocketAddr], changes: usize) -> Result<Vec<Duration>> {
     let mut client = connect(server)?;
     let mut times = Vec::new();

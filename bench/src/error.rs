@@ -1,15 +1,15 @@
-//! What can go wrong in a benchmark.
+//! Errors of a benchmark.
 
 use std::fmt::Display;
 use std::io;
 
-/// Why a benchmark, or one server of it, gave no figure.
+/// The reason that a benchmark, or one server of it, gave no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, with the path or address.
+        /// The step that failed, with the path or address.
         what: String,
         /// The system's answer.
         source: io::Error,

@@ -13,7 +13,7 @@ use crate::process::{Placement, Process};
 pub struct Fixture {
     // Dropping the process ends it with SIGTERM, on which it unmounts.
     _process: Process,
-    /// Where it is mounted.
+    /// The folder that it is mounted on.
     pub path: PathBuf,
 }
 

@@ -9,10 +9,10 @@ use crate::servers::Server;
 use crate::stats::{Series, short_or_nothing};
 use crate::wrk::{self, Load, Outcome};
 
-/// One measurement.
+/// A measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// What the client found.
+    /// The client's figures.
     pub outcome: Outcome,
     /// CPU time of the server's processes per completed request, in microseconds.
     pub cpu_us: f64,
@@ -20,7 +20,7 @@ pub struct Sample {
     pub strangers: f64,
 }
 
-/// What a server is measured under.
+/// The load that a server is measured under.
 pub trait Work {
     /// Does before each measurement what is not to be measured.
     fn prepare(&self) -> Result<()> {
@@ -40,7 +40,7 @@ impl Work for Load {
 /// Above this part, in percent, other processes have disturbed a measurement.
 const DISTURBED: f64 = 5.0;
 
-/// How often a disturbed measurement is tried again.
+/// The number of times that a disturbed measurement is tried again.
 const RETRIES: usize = 2;
 
 /// Measures `server` under `work`. A measurement that other processes disturbed is tried again a few times (not with
@@ -80,7 +80,7 @@ pub fn disturbance(strangers: &[f64]) -> Option<String> {
     })
 }
 
-/// One server in one case of a round; a failure is a note.
+/// A server in one case of a round; a failure is a note.
 fn grid_sample(
     bench: &Bench,
     server: &Server,
@@ -154,7 +154,7 @@ impl Grid {
         self.samples(server, case).iter().flatten().map(figure).collect()
     }
 
-    /// The figure of `server` over that of `other`, round by round; the median of those.
+    /// The ratio of the figures of `server` and `other`, round by round; the median of the ratios.
     pub fn ratio(&self, server: &str, other: &str, case: &str, figure: impl Fn(&Sample) -> f64) -> Option<f64> {
         let pairs = self.samples(server, case).iter().zip(self.samples(other, case));
         let ratios = pairs.filter_map(|(one, other)| Some(figure(one.as_ref()?) / figure(other.as_ref()?)));

@@ -25,16 +25,16 @@ const VERSION: &str = "v0.120.0";
 /// ghz' connections in each case.
 const CONNECTIONS: [usize; 3] = [1, 10, 100];
 
-/// How many calls are under way at a time, in all cases.
+/// The number of calls that are under way at a time, in all cases.
 const CALLS: usize = 100;
 
-/// CPU time for each call, at most so many times nginx's.
+/// The largest CPU time for each call, as a multiple of nginx's.
 const LIMIT: f64 = 0.6;
 
-/// How long ghz may take to end after its time.
+/// The time that ghz may take to end after its time.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How long Go may build ghz, in seconds.
+/// The time that Go may take to build ghz, in seconds.
 const BUILDING: &str = "600";
 
 /// The service that is called: its method takes and gives an empty message.
@@ -128,7 +128,7 @@ fn ghz(bench: &Bench) -> Result<PathBuf> {
     fs::canonicalize(&program).doing(program.display())
 }
 
-/// What ghz does.
+/// The load that ghz makes.
 struct Load {
     ghz: PathBuf,
     proto: PathBuf,

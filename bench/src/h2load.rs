@@ -13,23 +13,23 @@ use crate::process::{Placement, Process};
 use crate::servers::Server;
 use crate::wrk::Outcome;
 
-/// How long h2load may take to end after its time, or for a number of requests.
+/// The time that h2load may take to end after its time, or for a number of requests.
 const GRACE: Duration = Duration::from_secs(180);
 
-/// What h2load does, with one thread.
+/// The load that h2load makes, with one thread.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// The version of HTTP.
     pub version: Version,
     /// Whether the server is asked at its address for TLS.
     pub secure: bool,
-    /// What is asked for.
+    /// The paths that it requests.
     pub path: String,
     /// Connections.
     pub connections: usize,
     /// Streams at a time on each.
     pub streams: usize,
-    /// When it ends.
+    /// The end of the load.
     pub until: Until,
     /// The body of each request.
     pub body: Option<PathBuf>,
@@ -46,12 +46,12 @@ pub enum Version {
     Http2,
 }
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// After so many seconds.
+    /// The load ends after this number of seconds.
     Seconds(f64),
-    /// After so many requests.
+    /// The load ends after this number of requests.
     Requests(u64),
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Doing, Error, Result};
 
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// How often a wait looks at the flag.
+/// The time between two looks at the flag while waiting.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Starts catching SIGINT and SIGTERM.

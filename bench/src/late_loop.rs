@@ -1,6 +1,6 @@
-//! One worker, or loop, is held up for half a second again and again, while new connections come: how long does the slowest of them
-//! wait? freerun's loops are held up by `debug_block_loop`, which only builds with debug assertions have; nginx's processes by
-//! SIGSTOP.
+//! A worker, or loop, is held up for half a second again and again, while new connections come: how long does the
+//! slowest of them wait? freerun's loops are held up by `debug_block_loop`, which only builds with debug assertions
+//! have; nginx's processes by SIGSTOP.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -25,14 +25,14 @@ const WAYS: [(&str, Option<bool>, bool); 3] =
 /// Loops, or worker processes.
 const WORKERS: usize = 4;
 
-/// How long one of them is held up, and how much later the next one.
+/// The time for which a loop is held up, and the time until the next one is.
 const HELD: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(500);
 
 /// The time between two new connections: 200 a second.
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// How long an answer may take that is counted at all.
+/// The longest time of an answer that is counted at all.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// No connection may wait for longer, in milliseconds.

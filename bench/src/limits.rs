@@ -1,4 +1,4 @@
-//! What `limit_req` costs a request, in the table itself: no sockets, no servers.
+//! The cost of `limit_req` for a request, in the table itself: no sockets, no servers.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     for (name, size) in ZONES {
         let before = resident()?;
         let states = States::new(size).ok_or_else(|| Error::Setup("no memory".into()))?;
-        // 100,000 keys a second: so many come in a millisecond.
+        // The number of keys that come in a millisecond at 100,000 keys a second.
         let fresh = time(&states, keys, |number| (number, number / 100));
         let last = keys / 100;
         let memory = resident()?.saturating_sub(before) as f64;

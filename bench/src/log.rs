@@ -1,4 +1,4 @@
-//! What an access log costs, and that a log which cannot be written costs nothing more.
+//! The cost of an access log. A log that cannot be written must cost nothing more.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, &str, &str); 9] = [
     ("fusermount3", "fuse3", "-V"),
 ];
 
-/// What was found.
+/// The programs and properties that were found.
 #[derive(Debug)]
 pub struct Machine {
     /// Number of cores this process may use.
@@ -36,7 +36,7 @@ impl Machine {
         Machine { cores: std::thread::available_parallelism().map_or(1, usize::from), programs }
     }
 
-    /// Where the program `name` is; the error says what to install.
+    /// The path of the program `name`; the error says what to install.
     pub fn program(&self, name: &str) -> Result<&Path> {
         let package = PROGRAMS.iter().find(|(known, ..)| *known == name).map_or(name, |(_, package, _)| *package);
         self.programs.get(name).map(PathBuf::as_path).ok_or_else(|| {
@@ -51,7 +51,7 @@ impl Machine {
         (!packages.is_empty()).then(|| format!("apt-get install --no-install-recommends {}", packages.join(" ")))
     }
 
-    /// One paragraph: date, machine, kernel, load, versions.
+    /// A paragraph: date, machine, kernel, load, versions.
     pub fn facts(&self, freerun: Option<&Path>) -> String {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let memory = read("/proc/meminfo");
@@ -98,7 +98,7 @@ fn first_line(text: &str) -> &str {
         .unwrap_or("")
 }
 
-/// Where the program `name` is.
+/// The path of the program `name`.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')

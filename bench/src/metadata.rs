@@ -22,9 +22,9 @@ use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, Series, short_or_nothing};
 use crate::status;
 
-/// What is slow: name, the fixture's operations.
+/// The slow operation: name, the fixture's operations.
 const SLOW: [(&str, &[&str]); 2] = [("open", &["open"]), ("stat", &["lookup", "getattr"])];
-/// How slow, in milliseconds.
+/// The delay in milliseconds.
 const DELAY_MS: u32 = 300;
 /// Files on the fixture.
 const FILES: u64 = 64;
@@ -32,10 +32,10 @@ const FILES: u64 = 64;
 const READERS: u64 = 4;
 /// Uninvolved requests a second.
 const RATE: f64 = 50.0;
-/// How long a reader waits for an answer.
+/// The time that a reader waits for an answer.
 const READER_LIMIT: Duration = Duration::from_secs(20);
 
-/// What one server showed.
+/// The figures of one server.
 struct Outcome {
     latencies: Latencies,
     failed: usize,

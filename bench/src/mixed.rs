@@ -26,7 +26,7 @@ const FILE: u64 = 4_000_000;
 const TIMES: u64 = 5;
 /// Connections that ask for random files, and for the cached one.
 const CONNECTIONS: (usize, usize) = (200, 50);
-/// How many workers each server has.
+/// The number of workers of each server.
 const WORKERS: usize = 2;
 /// The cached file.
 const CACHED: &str = "/cached.bin";
@@ -36,10 +36,10 @@ const PROBE_RATE: f64 = 20.0;
 const SETTLE: f64 = 4.0;
 /// Requests a second that a rate of none counts as in a ratio.
 const NONE: f64 = 0.1;
-/// How long a stall may be, in milliseconds.
+/// The longest stall that is allowed, in milliseconds.
 const STALL_MS: f64 = 50.0;
 
-/// What one server showed in one round.
+/// The figures of one server in one round.
 struct Shown {
     alone: Outcome,
     mixed: Outcome,

@@ -35,7 +35,7 @@ pub fn enter(name: &str) -> Result<()> {
     Err(Error::Setup(format!("--congestion needs unshare(1) and root: {error}")))
 }
 
-/// What new connections have.
+/// The properties of new connections.
 pub fn congestion() -> String {
     fs::read_to_string(CONGESTION).unwrap_or_default().trim().to_owned()
 }

@@ -43,7 +43,7 @@ pub const BENCHMARKS: [&str; 33] = [
     "cache-ratio",
 ];
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// The benchmarks to run.
@@ -52,7 +52,7 @@ pub struct Options {
     pub quick: bool,
     /// Servers to run, by name or by their first word; empty for all.
     pub only: Vec<String>,
-    /// How many times each figure is measured; `None` for the benchmark's own number.
+    /// The number of times that each figure is measured; `None` for the benchmark's own number.
     pub runs: Option<usize>,
     /// Seconds of one measurement; `None` for the benchmark's own.
     pub seconds: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Options {
     pub user: String,
 }
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 

@@ -12,10 +12,10 @@ use crate::process::Placement;
 use crate::servers::Server;
 use crate::spec::{Kind, Spec};
 
-/// Where it tells how many connections and requests it has had.
+/// The path that tells the number of its connections and requests.
 const FIGURES: &str = "/figures";
 
-/// How long an answer may take.
+/// The time that an answer may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A running origin.
@@ -37,19 +37,19 @@ impl Origin {
         Ok(Origin { server: Server::start(bench, &spec, &placement)? })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
 
-    /// How many requests it has answered so far, those for its figures included.
+    /// The number of requests that it has answered so far, including requests for its figures.
     pub fn requests(&self) -> Result<u64> {
         let reply = Client::connect(self.address(), None, LIMIT).and_then(|mut client| client.get(FIGURES));
         let text = String::from_utf8_lossy(&reply.doing("ask the origin for its figures")?.body).into_owned();
         parse(&text).ok_or_else(|| Error::Failed(format!("figures of the origin: {text}")))
     }
 
-    /// How many requests `work` made it answer.
+    /// The number of requests that `work` made it answer.
     pub fn during<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
         let before = self.requests()?;
         let done = work()?;
@@ -63,7 +63,8 @@ fn parse(text: &str) -> Option<u64> {
     text.lines().nth(2)?.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
-/// Asks `server` for so many paths, in their order, on several connections at once; answers how many were not answered with 200.
+/// Asks `server` for these paths, in their order, on several connections at once. Returns the number of answers whose
+/// status was not 200.
 pub fn ask_all(
     server: SocketAddr,
     connections: usize,

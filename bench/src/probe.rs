@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::error::{Doing, Result};
 use crate::stats::Latencies;
 
-/// How long one request may take before it counts as that long and its connection is given up.
+/// The time that one request may take before it counts as that long and its connection is given up.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Seconds: the connections are enough for an answer that takes this long not to hold up a later request.
@@ -28,14 +28,14 @@ const STACK: usize = 128 * 1024;
 /// milliseconds later.
 const SLICE: u64 = 100_000;
 
-/// What is asked, and how often.
+/// The request, and its rate.
 #[derive(Debug, Clone)]
 pub struct Pace {
     /// The path; the answer must be 200.
     pub path: String,
     /// Requests a second.
     pub rate: f64,
-    /// How long to go on.
+    /// The time to go on.
     pub length: Duration,
 }
 
@@ -51,7 +51,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Probe(Vec<JoinHandle<Found>>);
 
-/// What a probe found.
+/// The figures of a probe.
 #[derive(Debug, Clone, Default)]
 struct Found {
     latencies: Vec<Duration>,
@@ -88,8 +88,8 @@ impl Ready {
 }
 
 impl Probe {
-    /// Waits for the end. The times are from the moment each request was due to the end of its answer; the number is
-    /// that of the requests that were not answered with 200, or not within ten seconds (their times are in, too).
+    /// Waits for the end. The times are from the moment each request was due to the end of its answer. The number
+    /// counts requests that were not answered with 200, or not within ten seconds (their times are in, too).
     pub fn finish(self) -> (Latencies, usize) {
         let mut all = Found::default();
         for thread in self.0 {

@@ -13,10 +13,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::error::{Doing, Error, Result};
 use crate::interrupt::wait_for;
 
-/// How long a process may take to end after SIGTERM before it is killed.
+/// The time that a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Where a process runs.
+/// The cores and group that a process runs in.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
     /// The cores it may use; empty for all.
@@ -32,13 +32,13 @@ pub struct Process {
     ended: bool,
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// The figures of a process in `/proc/PID/stat`.
 #[derive(Debug, Clone, PartialEq)]
 struct Stat {
     parent: i32,
-    /// User and kernel time, with that of the ended children it waited for.
+    /// User and kernel time, including the ended children that it waited for.
     cpu_ticks: u64,
-    /// When it started, in ticks since boot: with the id, its identity.
+    /// The time when it started, in ticks since boot: with the id, its identity.
     began: u64,
 }
 

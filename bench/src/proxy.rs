@@ -16,24 +16,24 @@ use crate::wrk::{self, Load, Target};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What is asked for.
+/// The path that is requested.
 struct Case {
     name: &'static str,
     path: &'static str,
     /// wrk's.
     connections: usize,
-    /// CPU time per request, at most so many times nginx's.
+    /// The largest CPU time for each request, as a multiple of nginx's.
     limit: f64,
 }
 
-/// What a server answers that does nothing else ([`canned`]), with one call. An nginx that sends 1 KB needs as long as the proxy: it
-/// would set the pace, and the proxy's core be busy to 70 to 90 %.
+/// The answer of a server that does nothing else ([`canned`]), with one call. An nginx that sends 1 KB needs as long as
+/// the proxy: it would set the pace, and the proxy's core be busy to 70 to 90 %.
 const WHOLE: Case = Case { name: "1 KB", path: "/1k.text", connections: 32, limit: 0.9 };
 
-/// What the same sends as nginx does a file, the head before the body.
+/// The same answer, sent as nginx sends a file, the head before the body.
 const IN_TWO: Case = Case { name: "1 KB in two pieces", path: "/1k.bin", connections: 32, limit: 0.9 };
 
-/// What an nginx answers.
+/// The answer of an nginx.
 const FILES: [Case; 2] = [
     Case { name: "100 KB", path: "/100k.bin", connections: 16, limit: 1.0 },
     Case { name: "4 MB", path: "/4m.bin", connections: 8, limit: 1.0 },
@@ -45,13 +45,13 @@ const FILE_SIZES: [(&str, u64); 3] = [("1k.bin", 1_000), ("100k.bin", 100_000), 
 /// Bytes of [`WHOLE`] and [`IN_TWO`].
 const SMALL: usize = 1_000;
 
-/// Where the upstream tells how many connections and requests it has had.
+/// The path where the upstream tells the number of its connections and requests.
 const FIGURES: &str = "/figures";
 
 /// Loops of the proxies whose connections to the upstream are counted.
 const LOOPS: usize = 4;
 
-/// How long an answer of the upstream's figures may take.
+/// The time that an answer of the upstream's figures may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs the benchmark.
@@ -133,7 +133,7 @@ impl Case {
     }
 }
 
-/// How many requests came on connections that had been used before, with several loops.
+/// The number of requests that came on connections that had been used before, with several loops.
 fn reuse(bench: &Bench, upstream: &Server, load: &Load, report: &mut Report) -> Result<()> {
     let specs = specs(bench, &format!("{LOOPS} workers"), upstream.address)?.map(|spec| spec.workers(LOOPS));
     let (servers, mut notes) = start_all(bench, &specs, &Placement::default())?;

@@ -33,12 +33,12 @@ const LARGE_SIZE: u64 = 32 << 20;
 const CLIENTS: usize = 8;
 /// A slow download begins with each reload of this number.
 const SLOW_EVERY: usize = 10;
-/// How long a reload may take to be seen.
+/// The time that a reload may take to be seen.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
-/// How long one answer may take.
+/// The time that one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// What one server showed.
+/// The figures of one server.
 struct Outcome {
     seen: Seen,
     reload_ms: Latencies,
@@ -171,7 +171,7 @@ fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
     })
 }
 
-/// What the processes looked like meanwhile.
+/// The figures of the processes meanwhile.
 #[derive(Debug, Default)]
 struct Watched {
     most_workers: usize,

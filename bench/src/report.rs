@@ -62,7 +62,7 @@ impl Table {
 /// Something the benchmark must show.
 #[derive(Debug, Clone)]
 pub struct Goal {
-    /// What must hold.
+    /// The condition that must hold.
     pub text: String,
     /// The figure; `None` when it was not measured.
     pub value: Option<f64>,
@@ -91,16 +91,16 @@ impl Goal {
     }
 }
 
-/// What one benchmark found.
+/// The results of one benchmark.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Name of the benchmark, as on the command line.
     pub name: &'static str,
-    /// What was done, with sizes and durations.
+    /// The description of the work, with sizes and durations.
     pub method: String,
     /// The figures.
     pub tables: Vec<Table>,
-    /// What they must show.
+    /// The goals for the figures.
     pub goals: Vec<Goal>,
     /// Servers that gave no figure and why, and other remarks.
     pub notes: Vec<String>,
@@ -125,12 +125,12 @@ impl Report {
     }
 }
 
-/// What stands in front of the section of a benchmark, and behind it.
+/// The marks in front of the section of a benchmark, and behind it.
 fn markers(name: &str) -> (String, String) {
     (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->\n"))
 }
 
-/// Puts `section` in the place of that of the same benchmark in `text`, or at the end if there is none.
+/// Replaces the section of the same benchmark in `text` by `section`, or appends it if there is none.
 fn replace_section(text: &str, name: &str, section: &str) -> String {
     let (begin, end) = markers(name);
     let block = format!("{begin}{section}{end}");

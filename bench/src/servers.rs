@@ -14,7 +14,7 @@ use crate::interrupt::wait_for;
 use crate::process::{Placement, Process};
 use crate::spec::Spec;
 
-/// How long a server may take to listen.
+/// The time that a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running server; stopped when dropped.
@@ -22,9 +22,9 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 pub struct Server {
     /// Its settings.
     pub spec: Spec,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
-    /// Where it listens for TLS, with each of its certificates.
+    /// The addresses that it listens on for TLS, with each of its certificates.
     pub secure: Vec<SocketAddr>,
     /// Its folder, with configuration and logs.
     pub folder: PathBuf,
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// What a server that did not start wrote.
+/// The output of a server that did not start.
 fn complaint(folder: &Path) -> String {
     let text = ["output", "error.log"].iter().find_map(|name| {
         let text = fs::read_to_string(folder.join(name)).ok()?;

@@ -62,7 +62,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-/// What the addresses are for.
+/// The purpose of the addresses.
 #[derive(Clone, Copy)]
 enum What {
     /// Answers of the server itself.

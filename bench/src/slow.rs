@@ -20,7 +20,7 @@ use crate::servers::Server;
 use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, Series, short_or_nothing};
 
-/// How many there are.
+/// The number of clients.
 const COUNT: usize = 10_000;
 /// A proxy holds a client's socket, a temporary file and for a while a socket of the upstream's for each of them.
 const FILES_EACH: u64 = 3;
@@ -28,34 +28,35 @@ const FILES_EACH: u64 = 3;
 const FEW: usize = 5_000;
 /// Files a proxy needs besides.
 const SPARE: u64 = 1_000;
-/// What they ask for, and how long it is.
+/// The path that they request, and its length.
 const FILE: (&str, u64) = ("/1m.bin", 1_000_000);
 /// Bytes a second that each reads.
 const PACE: usize = 10_000;
-/// How often each reads.
+/// The time between two reads of each.
 const READS: u32 = 5;
 /// In how many groups they read, one after the other at equal distances: the bursts of all at once would be this program's.
 const GROUPS: u32 = 200;
-/// Those of a group begin to read at so many of their turns, one after the other: about as many as it takes until the proxy is asked for
-/// more. Else it would be asked by all of them at once.
+/// The number of turns over which the clients of a group begin to read, one after the other. It is about the number of
+/// turns until the proxy gets requests for more. Else all of them would ask it at once.
 const BEGINNINGS: usize = 12;
 /// Their receive buffers, bytes: what a slow client has not read stays with the proxy.
 const RECEIVE_BUFFER: usize = 16 * 1024;
 /// The proxy's send buffers: otherwise the kernel takes the whole file.
 const SEND_BUFFER: &str = "32k";
-/// How long one connection may take to open.
+/// The time that one connection may take to open.
 const LIMIT: Duration = Duration::from_secs(20);
-/// For how many seconds they read what the kernel has for them already. It has taken up to 150 KB for each when they have come, and a proxy
-/// that sends nothing meanwhile is not asked for more before they have read that: only after this it has to keep up with them.
+/// Seconds for which they read what the kernel has for them already. It has taken up to 150 KB for each client before
+/// that. A proxy that sends nothing meanwhile gets no requests for more before they have read that. Only after this
+/// time it has to keep up with them.
 const FROM_KERNEL: f64 = 20.0;
 /// Requests a second of the clients that are not slow.
 const PROBES: f64 = 200.0;
 /// `proxy_buffer_size` and `proxy_buffers` as configured by default, in bytes: what each client may hold in memory.
 const BUFFERS: f64 = 4096.0 + 8.0 * 4096.0;
-/// What a connection and a request may cost besides.
+/// The allowance for a connection and a request besides.
 const ALLOWANCE: f64 = 16.0 * 1024.0;
 
-/// One proxy's figures of one round.
+/// Figures of one proxy in one round.
 struct Found {
     peak: f64,
     /// Bytes that the slow clients have read in each phase.
@@ -65,7 +66,7 @@ struct Found {
     failed: usize,
 }
 
-/// What is measured one after the other; see [`FROM_KERNEL`] for the last but one.
+/// The phases of the measurement; see [`FROM_KERNEL`] for the last but one.
 const PHASES: [&str; 4] = ["alone", "while slow clients come", "after they came", "among slow clients"];
 /// The phases of [`PHASES`] that have goals.
 const COMING: usize = 1;
@@ -193,7 +194,7 @@ fn measure(bench: &Bench, spec: &Spec, count: usize, [seconds, pause]: [f64; 2])
     Ok(Found { peak, read, latencies: phases.map(|(latencies, _)| latencies), failed })
 }
 
-/// Asks for `return 200` and for the small file for so many seconds, and does something else meanwhile.
+/// Asks for `return 200` and for the small file for `seconds` seconds, and does something else meanwhile.
 fn others(server: &Server, seconds: f64, meanwhile: impl FnOnce() -> Result<()>) -> Result<([Latencies; 2], usize)> {
     let length = Duration::from_secs_f64(seconds);
     let pace = |path: &str| Pace { path: path.to_owned(), rate: PROBES, length };

@@ -1,4 +1,4 @@
-//! What a server is called, and what it is set to.
+//! The name of a server, and its settings.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     /// Debian's nginx.
     Nginx,
-    /// This project's.
+    /// The server of this project.
     Freerun,
     /// H2O.
     H2o,
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// Where a server speaks HTTP/2.
+/// The address on which a server speaks HTTP/2.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Http2 {
     /// Nowhere.
@@ -68,19 +68,19 @@ pub struct Spec {
     pub connections: usize,
     /// `/` is served from here.
     pub root: PathBuf,
-    /// What `aio` is set to; `None` leaves it out.
+    /// The value of `aio`; `None` leaves it out.
     pub aio: Option<&'static str>,
-    /// What `accept_mutex` is set to; `None` leaves it out.
+    /// The value of `accept_mutex`; `None` leaves it out.
     pub accept_mutex: Option<bool>,
     /// `listen … reuseport`.
     pub reuseport: bool,
     /// `listen … sndbuf=`; empty leaves it out.
     pub sndbuf: &'static str,
-    /// What `sendfile_max_chunk` is set to; `None` leaves it out.
+    /// The value of `sendfile_max_chunk`; `None` leaves it out.
     pub max_chunk: Option<&'static str>,
-    /// What `access_log` says.
+    /// The value of `access_log`.
     pub access_log: String,
-    /// What `location = /generation` answers.
+    /// The answer of `location = /generation`.
     pub generation: usize,
     /// `/` is passed on to this server, over kept connections, instead of being served from `root`.
     pub upstream: Option<SocketAddr>,
@@ -92,7 +92,7 @@ pub struct Spec {
     pub http: String,
     /// The same server once more for each of these certificates, over TLS, at an address of its own (nginx, freerun and H2O).
     pub secure: Vec<Certificate>,
-    /// Where it speaks HTTP/2 (nginx and freerun; H2O does at any address).
+    /// The address on which it speaks HTTP/2 (nginx and freerun; H2O does at any address).
     pub http2: Http2,
     /// The whole configuration instead (nginx, freerun and HAProxy); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
     pub whole: Option<String>,
@@ -127,22 +127,22 @@ impl Spec {
         }
     }
 
-    /// This server, with `aio`.
+    /// A copy of the server, with `aio`.
     pub fn aio(self, value: &'static str) -> Spec {
         Spec { aio: Some(value), ..self }
     }
 
-    /// This server, with further lines of the main context and of the server.
+    /// A copy of the server, with further lines of the main context and of the server.
     pub fn lines(self, main: impl Into<String>, lines: impl Into<String>) -> Spec {
         Spec { main: main.into(), lines: lines.into(), ..self }
     }
 
-    /// This server, as a proxy of `upstream`.
+    /// A copy of the server, as a proxy of `upstream`.
     pub fn proxy(self, upstream: SocketAddr) -> Spec {
         Spec { upstream: Some(upstream), ..self }
     }
 
-    /// This server, with so many workers.
+    /// A copy of the server, with this number of workers.
     pub fn workers(self, workers: usize) -> Spec {
         Spec { workers, ..self }
     }

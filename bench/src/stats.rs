@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// One figure measured in several runs; runs that gave none are not in it.
+/// A figure measured in several runs; runs that gave none are not in it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series(Vec<f64>);
 
@@ -63,7 +63,7 @@ impl FromIterator<f64> for Series {
     }
 }
 
-/// What a table shows where there is no figure.
+/// The text of a table where there is no figure.
 pub const NOTHING: &str = "–";
 
 /// A number with three significant digits, and no exponent.
@@ -95,12 +95,12 @@ impl Latencies {
         Latencies(durations)
     }
 
-    /// How many there are.
+    /// The number of times.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// How many took longer than this.
+    /// The number of times longer than this.
     pub fn over(&self, limit: Duration) -> usize {
         self.0.iter().filter(|duration| **duration > limit).count()
     }

@@ -1,4 +1,4 @@
-//! What freerun says of itself at its status location.
+//! The figures at freerun's status location.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Status {
     pub accepted: Vec<u64>,
     /// Entries of all caches whose indexes are there.
     pub cache_entries: Option<u64>,
-    /// How each mount was probed, in words.
+    /// The state of each mount's probe, in words.
     pub mounts: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What it costs to be watched: zones that count, a page and an exporter that ask, and long answers.
+//! The cost of being watched: zones that count, a page and an exporter that ask, and long answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const WATCHED: &str = "watched";
 
 const CASE: &str = "return 200";
 
-/// What a dashboard for the API asks for, each second.
+/// The paths that a dashboard for the API requests, each second.
 const API: [&str; 14] = [
     "nginx",
     "processes",
@@ -49,7 +49,7 @@ const API: [&str; 14] = [
     "http/upstreams/",
 ];
 
-/// Where the API's objects are.
+/// The path of the API's objects.
 const API_PATH: &str = "/api/9/";
 /// The location for it.
 const API_LOCATION: &str = "location /api/ { api; }\n";
@@ -63,7 +63,7 @@ const SCRAPE: usize = 5;
 /// The zones of the long answers.
 const ZONES: usize = 3_000;
 
-/// How long one answer may take.
+/// The time that one answer may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs the benchmark.
@@ -163,7 +163,7 @@ impl Work for Watched {
     }
 }
 
-/// Asks as a page, a dashboard and Prometheus do, until it is told to stop.
+/// Asks as a page, a dashboard and Prometheus do, until it is stopped.
 fn watch(server: SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
     let mut client = Client::connect(server, None, LIMIT)?;
     let mut ask = |path: &str| match client.get(path) {
@@ -191,7 +191,7 @@ fn watch(server: SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the server with many zones showed.
+/// The figures of the server with many zones.
 struct Long {
     /// Of each kind: its name, bytes, times.
     answers: Vec<(&'static str, usize, Latencies)>,
@@ -248,7 +248,7 @@ fn long_answers(bench: &Bench, root: &std::path::Path, asks: usize) -> Result<Lo
     }
     stop.store(true, Relaxed);
     let meanwhile = meanwhile.join().map_err(|_| Error::Failed("a client has panicked".into()))?.doing("ask")?;
-    // The question is one that the pool answers, too.
+    // The pool also answers this question.
     let made = by_pool(&mut client)? - before - 1.0;
     let longest = status::of(&server).and_then(|status| status.longest_stall_of_its_own_ms);
     server.stop();
@@ -256,7 +256,7 @@ fn long_answers(bench: &Bench, root: &std::path::Path, asks: usize) -> Result<Lo
     Ok(Long { answers, meanwhile, by_pool, longest_turn_ms: longest.unwrap_or(f64::INFINITY) })
 }
 
-/// How many tasks the pool for work that needs a processor has done.
+/// The number of tasks that the pool for work with a processor has done.
 fn by_pool(client: &mut Client) -> Result<f64> {
     let reply = client.get(&format!("{STATUS_PATH}?format=json")).doing("ask")?;
     let status: Value =
@@ -266,7 +266,7 @@ fn by_pool(client: &mut Client) -> Result<f64> {
     served.ok_or_else(|| Error::Failed("status has no pool (cpu)".into()))
 }
 
-/// Asks for something short until it is told to stop; how long each answer took.
+/// Asks for something short until it is stopped. Returns the time of each answer.
 fn short_ones(server: SocketAddr, stop: &AtomicBool) -> std::io::Result<Latencies> {
     let mut client = Client::connect(server, None, LIMIT)?;
     let mut times = Vec::new();

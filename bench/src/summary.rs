@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use crate::stats::{NOTHING, short};
 
-/// What stands in front of the summary, and behind it.
+/// The marks in front of the summary, and behind it.
 const BEGIN: &str = "<!-- begin summary -->\n";
 const END: &str = "<!-- end summary -->\n";
 
 /// A row of the summary: one cell of a table, for nginx and for freerun.
 struct Row {
-    /// What is compared, and which way is better.
+    /// The figures that are compared, and whether larger is better.
     what: &'static str,
     /// The section.
     section: &'static str,
@@ -59,7 +59,7 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// `results` with a summary of its present sections in the place of the one that it has.
+/// `results` with a summary of its present sections instead of the old summary.
 pub fn renewed(results: &str) -> String {
     match (results.find(BEGIN), results.find(END)) {
         (Some(from), Some(to)) if from < to => {

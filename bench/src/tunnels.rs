@@ -23,7 +23,7 @@ use crate::stats::{Series, short_or_nothing};
 const COUNT: usize = 9_000;
 /// Descriptors needed besides.
 const SPARE: u64 = 200;
-/// How long an answer, or one byte on its way through, may take.
+/// The time that an answer, or one byte on its way through, may take.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Longest head of a request or an answer.
 const MAX_HEAD: usize = 8 * 1024;
@@ -31,7 +31,7 @@ const MAX_HEAD: usize = 8 * 1024;
 /// The largest memory of an idle tunnel, bytes.
 const GOAL: f64 = 2048.0;
 
-/// One proxy's figures.
+/// Figures of one proxy.
 struct Found {
     name: String,
     growth: Vec<Growth>,
@@ -85,7 +85,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => report.notes.push(format!("{}: {error}", spec.name)),
             }
-            // Those of a proxy that failed.
+            // The numbers belong to a proxy that failed.
             while opened.try_recv().is_ok() {}
         }
     }
@@ -146,7 +146,7 @@ fn measure(
     Ok((Growth { before, with, count }, alive, workers))
 }
 
-/// One byte each way.
+/// A byte each way.
 fn passes(client: &mut TcpStream, upstream: &mut TcpStream) -> io::Result<()> {
     let mut byte = [0];
     client.write_all(b"c")?;

@@ -1,4 +1,4 @@
-//! Whom the workers of servers run as.
+//! The user that the workers of servers run as.
 
 use std::fs;
 

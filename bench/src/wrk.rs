@@ -15,19 +15,19 @@ use crate::process::{Placement, Process};
 /// Marks the line of figures in wrk's output.
 const MARK: &str = "FIGURES ";
 
-/// How long wrk may take to end after its time.
+/// The time that wrk may take to end after its time.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What wrk does.
+/// The load that wrk makes.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// Its threads.
     pub threads: usize,
     /// Its connections, shared by the threads.
     pub connections: usize,
-    /// How long it goes on.
+    /// The time that it goes on.
     pub seconds: f64,
-    /// What it asks for.
+    /// The paths that it requests.
     pub target: Target,
     /// Send `Connection: close` with each request.
     pub close: bool,
@@ -42,18 +42,18 @@ impl Load {
     }
 }
 
-/// What a load asks for.
+/// The paths that a load requests.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// One path.
+    /// A single path.
     Path(String),
     /// `/random/N.bin` with N random below the number.
     Random(usize),
-    /// One path, in a content coding.
+    /// A path, in a content coding.
     Coded(String, &'static str),
-    /// One path over TLS, at this address instead of the server's.
+    /// A path over TLS, at this address instead of the server's.
     Secure(SocketAddr, String),
-    /// One of these paths each time, at random; the first word names the load.
+    /// A random one of these paths each time; the first word names the load.
     List(&'static str, Vec<String>),
 }
 
@@ -64,7 +64,7 @@ pub struct Wrk {
     length: Duration,
 }
 
-/// What a run of wrk found. The times are wrk's: of completed requests only.
+/// The figures of a run of wrk. The times are wrk's: of completed requests only.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
     /// Completed requests.
@@ -81,7 +81,7 @@ pub struct Outcome {
     pub p50_ms: f64,
     /// 99th percentile of the latency, milliseconds.
     pub p99_ms: f64,
-    /// How busy the client's cores were with it, in percent; wrk is not asked.
+    /// The load of the client's cores in percent; it is measured without wrk.
     pub client: Option<f64>,
 }
 

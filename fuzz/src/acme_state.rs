@@ -4,7 +4,7 @@ use freerun_acme::{CertificateFile, Pair};
 
 use crate::choice;
 
-/// Where the key ends in a file.
+/// The end of the key in a file.
 const END_OF_KEY: &str = "-----END PRIVATE KEY-----\n";
 
 /// Files of certificates: no panic, and what is read is written as it was. With an odd first byte the rest is the key and

@@ -1,4 +1,4 @@
-//! What a cache reads: its own files, which anybody may have damaged, and what upstreams and clients say of caching.
+//! Inputs of a cache: its own files, which anybody may have damaged, and what upstreams and clients say of caching.
 
 use bytes::Bytes;
 use freerun_cache::record::{Damage, Head, MAX_HEAD, PREFIX};

@@ -19,11 +19,11 @@ const RESPONSES: &str = include_str!("../../crates/sys/tests/fixtures/ocsp.txt")
 /// A day in 2030.
 const NOW: i64 = 1_900_000_000;
 
-/// What all inputs are held against.
+/// The certificates and keys that all inputs are checked against.
 struct Fixed {
     /// An authority is trusted, and there is a list of it.
     trust: Trust,
-    /// A certificate of this authority, and that of an authority below it with another.
+    /// A certificate of this authority, and a certificate of an authority below it with another key.
     chains: [Vec<Vec<u8>>; 2],
     /// A certificate and its issuer, for OCSP.
     ocsp: Vec<Vec<u8>>,
@@ -105,7 +105,7 @@ fn peer(der: &[u8], rules: &Rules) {
         return;
     };
     if verified == Verified::Success {
-        // Somebody who has the authority's key has signed it.
+        // A holder of the authority's key has signed it.
         let known = |chain: &Vec<Vec<u8>>| {
             let own = chain.first().and_then(|der| PeerCertificate::from_der(der));
             own.is_some_and(|own| own.public_key_der() == peer.public_key_der())
@@ -178,7 +178,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     text + &format!("-----END {label}-----\n")
 }
 
-/// What base64 stands for; anything else in it is left out.
+/// The bytes that base64 stands for; anything else in it is left out.
 fn decode(base64: &str) -> Vec<u8> {
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0u32, 0);
     for digit in base64.bytes().filter_map(|byte| DIGITS.iter().position(|digit| *digit == byte)) {

@@ -29,7 +29,7 @@ struct End {
     session: Session,
     received: Vec<u8>,
     output: Vec<u8>,
-    /// How many bytes of plaintext it has sent, and what it has got.
+    /// The number of bytes of plaintext that it has sent, and the bytes that it has got.
     sent: usize,
     got: Vec<u8>,
     established: bool,
@@ -89,7 +89,7 @@ impl End {
         }
     }
 
-    /// Takes so many bytes of what the other side has put out.
+    /// Takes `count` bytes of the other side's output.
     fn take_from(&mut self, other: &mut End, count: usize, room: usize) {
         let count = count.min(other.output.len());
         self.received.extend(other.output.drain(..count));
@@ -143,8 +143,8 @@ impl End {
     }
 }
 
-/// Two sessions one after the other, between a client and a server that do what the input says: no panic, no failure, and each
-/// side gets what the other one has sent, in its order.
+/// Two sessions one after the other, between a client and a server that follow the input. There is no panic and no
+/// failure, and each side gets the other one's bytes, in their order.
 pub fn conversation(data: &[u8]) {
     let (options, data) = choice(data);
     let Some(settings) = settings() else { panic!("the certificate of the tests cannot be read") };

@@ -7,7 +7,7 @@ use crate::choice;
 use crate::target::Target;
 use crate::targets::owned;
 
-/// What is between two fields, and between a name and its value.
+/// The separators between two fields, and between a name and its value.
 const BETWEEN: [u8; 2] = [0xfe, 0xfd];
 
 /// Heads that are made of fields: no panic, offsets inside the text, and the text is what the parser of HTTP/1 reads the same

@@ -1,4 +1,4 @@
-//! What the worker of an old binary hands over: another version has made the bytes.
+//! Data that the worker of an old binary hands over: another version has made the bytes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use freerun_tls::session::{SessionStore, TicketKeys};
 
 use crate::choice;
 
-/// How many bytes the stores have: less than the larger seeds need.
+/// The number of bytes of the stores: less than the larger seeds need.
 const ROOM: usize = 1 << 20;
 
 /// Sessions and keys of tickets: no panic, no more than there is room for, and what was taken is saved again as it was.

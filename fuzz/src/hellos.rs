@@ -9,8 +9,8 @@ use freerun_proto::tls::{
 
 use crate::choice;
 
-/// ClientHellos: no panic, the same outcome in whatever pieces the bytes come and however the message is cut into
-/// records, spans inside the message, bounds that hold, and a preview that agrees.
+/// ClientHellos. There is no panic, and the outcome is the same in whatever pieces the bytes come and however the
+/// message is cut into records. Spans are inside the message, bounds hold, and the preview agrees.
 pub fn client_hello(data: &[u8]) {
     let (options, input) = choice(data);
     let step = usize::from(options & 31) + 1;

@@ -23,8 +23,8 @@ impl Fields {
     }
 }
 
-/// Header blocks of one connection: no panic, tables and fields within their limits, memory that is bounded by the
-/// table, and fields that come back when they are encoded and decoded again. Each block begins with a byte that says how
+/// Header blocks of one connection. There is no panic, tables and fields are within their limits, and memory is bounded
+/// by the table. Fields come back when they are encoded and decoded again. Each block begins with a byte that says how
 /// long it is.
 pub fn blocks(data: &[u8]) {
     let (options, mut rest) = choice(data);

@@ -156,14 +156,14 @@ pub fn requests(data: &[u8]) {
     assert!(bodies <= text.len());
 }
 
-/// How the bytes of a connection end.
+/// The end of a connection's bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Rest {
     /// Between two requests.
     Nothing,
     /// In a head.
     Head,
-    /// In a body, of which this much has come.
+    /// In a body, whose first bytes have come.
     Body(Vec<u8>),
     /// With a head that is wrong.
     BadHead,
@@ -320,7 +320,7 @@ pub fn proxy_header(data: &[u8]) {
     }
 }
 
-/// What was read of a header is written, in both versions, and read again: nothing is lost or changed.
+/// Writes a header that was read, in both versions, and reads it again: nothing is lost or changed.
 fn written_again(header: &proxy_protocol::ProxyHeader) {
     let address = |text: &str, port| Some(SocketAddr::new(text.parse::<IpAddr>().ok()?.to_canonical(), port));
     let ends = header

@@ -78,7 +78,7 @@ fn begun(options: u8) -> Session {
     session
 }
 
-/// What a session comes to that gets its bytes in pieces of this size.
+/// The result of a session that gets its bytes in pieces of this size.
 fn run(bytes: &[u8], piece: usize, options: u8) -> (bool, Option<Discriminant<FailureKind>>) {
     let mut session = begun(options);
     let (mut received, mut output, mut plaintext) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a fuzz target consists of.
+//! The parts of a fuzz target.
 
 use std::path::Path;
 use std::{fs, io};
@@ -7,11 +7,11 @@ use std::{fs, io};
 pub struct Target {
     /// The name of its binary.
     pub name: &'static str,
-    /// What must hold for every input; it panics where that does not.
+    /// The check that must hold for every input; it panics where it does not.
     pub body: fn(&[u8]),
     /// Inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// What inputs of this kind are made of.
+    /// The words that inputs of this kind are made of.
     pub words: &'static [&'static [u8]],
 }
 

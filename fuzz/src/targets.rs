@@ -280,7 +280,7 @@ pub static SESSION: Target = Target {
     ],
 };
 
-/// What clients begin a session with, and what may come behind it.
+/// The bytes that clients begin a session with, and what may come behind them.
 fn first_bytes() -> Vec<Vec<u8>> {
     let hellos: [&[u8]; 2] = [
         include_bytes!("../../crates/tls/tests/fixtures/client-hello-tls12.bin"),
@@ -291,7 +291,7 @@ fn first_bytes() -> Vec<Vec<u8>> {
     clients.chain(servers_first_bytes()).collect()
 }
 
-/// What servers answer with: a ServerHello of each version with a certificate behind it that is none, an alert, and HTTP.
+/// The answers of servers: a ServerHello of each version with a certificate behind it that is none, an alert, and HTTP.
 fn servers_first_bytes() -> [Vec<u8>; 4] {
     let hello = |suite: [u8; 2], extensions: &[u8]| {
         let extensions = [&[0, extensions.len() as u8], extensions].concat();
@@ -386,7 +386,7 @@ pub static CLIENT_HELLO: Target = Target {
     ],
 };
 
-/// What clients sent, as the tests of proto have it, and a hello of SSLv2.
+/// The hellos of clients, as the tests of proto have them, and a hello of SSLv2.
 fn recorded_hellos() -> Vec<Vec<u8>> {
     let recorded = [
         include_str!("../../crates/proto/src/tls/samples/openssl.hex"),
@@ -518,8 +518,8 @@ fn certificates_and_the_like() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Runs [`hpack::blocks`]. Each block of an input begins with a byte that says how long it is; the first examples are those
-/// of RFC 7541, appendix C.
+/// Runs [`hpack::blocks`]. Each block of an input begins with a byte that says how long it is; the first examples come
+/// from RFC 7541, appendix C.
 pub static HPACK: Target = Target {
     name: "hpack",
     body: hpack::blocks,

@@ -1,4 +1,4 @@
-//! What an administrator writes in the language of OpenSSL.
+//! Texts of an administrator in the language of OpenSSL.
 
 use freerun_tls::openssl::ciphers::{self, Suite};
 use freerun_tls::openssl::protocols::{Protocol, Protocols};

@@ -1,4 +1,4 @@
-//! What upstreams send, and what is written for them.
+//! Bytes from upstreams, and the bytes that are written for them.
 
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{Asked, Framing, HeadKind, MAX_RESPONSE_FIELDS, ResponseHead, ResponseParser};
@@ -9,7 +9,7 @@ use crate::choice;
 /// A response as it was understood.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It breaks the rules.
+    /// The bytes break the rules.
     Wrong,
     /// More is needed.
     Partial,
@@ -99,7 +99,7 @@ fn pairs(mut data: &[u8]) -> Vec<(&[u8], &[u8])> {
     pairs
 }
 
-/// What FastCGI records say: output, error output, and the bytes they took where they are complete.
+/// The content of FastCGI records: output, error output, and the bytes they took where they are complete.
 type Spoken = Option<(Vec<u8>, Vec<u8>, Option<usize>)>;
 
 /// FastCGI: records read the same in whatever pieces they come; parameters that are written can be read again.

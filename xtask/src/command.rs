@@ -11,11 +11,11 @@ use std::process::Command;
 pub struct Error {
     /// The command.
     command: String,
-    /// How it ended.
+    /// The manner in which it ended.
     reason: String,
 }
 
-/// Cargo, to be run in the repository: the one that runs this program, if one does.
+/// Cargo, to be run in the repository: the same that runs this program, if one does.
 pub fn cargo(repository: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").as_deref().unwrap_or(OsStr::new("cargo")));
     cargo.current_dir(repository);

@@ -17,12 +17,12 @@ const HANG: u32 = 10;
 /// Megabytes that a target may use.
 const MEMORY: u32 = 1024;
 
-/// What the compiler is told, so that the programs tell libFuzzer where they go and what they compare.
+/// Flags of the compiler, so that the programs tell libFuzzer where they go and what they compare.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
 
-/// Why the targets were not run to their end, or what they found.
+/// The reason that the targets were not run to their end, or their findings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no C++ compiler.
@@ -33,7 +33,7 @@ pub enum Error {
     NoCompiler {
         /// The command that was tried.
         compiler: String,
-        /// How it failed.
+        /// The manner in which it failed.
         reason: String,
     },
     /// A command did not start or failed.
@@ -41,7 +41,7 @@ pub enum Error {
     Failed {
         /// The command.
         command: String,
-        /// How it ended.
+        /// The manner in which it ended.
         reason: String,
     },
     /// A file cannot be read or made.
@@ -49,7 +49,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: io::Error,
     },
     /// `fuzz/Cargo.toml` is not what it should be.
@@ -71,7 +71,7 @@ struct Binary {
     name: String,
 }
 
-/// Runs every target for so many seconds. What is found in one does not keep the others from running.
+/// Runs every target for this number of seconds. A finding in one does not keep the others from running.
 pub fn fuzz(repository: &Path, seconds: u32) -> Result<(), Error> {
     let manifest = repository.join("fuzz/Cargo.toml");
     let names = names(&at(&manifest, fs::read_to_string(&manifest))?)?;
@@ -164,7 +164,7 @@ fn run(repository: &Path, program: &Path, name: &str, corpus: &Path, seconds: u3
     Ok(status.success())
 }
 
-/// How many inputs were tried, of what libFuzzer says at the end.
+/// The number of inputs that were tried, from libFuzzer's last lines.
 fn inputs(said: &str) -> Option<&str> {
     said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")).map(str::trim)
 }

@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `cargo xtask` prints when it does not understand its arguments.
+/// The text that `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
 usage: cargo xtask tidy|map|release|book|fuzz|instructions|peer
 

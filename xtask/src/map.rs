@@ -29,7 +29,7 @@ fn lines(tree: &Tree, below: &str) -> String {
     map
 }
 
-/// What a file stands for: its folder if it is the root of a module there, else itself.
+/// The place of a file: its folder if it is the root of a module there, else itself.
 fn place(tree: &Tree, path: &str) -> String {
     let Some((folder, name)) = path.rsplit_once('/') else { return path.to_owned() };
     // A package may have a library and a binary; the library speaks for the folder.

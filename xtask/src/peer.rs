@@ -1,15 +1,15 @@
 //! `cargo xtask peer FOLDER`: another server's test suite, run against freerun and held against what it passed before.
 //!
-//! FOLDER has the suite with two programs of its own: `claim BINARY` prints the path of a wrapper that makes BINARY look like the
-//! server the suite is for, and `run-suite` runs the suite and writes a table of files. Nothing of the suite is part of this repository.
-//! See [the page](../../tests/peer/README.md).
+//! FOLDER has the suite with two programs of its own. `claim BINARY` prints the path of a wrapper that makes BINARY
+//! look like the server the suite is for. `run-suite` runs the suite and writes a table of files. Nothing of the suite
+//! is part of this repository. See [the page](../../tests/peer/README.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Why there is no comparison.
+/// The reason why nothing was compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no binary to test.
@@ -20,7 +20,7 @@ pub enum Error {
     Failed {
         /// The program.
         program: PathBuf,
-        /// How it ended.
+        /// The manner in which it ended.
         reason: String,
     },
     /// A file cannot be read.
@@ -28,7 +28,7 @@ pub enum Error {
     File {
         /// Which one.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
     /// A table has another form.
@@ -38,7 +38,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of it.
         what: &'static str,
     },
     /// The list of differences has another form.
@@ -46,12 +46,12 @@ pub enum Error {
     Expected {
         /// Which one.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: toml::de::Error,
     },
 }
 
-/// How far a file of the suite gets.
+/// The result of a file of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Score {
     /// Subtests that pass.
@@ -63,7 +63,7 @@ pub struct Score {
 /// Files of the suite with their scores.
 type Scores = BTreeMap<String, Score>;
 
-/// What freerun does in another way on purpose, and what it does not have.
+/// A deliberate difference of freerun, or a feature that it lacks.
 #[derive(Default, serde::Deserialize)]
 struct Expected {
     #[serde(default)]
@@ -75,7 +75,7 @@ struct Expected {
 /// Something that freerun does not have.
 #[derive(serde::Deserialize)]
 struct Missing {
-    /// How the names of the files begin that are about it.
+    /// Beginning of the names of the files that are about it.
     files: String,
     feature: String,
 }
@@ -88,7 +88,7 @@ struct Difference {
     reason: String,
 }
 
-/// What the comparison has found.
+/// The result of the comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
     /// Files that pass fewer subtests than before, or were not run; a line each.

@@ -1,4 +1,4 @@
-//! One connection with many large streams, and another client that asks for little: how long does that one wait?
+//! A connection with many large streams, and another client that asks for little: how long does that client wait?
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::stats::Series;
 const STREAMS: usize = 100;
 /// The size of each response.
 const SIZE: u64 = 4_000_000;
-/// How often the other client asks, in a second.
+/// The requests of the other client in a second.
 const RATE: f64 = 50.0;
 /// The largest 99th percentile of its latencies, in milliseconds.
 const GOAL_MS: f64 = 5.0;

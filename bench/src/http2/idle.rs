@@ -40,7 +40,7 @@ const HELD: usize = 128;
 /// the request comes on top.
 const HELD_GOAL: f64 = 48.0;
 
-/// What is opened.
+/// The number of connections and streams that are opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Opened {
     Http1,
@@ -120,8 +120,8 @@ fn grow(bench: &Bench, spec: &Spec, opened: Opened, count: usize) -> Result<Grow
     Ok(growth)
 }
 
-/// How long connections rest before they count as idle ones: freerun has those that are left alone for 5 to 10 s give up memory,
-/// which goes back to the system 5 s later.
+/// The time that connections rest before they count as idle. freerun has connections that are left alone for 5 to 10 s
+/// give up memory, which goes back to the system 5 s later.
 const REST: Duration = Duration::from_secs(17);
 
 /// Opens connections, each with one answer.

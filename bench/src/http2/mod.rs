@@ -1,4 +1,4 @@
-//! What HTTP/2 costs: small and large responses, with many streams and with one, in the clear and over TLS.
+//! The cost of HTTP/2: small and large responses, with many streams and with one, in the clear and over TLS.
 
 pub mod fairness;
 pub mod idle;
@@ -18,7 +18,7 @@ use crate::spec::{Http2, Kind, Spec};
 use crate::stats::short_or_nothing;
 use crate::warm::{self, has_return};
 
-/// One load.
+/// A load.
 struct Case {
     name: &'static str,
     path: &'static str,
@@ -49,7 +49,7 @@ const CASES: [Case; 10] = [
     Case { version: Version::Http1, ..case(ALONE_HTTP1, "/1k.bin", Some(1_000), false, 1) },
 ];
 
-/// One stream at a time on one connection, and the same with HTTP/1.1.
+/// A stream at a time on one connection, and the same with HTTP/1.1.
 const ALONE: &str = "1 KB, one stream at a time";
 const ALONE_HTTP1: &str = "1 KB, one connection of HTTP/1.1";
 

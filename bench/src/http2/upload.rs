@@ -20,7 +20,7 @@ use crate::stats::Series;
 /// The round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-/// How much faster than nginx it has to be.
+/// The speed that it has to reach, as a multiple of nginx's.
 const GOAL: f64 = 5.0;
 
 /// Runs the benchmark.

@@ -21,11 +21,11 @@ use crate::stats::{Latencies, Series};
 const BULK: usize = 20;
 /// The size of each of their responses.
 const SIZE: u64 = 4_000_000;
-/// What the path takes, in bytes a second: 20 Mbit/s.
+/// The rate of the path in bytes a second: 20 Mbit/s.
 const RATE: u64 = 2_500_000;
-/// How long the large responses flow before the first urgent request, and between two of them.
+/// The time that the large responses flow before the first urgent request, and between two of them.
 const BETWEEN: Duration = Duration::from_millis(200);
-/// How long bytes wait at most in front of the narrowest place.
+/// The longest time that bytes wait in front of the narrowest place.
 const QUEUE: Duration = Duration::from_millis(5);
 /// The largest median until the first byte of an urgent response, in milliseconds.
 const GOAL_MS: f64 = 20.0;

@@ -1,4 +1,4 @@
-//! What clients of the proxies do.
+//! Clients of the proxies.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -18,13 +18,13 @@ use crate::process::on_cores;
 use crate::servers::Server;
 use crate::wrk::Outcome;
 
-/// How long something may take.
+/// The time that a step may take.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// The size of a message.
 const MESSAGE: usize = 64;
 
-/// How much is read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
 
 /// The unit that bulk is counted in.
@@ -33,7 +33,7 @@ const MEBIBYTE: f64 = (1 << 20) as f64;
 /// The number of events that are taken at a time.
 const EVENTS: usize = 256;
 
-/// What a client does on its connections.
+/// The work of a client on its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Reads what comes without end.
@@ -47,11 +47,11 @@ pub enum Use {
 /// The load of a case.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// What each connection is for.
+    /// The purpose of each connection.
     pub what: Use,
     /// The number of connections at a time.
     pub sessions: usize,
-    /// How long it goes on.
+    /// The time that it goes on.
     pub seconds: f64,
     /// The cores of the client.
     pub cores: Vec<usize>,
@@ -82,7 +82,7 @@ pub fn connect(server: SocketAddr, index: usize) -> Result<TcpStream> {
     Ok(Client::connect(server, Some(source), LIMIT).doing("connect")?.into_stream())
 }
 
-/// One exchange of a message on a connection that waits.
+/// An exchange of a message on a connection that waits.
 pub fn exchange(stream: &mut TcpStream) -> io::Result<()> {
     let mut message = [ECHO; MESSAGE];
     stream.write_all(&message)?;
@@ -105,7 +105,7 @@ fn short(server: SocketAddr, time: Duration) -> Result<(f64, Vec<f64>)> {
 /// A connection that is used all the time.
 struct Session {
     stream: TcpStream,
-    /// How many bytes of the message are missing.
+    /// The number of bytes of the message that are missing.
     missing: usize,
     sent: Instant,
 }

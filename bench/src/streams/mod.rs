@@ -28,7 +28,7 @@ const CASES: [(&str, Use, usize); 5] = [
     ("a connection for each exchange of 64 bytes", Use::Short, 1),
 ];
 
-/// CPU time, at most so many times nginx's.
+/// The largest CPU time, as a multiple of nginx's.
 const LIMIT: f64 = 0.9;
 
 /// The number of idle sessions: a proxy has two sockets for each, and this process has one; 20,000 is a common limit.
@@ -144,7 +144,7 @@ fn measure(bench: &Bench, spec: &Spec, count: usize, placement: &Placement) -> R
     Ok(Growth { before, with, count })
 }
 
-/// Opens sessions, each of which has exchanged a message.
+/// Opens sessions. Each has exchanged a message.
 fn open(proxy: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
     let mut all = Vec::with_capacity(count);
     for index in 0..count {

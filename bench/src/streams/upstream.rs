@@ -17,7 +17,7 @@ pub const ECHO: u8 = b'e';
 /// The first byte of a connection that gets zeros without end.
 pub const SOURCE: u8 = b's';
 
-/// How much is read or written at a time.
+/// The number of bytes that are read or written at a time.
 const PIECE: usize = 256 * 1024;
 
 /// The number of events that are taken at a time.

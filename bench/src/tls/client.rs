@@ -34,7 +34,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a client does with the sessions that servers give it.
+/// The use of sessions that servers give a client.
 #[derive(Debug, Clone, Copy)]
 pub enum Resuming<'a> {
     /// Forgets them: each handshake is a full one.
@@ -94,7 +94,7 @@ pub fn name() -> ServerName<'static> {
 #[derive(Debug)]
 struct Anyone;
 
-/// What comes of a look at a signature.
+/// The result of a look at a signature.
 type Signed = std::result::Result<HandshakeSignatureValid, rustls::Error>;
 
 impl ServerCertVerifier for Anyone {
@@ -122,7 +122,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Sessions that servers have given, each of which is resumed once, the oldest first.
+/// Sessions that servers have given. Each is resumed once, the oldest first.
 #[derive(Debug, Default)]
 pub struct Sessions(Mutex<Held>);
 
@@ -145,14 +145,14 @@ impl Sessions {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         let held = self.held();
         held.tls12.len() + held.tls13.len()
     }
 }
 
-/// How a client comes to them.
+/// The way in which a client gets sessions.
 #[derive(Debug)]
 struct Store {
     sessions: Arc<Sessions>,

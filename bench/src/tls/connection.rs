@@ -16,12 +16,12 @@ const MAX_HEAD: usize = 8 * 1024;
 /// The bytes that one call reads at most, and so the size of the buffer that [`Connection::advance`] is given.
 pub const PIECE: usize = 16 * 1024;
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Connection {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
-    /// What is still to be sent of requests without TLS.
+    /// The bytes that are still to be sent of requests without TLS.
     unsent: Vec<u8>,
     answer: Answer,
     status: Option<u16>,
@@ -108,8 +108,9 @@ impl Connection {
         self.status.take()
     }
 
-    /// Sends and reads what there is. `hung_up` says that epoll has seen the server's end of the connection: without, a read
-    /// that does not fill `buffer` (of [`PIECE`] bytes) is the last one, since what comes later is an event of its own.
+    /// Sends and reads as much as possible. `hung_up` says that epoll has seen the server's end of the connection.
+    /// Otherwise a read that does not fill `buffer` (of [`PIECE`] bytes) is the last one, since later bytes are an
+    /// event of their own.
     pub fn advance(&mut self, hung_up: bool, buffer: &mut [u8]) -> io::Result<()> {
         self.flush()?;
         loop {

@@ -35,14 +35,14 @@ const MOST: usize = 400;
 const RATE: f64 = 500.0;
 /// Their connections, of each kind.
 const CONNECTIONS: usize = 64;
-/// How long a flood is under way before their times count.
+/// The time that a flood is under way before their times count.
 const SETTLE: Duration = Duration::from_millis(500);
 /// The 99th percentile that is good enough for them, milliseconds.
 const GOAL_P99_MS: f64 = 3.0;
-/// How long an event loop may be busy with one thing, milliseconds.
+/// The time that an event loop may be busy with one thing, milliseconds.
 const GOAL_STALL_MS: f64 = 10.0;
 
-/// What a server showed under one flood.
+/// The figures of a server under one flood.
 struct Level {
     /// Handshakes a second that were due.
     planned: f64,
@@ -51,7 +51,7 @@ struct Level {
     tls: (Latencies, usize),
 }
 
-/// What a server showed in one round.
+/// The figures of a server in one round.
 struct Shown {
     most: Found,
     levels: Vec<Level>,
@@ -292,7 +292,7 @@ fn goals(results: &Results, title: &str) -> Vec<Goal> {
     ]
 }
 
-/// What failed first, where anything did.
+/// The first failure, if anything failed.
 fn complaints(results: &Results, title: &str) -> Vec<String> {
     let complaint = |(name, list): (&str, &[Option<Shown>])| {
         let mut floods =

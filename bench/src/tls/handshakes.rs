@@ -16,51 +16,51 @@ use crate::interrupt;
 use crate::process::on_cores;
 use crate::stats::Latencies;
 
-/// How long a connection may take, before it has failed.
+/// The time that a connection may take, before it has failed.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The slice of a thread in nanoseconds: what the scheduler gives it short turns for, and sooner.
 const SLICE: u64 = 100_000;
 
-/// How often a thread looks for connections that take too long, and whether it has to stop.
+/// The time between a thread's looks for connections that take too long, and for a request to stop.
 const STEP: Duration = Duration::from_millis(50);
 
-/// When connections begin.
+/// The pace at which connections begin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// The next one begins when one has ended: so many at a time.
+    /// The next one begins when one has ended. The number is the connections at a time.
     AtATime(usize),
-    /// So many a second, each at its time, whether the former have ended or not.
+    /// The number of connections a second. Each begins at its time, whether the former have ended or not.
     Rate {
         /// Connections a second.
         rate: f64,
-        /// Most connections at a time. One that would be too many when it is due does not begin.
+        /// Most connections at a time. A connection that would be too many when it is due does not begin.
         most: usize,
     },
 }
 
-/// When the load ends.
+/// The end of the load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Until {
     /// After this time; connections that are open then do not count.
     Time(Duration),
-    /// When so many connections have ended.
+    /// The load ends when this number of connections has ended.
     Count(usize),
 }
 
-/// What the load does.
+/// The work of the load.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Where it connects to.
+    /// The address that it connects to.
     pub server: SocketAddr,
     /// Its TLS.
     pub tls: Arc<ClientConfig>,
     /// The path that each connection asks for; the server answers with 200 and closes it. Without a path the client closes
     /// the connection as soon as the handshake is over.
     pub path: Option<String>,
-    /// When connections begin.
+    /// The pace at which connections begin.
     pub pace: Pace,
-    /// When it ends.
+    /// The end of the load.
     pub until: Until,
     /// Its threads, which share the connections.
     pub threads: usize,
@@ -68,7 +68,7 @@ pub struct Load {
     pub cores: Vec<usize>,
 }
 
-/// What a load found.
+/// The figures of a load.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// Connections that came to their end as they should.
@@ -79,15 +79,15 @@ pub struct Found {
     pub failed: usize,
     /// Connections that did not begin, because too many were open.
     pub shed: usize,
-    /// How late connections began, after the time when they were due.
+    /// The delays of connections after the time when they were due.
     pub late: Latencies,
     /// From the time when a connection was due to the end of its handshake, of those that came to their end.
     pub handshakes: Latencies,
-    /// How long the load took.
+    /// The duration of the load.
     pub time: Duration,
     /// The CPU time of the load's threads.
     pub cpu: Duration,
-    /// What the first failure was.
+    /// The first failure.
     pub complaint: Option<String>,
 }
 
@@ -152,7 +152,7 @@ impl Running {
     }
 }
 
-/// What one thread found.
+/// The figures of one thread.
 #[derive(Debug, Default)]
 struct Part {
     found: Found,
@@ -169,7 +169,7 @@ struct Open {
     answered: bool,
 }
 
-/// What one thread does.
+/// The work of one thread.
 #[derive(Debug)]
 struct Lane {
     server: SocketAddr,
@@ -178,7 +178,7 @@ struct Lane {
     until: Until,
     /// Between the times of two connections; none for connections that follow one another.
     gap: Option<Duration>,
-    /// How long after the load the first is due.
+    /// The time from the load's beginning until the first connection is due.
     offset: Duration,
     poller: Poller,
     open: Vec<Option<Open>>,
@@ -186,7 +186,7 @@ struct Lane {
     part: Part,
 }
 
-/// This thread's share of `whole`, which `threads` threads share.
+/// Share of `whole` for this thread, among `threads` threads.
 fn share(whole: usize, index: usize, threads: usize) -> usize {
     (whole + threads - 1 - index) / threads
 }

@@ -22,13 +22,13 @@ use crate::servers::Server;
 use crate::spec::Spec;
 use crate::stats::{Series, short_or_nothing};
 
-/// What each connection has asked for before it is idle.
+/// The request of each connection before it is idle.
 const FILE: &str = "/20k.bin";
 /// Its size.
 const SIZE: u64 = 20_000;
 /// Threads that open connections.
 const OPENERS: usize = 4;
-/// How long one answer may take.
+/// The time that one answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Connections a server may hold.
 const CONNECTIONS: usize = 16_384;
@@ -131,7 +131,7 @@ fn open(server: SocketAddr, tls: &Arc<ClientConfig>, count: usize) -> Result<Vec
     Ok(all)
 }
 
-/// One connection, after its answer.
+/// A connection, after its answer.
 fn ask(server: SocketAddr, source: Ipv4Addr, tls: &Arc<ClientConfig>, poller: &Poller) -> io::Result<TcpStream> {
     let mut connection = Connection::open(server, Some(source), Some(tls))?;
     poller.add(connection.socket(), 0)?;

@@ -1,4 +1,4 @@
-//! What TLS costs: handshakes, requests on kept connections, idle connections, and how often sessions are resumed.
+//! The cost of TLS: handshakes, requests on kept connections, idle connections, and the share of resumed sessions.
 
 mod client;
 mod connection;
@@ -37,14 +37,14 @@ const KEYS: [Key; 2] = [Key::Rsa2048, Key::EcdsaP256];
 const ECDSA: usize = 1;
 /// Connections at a time where each has one request.
 const AT_A_TIME: usize = 32;
-/// Full handshakes before resumed ones are measured, so that there is a session for each connection.
+/// Full handshakes before resumed ones are measured, so that each connection has a session.
 const FILLING: usize = 2 * AT_A_TIME;
 /// The least part of handshakes, in percent, that has to be of the kind that a case is about.
 const OF_A_KIND: f64 = 99.0;
 /// Above this part of its core, in percent, the client has been the limit of a rate.
 const CLIENT_LIMIT: f64 = 95.0;
 
-/// One request on each connection: name, index of the key, version, whether sessions are resumed, path, the largest ratio
+/// A request on each connection: name, index of the key, version, whether sessions are resumed, path, the largest ratio
 /// of CPU times.
 const ONE_REQUEST: [(&str, usize, Version, bool, &str, f64); 5] = [
     ("full handshake, RSA-2048", 0, Version::Tls13, false, OK_PATH, 0.9),
@@ -61,11 +61,11 @@ const KEPT: [(&str, &str, u64, usize, f64); 3] = [
     ("4 MB", "/4m.bin", 4_000_000, 8, 1.0),
 ];
 
-/// One of the loads.
+/// A load.
 enum Case {
     /// wrk on kept connections.
     Kept(wrk::Load),
-    /// One request on each connection, and where sessions are resumed, what fills the store with them.
+    /// A request on each connection, and where sessions are resumed, the load that fills the store with them.
     Each(handshakes::Load, Option<(Arc<Sessions>, handshakes::Load)>),
 }
 

@@ -26,12 +26,12 @@ use crate::stats::Series;
 
 /// The server whose certificate changes.
 const CHANGED: usize = 7;
-/// How long a handshake or a reload may take.
+/// The time that a handshake or a reload may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The longest reload, in milliseconds.
 const GOAL_MS: f64 = 500.0;
 
-/// What one server showed.
+/// The figures of one server.
 #[derive(Default)]
 struct Found {
     check_ms: Series,
@@ -153,7 +153,7 @@ fn mib(server: &Server) -> f64 {
     server.process.memory().pss as f64 / f64::from(1 << 20)
 }
 
-/// How long the program checks the server's configuration, in milliseconds.
+/// The time that the program takes to check the server's configuration, in milliseconds.
 fn checked(bench: &Bench, server: &Server) -> Result<f64> {
     let program = bench.program(server.spec.kind)?;
     let place = |name: &str| server.folder.join(name);

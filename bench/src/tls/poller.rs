@@ -31,7 +31,7 @@ impl Poller {
         Ok(Poller(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
-    /// Adds a connection, edge-triggered: who is told of it has to do all that can be done.
+    /// Adds a connection, edge-triggered: after an event, its owner has to do all that can be done.
     pub fn add(&self, socket: &TcpStream, index: usize) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.0, socket, EventData::new_u64(index as u64), flags)?)

@@ -1,4 +1,4 @@
-//! How many connections resume a session that another worker has made, or one from before a reload.
+//! The share of connections that resume a session of another worker, or a session from before a reload.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ const WORKERS: usize = 4;
 const SESSIONS: usize = 200;
 /// Connections at a time.
 const AT_A_TIME: usize = 16;
-/// How long a reload may take to be seen, and the former workers to end.
+/// The time that a reload may take to be seen, and the former workers to end.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The least part of connections that resume a session, in percent.
 const GOAL: f64 = 99.0;
 
-/// Where the server keeps sessions: name, lines of `http`.
+/// The server's store of sessions: name, lines of `http`.
 const PLACES: [(&str, &str); 2] = [("tickets", ""), ("the server's cache", "ssl_session_tickets off;\n")];
 
 /// Adds the table and the goals to `report`.
@@ -82,7 +82,7 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What connections found before and after a reload.
+/// The results of connections before and after a reload.
 fn one(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<(Found, Found)> {
     let server = Server::start(bench, spec, &Placement::default())?;
     let sessions = Arc::<Sessions>::default();

@@ -21,7 +21,7 @@ use crate::servers::Server;
 use crate::spec::{Certificate, Kind, Spec};
 use crate::stats::{Latencies, Series};
 
-/// How long the way to a file takes, in milliseconds.
+/// The time that the way to a file takes, in milliseconds.
 const DELAY_MS: u32 = 200;
 /// Handshakes at a time.
 const AT_A_TIME: usize = 8;
@@ -30,7 +30,7 @@ const RATE: f64 = 50.0;
 /// The largest p99 of the uninvolved request, in milliseconds.
 const GOAL_MS: f64 = 10.0;
 
-/// What one server showed.
+/// The figures of one server.
 struct Found {
     latencies: Latencies,
     failed: usize,

@@ -16,7 +16,7 @@ use crate::error::{Doing, Error, Result};
 use crate::interrupt;
 use crate::stats::Latencies;
 
-/// How long an answer may take before it has failed.
+/// The time that an answer may take before it has failed.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Longest sleep.
@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_millis(50);
 /// The thread's slice in nanoseconds where it may not come before all others; see `probe`.
 const SLICE: u64 = 100_000;
 
-/// What is asked, how often, and how.
+/// The request, its rate, and the connections.
 #[derive(Debug, Clone)]
 pub struct Pace {
     /// The server.
@@ -47,7 +47,7 @@ pub struct Steady {
     request: Vec<u8>,
     poller: Poller,
     lines: Vec<Line>,
-    /// The connections that are waiting for something to do, the one that has waited longest first.
+    /// The connections that are waiting for something to do, the longest wait first.
     idle: VecDeque<usize>,
     buffer: Vec<u8>,
     latencies: Vec<Duration>,
@@ -58,7 +58,7 @@ pub struct Steady {
 #[derive(Debug)]
 struct Line {
     connection: Option<Connection>,
-    /// When the request was due that has not been answered.
+    /// The time when the unanswered request was due.
     due: Option<Instant>,
 }
 
@@ -205,8 +205,8 @@ impl Steady {
 }
 
 impl Running {
-    /// Waits for the end. The times are from the moment when each request was due to the end of its answer; the number is
-    /// that of the requests that were not answered with 200, or not within ten seconds (their times are in, too).
+    /// Waits for the end. The times are from the moment when each request was due to the end of its answer. The number
+    /// counts requests that were not answered with 200, or not within ten seconds (their times are in, too).
     pub fn finish(self) -> Result<(Latencies, usize)> {
         let found = self.0.join().map_err(|_| Error::Failed("a client panicked".into()))?;
         let (latencies, failed) = found.map_err(|error| match error.kind() {

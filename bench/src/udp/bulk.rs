@@ -14,13 +14,13 @@ use crate::wrk::Outcome;
 /// The bytes of each datagram, as many as fit a packet of most networks.
 pub const SIZE: usize = 1_200;
 
-/// How many datagrams are sent with one call: the kernel takes them apart.
+/// The number of datagrams that are sent with one call: the kernel takes them apart.
 pub const RUN: usize = 16;
 
-/// How many datagrams may be on their way: so many fit the buffer of a socket with the system's settings.
+/// The number of datagrams that may be on their way. They fit the buffer of a socket with the system's settings.
 pub const UNDER_WAY: u64 = 64;
 
-/// How long nothing may arrive before what is on its way counts as lost.
+/// The time without any arrival after which datagrams on their way count as lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A flow, with the server behind the proxy.

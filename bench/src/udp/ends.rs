@@ -1,7 +1,7 @@
 //! Both ends of what goes through a proxy of datagrams: clients with any number of addresses, and the server behind it.
 //!
-//! One socket has all of a client's addresses, which are those of 127.0.0.0/8: each datagram leaves from another one, and
-//! the kernel says which one an answer was sent to.
+//! A single socket has all of a client's addresses, in 127.0.0.0/8. Each datagram leaves from another address, and the
+//! kernel says which address an answer was sent to.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ pub const BATCH: usize = 64;
 /// The room for what comes: what the kernel puts together is no longer.
 const ROOM: usize = 65_536;
 
-/// How often a waiting end looks whether it has to stop.
+/// The time between a waiting end's looks for a request to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A socket with batches.
@@ -78,10 +78,10 @@ pub fn count(bytes: &[u8], segment: Option<usize>) -> u64 {
     segment.map_or(1, |segment| bytes.len().div_ceil(segment.max(1))) as u64
 }
 
-/// What the server does with what it gets.
+/// The server's use of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
-    /// Answers each datagram with so many bytes, of which the first two are the port that it came from.
+    /// Answers each datagram with this number of bytes. The first two are the port that it came from.
     Answers(usize),
     /// Counts.
     Counts,
@@ -91,7 +91,7 @@ pub enum Does {
 pub struct Backend {
     /// Its address.
     pub address: SocketAddr,
-    /// How many datagrams it has got.
+    /// The number of datagrams that it has got.
     pub got: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -155,20 +155,20 @@ pub fn number(address: IpAddr) -> Option<usize> {
     (number as usize).checked_sub(256)
 }
 
-/// What clients found that ask in turn, each with one question at a time.
+/// The figures of clients that ask in turn, each with one question at a time.
 #[derive(Debug, Default)]
 pub struct Exchanged {
     /// Answers.
     pub answers: u64,
     /// Questions that were not answered in time.
     pub lost: u64,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// What the first two bytes of each client's last answer say.
+    /// The first two bytes of each client's last answer.
     pub said: Vec<Option<u16>>,
 }
 
-/// How long an answer may take before another client asks instead.
+/// The time that an answer may take before another client asks instead.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Has the clients of these numbers ask `proxy`, one after the other, at most `at_once` of them at a time, until `enough`

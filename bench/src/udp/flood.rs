@@ -12,14 +12,14 @@ use crate::servers::Server;
 use crate::spec::Kind;
 use crate::stats::short_or_nothing;
 
-/// How many clients ask once, and how many sessions there may be.
+/// The number of clients that ask once, and the limit of sessions.
 const CLIENTS: usize = 50_000;
 const SESSIONS: usize = 10_000;
 
-/// How many clients wait for an answer at a time.
+/// The number of clients that wait for an answer at a time.
 const AT_ONCE: usize = 64;
 
-/// How often a client asks at most, until it has an answer.
+/// The most times that a client asks, until it has an answer.
 const TRIES: usize = 3;
 
 /// Runs the benchmark.
@@ -40,7 +40,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         let mut end = End::bind(Ipv4Addr::UNSPECIFIED, false)?;
         let mut ask = |clients: &[usize], said: &mut Vec<Option<u16>>| {
             said.resize(CLIENTS, None);
-            // An answer may be lost on a busy machine: who has none asks again.
+            // An answer may be lost on a busy machine: a client without an answer asks again.
             for _ in 0..TRIES {
                 let left: Vec<usize> = clients.iter().copied().filter(|client| said[*client].is_none()).collect();
                 let count = left.len() as u64;
@@ -55,8 +55,9 @@ pub fn run(bench: &Bench) -> Result<Report> {
         let full = memory();
         ask(&everybody[SESSIONS..], &mut first)?;
         let after = memory();
-        // Who has a session still comes from the same port at the server behind the proxy. The newest asks first: one that has lost
-        // its session takes the place of the oldest, and in the other order that would be the one that asks next, and so on.
+        // A client with a session still comes from the same port at the server behind the proxy. The newest asks first.
+        // A client that has lost its session takes the place of the oldest. In the other order that would be the next
+        // client to ask, and so on.
         let newest: Vec<usize> = everybody[CLIENTS - SESSIONS..].iter().rev().copied().collect();
         ask(&newest, &mut again)?;
         Ok::<_, crate::error::Error>((first, full, after, again))

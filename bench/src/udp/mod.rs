@@ -45,7 +45,7 @@ fn spec(kind: Kind, (lines, more): (&str, &str), backend: SocketAddr, bench: &Be
     Ok(Spec { whole: Some(whole), ..Spec::new(kind, "", &root) })
 }
 
-/// What a proxy is measured under.
+/// The load that a proxy is measured under.
 enum Load {
     /// Questions and answers.
     Exchange { seconds: f64, cores: Vec<usize> },

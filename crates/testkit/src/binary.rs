@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The path of freerun's binary: `FREERUN_BIN`, else the one that `cargo build -p freerun` makes, in the profile and
-/// target folder of the running test. Cargo is called once in a process; it does nothing if the binary is current.
+/// The path of freerun's binary: `FREERUN_BIN`, else the result of `cargo build -p freerun`, in the profile and target
+/// folder of the running test. Cargo is called once in a process; it does nothing if the binary is current.
 ///
 /// # Errors
 /// There is no cargo, or the build failed.

@@ -28,9 +28,10 @@ use std::sync::OnceLock;
 /// | `client-stale` | a client's (EC), signed by `ca`, that has expired |
 /// | `client-withdrawn` | a client's (EC), signed by `ca`, that is on the list `ca.crl` |
 ///
-/// `ca.crl` and `middle.crl` are the authorities' revocation lists. `locked.key` is the key of `ec` in PKCS #8, encrypted
-/// with the password `secret`; `old-locked.key` is that of `rsa` in the old form with `DEK-Info`. `secret.txt` has the
-/// password `secret` on its second line. `tickets-48.key` and `tickets-80.key` are for `ssl_session_ticket_key`.
+/// `ca.crl` and `middle.crl` are the authorities' revocation lists. `locked.key` is the key of `ec` in PKCS #8,
+/// encrypted with the password `secret`; `old-locked.key` is the key of `rsa` in the old form with `DEK-Info`.
+/// `secret.txt` has the password `secret` on its second line. `tickets-48.key` and `tickets-80.key` are for
+/// `ssl_session_ticket_key`.
 #[derive(Debug)]
 pub struct Certificates {
     folder: PathBuf,
@@ -54,7 +55,7 @@ pub fn certificates() -> &'static Certificates {
     })
 }
 
-/// How the name of a folder begins; the process's id follows.
+/// Beginning of the name of a folder; the process's id follows.
 const NAME: &str = "freerun-certificates-";
 
 /// Removes the folders of processes that have ended: nothing drops a value that a whole process uses.
@@ -68,7 +69,7 @@ fn remove_left() {
     }
 }
 
-/// What is put into certificates.
+/// Extensions of certificates.
 const CONFIGURATION: &str = "[req]\ndistinguished_name = empty\nprompt = no\n[empty]\n\
     [ca]\ndefault_ca = lists\n[lists]\ndefault_md = sha256\ndatabase = withdrawn.txt\nnew_certs_dir = .\n\
     serial = serial.txt\npolicy = any\nunique_subject = no\n[any]\norganizationName = optional\ncommonName = supplied\n\
@@ -109,7 +110,7 @@ impl Certificates {
         first.unwrap_or_else(|error| panic!("{file}: {error}")).to_vec()
     }
 
-    /// What `openssl x509` says of a certificate with these arguments, without the name of the field before `=`.
+    /// The output of `openssl x509` for a certificate with these arguments, without the name of the field before `=`.
     ///
     /// # Panics
     /// The command fails.

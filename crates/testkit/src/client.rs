@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -22,7 +22,7 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// How long a client waits for the next byte by default.
+/// The time that a client waits for the next byte by default.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Client {
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// What was agreed on.
+    /// The parameters that client and server have agreed on.
     ///
     /// # Panics
     /// The connection has no TLS.
@@ -143,7 +143,7 @@ impl Client {
         self.session().agreed()
     }
 
-    /// The number of the alert by which the server has ended the session, as far as it was received.
+    /// The number of the alert that ended the session, as far as it was received.
     ///
     /// # Panics
     /// The connection has no TLS; the methods below panic in this case, too.
@@ -426,7 +426,7 @@ impl Client {
         Ok(came)
     }
 
-    /// How the connection ends, if it does so within the timeout; bytes that come before are dropped.
+    /// The end of the connection, if it comes within the timeout; bytes that come before are dropped.
     pub fn ending(&mut self) -> Ending {
         self.rest().1
     }

@@ -59,7 +59,7 @@ impl Datagrams {
         (buffer, from)
     }
 
-    /// Sends a datagram, and returns the next one that comes, as text.
+    /// Sends a datagram, and returns the next datagram that comes, as text.
     ///
     /// # Panics
     /// None comes.

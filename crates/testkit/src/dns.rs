@@ -13,13 +13,13 @@ use hickory_proto::op::{Message, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-/// How often the threads check whether they have to end.
+/// The time between checks of the threads whether they have to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The answer to questions for a name.
 #[derive(Debug, Clone)]
 pub enum Reply {
-    /// These addresses, with this time to live in seconds. A question for the other kind of address gets none.
+    /// Addresses, with this time to live in seconds. A question for the other kind of address gets none.
     Addresses(Vec<IpAddr>, u32),
     /// SRV records: priority, weight, port and target.
     Services(Vec<(u16, u16, u16, String)>, u32),
@@ -40,7 +40,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// One IPv4 address with a time to live of `ttl` seconds.
+    /// An IPv4 address with a time to live of `ttl` seconds.
     pub fn address(address: Ipv4Addr, ttl: u32) -> Reply {
         Reply::Addresses(vec![address.into()], ttl)
     }
@@ -88,7 +88,8 @@ impl Dns {
         self.state().replies.insert(name.to_ascii_lowercase(), reply);
     }
 
-    /// How many questions for `name` have come; questions for the two kinds of addresses are counted separately.
+    /// The number of questions for `name` that have come; questions for the two kinds of addresses are counted
+    /// separately.
     pub fn asked(&self, name: &str) -> usize {
         self.state().asked.get(name).copied().unwrap_or(0)
     }
@@ -159,7 +160,7 @@ fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &Atomi
     }
 }
 
-/// The question that is answered now: this one, or one that was held back until now; `None`: none is.
+/// The question to answer now: this question, or an earlier question that was held back; `None`: no question.
 fn in_time(question: &[u8], from: SocketAddr, state: &Mutex<State>) -> Option<(Vec<u8>, SocketAddr)> {
     let now = (question.to_vec(), from);
     let Some(query) = Message::from_vec(question).ok().and_then(|message| message.queries.first().cloned()) else {

@@ -1,6 +1,6 @@
 //! The ways in which a connection ends.
 
-/// How a connection ended, as far as the client can tell.
+/// The end of a connection, as far as the client can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The server closed it.

@@ -96,7 +96,7 @@ enum Side {
 /// `build_epoch`, in seconds since 1970.
 ///
 /// # Panics
-/// A network cannot be read, or contains one that was given before it.
+/// A network cannot be read, or contains a network that was given before it.
 pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
     let mut nodes = vec![[Side::Nothing; 2]];
     let mut data = Vec::new();

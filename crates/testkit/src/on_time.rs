@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// How often a test is run at most.
+/// The most runs of a test.
 const TIMES: u32 = 20;
 
 /// The steps of a client that must not pause for long, or the server would rightly end its connection.
@@ -31,8 +31,8 @@ impl Steps {
     }
 }
 
-/// Runs a test, and runs it again if it fails after more than `longest` has passed between two of its steps: the machine
-/// had no time for the client, so that the failure says nothing about the server.
+/// Runs a test, and runs it again if it fails after more than `longest` has passed between two of its steps. The
+/// machine had no time for the client then, so that the failure says nothing about the server.
 pub fn on_time(longest: Duration, test: impl Fn(&Steps)) {
     for left in (0..TIMES).rev() {
         let steps = Steps { longest, last: Cell::new(Instant::now()), is_late: Cell::new(false) };

@@ -10,10 +10,10 @@ use socket2::SockRef;
 use crate::Ending;
 use crate::tls::{Connection, TlsServer, Visitor};
 
-/// How long a peer waits for bytes.
+/// The time that a peer waits for bytes.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a peer waits until the other side takes more bytes.
+/// The time that a peer waits until the other side takes more bytes.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request as the upstream has received it.
@@ -250,7 +250,7 @@ impl Peer {
         }
     }
 
-    /// Exactly so many bytes.
+    /// Exactly `count` bytes.
     ///
     /// # Panics
     /// Fewer bytes come.
@@ -259,7 +259,7 @@ impl Peer {
         self.try_bytes(count).unwrap_or_else(|| panic!("{} of {count} bytes came", self.received.len()))
     }
 
-    /// Exactly so many bytes; `None` if fewer come.
+    /// Exactly `count` bytes; `None` if fewer come.
     pub fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.received.len() < count {
             if self.fill().ok()? == 0 {

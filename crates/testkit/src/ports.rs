@@ -23,7 +23,7 @@ struct Claimed {
     next: usize,
 }
 
-/// A port that is free on IPv4 and IPv6 loopback, and that no other caller gets, in this process or in another one that
+/// A port that is free on IPv4 and IPv6 loopback. No other caller gets it, in this process or in another process that
 /// runs tests.
 ///
 /// # Panics

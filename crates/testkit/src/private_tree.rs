@@ -1,12 +1,12 @@
-//! The folders that are compiled into a server, made private to one of them: what a configuration leaves out has its
-//! default, and yet several servers run at once on one machine.
+//! The folders that are compiled into a server, made private to one server. So directives that a configuration leaves
+//! out have their defaults, and yet several servers run at once on one machine.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
 /// A compiled-in folder of Debian's nginx, which freerun has too, and the folder below the server's own that is mounted
-/// there: access logs that nothing names are then found beside the others.
+/// there. Access logs that nothing names are then found beside the others.
 const FOLDERS: [(&str, &str); 2] = [("/var/log/nginx", "."), ("/var/lib/nginx", "lib")];
 
 /// Mounts the folders below the first argument, and becomes the program that the others name.
@@ -38,8 +38,9 @@ pub fn prepare(dir: &Path) -> std::io::Result<()> {
     FOLDERS.iter().try_for_each(|(_, below)| std::fs::create_dir_all(dir.join(below)))
 }
 
-/// The lines of `http` that name folders below `@DIR@`, for a server that [cannot](is_possible) have compiled-in folders of its
-/// own: those belong to a server that is installed, and may not be there. `http` is the rest of that block.
+/// The lines of `http` that name folders below `@DIR@`, for a server that [cannot](is_possible) have compiled-in
+/// folders of its own. Such folders belong to an installed server, and may not be there. `http` is the rest of that
+/// block.
 pub fn lines_instead(http: &str) -> String {
     let mut text = String::new();
     if !http.contains("access_log") {

@@ -1,5 +1,5 @@
-//! A path through a network: a relay of TCP connections that delivers bytes later, and only so many in a second. It
-//! needs no permissions, unlike the kernel's own (tc-netem(8)), and no packets are lost.
+//! A path through a network: a relay of TCP connections that delivers bytes later, and only a limited number in a
+//! second. It needs no permissions, unlike the kernel's own (tc-netem(8)), and no packets are lost.
 
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a path is like, in each direction.
+/// Properties of a path, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// How much later bytes arrive: half a round trip.
+    /// The delay until bytes arrive: half a round trip.
     pub delay: Duration,
     /// The most bytes a second; `None` is as many as come.
     pub rate: Option<u64>,
-    /// How long bytes may wait in front of the narrowest place before the relay stops reading; it counts only with a
-    /// rate. The buffers of the kernel between the sender and the relay hold some milliseconds more.
+    /// The time that bytes may wait in front of the narrowest place before the relay stops reading; it counts only with
+    /// a rate. The buffers of the kernel between the sender and the relay hold some milliseconds more.
     pub queue: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Path {
         Path { delay: time / 2, rate: None, queue: Duration::ZERO }
     }
 
-    /// A path with this round trip for so many bytes a second, and a queue of 10 ms.
+    /// A path with this round trip, this rate in bytes a second, and a queue of 10 ms.
     pub fn narrow(time: Duration, rate: u64) -> Path {
         Path { delay: time / 2, rate: Some(rate), queue: Duration::from_millis(10) }
     }
@@ -36,8 +36,8 @@ impl Path {
 
 /// The most bytes that are under way on a path without a rate, in one direction of one connection.
 const UNDER_WAY: usize = 256 << 20;
-/// How long what is in the receive buffers takes with a rate, in milliseconds, and their bounds in bytes. The kernel doubles
-/// what it is asked for, for its own needs.
+/// The time that the content of the receive buffers takes with a rate, in milliseconds, and their bounds in bytes. The
+/// kernel doubles the requested size, for its own needs.
 const NARROW: (u64, usize, usize) = (4, 4 << 10, 32 << 10);
 /// The largest piece that is passed on at once, in bytes.
 const PIECE: usize = 64 << 10;
@@ -54,7 +54,7 @@ struct Shared {
     to: SocketAddr,
     path: Path,
     ended: AtomicBool,
-    /// How many bytes were delivered to the server, and to clients.
+    /// The numbers of bytes that were delivered to the server, and to clients.
     delivered: [AtomicU64; 2],
     sockets: Mutex<Vec<TcpStream>>,
 }
@@ -85,17 +85,17 @@ impl Relay {
         Relay { address, shared }
     }
 
-    /// Where to connect instead of to the server.
+    /// The address to connect to instead of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many bytes were delivered to the server so far.
+    /// The number of bytes that were delivered to the server so far.
     pub fn up(&self) -> u64 {
         self.shared.delivered[0].load(Ordering::SeqCst)
     }
 
-    /// How many bytes were delivered to clients so far.
+    /// The number of bytes that were delivered to clients so far.
     pub fn down(&self) -> u64 {
         self.shared.delivered[1].load(Ordering::SeqCst)
     }

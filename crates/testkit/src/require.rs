@@ -1,4 +1,4 @@
-//! What tests need of the machine, each need by its name: a test that lacks one says so and is skipped, or fails.
+//! Needs of tests, each by its name: a test that lacks one says so and is skipped, or fails.
 //!
 //! `FREERUN_TEST_REQUIRE` lists the needs whose lack is a failure: `nginx,fuse`, or `all,-go` for all but one. A lack that
 //! is none goes to standard error, and as a line to the file that `FREERUN_TEST_SKIPPED` names; `.ci/run` counts these.
@@ -103,7 +103,7 @@ impl Required {
         Ok(Required(required))
     }
 
-    /// Those of the environment.
+    /// The requirements of the environment.
     fn of_environment() -> &'static Result<Required, String> {
         static REQUIRED: OnceLock<Result<Required, String>> = OnceLock::new();
         REQUIRED.get_or_init(|| Required::parse(&std::env::var("FREERUN_TEST_REQUIRE").unwrap_or_default()))

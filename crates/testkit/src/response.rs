@@ -1,6 +1,6 @@
 //! A small HTTP/1 response parser for tests: it is strict about what freerun may send, and keeps every byte.
 
-/// One response.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status line without its CR LF; empty for HTTP/0.9.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How long a server may take to start: longer than anything else, since a debug build may have a hundred thousand
+/// The time that a server may take to start: longer than anything else, since a debug build may have a hundred thousand
 /// lines to read.
 const START: Duration = Duration::from_secs(60);
 
@@ -145,7 +145,7 @@ impl Server {
         &self.ports
     }
 
-    /// One of its ports by its number, written as `@PORTn@`.
+    /// A port of the server by its number, written as `@PORTn@`.
     pub fn port_number(&self, number: usize) -> u16 {
         self.ports[number - 1]
     }
@@ -212,8 +212,9 @@ impl Server {
         read(&self.path("error.log"))
     }
 
-    /// The content of its error log without the lines about event loops that were held up: freerun alone has them, and on
-    /// a busy machine they come by chance, also with the number of a connection. For comparisons of whole logs.
+    /// The content of its error log without the lines about event loops that were held up. Only freerun has these
+    /// lines, and on a busy machine they come by chance, also with the number of a connection. For comparisons of whole
+    /// logs.
     pub fn error_log_of_traffic(&self) -> String {
         let log = self.error_log();
         log.split_inclusive('\n')
@@ -285,7 +286,7 @@ impl Server {
         }
     }
 
-    /// Sends SIGHUP, and waits until the present configuration is in use. For one that may be refused, use
+    /// Sends SIGHUP, and waits until the present configuration is in use. For a configuration that may be refused, use
     /// [`signal`](Self::signal).
     ///
     /// # Panics
@@ -304,7 +305,7 @@ impl Server {
         }
     }
 
-    /// How many configurations after the first have been taken into use, according to freerun's log.
+    /// The number of configurations after the first that have been taken into use, according to freerun's log.
     fn reloads(&self) -> usize {
         let log = self.error_log();
         log.lines().filter(|line| line.contains("configuration ") && line.ends_with(" is in use")).count()

@@ -5,12 +5,13 @@ use crate::{Error, Kind, ports, private_tree, require};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A configuration that is being put together. It has the lines of the test and no others: what the harness needs is given on
-/// the command line, and the compiled-in folders (the access log's and those of temporary files) are the server's own, by a
-/// mount namespace. Without root there is none; then the configuration names folders in `@DIR@`.
+/// A configuration that is being put together. It has the lines of the test and no others: the command line has the
+/// harness's own settings. A mount namespace makes the compiled-in folders (for the access log and temporary files) the
+/// server's own. Without root there is none; then the configuration names folders in `@DIR@`.
 ///
 /// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document
-/// root, `@CERTS@` for the folder of [`certificates`](crate::certificates()), `@PORT@` for its port and `@PORT2@` to `@PORT9@` for further free ports.
+/// root, and `@CERTS@` for the folder of [`certificates`](crate::certificates()). `@PORT@` stands for its port and
+/// `@PORT2@` to `@PORT9@` for further free ports.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     main: String,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How often a test is run at most.
+/// The most runs of a test.
 const TIMES: u32 = 20;
 
 /// Runs a test, and runs it again if it fails while another process has mounted or unmounted something: a server that

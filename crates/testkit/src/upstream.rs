@@ -1,4 +1,4 @@
-//! A server behind the server under test, which does exactly what the test demands: it answers in exact bytes, pauses
+//! A server behind the server under test, which does exactly what the test demands. It answers in exact bytes, pauses
 //! until the test goes on, ends or resets connections on demand.
 //!
 //! Either the test does this step by step ([`Upstream::accept`]), or a function answers each request
@@ -19,7 +19,7 @@ use socket2::{Domain, Socket, Type};
 use crate::peer::{Peer, Received, Stream};
 use crate::tls::TlsServer;
 
-/// How long an upstream waits for a connection.
+/// The time that an upstream waits for a connection.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A listening socket that simulates an upstream server.
@@ -180,8 +180,8 @@ impl Default for Upstream {
     }
 }
 
-/// An address of 127.0.0.1 that refuses connections. No other process gets its port while this exists: a port that was
-/// merely free a moment ago may be that of another test's server by now.
+/// An address of 127.0.0.1 that refuses connections. No other process gets its port while this exists. A port that was
+/// merely free a moment ago may belong to another test's server already.
 #[derive(Debug)]
 pub struct Refusing {
     bound: Socket,
@@ -224,7 +224,7 @@ impl Full {
         listening.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
         listening.listen(0).expect("a listener");
         let address = listening.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
-        // The first one that has to wait shows that there is no room left.
+        // The first connection that has to wait shows that no room is left.
         let wait = Duration::from_millis(300);
         let held = std::iter::from_fn(|| TcpStream::connect_timeout(&address, wait).ok()).take(16).collect();
         Full { listening, _held: held }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take on a loaded machine before the test fails.
+/// The time that a condition may take on a loaded machine before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Tests the condition repeatedly until it holds.

@@ -1,4 +1,4 @@
-//! One connected byte stream, as protocols see it: all traffic between the kernel and a protocol goes through
+//! A connected byte stream, as protocols see it: all traffic between the kernel and a protocol goes through
 //! [`Transport`].
 //!
 //! A protocol reads and writes bytes, waits, is notified when its peer has gone, and asks how a file may be sent. It
@@ -35,7 +35,7 @@ pub enum Transport {
     Tls(Box<TlsStream>),
 }
 
-/// How a file is sent to the peer.
+/// The manner in which a file is sent to the peer.
 #[derive(Debug)]
 pub enum FileSending<'t> {
     /// The kernel can copy the file into this descriptor (`sendfile(2)`); so can a pool thread with
@@ -45,7 +45,7 @@ pub enum FileSending<'t> {
     Copy,
 }
 
-/// How bytes go: as they are, or through a session.
+/// The layer that bytes pass through: none, or a session.
 enum Layer<'t> {
     Plain(&'t Socket),
     Session(&'t TlsStream),
@@ -87,7 +87,7 @@ impl Transport {
         self.tls().filter(|tls| tls.is_established())
     }
 
-    /// How bytes go at present.
+    /// The layer that bytes pass through at present.
     #[inline]
     fn layer(&self) -> Layer<'_> {
         match self {
@@ -110,8 +110,8 @@ impl Transport {
     /// Reads without waiting into the spare capacity of `buffer`; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` if there are no bytes; `Interrupted` if much has come that has no plaintext of TLS, and there may be
-    /// more; or the error that broke the stream.
+    /// `WouldBlock` if there are no bytes. `Interrupted` if much has come that has no plaintext of TLS, and there may
+    /// be more. Otherwise the error that broke the stream.
     #[inline]
     pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         let most = buffer.capacity() - buffer.len();
@@ -131,8 +131,8 @@ impl Transport {
         }
     }
 
-    /// To be called when the stream was just connected and not read yet, since its peer has hardly sent anything: the first read
-    /// waits for an event, instead of trying in vain. It makes no difference to TLS.
+    /// To be called when the stream was just connected and not read yet, since its peer has hardly sent anything. The
+    /// first read then waits for an event, instead of trying in vain. It makes no difference to TLS.
     pub fn expect_nothing(&self) {
         if let Transport::Plain(socket) = self {
             socket.expect_nothing();
@@ -188,8 +188,8 @@ impl Transport {
     /// Reads at most `most` bytes without waiting, into a buffer from which pieces can be taken without copying.
     ///
     /// # Errors
-    /// `WouldBlock` if there are no bytes; `Interrupted` if much has come that has no plaintext of TLS, and there may be
-    /// more; or the error that broke the stream.
+    /// `WouldBlock` if there are no bytes. `Interrupted` if much has come that has no plaintext of TLS, and there may
+    /// be more. Otherwise the error that broke the stream.
     #[inline]
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         let room = (buffer.capacity() - buffer.len()).min(most);
@@ -306,7 +306,7 @@ impl Transport {
         }
     }
 
-    /// How many bytes a write would certainly accept now; 0 if that is not known.
+    /// The number of bytes that a write would certainly accept now; 0 if that is not known.
     #[inline]
     pub fn certain_room(&self) -> usize {
         match self.layer() {
@@ -347,7 +347,7 @@ impl Transport {
         self.socket().writable()
     }
 
-    /// How a file is sent to the peer.
+    /// The manner in which a file is sent to the peer.
     #[inline]
     pub fn file_sending(&self) -> FileSending<'_> {
         match self.layer() {
@@ -369,8 +369,8 @@ impl Transport {
         let _ = rustix::net::sockopt::set_tcp_nodelay(self.socket(), true);
     }
 
-    /// Has the kernel take no more than about so many bytes that it has not sent yet (`TCP_NOTSENT_LOWAT`, tcp(7)). A failure
-    /// costs nothing but the order of what is sent.
+    /// Has the kernel take no more than about this number of bytes that it has not sent yet (`TCP_NOTSENT_LOWAT`,
+    /// tcp(7)). A failure costs nothing but the order of sending.
     pub fn set_unsent_limit(&self, bytes: u32) {
         let _ = self.socket().set_unsent_limit(bytes);
     }
@@ -418,9 +418,9 @@ impl Transport {
         }
     }
 
-    /// Sends what ends a session of TLS (`close_notify`, RFC 8446 section 6.1), behind which nothing may be written. False if
-    /// there is no room for it: it is lost if the stream is closed now, but not if [`Transport::shutdown_write`] comes first and
-    /// the stream is read until the peer has closed it.
+    /// Sends the end of a session of TLS (`close_notify`, RFC 8446 section 6.1). Nothing may be written behind it.
+    /// False if there is no room for it. It is lost if the stream is closed now, but not if
+    /// [`Transport::shutdown_write`] comes first and the stream is read until the peer has closed it.
     #[must_use]
     pub fn end_session(&self) -> bool {
         self.tls().is_none_or(TlsStream::close)
@@ -434,8 +434,8 @@ impl Transport {
         }
     }
 
-    /// Makes closing, or [`Transport::end`], send a reset instead of an orderly end: an incomplete response whose end
-    /// is the end of the connection must not be taken for a complete one.
+    /// Makes closing, or [`Transport::end`], send a reset instead of an orderly end. Without it, a client would take an
+    /// incomplete response whose end is the end of the connection for a complete one.
     pub fn reset_on_close(&self) {
         self.cut_on_close();
         self.socket().reset_on_close();
@@ -473,8 +473,8 @@ impl Transport {
         self.taken()
     }
 
-    /// Takes the stream out, with its session and all that waits in it: another loop may use it when this one, which is to be
-    /// dropped, is not used any more.
+    /// Takes the stream out, with its session and all that waits in it. Another loop may use it when this transport,
+    /// which is to be dropped, is not used any more.
     #[must_use]
     pub fn taken(&self) -> Transport {
         match self {

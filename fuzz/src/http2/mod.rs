@@ -8,8 +8,8 @@ use freerun_proto::h2::Role;
 use self::run::{Options, Pump, run};
 use crate::target::Target;
 
-/// A connection, whose owner answers or asks in ways that the first bytes choose, and what its peer sends: no panic, the same
-/// events however the bytes are split, and nothing written that the protocol forbids.
+/// A connection, whose owner answers or asks in ways that the first bytes choose, and its peer's bytes. There is no
+/// panic, the events are the same however the bytes are split, and nothing is written that the protocol forbids.
 fn connection(data: &[u8]) {
     let Some((&[first, second], bytes)) = data.split_first_chunk() else { return };
     let options = Options {
@@ -26,7 +26,7 @@ fn connection(data: &[u8]) {
     run(&options, bytes, parts, Pump::Parts);
 }
 
-/// One frame.
+/// A frame.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload].concat()
 }
@@ -41,7 +41,7 @@ fn response(stream: u8, flags: u8) -> Vec<u8> {
     frame(1, flags, stream, b"\x88\x40\x01n\x01v")
 }
 
-/// What peers send that keep to the rules, each behind the two bytes of options.
+/// The bytes of peers that keep to the rules, each behind the two bytes of options.
 fn seeds() -> Vec<Vec<u8>> {
     let settings = frame(4, 0, 0, b"");
     let windows = frame(4, 0, 0, &[0, 4, 0, 0, 0, 10, 0, 5, 0, 0, 0x40, 0]);

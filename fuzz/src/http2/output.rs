@@ -1,4 +1,4 @@
-//! What a connection has written, judged by what its peer has allowed.
+//! The output of a connection, judged by its peer's settings and windows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,8 +71,8 @@ impl FieldSink for Count {
     }
 }
 
-/// Checks everything that was written to a peer that has sent `input`: frames of allowed sizes, windows that are kept to,
-/// blocks that can be decoded, and streams on which nothing follows their end.
+/// Checks everything that was written to a peer that has sent `input`. Frames have allowed sizes, windows are kept to,
+/// blocks can be decoded, and nothing follows the end of a stream.
 pub fn check(role: Role, input: &[u8], output: &[u8], failure: Option<Failure>) {
     let allowed = Allowed::by(input);
     let mut decoder = Decoder::new(INITIAL_TABLE_SIZE);

@@ -10,14 +10,14 @@ use freerun_proto::h2::{Config, Connection, ErrorCode, Event, Failure, Role, Slo
 
 use super::output;
 
-/// How many streams the connection allows.
+/// The number of streams that the connection allows.
 const STREAMS: u32 = 6;
 
-/// How many bytes of memory a connection may hold when everything is written: what it keeps of a frame, the tables of header
-/// compression, and the streams.
+/// The number of bytes of memory that a connection may hold when everything is written: the rest of a frame, the tables
+/// of header compression, and the streams.
 const MOST_MEMORY: usize = 64 * 1024;
 
-/// What the first bytes of an input choose.
+/// The options that the first bytes of an input choose.
 pub struct Options {
     pub role: Role,
     pub window: u32,
@@ -25,7 +25,7 @@ pub struct Options {
     pub plan: u8,
 }
 
-/// When the owner writes.
+/// The moment when the owner writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pump {
     /// At each event but parts of bodies: at the same places, however the bytes are split.
@@ -34,7 +34,7 @@ pub enum Pump {
     Parts,
 }
 
-/// What the owner was told.
+/// An event that the owner has seen.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Head(Slot, bool, Fields),
@@ -59,18 +59,18 @@ impl FieldSink for Fields {
     }
 }
 
-/// What the owner does with a stream.
+/// The owner's work on a stream.
 struct Owner {
     /// Which of the ways.
     plan: u8,
     /// The peer has sent everything.
     ended: bool,
     sent_head: bool,
-    /// How many bytes are still to be sent.
+    /// The number of bytes that are still to be sent.
     left: usize,
 }
 
-/// What has come of a run: everything that was told, and how it has ended.
+/// The outcome of a run: all events, and its end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     seen: Vec<Seen>,
@@ -144,7 +144,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps bytes of a body. Those of one stream that come one after the other are read together, at the next event.
+    /// Keeps bytes of a body. Consecutive bytes of one stream are read together, at the next event.
     fn data(&mut self, slot: Slot, bytes: &[u8]) {
         if let (Some((of, unread)), Some(Seen::Data(_, data))) = (&mut self.unread, self.seen.last_mut())
             && *of == slot
@@ -166,7 +166,7 @@ impl Run<'_> {
         }
     }
 
-    /// How much of a body comes before it is known to be wrong depends on the parts: that is not looked at.
+    /// Forgets the bytes of a body: how many come before it is known to be wrong depends on the parts.
     fn forget_data(&mut self, of: Slot) {
         if matches!(self.seen.last(), Some(Seen::Data(slot, _)) if *slot == of) {
             self.seen.pop();

@@ -43,7 +43,7 @@ pub(super) fn for_book(path: &str, text: &str, pages: &Pages, tree: &Tree) -> (S
     (out, files)
 }
 
-/// Where a link leads.
+/// The target of a link.
 enum Place {
     /// An address of the web, a place in the same page, or a page of the book.
     Same,
@@ -51,7 +51,7 @@ enum Place {
     Page(String),
     /// A file that is no page, by its path from the root.
     File(String),
-    /// What is not in the book.
+    /// A target outside of the book.
     Outside,
 }
 
@@ -70,7 +70,7 @@ fn place(folder: &str, target: &str, pages: &Pages, tree: &Tree) -> Place {
     }
 }
 
-/// Takes away the bracket with which a link began, at whose end the text ends.
+/// Takes away the opening bracket of a link whose text ends here.
 fn unlink(out: &mut String) {
     let mut inner = 0_usize;
     for (at, mark) in out.char_indices().rev() {

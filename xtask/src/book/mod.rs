@@ -1,7 +1,7 @@
 //! `cargo xtask book`: the guide, the reference and the design notes as a static site that can be searched.
 //!
-//! The pages are those of the repository, at the same paths, and their list is made from the folders. mdBook renders them;
-//! what calls it is `xtask/book/`, a workspace of its own.
+//! The pages are the repository's pages, at the same paths, and their list is made from the folders. mdBook renders
+//! them, called by `xtask/book/`, a workspace of its own.
 
 mod built;
 mod links;
@@ -13,7 +13,7 @@ use std::{fs, io};
 use crate::command;
 use crate::tidy::{self, Tree};
 
-/// Why there is no book.
+/// The reason why the book was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The repository cannot be read.
@@ -27,7 +27,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: io::Error,
     },
     /// The book has links that lead nowhere.

@@ -1,4 +1,4 @@
-//! Which pages the book has, and in which order.
+//! The pages of the book, in their order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const CHAPTERS: &[&str] = &[
     "CHANGELOG.md",
 ];
 
-/// The folders of which every page is in the book.
+/// The folders whose pages are all in the book.
 const FOLDERS: &[&str] = &["docs/guide/", "docs/reference/", "docs/design/"];
 
 /// The pages of the book, by their paths from the root of the repository.

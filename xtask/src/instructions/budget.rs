@@ -11,7 +11,7 @@ use super::Error;
 use super::cases::{Case, Unit};
 use crate::command::ask;
 
-/// What the file says of itself.
+/// The comment at the top of the file.
 const HEADER: &str = "\
 # What requests may cost: user-mode instructions a request, bytes an idle connection, as `cargo xtask instructions` counts
 # them. `cargo xtask instructions --check`, a step of the gate, fails where a count is more than 2 % above (16 bytes for the
@@ -24,7 +24,7 @@ const HEADER: &str = "\
 # that have AVX2.
 ";
 
-/// How much more than recorded is still within the budget.
+/// The excess over the recorded count that the budget tolerates.
 #[derive(Debug, Clone, Copy)]
 pub struct Tolerance {
     /// Of instructions, per cent.
@@ -43,7 +43,7 @@ pub const OTHER_TOOLCHAIN: Tolerance = Tolerance { percent: 10.0, bytes: 64.0 };
 #[derive(Debug, Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// What the counts were made with, as [`toolchain`] tells it.
+    /// The tools that the counts were made with, as [`toolchain`] reports them.
     pub toolchain: String,
     /// The counts by the name of the case.
     pub cases: BTreeMap<String, f64>,
@@ -73,7 +73,7 @@ fn text(toolchain: &str, cases: &[(&str, f64)]) -> String {
     format!("{HEADER}\ntoolchain = \"{toolchain}\"\n\n[cases]\n{lines}")
 }
 
-/// What the counts depend on: the compiler, the kind of machine and the C library.
+/// The environment that the counts depend on: the compiler, the kind of machine and the C library.
 pub fn toolchain() -> Result<String, Error> {
     let compiler = ask(Command::new("rustc").arg("--version"))?;
     // Only glibc's getconf knows this name.
@@ -82,7 +82,7 @@ pub fn toolchain() -> Result<String, Error> {
     Ok(format!("rustc {version}, {}, {}", std::env::consts::ARCH, library.trim()))
 }
 
-/// What a count is in the eyes of the budget.
+/// The judgement of the budget about a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Not more than it may be.
@@ -104,7 +104,7 @@ impl Verdict {
         if count <= most { Verdict::Within } else { Verdict::Over }
     }
 
-    /// What is printed behind the figures.
+    /// The text that is printed behind the figures.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Within => "",

@@ -1,4 +1,4 @@
-//! What is counted: the cases, their configuration, and the load of each.
+//! The cases that are counted, their configuration, and the load of each.
 //!
 //! One client sends one request after the other, so that each request is one event of one loop, whatever the speed of the
 //! machine. That leaves little to chance in what the server executes.
@@ -9,7 +9,7 @@ use freerun_testkit::{Answering, Client, Ending, Setup, Site, Upstream, ok};
 
 use super::Error;
 
-/// What a case counts.
+/// The unit of a case's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Instructions of user mode for each request.
@@ -54,7 +54,7 @@ impl Case {
         }
     }
 
-    /// What is counted.
+    /// The unit that is counted.
     pub fn unit(self) -> Unit {
         match self {
             Case::Idle => Unit::Bytes,
@@ -62,9 +62,9 @@ impl Case {
         }
     }
 
-    /// How many per cent more a count may be by chance. A hot file is looked at once a second, the file of an object in memory
-    /// besides for each use until its folder is watched, and a run on a busy machine has more seconds in it; a connection of
-    /// its own is accepted now in one turn, now in two.
+    /// The percentage that a count may be higher by chance. A hot file is looked at once a second. The file of an
+    /// object in memory is also looked at for each use until its folder is watched. A run on a busy machine has more
+    /// seconds in it. A connection of its own is accepted now in one turn, now in two.
     pub fn chance(self) -> f64 {
         match self {
             Case::File => 7.0,
@@ -104,7 +104,7 @@ impl Case {
         Client::try_connect(address).map_err(|error| self.wrong(error.to_string()))
     }
 
-    /// Sends so many requests, or leaves so many connections idle, which are answered.
+    /// Sends `count` requests, or leaves `count` connections idle, which are answered.
     pub fn load(self, address: SocketAddr, count: usize) -> Result<Vec<Client>, Error> {
         match self {
             Case::Return | Case::File | Case::Proxied | Case::Hit => {
@@ -134,7 +134,7 @@ impl Case {
     }
 }
 
-/// What a server under valgrind serves: a file, and an upstream server in this process.
+/// The content that a server under valgrind serves: a file, and an upstream server in this process.
 pub struct Served {
     site: Site,
     upstream: Answering,

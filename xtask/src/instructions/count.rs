@@ -12,8 +12,8 @@ use super::cases::{Case, Served, Unit};
 /// Requests of the two loads. Start and end of the server, and what only first requests do, are in both.
 const REQUESTS: [usize; 2] = [500, 4_500];
 
-/// Rounds of which the least count is taken. What comes with time and not with requests (a look at a file's date each
-/// second, what the server does while nothing happens) makes counts larger, never smaller.
+/// Rounds. The least count of all is taken. Work that comes with time and not with requests (a look at a file's date
+/// each second, the server's idle work) makes counts larger, never smaller.
 const ROUNDS: usize = 2;
 
 /// Idle connections of the two loads. Reading the configuration takes more memory for a moment than a thousand of them.
@@ -22,14 +22,14 @@ const CONNECTIONS: [usize; 2] = [4_000, 6_000];
 /// Files that this process and the server have open besides the connections.
 const OTHER_FILES: u64 = 200;
 
-/// What an allocator needs for each piece beside its bytes: the header of the C library's, or what is lost because mimalloc
-/// has pieces of certain sizes.
+/// The overhead of an allocator for each piece: the header of the C library's, or the loss because mimalloc has pieces
+/// of certain sizes.
 const PIECE_HEADER: u64 = 8;
 
 /// Has dhat look for an allocator in the program itself, too: without it, the C library's alone is counted.
 const ALLOCATOR: &str = "--soname-synonyms=somalloc=NONE";
 
-/// What one request, or one connection, costs.
+/// The cost of one request, or one connection.
 pub fn count(case: Case, kind: Kind, program: &Path) -> Result<f64, Error> {
     match case.unit() {
         Unit::Instructions => {
@@ -95,7 +95,7 @@ fn bytes(text: &str) -> Option<u64> {
     Some(number(bytes)? + number(blocks)? * PIECE_HEADER)
 }
 
-/// Sees to it that this process and the servers it starts may have so many open files.
+/// Makes sure that this process and the servers it starts may have this number of open files.
 fn raise_limit(wanted: u64) -> Result<(), Error> {
     let now = getrlimit(Resource::Nofile);
     let limit = now.maximum.unwrap_or(u64::MAX);

@@ -1,9 +1,9 @@
 //! `cargo xtask instructions`: what a request costs in instructions of user mode, and an idle connection in bytes, held to a
 //! recorded budget.
 //!
-//! Times differ by several per cent from run to run and from machine to machine; these counts hardly do, so that a change
-//! which makes a request 2 % dearer is seen when it is made. The counts are callgrind's, of the plain release build in one
-//! process (`docs/design/0009-cost-of-a-connection.md`).
+//! Times differ by several per cent from run to run and from machine to machine, and these counts hardly do. So a
+//! change that makes a request 2 % dearer is seen when it is made. The counts are callgrind's, of the plain release
+//! build in one process (`docs/design/0009-cost-of-a-connection.md`).
 
 mod budget;
 mod cases;
@@ -23,7 +23,7 @@ pub use error::Error;
 /// The file with the budget, from the root of the repository.
 const BUDGET: &str = "xtask/instructions.toml";
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
     check: bool,

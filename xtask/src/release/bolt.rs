@@ -1,8 +1,8 @@
 //! The last step of a release: the code of the finished program is laid out anew (BOLT, LLVM's optimiser behind the linker).
 //!
-//! The compiler places what it has counted in its own form of the program, before it inlines; what runs of the finished one, and
-//! what after what, is only known of that one. So it is counted again: BOLT writes a binary that counts its jumps, the same load
-//! runs on it, and then BOLT places blocks and functions.
+//! The compiler places counted code in its own form of the program, before it inlines. The order in which the finished
+//! program runs is only known of that program. So it is counted again: BOLT writes a binary that counts its jumps, the
+//! same load runs on it, and then BOLT places blocks and functions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,11 +11,11 @@ use std::process::Command;
 
 use super::{Compiler, Error, LEAST_COUNTS, ask, at, empty};
 
-/// What the linker has to leave in a program for it: where addresses stand.
+/// The information that the linker has to leave in a program for BOLT: the places of addresses.
 pub const LINKED: &str = "-Clink-arg=-Wl,--emit-relocs";
 
-/// How blocks and functions are placed: what runs one after the other stands so, what never ran stands elsewhere, the landing
-/// pads of panics too. Tables of lines follow.
+/// The placement of blocks and functions. Code that runs in a row stands together, code that never ran stands
+/// elsewhere, the landing pads of panics too. Tables of lines follow.
 const PLACED: [&str; 6] = [
     "-reorder-blocks=ext-tsp",
     "-reorder-functions=cdsort",

@@ -1,9 +1,9 @@
 //! `cargo xtask release`: freerun built with what a load has shown (profile-guided optimisation).
 //!
-//! The code of a request is long and runs between system calls: where the compiler puts it, and what it puts next to each
-//! other, is a quarter of its user time (`docs/design/0016-profile-guided-builds.md`). So the binary is built twice: first
-//! one that counts where it goes, then, after the benchmarks have run on it for a few seconds each, the one to use. Where BOLT is
-//! installed, what came of it is counted and laid out once more ([`bolt`]).
+//! The code of a request is long and runs between system calls. Its place, and the code next to it, are a quarter of
+//! its user time (`docs/design/0016-profile-guided-builds.md`). So the binary is built twice: first a binary that
+//! counts where it goes, then, after the benchmarks have run on it for a few seconds each, the final binary. Where BOLT
+//! is installed, the result is counted and laid out once more ([`bolt`]).
 
 mod bolt;
 
@@ -23,14 +23,14 @@ const TRAINING: [&str; 7] = ["warm", "connections", "log", "compress", "proxy", 
 /// Seconds of each of a benchmark's measurements in the training.
 const TRAINING_SECONDS: &str = "1";
 
-/// How many steps the training has to have counted: its requests, some hundred thousand of several hundred steps each, come to
-/// a hundred times as many. Those of the masters, which read their configuration, are two millions.
+/// The number of steps that the training has to have counted. Its requests, some hundred thousand of several hundred
+/// steps each, come to a hundred times as many. The masters, which read their configuration, come to two millions.
 const LEAST_COUNTS: u64 = 20_000_000;
 
-/// What the final build is told, for [`freerun -V`](../../crates/freerun/src/version.rs).
+/// The variable of the final build, for [`freerun -V`](../../crates/freerun/src/version.rs).
 const TOLD: (&str, &str) = ("FREERUN_PROFILE_GUIDED", "1");
 
-/// Why there is no binary.
+/// The reason why no binary was built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The tool that merges profiles is missing, or is too old to read what this compiler's programs write.
@@ -44,9 +44,9 @@ pub enum Error {
     /// The workers have left no counts: what the masters do when they start is not what a build is to be guided by.
     #[error("the load has counted {counts} steps only: do the workers reach {}?", folder.display())]
     NotCounted {
-        /// What was counted.
+        /// The number of counted steps.
         counts: u64,
-        /// Where it is written.
+        /// The folder that it is written to.
         folder: PathBuf,
     },
     /// A command did not start or failed.
@@ -57,12 +57,12 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: std::io::Error,
     },
 }
 
-/// What the compiler says of itself.
+/// The compiler's own description.
 struct Compiler {
     /// The machine that it runs on and builds for.
     host: String,
@@ -80,8 +80,8 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
     let bolt = Bolt::find(&compiler);
 
     let (raw, counted, guided) = (folder.join("raw"), folder.join("freerun.profdata"), folder.join("guided"));
-    // Counts of another build would be merged with those of this one, and cargo does not know that what was built with
-    // them is of no use.
+    // Counts of another build would be merged with the counts of this one. Cargo does not know that a build with them
+    // is of no use.
     empty(&raw)?;
     empty(&guided)?;
 
@@ -133,7 +133,7 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
             built
         }
     };
-    // Not copied: one that runs could not be written to.
+    // Not copied: a running binary could not be written to.
     at(&binary, fs::rename(&finished, &binary))?;
     Ok(binary)
 }
@@ -160,8 +160,8 @@ impl Compiler {
         Ok(Compiler { host, llvm, tools })
     }
 
-    /// The tool that merges what was counted: the one that the user names, the compiler's own, or one that is installed. It
-    /// is looked for before anything is built, and asked for its version: an older one does not read these counts.
+    /// The tool that merges counts: named by the user, the compiler's own, or an installed one. It is looked for before
+    /// anything is built, and asked for its version: an older tool does not read these counts.
     fn profdata(&self) -> Result<PathBuf, Error> {
         if let Some(named) = std::env::var_os("LLVM_PROFDATA") {
             return Ok(named.into());
@@ -212,7 +212,7 @@ fn total(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("Total count: "))?.trim().parse().ok()
 }
 
-/// What happened at `path`.
+/// The result of an operation at `path`.
 fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, Error> {
     result.map_err(|reason| Error::File { path: path.to_path_buf(), reason })
 }

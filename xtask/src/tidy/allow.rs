@@ -9,7 +9,7 @@ use super::tree::line_of;
 use super::wording::WordingLimit;
 use super::{Problem, Tree};
 
-/// Where the exceptions are written.
+/// The path of the list of exceptions.
 pub(crate) const FILE: &str = "xtask/tidy.toml";
 
 /// A reason shorter than this explains nothing. Characters.
@@ -34,7 +34,7 @@ struct Written {
     words: Vec<WrittenWording>,
 }
 
-/// How many names and sentences of a crate may still be against the rules for words.
+/// The numbers of names and sentences of a crate that may still be against the rules for words.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenWording {
@@ -77,7 +77,7 @@ struct Entry<T> {
     path: String,
     /// The line of the path in [`FILE`].
     line: usize,
-    /// What is excused.
+    /// The place that is excused.
     what: T,
     used: bool,
 }
@@ -158,7 +158,7 @@ impl Exceptions {
         &self.orders
     }
 
-    /// How many names and sentences of each crate may be against the rules for words.
+    /// The numbers of names and sentences of each crate that may be against the rules for words.
     pub(crate) fn wording(&self) -> &[WordingLimit] {
         &self.wording
     }

@@ -9,7 +9,7 @@ use super::allow::Exceptions;
 use super::rules::{CLOCKLESS, Name, RULES, Sort};
 use super::source::{Kind, Source, Token};
 
-/// How often a name may lead to another one of the same file (`use std::fs; use fs::File;`).
+/// The number of times that a name may lead to another name of the same file (`use std::fs; use fs::File;`).
 const ALIAS_DEPTH: usize = 4;
 
 /// Reports every call that may wait and that no exception covers. Test code may wait.
@@ -177,7 +177,7 @@ fn resolve(segments: &[String], names: &Names<'_>) -> Vec<Vec<String>> {
     meanings
 }
 
-/// One name that a `use` declaration brings in.
+/// A name that a `use` declaration brings in.
 #[derive(Debug)]
 struct Import {
     path: Vec<String>,

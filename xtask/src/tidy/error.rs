@@ -6,17 +6,17 @@ pub(crate) enum Error {
     /// A file or folder of the repository cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// What was being read.
+        /// The file that was being read.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A file of the repository cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// What was being written.
+        /// The file that was being written.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

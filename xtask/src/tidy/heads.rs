@@ -12,7 +12,7 @@ pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What a file that holds nothing but unit tests is named after: its name says what it is already.
+/// The subject of a file that holds nothing but unit tests: its name says what it is already.
 pub(crate) fn tests_of(path: &str) -> Option<&str> {
     let module = path.strip_suffix(".rs")?;
     let module = module.strip_suffix("/mod").unwrap_or(module);
@@ -29,7 +29,7 @@ pub(crate) fn first_sentence(text: &str) -> Option<String> {
     (!sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// Where the first sentence of a paragraph ends: at a full stop with a space and no small letter after it, outside of
+/// The end of the first sentence of a paragraph: at a full stop with a space and no small letter after it, outside of
 /// backticks.
 fn sentence_end(paragraph: &str) -> Option<usize> {
     let mut is_code = false;

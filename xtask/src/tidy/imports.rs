@@ -1,4 +1,5 @@
-//! Which file of a crate imports which: what `use` and paths in the code name, followed to the file that defines it.
+//! Imports between the files of a crate: the names in `use` and in paths of the code, followed to the file that defines
+//! them.
 //!
 //! A re-export (`pub use`) is a signpost and no import: who takes a name from there imports the file that the signpost
 //! leads to. Nor is a module that is only named (`use crate::a;`) imported: the paths that go through it (`a::b()`) are.
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{Kind, Source, Token};
 
-/// How many signposts are followed; more would be a circle.
+/// The number of signposts that are followed; more would be a circle.
 const MAX_SIGNPOSTS: usize = 16;
 
 /// The files of a crate and their imports.
@@ -20,7 +21,7 @@ pub(crate) struct Graph {
     pub(crate) imports: BTreeMap<(usize, usize), usize>,
 }
 
-/// One name that a `use` brings in.
+/// A name that a `use` brings in.
 #[derive(Debug)]
 struct Leaf {
     path: Vec<String>,
@@ -31,7 +32,7 @@ struct Leaf {
     signpost: bool,
 }
 
-/// What a file says.
+/// The modules, names and imports of a file.
 #[derive(Debug, Default)]
 struct Said {
     /// Its module's path from the crate's root.
@@ -46,7 +47,7 @@ struct Said {
     macros: Vec<String>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// Something that this file defines.
@@ -75,7 +76,7 @@ impl Graph {
         Self { imports: crate_said.imports(), files }
     }
 
-    /// The circles: sets of more than one file of which each leads to each, the largest first.
+    /// The circles: sets of more than one file, where each file leads to each other, the largest first.
     pub(crate) fn circles(&self) -> Vec<Vec<usize>> {
         let reached: Vec<BTreeSet<usize>> = (0..self.files.len()).map(|file| self.reached(file)).collect();
         let mut circles: Vec<Vec<usize>> = Vec::new();
@@ -140,7 +141,7 @@ impl Crate<'_> {
         imports
     }
 
-    /// What a path means that stands in a file (`from`), in one of its modules (`place`).
+    /// The meaning of a path that stands in a file (`from`), in one of its modules (`place`).
     fn find(&self, from: usize, place: &[String], path: &[String], signposts: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -165,7 +166,7 @@ impl Crate<'_> {
         self.macros.get(first).filter(|_| rest.is_empty()).map(|file| Target::Item(*file))
     }
 
-    /// What a path from the crate's root means.
+    /// The meaning of a path from the crate's root.
     fn walk(&self, path: &[String], signposts: usize) -> Option<Target> {
         let deepest = (0..=path.len()).rev().find_map(|length| {
             let file = self.modules.get(&path[..length])?;

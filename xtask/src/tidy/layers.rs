@@ -3,7 +3,7 @@
 use super::manifests::{self, Dependency};
 use super::{Problem, Tree};
 
-/// What a crate may be imported by.
+/// The crates that may import a crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// A crate of the server: imports only crates with a smaller number.
@@ -73,7 +73,7 @@ pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What is wrong with one dependency, and what to do.
+/// The fault of one dependency, and the remedy.
 fn wrong(name: &str, own: Place, dependency: &Dependency) -> Option<(String, String)> {
     let other = &dependency.name;
     let testing = dependency.section == "dev-dependencies";

@@ -60,8 +60,8 @@ fn targets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     )
 }
 
-/// The names by which links lead to the headings of a page: in lower case, with hyphens for spaces, and without what is
-/// neither a letter nor a digit, `-` or `_`. The second one of a name has `-1` at its end.
+/// The anchors of a page's headings: in lower case, with hyphens for spaces. They have only letters, digits, `-` and
+/// `_`. The second heading of a name has `-1` at its end.
 fn headings(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, line) in prose(text) {

@@ -11,7 +11,7 @@ use super::source::Source;
 /// The names of such conversions.
 const LOSSY: [&str; 2] = ["from_utf8_lossy", "to_string_lossy"];
 
-/// What is no part of the server: what is lost there is lost for a person who looks at it.
+/// Folders that are no part of the server: bytes that are lost there are lost for a person who looks at them.
 const TOOLS: [&str; 4] = ["xtask/", "bench/", "tests/", "crates/testkit/"];
 
 /// Files that may have one, with the reason.

@@ -1,4 +1,4 @@
-//! What every crate's `Cargo.toml` says.
+//! Rules for every crate's `Cargo.toml`.
 
 use toml::de::{DeTable, DeValue};
 
@@ -19,7 +19,7 @@ pub(crate) struct Manifest<'a> {
     table: DeTable<'a>,
 }
 
-/// One dependency of a manifest.
+/// A dependency of a manifest.
 pub(crate) struct Dependency {
     /// The package's name.
     pub(crate) name: String,
@@ -32,7 +32,7 @@ pub(crate) struct Dependency {
 }
 
 impl<'a> Manifest<'a> {
-    /// Parses a manifest; one that is not TOML becomes a problem.
+    /// Parses a manifest; a text that is not TOML becomes a problem.
     pub(crate) fn parse(path: &'a str, text: &'a str, problems: &mut Vec<Problem>) -> Option<Self> {
         match DeTable::parse(text) {
             Ok(table) => Some(Self { path, text, table: table.into_inner() }),
@@ -93,7 +93,7 @@ impl<'a> Manifest<'a> {
 /// Folders that are workspaces of their own, so that only those who need them compile what they depend on.
 const OWN_WORKSPACES: [&str; 2] = ["fuzz/", "xtask/book/"];
 
-/// The manifests of the workspace's members: all below the root that are not those of other workspaces.
+/// The manifests of the workspace's members: all below the root, without other workspaces.
 pub(crate) fn members<'a>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Vec<Manifest<'a>> {
     let member =
         |path: &str| path.ends_with("/Cargo.toml") && !OWN_WORKSPACES.iter().any(|folder| path.starts_with(folder));

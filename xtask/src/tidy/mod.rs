@@ -1,8 +1,9 @@
 //! The rules of the repository that the compiler and clippy cannot check.
 //!
-//! Every check is a function from a [`Tree`] (texts by path, held in memory) to a list of [`Problem`]s, so that the tests of
-//! a check are small trees written in the test itself. Exceptions are in one place, `xtask/tidy.toml`, each with its reason;
-//! an exception that no longer excuses anything is itself a problem, so the list can only shrink to what is true.
+//! Every check is a function from a [`Tree`] (texts by path, held in memory) to a list of [`Problem`]s. So the tests of
+//! a check are small trees written in the test itself. Exceptions are in one place, `xtask/tidy.toml`, each with its
+//! reason. An exception that no longer excuses anything is itself a problem, so the list can only shrink to what is
+//! true.
 
 mod allow;
 mod blocking;
@@ -36,12 +37,12 @@ pub(crate) use links::{all as links, resolve};
 pub(crate) use problem::Problem;
 pub(crate) use tree::Tree;
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// How many text files were looked at.
+    /// The number of text files that were looked at.
     pub(crate) files: usize,
-    /// What is wrong, in the order of paths and lines.
+    /// The problems, in the order of paths and lines.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn check_folder(root: &Path) -> Result<Report, Error> {
     Ok(check(&Tree::read(root)?))
 }
 
-/// What is against the orders of folders, one line each, in the repository in a folder.
+/// The imports against the orders of folders, one line each, in the repository in a folder.
 pub(crate) fn show_layers(root: &Path) -> Result<String, Error> {
     let tree = Tree::read(root)?;
     let (sources, exceptions) = for_orders(&tree);

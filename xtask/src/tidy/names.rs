@@ -52,7 +52,7 @@ fn definitions(source: &Source) -> Vec<Definition<'_>> {
     found
 }
 
-/// Whether this keyword defines a type here; deeper, `type` is that of a trait.
+/// Whether this keyword defines a type here; deeper, `type` belongs to a trait.
 fn defines(word: &str, depth: usize) -> bool {
     match word {
         "struct" | "enum" | "trait" | "union" => true,

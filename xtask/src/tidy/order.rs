@@ -1,8 +1,8 @@
 //! The folders of a crate have an order, as crates have layers: who reads one does not have to know what is above it.
 //!
-//! The order is in `xtask/tidy.toml`, from the bottom to the top, with two numbers that may only fall: how many imports lead
-//! upward (*arrows against the order*), and how large the circles of imports are. A file, a folder (`path/route`) or a
-//! top-level file has a place; places on one step do not import each other.
+//! The order is in `xtask/tidy.toml`, from the bottom to the top, with two numbers that may only fall. These are the
+//! imports that lead upward (*arrows against the order*), and the sizes of the circles of imports. A file, a folder
+//! (`path/route`) or a top-level file has a place; places on one step do not import each other.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,13 +27,13 @@ pub(crate) struct Order {
     pub(crate) line: usize,
     /// From the bottom to the top; each step has one place or several.
     pub(crate) steps: Vec<Vec<String>>,
-    /// How many imports may lead upward.
+    /// The number of imports that may lead upward.
     pub(crate) arrows: usize,
     /// The sizes of the circles there may be beyond [`MAX_CIRCLE`] and [`MAX_SPREAD_CIRCLE`], the largest first.
     pub(crate) circles: Vec<usize>,
 }
 
-/// What is against an order.
+/// The imports against an order.
 #[derive(Debug, Default)]
 struct Found {
     /// Importing file, its line, the file it imports.
@@ -53,7 +53,7 @@ impl Found {
 }
 
 impl Order {
-    /// The step and the place of a file below `src/`: the longest one that fits.
+    /// The step and the place of a file below `src/`: the longest match.
     fn place(&self, file: &str) -> Option<(usize, &str)> {
         let stem = file.strip_suffix(".rs").unwrap_or(file);
         let fits = |place: &str| stem.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -30,7 +30,7 @@ fn is_path(span: &str) -> bool {
     plain && !placeholder && (span.ends_with('/') || FILES.iter().any(|ending| span.ends_with(ending)))
 }
 
-/// Whether a path is there, or one that ends with it.
+/// Whether a path is there, or a longer path that ends with it.
 fn is_there(tree: &Tree, span: &str) -> bool {
     let inside = format!("/{span}");
     tree.exists(span)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One broken rule: where, what, and what to do about it.
+/// A broken rule: where, what, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     /// Path from the repository's root, with `/`.

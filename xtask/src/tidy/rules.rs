@@ -1,4 +1,4 @@
-//! What may wait, by name: the table behind the `blocking` check.
+//! Calls that may wait, by name: the table behind the `blocking` check.
 //!
 //! The check works on names, so it finds calls, not every possible wait: a method of a trait on a blocking `File`
 //! (`file.read(…)`) looks like any other `read`. That is why the ways to *get* such a file are listed instead.
@@ -59,7 +59,7 @@ impl Sort {
         }
     }
 
-    /// Why it is not allowed, after the name of what was found.
+    /// The reason that it is not allowed, after the name of the call.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Files => "may wait for a disk",
@@ -75,7 +75,7 @@ impl Sort {
         }
     }
 
-    /// What to do instead.
+    /// The remedy.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::Files => "use the file operations of freerun_runtime (probe first, then a thread pool)",
@@ -92,7 +92,7 @@ impl Sort {
     }
 }
 
-/// What a rule looks for.
+/// The name that a rule looks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Name {
     /// A path and everything below it.
@@ -191,5 +191,5 @@ pub(crate) const RULES: &[(Sort, Name)] = &[
     (Sort::Clock, Name::Below("std::time::SystemTime::now")),
 ];
 
-/// Where reading the clock is forbidden: protocol code and the language take the time as an argument.
+/// The folders where reading the clock is forbidden: protocol code and the language take the time as an argument.
 pub(crate) const CLOCKLESS: &[&str] = &["crates/proto/", "crates/conf/"];

@@ -1,4 +1,4 @@
-//! A file has one subject; one that grows past a limit is asking to be split.
+//! A file has one subject; a file that grows past a limit is asking to be split.
 
 use super::allow::Exceptions;
 use super::{Problem, Tree};
@@ -9,7 +9,7 @@ const MAX_LINES: usize = 600;
 /// A file with this word in its first lines is written by a program.
 const GENERATED: &str = concat!("@", "generated");
 
-/// How many lines at the top may carry [`GENERATED`].
+/// The number of lines at the top that may carry [`GENERATED`].
 const GENERATED_LINES: usize = 5;
 
 /// Reports files that are too long.

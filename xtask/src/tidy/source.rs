@@ -1,7 +1,7 @@
 //! Rust files as flat lists of tokens: comments and strings are gone, test code is marked.
 //!
-//! The files are cut with the compiler's own lexer rules (`proc-macro2`), so a word in a comment, a string, a raw string or a
-//! doc comment is never mistaken for code, and code inside macro calls is seen as well.
+//! The files are cut with the compiler's own lexer rules (`proc-macro2`). So a word in a comment, a string, a raw
+//! string or a doc comment is never mistaken for code, and code inside macro calls is seen as well.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::{Problem, Tree};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A name or keyword.
     Word(String),
-    /// One character of punctuation.
+    /// A character of punctuation.
     Mark(char),
     /// An opening bracket, as its character; groups without brackets do not show.
     Open(char),
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 /// A token and where it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
-    /// What it is.
+    /// The token's kind.
     pub(crate) kind: Kind,
     /// Its line, from 1.
     pub(crate) line: usize,
@@ -55,7 +55,7 @@ impl Token {
     }
 }
 
-/// One Rust file.
+/// A Rust file.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// Path from the root.

@@ -1,7 +1,7 @@
 //! `unsafe` belongs to `crates/sys` alone.
 //!
-//! The compiler forbids it too (`unsafe_code = "forbid"` in the workspace's lints), but only where a crate inherits the lints
-//! and the code is compiled; this sees tests, benchmarks, fuzz targets and code behind `cfg` as well.
+//! The compiler forbids it too (`unsafe_code = "forbid"` in the workspace's lints), but only where a crate inherits the
+//! lints and the code is compiled. This check sees tests, benchmarks, fuzz targets and code behind `cfg` as well.
 
 use super::Problem;
 use super::source::Source;
@@ -9,7 +9,7 @@ use super::source::Source;
 /// The one folder that may hold `unsafe`.
 const ALLOWED: &str = "crates/sys/";
 
-/// One problem for each line with `unsafe` outside [`ALLOWED`].
+/// Reports a problem for each line with `unsafe` outside [`ALLOWED`].
 pub(crate) fn check(sources: &[Source], problems: &mut Vec<Problem>) {
     for source in sources.iter().filter(|source| !source.path.starts_with(ALLOWED)) {
         for token in source.tokens.iter().filter(|token| token.is_word("unsafe")) {

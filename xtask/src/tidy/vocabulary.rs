@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::tree::line_of;
 use super::{Problem, Tree};
 
-/// Where the words are written.
+/// The path of the words.
 pub(crate) const FILE: &str = "xtask/words.toml";
 
 /// The words, each with its replacement where there is one.

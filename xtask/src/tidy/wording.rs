@@ -1,4 +1,4 @@
-//! How many names and sentences of each crate are still against the rules: the numbers only fall.
+//! Limits for the names and sentences of each crate that are still against the rules: the numbers only fall.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use super::source::Source;
 use super::vocabulary::Vocabulary;
 use super::{Problem, Tree, sentences};
 
-/// How far a number may be above what is there, in per cent, so that not every commit that mends a sentence changes it.
+/// The percentage that a number may be above the count, so that not every commit that mends a sentence changes it.
 const SLACK: usize = 5;
 
 /// The numbers of one crate, as written.

@@ -6,7 +6,7 @@ use super::{Problem, Tree};
 const MACHINE_PATHS: &[(&str, &str)] =
     &[("/wor", "k/"), ("/tmp/targ", "et-"), ("/tmp/bri", "ef"), ("/tmp/bash_jo", "bs"), ("/ro", "ot/.")];
 
-/// What a merge leaves behind, at the beginning of a line.
+/// The marks that a merge leaves behind, at the beginning of a line.
 const CONFLICTS: &[(&str, &str)] = &[("<<<<<", "<< "), (">>>>>", ">> ")];
 
 /// Reports each line with such a word.

@@ -172,8 +172,9 @@ impl Control {
 
     /// Executes a command, given as words, for the fixture's binary; the answer is a line to print.
     ///
-    /// `delay OP MS [PREFIX]`, `hang OP [PREFIX]`, `fail OP [PREFIX]`, `eio-after BYTES [PREFIX]`, `ttl MS`, `clear`, `stats`,
-    /// with OP one of `lookup getattr open read readdir create write rename unlink sync`. `None`: not a command of this table.
+    /// A command of the table: `delay OP MS [PREFIX]`, `hang OP [PREFIX]`, `fail OP [PREFIX]`, `eio-after BYTES
+    /// [PREFIX]`, `ttl MS`, `clear`, `stats`. OP is one of `lookup getattr open read readdir create write rename unlink
+    /// sync`. `None`: not a command of this table.
     pub fn command(&self, words: &[&str]) -> Option<Result<String, String>> {
         let done = Ok("ok".to_owned());
         let op = |name: &str| {

@@ -1,4 +1,4 @@
-//! A writable file system whose slowness, hangs and errors a test controls: its files are those of another folder.
+//! A writable file system whose slowness, hangs and errors a test controls. Its files are the files of another folder.
 
 use super::control::{Control, Failed, Op};
 use crate::Error;
@@ -60,7 +60,7 @@ impl Drop for Mirror {
 
 const ROOT: u64 = 1;
 
-/// The inode numbers by which the kernel knows files.
+/// The inode numbers, the kernel's names of files.
 #[derive(Debug)]
 struct Table {
     /// Paths below the root, by inode number.
@@ -119,7 +119,7 @@ impl Mounted {
         Ok(attr(ino, &meta))
     }
 
-    /// Gives what was just made to the user who has made it, with the mode that was asked for.
+    /// Gives a new file to the user that has made it, with the mode that was asked for.
     fn made(&self, path: &Path, mode: u32, (uid, gid): (u32, u32)) -> io::Result<FileAttr> {
         let real = self.real(path);
         fs::set_permissions(&real, Permissions::from_mode(mode & 0o7777))?;

@@ -76,7 +76,7 @@ impl Fixture {
         pattern::bytes(pattern::seed(path), offset, length)
     }
 
-    /// Executes one command line: those of [`Control::command`], and `file PATH SIZE`, `files PREFIX COUNT SIZE` (names
+    /// Executes one command line of [`Control::command`], or `file PATH SIZE`, `files PREFIX COUNT SIZE` (names
     /// PREFIX0, PREFIX1, …), `shrink PATH AVAILABLE`.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-/// One file or folder. Inode numbers are its index in the table plus one, so that the root is 1.
+/// A file or folder. Inode numbers are its index in the table plus one, so that the root is 1.
 #[derive(Clone, Debug)]
 struct Entry {
     path: String,
@@ -193,8 +193,8 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Runs `reply` after the wait that the rules demand: here if there is none, else on a thread of its own, because
-    /// the session's one thread must go on with the other operations.
+    /// Runs `reply` after the wait that the rules demand: here if there is none, else on a thread of its own. The
+    /// session's one thread must go on with the other operations.
     fn held(&self, op: Op, path: &str, reply: impl FnOnce(Result<(), Failed>) + Send + 'static) {
         if !self.control.begin(op, path) {
             return reply(Ok(()));

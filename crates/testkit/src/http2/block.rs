@@ -93,14 +93,14 @@ impl Block {
         self.integer(size, 5, 0x20)
     }
 
-    /// These bytes as they are.
+    /// Appends bytes as they are.
     #[must_use]
     pub fn raw(mut self, bytes: impl AsRef<[u8]>) -> Block {
         self.bytes.extend(bytes.as_ref());
         self
     }
 
-    /// An integer in a prefix of so many bits, with these bits before it (section 5.1).
+    /// Appends an integer in a prefix of `bits` bits, with these bits before it (section 5.1).
     #[must_use]
     pub fn integer(mut self, value: u64, bits: u32, before: u8) -> Block {
         let most = (1_u64 << bits) - 1;
@@ -133,18 +133,18 @@ impl Block {
     }
 }
 
-/// What the other side's blocks mean, with its dynamic table.
+/// Decoder of the other side's blocks, with its dynamic table.
 pub(super) struct Decoder(fluke_hpack::Decoder<'static>);
 
 impl Decoder {
-    /// A decoder whose table may have so many bytes.
+    /// A decoder whose table may have this number of bytes.
     pub(super) fn new(size: u32) -> Decoder {
         let mut decoder = fluke_hpack::Decoder::new();
         decoder.set_max_allowed_table_size(size as usize);
         Decoder(decoder)
     }
 
-    /// The other side's table may have so many bytes from now on.
+    /// Sets the number of bytes that the other side's table may have from now on.
     pub(super) fn allow(&mut self, size: u32) {
         self.0.set_max_allowed_table_size(size as usize);
     }

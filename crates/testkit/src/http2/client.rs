@@ -170,7 +170,7 @@ impl Http2 {
     /// GETs a path.
     ///
     /// # Panics
-    /// Sending fails; how the answer ends is told in it. The same holds for the methods below.
+    /// Sending fails. The answer contains its own end. The same holds for the methods below.
     #[track_caller]
     pub fn get(&mut self, path: &str) -> Answer {
         let stream = self.ask_for(path);
@@ -278,7 +278,7 @@ impl Http2 {
         self.wire.message(stream).map_or(0, Message::status)
     }
 
-    /// Waits until so many bytes of a body have come.
+    /// Waits until `length` bytes of a body have come.
     ///
     /// # Panics
     /// The connection ends before.
@@ -319,7 +319,7 @@ impl Http2 {
         (self.wire.away().last().map(|away| away.code), ending)
     }
 
-    /// Waits for the server's SETTINGS, and that it has taken those of the client.
+    /// Waits for the server's SETTINGS, and for its acknowledgement of the client's SETTINGS.
     ///
     /// # Panics
     /// They do not come.

@@ -6,14 +6,14 @@ use super::message::Away;
 use super::names::{flag, kind};
 use crate::Ending;
 
-/// What became of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flooded {
-    /// How many frames were sent when the end was seen: up to one batch more than the server has read.
+    /// The number of frames that were sent when the end was seen: up to one batch more than the server has read.
     pub sent: usize,
     /// The GOAWAY with which the server has answered.
     pub away: Option<Away>,
-    /// How the connection ended; `None` if it lasts.
+    /// The end of the connection; `None` if it lasts.
     pub ending: Option<Ending>,
 }
 
@@ -29,7 +29,8 @@ impl Flooded {
     }
 }
 
-/// How many frames are sent before the server has looked at those before: what the kernel holds is no fault of the server.
+/// The number of frames that are sent before the server has looked at earlier ones. The server is not to blame for
+/// frames that the kernel holds.
 const LEAD: usize = 4096;
 
 impl Http2 {

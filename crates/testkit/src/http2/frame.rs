@@ -6,7 +6,7 @@ use std::fmt;
 /// The length of a frame's head, in bytes.
 pub const HEAD: usize = 9;
 
-/// One frame. Nothing is checked: a test may make one that is wrong in any way.
+/// A frame. Nothing is checked: a test may make a frame that is wrong in any way.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The type ([`kind`]).
@@ -15,7 +15,7 @@ pub struct Frame {
     pub flags: u8,
     /// The stream; 0 is the connection. The top bit is reserved.
     pub stream: u32,
-    /// What is behind the head.
+    /// The bytes behind the head.
     pub payload: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ impl Frame {
         Frame::new(kind::SETTINGS, 0, 0, bytes.collect::<Vec<u8>>())
     }
 
-    /// That SETTINGS were taken.
+    /// The acknowledgement of SETTINGS.
     pub fn settings_taken() -> Frame {
         Frame::new(kind::SETTINGS, flag::ACK, 0, [])
     }
@@ -102,7 +102,7 @@ impl Frame {
         self.with(flag::END_STREAM)
     }
 
-    /// DATA or HEADERS with so many bytes of padding.
+    /// DATA or HEADERS with `length` bytes of padding.
     #[must_use]
     pub fn padded(mut self, length: u8) -> Frame {
         self.payload.insert(0, length);
@@ -125,7 +125,7 @@ impl Frame {
         self.bytes_as(length)
     }
 
-    /// The bytes of the frame, with a length in its head that need not be that of its payload.
+    /// The bytes of the frame, with a length in its head that need not be the length of its payload.
     pub fn bytes_as(&self, length: u32) -> Vec<u8> {
         let mut bytes = length.to_be_bytes()[1..].to_vec();
         bytes.extend([self.kind, self.flags]);

@@ -1,16 +1,16 @@
-//! What has come on one stream, and how it ended.
+//! A message that has come on one stream, and its end.
 
 use super::block::Fields;
 use crate::Ending;
 
-/// One message: a response if this side is the client, a request if it is the server.
+/// A message: a response if this side is the client, a request if it is the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// The fields of its head, pseudo-fields first. Those of an interim response (1xx) are in `interim`.
+    /// The fields of its head, pseudo-fields first. Fields of an interim response (1xx) are in `interim`.
     pub fields: Fields,
     /// The heads of interim responses, in their order.
     pub interim: Vec<Fields>,
-    /// What has come of the body.
+    /// The part of the body that has come.
     pub body: Vec<u8>,
     /// The fields behind the body.
     pub trailers: Fields,
@@ -56,14 +56,14 @@ impl Message {
     }
 }
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// By END_STREAM.
     Whole,
     /// By RST_STREAM with this code, before END_STREAM.
     Reset(u32),
-    /// It will not be served: a GOAWAY with this code named an earlier stream as the last one.
+    /// The stream will not be served: a GOAWAY with this code named an earlier stream as the last one.
     Away(u32),
     /// With the connection, after a GOAWAY with this code if there was one.
     Gone(Ending, Option<u32>),
@@ -76,9 +76,9 @@ pub struct Answer {
     pub stream: u32,
     /// The status; 0 if there was no head.
     pub status: u16,
-    /// What has come.
+    /// The message that has come.
     pub message: Message,
-    /// How it ended.
+    /// The end of its stream.
     pub end: End,
 }
 

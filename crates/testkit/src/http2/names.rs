@@ -54,13 +54,13 @@ pub mod kind {
 pub mod flag {
     /// The stream ends with this DATA or HEADERS.
     pub const END_STREAM: u8 = 0x1;
-    /// This SETTINGS or PING is an answer.
+    /// Flag of a SETTINGS or PING that is an answer.
     pub const ACK: u8 = 0x1;
     /// The block of fields ends with this HEADERS or CONTINUATION.
     pub const END_HEADERS: u8 = 0x4;
     /// The frame has padding.
     pub const PADDED: u8 = 0x8;
-    /// This HEADERS begins with a place in the tree of priorities.
+    /// Flag of HEADERS that begin with a place in the tree of priorities.
     pub const PRIORITY: u8 = 0x20;
 }
 
@@ -70,7 +70,7 @@ pub mod setting {
     pub const HEADER_TABLE_SIZE: u16 = 1;
     /// Whether the sender wants promises.
     pub const ENABLE_PUSH: u16 = 2;
-    /// How many streams the sender allows at a time.
+    /// The number of streams that the sender allows at a time.
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
     /// The window of the sender's streams at their beginning, in bytes.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;

@@ -1,12 +1,12 @@
-//! What the other side may send (RFC 9113): the harness is strict, so that every test that speaks HTTP/2 sees a server
-//! that breaks a rule.
+//! Rules for the other side's frames (RFC 9113): the harness is strict, so that every test that speaks HTTP/2 sees a
+//! server that breaks a rule.
 
 use super::block::Fields;
 use super::frame::Frame;
 use super::message::{Message, find};
 use super::names::{kind, setting};
 
-/// Whether a frame's length and stream are those of its type.
+/// Whether a frame's length and stream are allowed for its type.
 pub(super) fn frame(frame: &Frame, most: u32) -> Result<(), String> {
     let length = frame.payload.len();
     if length > most as usize {
@@ -38,7 +38,7 @@ pub(super) fn settings(parameters: &[(u16, u32)], server: bool) -> Result<(), St
     wrong.map_or(Ok(()), |wrong| Err(format!("the setting {wrong:?}")))
 }
 
-/// Whether these fields may be those of a head (sections 8.2 and 8.3).
+/// Whether these fields may form a head (sections 8.2 and 8.3).
 pub(super) fn head(fields: &Fields, response: bool) -> Result<(), String> {
     let pseudo: Vec<&str> =
         fields.iter().map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(':')).collect();

@@ -39,7 +39,7 @@ impl DerefMut for Http2Peer {
 pub struct Asked {
     /// The stream.
     pub stream: u32,
-    /// What has come on it.
+    /// The message that has come on it.
     pub message: Message,
 }
 
@@ -183,7 +183,7 @@ impl Http2Peer {
         }
     }
 
-    /// What has come on a stream when it has ended.
+    /// The message of a stream when it has ended.
     #[track_caller]
     pub fn rest_of(&mut self, stream: u32) -> Message {
         while !self.wire.message(stream).is_some_and(Message::is_over) {

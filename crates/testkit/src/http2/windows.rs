@@ -5,8 +5,8 @@ use std::collections::HashMap;
 /// The window of a connection at its beginning, in bytes.
 const OF_CONNECTION: i64 = 65_535;
 
-/// One direction: what may be sent before more is granted. Negative after a setting that has made streams' windows
-/// smaller.
+/// A direction: the number of bytes that may be sent before more is granted. Negative after a setting that has made
+/// streams' windows smaller.
 #[derive(Debug)]
 struct Direction {
     initial: i64,
@@ -43,13 +43,13 @@ impl Direction {
 /// Both directions.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
-    /// What this side may send.
+    /// The windows of this side's bytes.
     out: Direction,
-    /// What the other side may send.
+    /// The windows of the other side's bytes.
     back: Direction,
     /// Whether the test alone opens windows.
     pub(super) by_hand: bool,
-    /// What has come since the window was opened last.
+    /// The bytes that have come since the window was opened last.
     taken: HashMap<u32, u32>,
 }
 
@@ -60,12 +60,12 @@ impl Windows {
         self.back.window(stream);
     }
 
-    /// This side has sent DATA; that it may is not checked.
+    /// Notes that this side has sent DATA; whether it may is not checked.
     pub(super) fn sent(&mut self, stream: u32, length: usize) {
         self.out.take(stream, length as i64);
     }
 
-    /// How many bytes this side may send on a stream; 0 asks for the connection alone.
+    /// The number of bytes that this side may send on a stream; 0 asks for the connection alone.
     pub(super) fn room(&self, stream: u32) -> usize {
         let own = match stream {
             0 => self.out.connection,
@@ -74,7 +74,7 @@ impl Windows {
         usize::try_from(own.min(self.out.connection)).unwrap_or(0)
     }
 
-    /// This side has opened a window.
+    /// Notes that this side has opened a window.
     pub(super) fn opened(&mut self, stream: u32, more: u32) {
         *self.back.window(stream) += i64::from(more);
     }

@@ -13,14 +13,14 @@ use std::io;
 use std::mem::take;
 use std::time::Duration;
 
-/// What carries the bytes.
+/// The carrier of the bytes.
 #[derive(Debug)]
 pub(super) enum Carrier {
     Client(Client),
     Peer(Peer),
 }
 
-/// What has come: a frame without its payload.
+/// A frame that has come, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The type ([`kind`]).
@@ -33,8 +33,8 @@ pub struct Seen {
     pub length: usize,
 }
 
-/// One side of a connection. SETTINGS and PING are answered, and windows are opened again as bodies come, unless the
-/// test does that by hand. Whatever is read panics if the other side breaks a rule of the protocol.
+/// A side of a connection. SETTINGS and PING are answered, and windows are opened again as bodies come, unless the test
+/// does that by hand. All reading panics if the other side breaks a rule of the protocol.
 #[derive(Debug)]
 pub struct Wire {
     carrier: Carrier,
@@ -42,7 +42,7 @@ pub struct Wire {
     decoder: Decoder,
     answers: bool,
     windows: Windows,
-    /// What this side has set; what is not in it has the protocol's default.
+    /// The settings of this side. A setting that is not in it has the protocol's default.
     own: BTreeMap<u16, u32>,
     /// Settings that were sent and that the other side has not answered, the oldest first.
     unanswered: Vec<Vec<(u16, u32)>>,
@@ -160,7 +160,7 @@ impl Wire {
         self
     }
 
-    /// What a frame changes for this side when it goes out.
+    /// Notes the changes that a frame makes for this side when it goes out.
     fn account(&mut self, frame: &Frame) {
         let stream = frame.stream;
         match frame.kind {
@@ -201,7 +201,7 @@ impl Wire {
         self.own.get(&name).copied().unwrap_or_else(|| default(name))
     }
 
-    /// Opens the window of a stream, or of the connection (0), by so many bytes.
+    /// Opens the window of a stream, or of the connection (0), by `more` bytes.
     ///
     /// # Panics
     /// Sending fails.
@@ -486,7 +486,7 @@ impl Wire {
 
     // ---- what is known --------------------------------------------------------------------------------------------
 
-    /// What has come on a stream.
+    /// The message that has come on a stream.
     pub fn message(&self, stream: u32) -> Option<&Message> {
         self.messages.get(&stream)
     }
@@ -513,7 +513,7 @@ impl Wire {
         self.theirs.as_ref().and_then(|settings| settings.get(&name).copied()).unwrap_or_else(|| default(name))
     }
 
-    /// How many bytes of DATA the other side takes now on a stream; 0 asks for the connection alone.
+    /// The number of bytes of DATA that the other side takes now on a stream; 0 asks for the connection alone.
     pub fn room(&self, stream: u32) -> usize {
         self.windows.room(stream)
     }
@@ -528,7 +528,7 @@ impl Wire {
         &self.seen
     }
 
-    /// How many frames of a type have come.
+    /// The number of frames of a type that have come.
     pub fn count(&self, kind: u8) -> usize {
         self.seen.iter().filter(|seen| seen.kind == kind).count()
     }

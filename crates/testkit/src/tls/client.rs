@@ -38,7 +38,7 @@ impl fmt::Display for TlsVersion {
     }
 }
 
-/// What a client wants of TLS. By default it offers both versions, names `localhost`, offers no protocols of ALPN, shows
+/// Options of a TLS client. By default it offers both versions, names `localhost`, offers no protocols of ALPN, shows
 /// no certificate and resumes nothing. Clones share the sessions that are kept for resumption.
 #[derive(Clone)]
 pub struct Tls {
@@ -62,7 +62,7 @@ impl Default for Tls {
 }
 
 impl Tls {
-    /// What a client wants by default.
+    /// The default options of a client.
     pub fn new() -> Tls {
         Tls {
             versions: TlsVersion::ALL.to_vec(),
@@ -154,7 +154,7 @@ impl Tls {
         self.secrets.0.lock().map(|lines| lines.clone()).unwrap_or_default()
     }
 
-    /// Sends records of at most so many bytes, with their heads; the ClientHello has many then.
+    /// Sends records of at most `size` bytes, with their heads; the ClientHello has many then.
     pub fn fragments(mut self, size: usize) -> Tls {
         self.fragment = Some(size);
         self
@@ -257,7 +257,7 @@ impl ClientSessionStore for Kept {
     }
 }
 
-/// What a client and its server have agreed on.
+/// The parameters that a client and its server have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The version, as `$ssl_protocol` has it.
@@ -268,7 +268,7 @@ pub struct Agreed {
     pub group: String,
     /// The protocol of ALPN.
     pub alpn: Option<String>,
-    /// The server's certificates in DER, its own first. A resumed session has those of its first handshake.
+    /// The server's certificates in DER, its own first. A resumed session has the certificates of its first handshake.
     pub certificates: Vec<Vec<u8>>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
@@ -276,12 +276,12 @@ pub struct Agreed {
     pub early: bool,
 }
 
-/// Why a client has no session.
+/// The reason that a client has no session.
 #[derive(Debug)]
 pub struct TlsFailure {
     /// The number of the alert that the server has sent (RFC 8446 section 6).
     pub alert: Option<u8>,
-    /// How the connection ended, if it did so without an alert.
+    /// The end of the connection, if it came without an alert.
     pub ending: Option<Ending>,
     /// The client's reason, if the server is not to blame or breaks the protocol.
     pub error: Option<String>,
@@ -290,11 +290,11 @@ pub struct TlsFailure {
 /// A client's session.
 pub(crate) struct Session {
     connection: ClientConnection,
-    /// What the server has sent as an alert that ends the session.
+    /// The server's alert that ends the session.
     pub(crate) alert: Option<u8>,
     /// Whether the server has sent `close_notify`.
     pub(crate) notified: bool,
-    /// What the client found wrong.
+    /// The client's own error.
     pub(crate) error: Option<String>,
     /// The lengths of the records that are marked as application data and have come.
     pub(crate) records: Vec<usize>,

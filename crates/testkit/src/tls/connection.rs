@@ -5,7 +5,7 @@ use rustls::{HandshakeKind, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// What is known of the server under test, which is the client here.
+/// Facts about the server under test, which is the client here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visitor {
     /// The name that it has asked for (SNI).

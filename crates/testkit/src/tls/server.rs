@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use std::sync::Arc;
 
-/// How an upstream speaks TLS.
+/// The TLS options of an upstream.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     pub(crate) config: Arc<ServerConfig>,

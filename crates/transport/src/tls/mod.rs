@@ -1,12 +1,12 @@
 //! A TLS session over a socket.
 //!
-//! A connection to a listening socket with `ssl` is one of these from the start: as long as no session has been
-//! [established](TlsStream::establish), bytes go through as they are, so that a PROXY protocol header, the handshake,
-//! and a client that speaks plain HTTP need nothing else.
+//! A connection to a listening socket with `ssl` is one of these from the start. As long as no session has been
+//! [established](TlsStream::establish), bytes go through as they are. So a PROXY protocol header, the handshake, and a
+//! client that speaks plain HTTP need nothing else.
 //!
 //! A connection that waits holds no buffers. Bytes are received into, and encrypted in, memory of the loop
-//! ([`scratch`]); a connection has memory of its own for what is left of an incomplete record, and for encrypted bytes
-//! that its socket has not taken.
+//! ([`scratch`]). A connection has memory of its own for the rest of an incomplete record, and for encrypted bytes that
+//! its socket has not taken.
 
 mod read;
 mod scratch;
@@ -66,12 +66,12 @@ impl TlsStream {
         self.state.borrow().session.is_some()
     }
 
-    /// What `read` makes of the session, if there is one.
+    /// The result of `read` on the session, if there is one.
     pub fn with_session<T>(&self, read: impl FnOnce(&Session) -> T) -> Option<T> {
         self.state.borrow().session.as_deref().map(read)
     }
 
-    /// What `read` makes of what the peers have agreed on, if a session was established.
+    /// The result of `read` on the parameters that the peers have agreed on, if a session was established.
     pub fn with_agreed<T>(&self, read: impl FnOnce(Agreed<'_>) -> T) -> Option<T> {
         self.with_session(|session| session.agreed().map(read)).flatten()
     }
@@ -91,8 +91,9 @@ impl TlsStream {
     }
 
     /// Sends `close_notify`, once. If the socket is full at present, the peer misses it, unless
-    /// [`shutdown_write`](Self::shutdown_write) is what ends the stream: nobody waits for room here. A peer that knows by
-    /// other means where the stream ends is not misled; one that does not takes a whole stream for one that was cut.
+    /// [`shutdown_write`](Self::shutdown_write) ends the stream, because nobody waits for room here. A peer that knows
+    /// by other means where the stream ends is not misled. Any other peer cannot tell a complete stream from a
+    /// truncated one.
     ///
     /// False if the socket is full.
     pub(crate) fn close(&self) -> bool {

@@ -10,14 +10,14 @@ use freerun_tls::session::{Event, has_whole_record};
 
 use super::{State, TlsStream, scratch};
 
-/// How many times one read receives bytes that turn out to have no plaintext before other tasks get their turn.
+/// The number of times that one read receives bytes without plaintext before other tasks get their turn.
 const MAX_FILLS: usize = 2;
 
 /// Bytes of the peer that are not decrypted yet.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     bytes: Vec<u8>,
-    /// Where those begin that are not consumed.
+    /// The offset of the first byte that is not consumed.
     start: usize,
 }
 
@@ -26,7 +26,7 @@ impl Received {
         Received { bytes, start: 0 }
     }
 
-    /// How much memory it holds.
+    /// The number of bytes of memory that it holds.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()

@@ -1,8 +1,8 @@
 //! Writing: plaintext is encrypted in batches and sent.
 //!
 //! A batch that the socket takes only in part is not reported as written. Its rest is kept, and the plaintext counts as
-//! written when the rest has left; the caller, which has to repeat what was not written anyway, is told then, and the bytes
-//! are not encrypted again.
+//! written when the rest has left. The caller has to repeat a write that was not reported, and learns of it then; the
+//! bytes are not encrypted again.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
@@ -19,15 +19,15 @@ const FRAGMENT: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
     bytes: Vec<u8>,
-    /// Where those begin that are not sent.
+    /// The offset of the first byte that is not sent.
     start: usize,
-    /// How many bytes of the caller's they stand for, which has not been told that they are written: those of a batch that
-    /// was sent in part.
+    /// The number of the caller's bytes that these bytes stand for. The caller does not know yet that they are written:
+    /// they belong to a batch that was sent in part.
     plaintext: usize,
 }
 
 impl Unsent {
-    /// How much memory it holds.
+    /// The number of bytes that wait for the socket.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.bytes.capacity()
@@ -62,7 +62,7 @@ impl Unsent {
 /// The caller's bytes: at most two pieces in practice.
 struct Pieces<'p, 'b> {
     parts: &'p [IoSlice<'b>],
-    /// How many bytes of the first part are written.
+    /// The number of bytes of the first part that are written.
     done: usize,
 }
 
@@ -80,7 +80,7 @@ impl<'p> Pieces<'p, '_> {
         }
     }
 
-    /// The next bytes that make a record. Those of several pieces are put together in `joined`.
+    /// The next bytes that make a record. Bytes of several pieces are put together in `joined`.
     fn next<'a>(&self, joined: &'a mut Vec<u8>) -> &'a [u8]
     where
         'p: 'a,
@@ -176,11 +176,11 @@ impl TlsStream {
         self.socket.poll_write_by(context, || self.try_write(&[IoSlice::new(bytes)], false))
     }
 
-    /// How many bytes a write would certainly take now; 0 if that is not known.
+    /// The number of bytes that a write would certainly take now; 0 if that is not known.
     pub(crate) fn certain_room(&self) -> usize {
         let is_empty = self.state.borrow().unsent.is_empty();
         let room = if is_empty { self.socket.certain_room() } else { 0 };
-        // Records add to their plaintext, the smallest ones that can be configured nearly as much as they have.
+        // Records add to their plaintext; the smallest configurable records nearly double it.
         room / 2
     }
 
