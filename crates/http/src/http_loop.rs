@@ -6,8 +6,8 @@ use std::rc::{Rc, Weak};
 use freerun_serve::loops::state::LoopState;
 
 use crate::connection::idle::Idle;
-use crate::request::Connection;
 use crate::request::generation::{Answering, LoopGeneration, ServedBy};
+use crate::request::{Address, Connection, Facts};
 use freerun_serve::tls::client_facts::TlsFacts;
 
 /// The state of http on one loop.
@@ -60,20 +60,30 @@ impl HttpLoop {
     /// whether the newest generation still listens at its address. If it does not, the generation is the last one that
     /// did.
     pub fn servers(&self, connection: &Connection) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
+        self.servers_of(connection, || connection.local())
+    }
+
+    /// Returns the same as [`HttpLoop::servers`] for any connection. `local` tells the address that the client connected to.
+    #[inline]
+    pub fn servers_of(
+        &self,
+        facts: &Facts,
+        local: impl FnOnce() -> Address,
+    ) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
         let generation = self.generation();
-        let mut known = connection.served_by.borrow_mut();
+        let mut known = facts.served_by.borrow_mut();
         if let Some(ServedBy { generation: of, servers }) = &*known
             && of.number == generation.number
         {
             return Some((generation, servers.clone(), true));
         }
-        match generation.http.listens.find(&connection.listen) {
+        match generation.http.listens.find(&facts.listen) {
             Some(listen) => {
                 // The kernel is asked for the local address only where servers differ by it.
                 let is_alike = listen.specific.is_empty();
-                let local = if is_alike { connection.listen.address() } else { connection.local() };
+                let local = if is_alike { facts.listen.address() } else { local() };
                 let servers = listen.servers_for(&local);
-                let named = connection.tls().and_then(TlsFacts::server_name);
+                let named = facts.tls().and_then(TlsFacts::server_name);
                 let default = servers.in_handshake(named.as_deref());
                 let servers = generation.servers(servers, default);
                 *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });

@@ -3,13 +3,13 @@
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 
-use crate::multiplexed_tests::ToyService;
+use crate::multiplexed_tests::{self, ToyService, Wire};
 use freerun_conf::{Contexts, Cx, OneText, Problem, Registry, apply_block, parse};
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
-use freerun_http::request::Address;
+use freerun_http::request::{Address, Facts};
 use freerun_http::service::HttpService;
 use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::files::FileSystem;
@@ -130,6 +130,21 @@ impl Server {
         assert!(loop_listeners::tell(self.worker.shared(), 0, move |services| {
             let service = services.of(&spec).unwrap();
             services.accepted(service, (server, peer), &LoopLocal::new(Arc::new(spec)), false);
+        }));
+        client
+    }
+
+    /// A connection of the toy protocol from `peer` to the first address, over datagrams.
+    pub fn connect_datagrams(&self, peer: Address) -> UnixDatagram {
+        let (client, server) = UnixDatagram::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let (server, spec) = (OwnedFd::from(server), self.generation.listeners[0].clone());
+        assert!(loop_listeners::tell(self.worker.shared(), 0, move |services| {
+            let loop_state = &services.loop_state;
+            loop_state.admission.begin();
+            let number = loop_state.shared.next_connection();
+            let facts = Facts::new(number, peer, LoopLocal::new(spec), loop_state.clone());
+            multiplexed_tests::drive(Wire::of_datagrams(facts, server));
         }));
         client
     }

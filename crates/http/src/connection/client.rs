@@ -28,8 +28,10 @@ pub struct ClientStream<C> {
 enum CarriedBy<C> {
     /// The connection carries one request at a time: HTTP/1.
     Connection(Rc<Connection<C>>),
-    /// The connection carries several at once.
-    Stream(Rc<Connection<C>>, Rc<dyn Stream>),
+    /// The connection is a byte stream and carries several requests at once: HTTP/2.
+    StreamOfConnection(Rc<Connection<C>>, Rc<dyn Stream>),
+    /// The connection is no byte stream, such as one of datagrams. Requests know its facts alone.
+    Stream(Rc<Facts<C>>, Rc<dyn Stream>),
     /// The server has made the request itself, for a health check.
     Nobody(Rc<Facts<C>>),
 }
@@ -39,7 +41,10 @@ impl<C> Clone for ClientStream<C> {
     fn clone(&self) -> ClientStream<C> {
         let carried_by = match &self.carried_by {
             CarriedBy::Connection(connection) => CarriedBy::Connection(connection.clone()),
-            CarriedBy::Stream(connection, stream) => CarriedBy::Stream(connection.clone(), stream.clone()),
+            CarriedBy::StreamOfConnection(connection, stream) => {
+                CarriedBy::StreamOfConnection(connection.clone(), stream.clone())
+            }
+            CarriedBy::Stream(facts, stream) => CarriedBy::Stream(facts.clone(), stream.clone()),
             CarriedBy::Nobody(facts) => CarriedBy::Nobody(facts.clone()),
         };
         ClientStream { carried_by, is_background: self.is_background }
@@ -52,8 +57,8 @@ impl<C> Deref for ClientStream<C> {
     #[inline]
     fn deref(&self) -> &Facts<C> {
         match &self.carried_by {
-            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection,
-            CarriedBy::Nobody(facts) => facts,
+            CarriedBy::Connection(connection) | CarriedBy::StreamOfConnection(connection, _) => connection,
+            CarriedBy::Stream(facts, _) | CarriedBy::Nobody(facts) => facts,
         }
     }
 }
@@ -65,9 +70,14 @@ impl<C> ClientStream<C> {
         ClientStream { carried_by: CarriedBy::Connection(connection), is_background: false }
     }
 
-    /// The client of a connection that carries several requests at once.
+    /// The client of a byte stream that carries several requests at once.
     pub fn of_stream(connection: Rc<Connection<C>>, stream: Rc<dyn Stream>) -> ClientStream<C> {
-        ClientStream { carried_by: CarriedBy::Stream(connection, stream), is_background: false }
+        ClientStream { carried_by: CarriedBy::StreamOfConnection(connection, stream), is_background: false }
+    }
+
+    /// The client of a connection that carries several requests at once, and is no byte stream.
+    pub fn of_facts(facts: Rc<Facts<C>>, stream: Rc<dyn Stream>) -> ClientStream<C> {
+        ClientStream { carried_by: CarriedBy::Stream(facts, stream), is_background: false }
     }
 
     /// A request without a client, made by the server itself.
@@ -91,23 +101,30 @@ impl<C> ClientStream<C> {
     pub(crate) fn transport(&self) -> Option<&Transport> {
         match &self.carried_by {
             CarriedBy::Connection(connection) => Some(&connection.transport),
+            CarriedBy::StreamOfConnection(..) | CarriedBy::Stream(..) | CarriedBy::Nobody(_) => None,
+        }
+    }
+
+    /// The byte stream that carries the request, alone or with others.
+    pub(crate) fn carrier(&self) -> Option<&Transport> {
+        match &self.carried_by {
+            CarriedBy::Connection(connection) | CarriedBy::StreamOfConnection(connection, _) => {
+                Some(&connection.transport)
+            }
             CarriedBy::Stream(..) | CarriedBy::Nobody(_) => None,
         }
     }
 
     /// The TLS session of the client's connection, if there is one.
     pub fn tls_stream(&self) -> Option<&TlsStream> {
-        match &self.carried_by {
-            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection.transport.established(),
-            CarriedBy::Nobody(_) => None,
-        }
+        self.carrier()?.established()
     }
 
     /// The stream of a multiplexed protocol, if the request came by one.
     #[inline]
     pub(crate) fn stream(&self) -> Option<&Rc<dyn Stream>> {
         match &self.carried_by {
-            CarriedBy::Stream(_, stream) => Some(stream),
+            CarriedBy::StreamOfConnection(_, stream) | CarriedBy::Stream(_, stream) => Some(stream),
             CarriedBy::Connection(_) | CarriedBy::Nobody(_) => None,
         }
     }
@@ -122,8 +139,8 @@ impl<C> ClientStream<C> {
     /// The address that the client connected to: the listening address, unless that is a wildcard.
     pub fn local(&self) -> Address {
         match &self.carried_by {
-            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => connection.local(),
-            CarriedBy::Nobody(facts) => facts.listen.address(),
+            CarriedBy::Connection(connection) | CarriedBy::StreamOfConnection(connection, _) => connection.local(),
+            CarriedBy::Stream(facts, _) | CarriedBy::Nobody(facts) => facts.listen.address(),
         }
     }
 
@@ -135,12 +152,7 @@ impl<C> ClientStream<C> {
 
     /// The kernel's information about the client's connection, if that is a TCP connection.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        match &self.carried_by {
-            CarriedBy::Connection(connection) | CarriedBy::Stream(connection, _) => {
-                connection.transport.tcp_info().ok()
-            }
-            CarriedBy::Nobody(_) => None,
-        }
+        self.carrier()?.tcp_info().ok()
     }
 
     /// Resolves when the client has gone. It never resolves for a request that goes on without its client.
@@ -150,7 +162,9 @@ impl<C> ClientStream<C> {
         }
         match &self.carried_by {
             CarriedBy::Connection(connection) => connection.transport.gone().await,
-            CarriedBy::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
+            CarriedBy::StreamOfConnection(_, stream) | CarriedBy::Stream(_, stream) => {
+                poll_fn(|context| stream.poll_gone(context)).await
+            }
             CarriedBy::Nobody(_) => pending().await,
         }
     }
@@ -163,7 +177,9 @@ impl<C> ClientStream<C> {
         }
         match &self.carried_by {
             CarriedBy::Connection(connection) => connection.transport.gone_for_reader().await,
-            CarriedBy::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
+            CarriedBy::StreamOfConnection(_, stream) | CarriedBy::Stream(_, stream) => {
+                poll_fn(|context| stream.poll_gone(context)).await
+            }
             CarriedBy::Nobody(_) => pending().await,
         }
     }
@@ -176,7 +192,7 @@ impl<C> ClientStream<C> {
                 connection.keep_places(places);
                 None
             }
-            CarriedBy::Stream(..) | CarriedBy::Nobody(_) => Some(places),
+            CarriedBy::StreamOfConnection(..) | CarriedBy::Stream(..) | CarriedBy::Nobody(_) => Some(places),
         }
     }
 
@@ -185,7 +201,7 @@ impl<C> ClientStream<C> {
     pub fn certain_room(&self) -> usize {
         match &self.carried_by {
             CarriedBy::Connection(connection) => connection.transport.certain_room(),
-            CarriedBy::Stream(_, stream) => stream.certain_room(),
+            CarriedBy::StreamOfConnection(_, stream) | CarriedBy::Stream(_, stream) => stream.certain_room(),
             CarriedBy::Nobody(_) => 0,
         }
     }
@@ -197,7 +213,7 @@ impl<C> ClientStream<C> {
             CarriedBy::Connection(connection) => {
                 connection.transport.try_write(&[IoSlice::new(encode::CONTINUE)], false).unwrap_or(0)
             }
-            CarriedBy::Stream(_, stream) => {
+            CarriedBy::StreamOfConnection(_, stream) | CarriedBy::Stream(_, stream) => {
                 stream.send_interim(&ResponseHead { status: 100, fields: Default::default() });
                 0
             }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use freerun_conf::SettingsSet;
 use freerun_proto::head::FieldFault;
 
 use crate::connection::file_out::FileOut;
@@ -105,8 +106,8 @@ pub trait Stream {
     /// The client has held up the stream for too long. Without other streams that go on, there is no use in the connection.
     fn has_stalled(&self) {}
 
-    /// Sends the body in frames of at most so many bytes, so that others get their turn (`http2_chunk_size`).
-    fn limit_frames(&self, _most: u64) {}
+    /// Limits the frames of the body by the settings of the location, so that other streams get their turn.
+    fn limit_frames(&self, _settings: &SettingsSet) {}
 
     /// Lets the client go on sending when everything was sent to it: the stream is a tunnel from now on.
     fn become_tunnel(&self, _generation: u64) {}

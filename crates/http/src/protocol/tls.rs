@@ -15,6 +15,7 @@ use freerun_serve::tls::handshake::{Helpers, Offer, Refusal, Speaks, shake_hands
 use freerun_serve::tls::ocsp::Visit;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::Chosen;
+use freerun_transport::Transport;
 
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
@@ -22,7 +23,7 @@ use crate::protocol::computed_certificates;
 use crate::request::generation::{LoopGeneration, Servers};
 use crate::request::location::Server;
 use crate::request::response::LocalBoxFuture;
-use crate::request::{Connection, Request};
+use crate::request::{Connection, Facts, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
 /// does not. `None` if the connection is to be closed: there is no session, which is logged, or a CA has looked at a challenge
@@ -73,7 +74,7 @@ pub async fn open(
                     zone.established(&connection.transport);
                 }
                 if let Some(tls) = &server.tls {
-                    verify(connection, &generation, server, tls, facts).await?;
+                    verify(connection, &connection.transport, &generation, server, tls, facts).await?;
                 }
                 // From now on, the server that the client has named answers on the connection.
                 connection.served_by.take();
@@ -101,40 +102,37 @@ pub fn is_http2(connection: &Connection) -> bool {
 }
 
 /// The threads that do long steps for this connection, and where they are counted.
-fn helpers<'c>(connection: &'c Connection, generation: &'c LoopGeneration) -> Helpers<'c> {
+fn helpers<'c>(client: &'c Facts, generation: &'c LoopGeneration) -> Helpers<'c> {
     Helpers {
         pool: generation.pools.handshakes(),
-        lane: connection.listen.lane(),
-        figures: &connection.loop_state.shared.client_tls,
+        lane: client.listen.lane(),
+        figures: &client.loop_state.shared.client_tls,
     }
 }
 
 /// Verifies the client's certificate by the rules of this server, if it asks for one. `None` if the client has gone
 /// meanwhile.
 async fn verify(
-    connection: &Rc<Connection>,
+    client: &Facts,
+    transport: &Transport,
     generation: &LoopGeneration,
     server: &Server,
     tls: &Arc<ServerTls>,
     facts: &TlsFacts,
 ) -> Option<()> {
-    let (helpers, context) = (helpers(connection, generation), Handshaking(connection));
-    let (log, paths) = (&generation.error_log, generation.services.socket_paths(connection.peer.key()));
-    let visit = Visit { helpers, paths, log, connection: connection.number, context: &context };
+    let (helpers, context) = (helpers(client, generation), Handshaking(client));
+    let (log, paths) = (&generation.error_log, generation.services.socket_paths(client.peer.key()));
+    let visit = Visit { helpers, paths, log, connection: client.number, context: &context };
     // A client that is refused gets its answer when it has sent a request.
-    facts.verify(tls, &connection.transport, &visit, server.zone.as_ref().map(|zone| zone.tls())).await.map(|_| ())
+    facts.verify(tls, transport, &visit, server.zone.as_ref().map(|zone| zone.tls())).await.map(|_| ())
 }
 
 /// Verifies the client's certificate again if the server that the request is for comes from a later configuration than
 /// the last verification: the authority may have been replaced since, or the certificate revoked. `None` if there is nothing
 /// to verify, as nearly always; the future's result is `None` if the client has gone meanwhile.
-pub fn verify_anew<'r>(
-    connection: &'r Rc<Connection>,
-    request: &'r Request,
-    servers: &Servers,
-) -> Option<LocalBoxFuture<'r, Option<()>>> {
-    let server = &request.place.server;
-    let (facts, tls) = (connection.tls()?, server.tls.as_ref()?);
+pub fn verify_anew<'r>(request: &'r Request, servers: &Servers) -> Option<LocalBoxFuture<'r, Option<()>>> {
+    let (client, server) = (&request.client, &request.place.server);
+    let (facts, tls) = (client.tls()?, server.tls.as_ref()?);
     if tls.verification.is_none() || facts.was_verified_by(tls) {
         return None;
     }
@@ -142,13 +140,15 @@ pub fn verify_anew<'r>(
     if !server.is(servers.negotiated(facts)) {
         return None;
     }
-    loops::note(connection.number, "verifying a client again");
+    // The session of a connection that is no byte stream cannot be looked into here: such a request ends.
+    let Some(transport) = client.carrier() else { return Some(Box::pin(std::future::ready(None))) };
+    loops::note(client.number, "verifying a client again");
     // This is rare: in a box it takes no room in what waits for requests.
-    Some(Box::pin(verify(connection, &request.generation, server, tls, facts)))
+    Some(Box::pin(verify(client, transport, &request.generation, server, tls, facts)))
 }
 
 /// The end of a line of the log: what is being done, and for whom.
-struct Handshaking<'c>(&'c Connection);
+struct Handshaking<'c>(&'c Facts);
 
 impl fmt::Display for Handshaking<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -41,9 +41,24 @@ impl Answer {
     }
 }
 
+/// The carriers of a connection.
+#[derive(Debug, Clone, Copy)]
+pub enum Carrier {
+    /// A byte stream.
+    Bytes,
+    /// Datagrams.
+    Datagrams,
+}
+
+/// The client's end of a connection.
+enum Socket {
+    Bytes(UnixStream),
+    Datagrams(UnixDatagram),
+}
+
 /// A connection with its streams.
 pub struct Client {
-    socket: UnixStream,
+    socket: Socket,
     input: BytesMut,
     answers: HashMap<u32, Answer>,
 }
@@ -51,10 +66,26 @@ pub struct Client {
 impl Client {
     /// Connects. Each response may be `window` bytes long before [`Client::open`] allows more.
     pub fn connect(server: &Server, window: usize) -> Client {
+        Client::connect_over(Carrier::Bytes, server, window)
+    }
+
+    /// Connects as [`Client::connect`] does, over this carrier.
+    pub fn connect_over(carrier: Carrier, server: &Server, window: usize) -> Client {
         let peer = Address::Ip(([192, 0, 2, 7], 4711).into());
-        let socket = server.connect_to(ToyService::NAME, peer);
         // A test that waits in vain fails after this time.
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let patience = Some(Duration::from_secs(60));
+        let socket = match carrier {
+            Carrier::Bytes => {
+                let socket = server.connect_to(ToyService::NAME, peer);
+                socket.set_read_timeout(patience).unwrap();
+                Socket::Bytes(socket)
+            }
+            Carrier::Datagrams => {
+                let socket = server.connect_datagrams(peer);
+                socket.set_read_timeout(patience).unwrap();
+                Socket::Datagrams(socket)
+            }
+        };
         let mut client = Client { socket, input: BytesMut::new(), answers: HashMap::new() };
         client.open(0, u32::try_from(window).unwrap());
         client
@@ -63,7 +94,10 @@ impl Client {
     fn write(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
         let mut out = Vec::new();
         Frame::write(kind, stream, payload, &mut out);
-        self.socket.write_all(&out).unwrap();
+        match &mut self.socket {
+            Socket::Bytes(socket) => socket.write_all(&out).unwrap(),
+            Socket::Datagrams(socket) => assert_eq!(socket.send(&out).unwrap(), out.len()),
+        }
     }
 
     /// Begins a stream.
@@ -122,7 +156,10 @@ impl Client {
                 return;
             }
             let mut piece = [0; 65536];
-            let read = self.socket.read(&mut piece).unwrap();
+            let read = match &mut self.socket {
+                Socket::Bytes(socket) => socket.read(&mut piece).unwrap(),
+                Socket::Datagrams(socket) => socket.recv(&mut piece).unwrap(),
+            };
             assert!(read > 0, "the server has closed the connection");
             self.input.extend_from_slice(&piece[..read]);
         }
@@ -144,6 +181,15 @@ impl Client {
             Kind::End => answer.ended = Ended::Whole,
             Kind::Reset => answer.ended = Ended::Reset,
             Kind::Window | Kind::Fields => panic!("a server sends no such frame"),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Socket::Datagrams(socket) = &self.socket {
+            // The server may have ended before.
+            let _ = socket.send(b"");
         }
     }
 }

@@ -1,17 +1,21 @@
-//! Requests over another protocol than HTTP/1: handlers and filters serve streams of a toy protocol unchanged.
+//! Requests over another protocol than HTTP/1: handlers and filters serve streams of a toy protocol unchanged, over a byte
+//! stream and over datagrams.
 
 mod client;
 mod fields;
 mod toy;
+mod wire;
 
-pub use self::toy::ToyService;
+pub use self::toy::{ToyService, drive};
+pub use self::wire::Wire;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use self::client::{Client, Ended};
+use self::client::{Carrier, Client, Ended};
 use crate::in_process::Server;
 
 /// A window larger than any unread data of a client here.
@@ -22,7 +26,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str, files: &[(&str, &[u8])]) -> Folder {
-        let path = std::env::temp_dir().join(format!("freerun-toy-{name}-{}", std::process::id()));
+        // Several tests use the same name.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("freerun-toy-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         for (name, content) in files {
             std::fs::write(path.join(name), content).unwrap();
@@ -67,12 +74,33 @@ fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     got
 }
 
-#[test]
-fn files_come_whole_and_in_part_and_several_at_once() {
+/// Makes two tests of each of these functions: one over a byte stream, one over datagrams.
+macro_rules! over_each_carrier {
+    ($($name:ident),* $(,)?) => {
+        mod over_bytes {
+            $(#[test] fn $name() { super::$name(super::Carrier::Bytes); })*
+        }
+        mod over_datagrams {
+            $(#[test] fn $name() { super::$name(super::Carrier::Datagrams); })*
+        }
+    };
+}
+
+over_each_carrier!(
+    files_come_whole_and_in_part_and_several_at_once,
+    no_more_is_sent_than_the_window_allows_and_others_go_on,
+    a_slow_upstream_server_holds_no_other_stream_up_and_bodies_go_both_ways,
+    a_reset_gives_the_upstream_request_up_and_a_cut_response_is_reset,
+    pages_are_put_together_and_responses_are_stored,
+    a_stream_becomes_a_tunnel_and_others_go_on,
+    connect_opens_a_tunnel_on_a_stream,
+);
+
+fn files_come_whole_and_in_part_and_several_at_once(carrier: Carrier) {
     let large: Vec<u8> = (0..=250).cycle().take(300_000).collect();
     let folder = Folder::new("files", &[("large.bin", &large), ("small.txt", b"small\n")]);
     let (server, _logs) = Server::start(&format!("server {{ listen 8080; root {}; }}", folder.path()));
-    let mut client = Client::connect(&server, WIDE);
+    let mut client = Client::connect_over(carrier, &server, WIDE);
     client.ask(1, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     client.ask(3, "GET /large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
@@ -93,12 +121,11 @@ fn files_come_whole_and_in_part_and_several_at_once() {
     server.stop();
 }
 
-#[test]
-fn no_more_is_sent_than_the_window_allows_and_others_go_on() {
+fn no_more_is_sent_than_the_window_allows_and_others_go_on(carrier: Carrier) {
     let large: Vec<u8> = (0..=250).cycle().take(200_000).collect();
     let folder = Folder::new("window", &[("large.bin", &large), ("small.txt", b"small\n")]);
     let (server, _logs) = Server::start(&format!("server {{ listen 8080; root {}; }}", folder.path()));
-    let mut client = Client::connect(&server, 1000);
+    let mut client = Client::connect_over(carrier, &server, 1000);
     client.ask(1, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(&client.answer(2).body[..], b"small\n");
@@ -112,8 +139,7 @@ fn no_more_is_sent_than_the_window_allows_and_others_go_on() {
     server.stop();
 }
 
-#[test]
-fn a_slow_upstream_server_holds_no_other_stream_up_and_bodies_go_both_ways() {
+fn a_slow_upstream_server_holds_no_other_stream_up_and_bodies_go_both_ways(carrier: Carrier) {
     let folder = Folder::new("proxy", &[("small.txt", b"small\n")]);
     let (port, origin) = origin();
     let (server, _logs) = Server::start(&format!(
@@ -122,7 +148,7 @@ fn a_slow_upstream_server_holds_no_other_stream_up_and_bodies_go_both_ways() {
                                 add_trailer Sum $bytes_sent; }} }}",
         folder.path()
     ));
-    let mut client = Client::connect(&server, WIDE);
+    let mut client = Client::connect_over(carrier, &server, WIDE);
     client.ask(1, "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
     client.send(1, b"01234");
     client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -153,14 +179,13 @@ fn a_slow_upstream_server_holds_no_other_stream_up_and_bodies_go_both_ways() {
     server.stop();
 }
 
-#[test]
-fn a_reset_gives_the_upstream_request_up_and_a_cut_response_is_reset() {
+fn a_reset_gives_the_upstream_request_up_and_a_cut_response_is_reset(carrier: Carrier) {
     let (port, origin) = origin();
     let (server, mut logs) = Server::start(&format!(
         "log_format f '$uri $status'; access_log all f;
          server {{ listen 8080; location / {{ proxy_pass http://127.0.0.1:{port}; }} }}"
     ));
-    let mut client = Client::connect(&server, WIDE);
+    let mut client = Client::connect_over(carrier, &server, WIDE);
     client.ask(1, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut upstream = origin.recv().unwrap();
     read_until(&mut upstream, b"\r\n\r\n");
@@ -178,8 +203,7 @@ fn a_reset_gives_the_upstream_request_up_and_a_cut_response_is_reset() {
     server.stop();
 }
 
-#[test]
-fn pages_are_put_together_and_responses_are_stored() {
+fn pages_are_put_together_and_responses_are_stored(carrier: Carrier) {
     let page = b"<!--#include virtual=\"/part\" -->, <!--#echo var=\"arg_x\" -->";
     let folder = Folder::new("cache", &[("page.shtml", page)]);
     let (port, origin) = origin();
@@ -191,7 +215,7 @@ fn pages_are_put_together_and_responses_are_stored() {
                                        add_header X-Cache $upstream_cache_status; }} }}",
         folder.path()
     ));
-    let mut client = Client::connect(&server, WIDE);
+    let mut client = Client::connect_over(carrier, &server, WIDE);
     client.ask(1, "GET /page.shtml?x=argument HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut upstream = origin.recv().unwrap();
     read_until(&mut upstream, b"\r\n\r\n");
@@ -213,8 +237,7 @@ fn pages_are_put_together_and_responses_are_stored() {
     server.stop();
 }
 
-#[test]
-fn a_stream_becomes_a_tunnel_and_others_go_on() {
+fn a_stream_becomes_a_tunnel_and_others_go_on(carrier: Carrier) {
     let folder = Folder::new("tunnel", &[("small.txt", b"small\n")]);
     let (port, origin) = origin();
     let (server, mut logs) = Server::start(&format!(
@@ -224,7 +247,7 @@ fn a_stream_becomes_a_tunnel_and_others_go_on() {
                                     proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
         folder.path()
     ));
-    let mut client = Client::connect(&server, WIDE);
+    let mut client = Client::connect_over(carrier, &server, WIDE);
     let head = "GET /app HTTP/1.1\r\nHost: a\r\nUpgrade: chat\r\nConnection: upgrade\r\n\r\n";
     client.ask(1, head);
     let mut upstream = origin.recv().unwrap();
@@ -263,8 +286,7 @@ fn a_stream_becomes_a_tunnel_and_others_go_on() {
     server.stop();
 }
 
-#[test]
-fn connect_opens_a_tunnel_on_a_stream() {
+fn connect_opens_a_tunnel_on_a_stream(carrier: Carrier) {
     let folder = Folder::new("connect", &[("users", b"plain:{PLAIN}secret\n")]);
     let (port, origin) = origin();
     let (server, mut logs) = Server::start(&format!(
@@ -272,7 +294,7 @@ fn connect_opens_a_tunnel_on_a_stream() {
          server {{ listen 8080; auth_basic closed; auth_basic_user_file {}/users; add_header X-Via here; tunnel_pass; }}",
         folder.path()
     ));
-    let mut client = Client::connect(&server, WIDE);
+    let mut client = Client::connect_over(carrier, &server, WIDE);
     let head = |fields: &str| format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     client.ask(1, &head(""));
     let refused = client.answer(1);

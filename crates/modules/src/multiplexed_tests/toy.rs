@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::connection::stream::{ResponseHead, Stream};
@@ -19,11 +19,14 @@ use freerun_http::message::scratch::RequestScratch;
 use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
 use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
+use freerun_http::settings::http2::Http2Settings;
 use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo};
 use freerun_proto::{BodyFraming, HeadRules, HeaderId, Method, Version, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::accept::service::{Accepted, Closing, Service};
 use freerun_serve::loops::state::LoopState;
+
+use super::wire::Wire;
 
 /// The kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,8 +245,8 @@ impl Service for ToyService {
 
     fn accept(self: Rc<Self>, accepted: Accepted) {
         let Accepted { number, transport, peer, listen, .. } = accepted;
-        let http = HttpLoop::of(&self.loop_state).unwrap();
-        drive(http, Rc::new(Connection::new(number, transport, peer, listen, self.loop_state.clone())));
+        let connection = Connection::new(number, transport, peer, listen, self.loop_state.clone());
+        drive(Wire::Bytes(Rc::new(connection)));
     }
 
     fn renew(self: Rc<Self>) {}
@@ -263,17 +266,19 @@ impl Service for ToyService {
 
 /// Serves a connection with the toy protocol. Its first frame, a window for stream 0, gives the number of bytes of each
 /// response that may be sent before the client opens its window.
-fn drive(http: Rc<HttpLoop>, connection: Rc<Connection>) {
-    loops::spawn(connection.number, "a toy protocol", async move {
+pub fn drive(mut wire: Wire) {
+    let (number, loop_state) = (wire.facts().number, wire.facts().loop_state.clone());
+    let http = HttpLoop::of(&loop_state).unwrap();
+    loops::spawn(number, "a toy protocol", async move {
         let shared = Rc::new(RefCell::new(Shared::default()));
         let mut input = BytesMut::new();
         // However the connection ends, its streams have no driver afterwards.
-        let _ = poll_fn(|context| poll(context, &http, &connection, &shared, &mut input)).await;
+        let _ = poll_fn(|context| poll(context, &http, &mut wire, &shared, &mut input)).await;
         for state in shared.borrow_mut().streams.values_mut() {
             state.is_gone = true;
             state.wake();
         }
-        connection.loop_state.admission.end();
+        loop_state.admission.end();
     });
 }
 
@@ -281,32 +286,23 @@ fn drive(http: Rc<HttpLoop>, connection: Rc<Connection>) {
 fn poll(
     context: &mut Context<'_>,
     http: &Rc<HttpLoop>,
-    connection: &Rc<Connection>,
+    wire: &mut Wire,
     shared: &Rc<RefCell<Shared>>,
     input: &mut BytesMut,
 ) -> Poll<io::Result<()>> {
     loop {
         while let Some(frame) = Frame::read(input)? {
-            take(http, connection, shared, frame);
+            take(http, wire, shared, frame);
         }
         {
             let mut shared = shared.borrow_mut();
-            while !shared.out.is_empty() {
-                match connection.transport.poll_write(context, &shared.out) {
-                    Poll::Ready(sent) => drop(shared.out.split_to(sent?)),
-                    Poll::Pending => break,
-                }
+            if let Poll::Ready(sent) = wire.poll_write(context, &mut shared.out) {
+                sent?;
             }
             shared.driver = Some(context.waker().clone());
         }
-        input.reserve(4096);
-        match connection.transport.poll_read_bytes(context, input, usize::MAX) {
-            Poll::Ready(read) => {
-                if read? == 0 {
-                    return Poll::Ready(Ok(()));
-                }
-            }
-            Poll::Pending => return Poll::Pending,
+        if !ready!(wire.poll_read(context, input))? {
+            return Poll::Ready(Ok(()));
         }
     }
 }
@@ -330,7 +326,7 @@ fn built(payload: &[u8], rules: &FieldRules) -> FieldHead {
 /// Begins to serve a request.
 fn begin(
     http: &Rc<HttpLoop>,
-    connection: &Rc<Connection>,
+    wire: &Wire,
     shared: &Rc<RefCell<Shared>>,
     number: u32,
     FieldHead { buffer, parsed, fault, received, .. }: FieldHead,
@@ -346,14 +342,13 @@ fn begin(
     let stream = Rc::new(ToyStream { shared: shared.clone(), number });
     let arrived =
         Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault, received };
-    let (http, number) = (http.clone(), connection.number);
-    let connection = connection.clone();
-    loops::spawn(number, "a stream", async move {
-        serve(http, connection, stream, arrived, &mut RequestScratch::default()).await;
+    let (http, client) = (http.clone(), wire.client(stream));
+    loops::spawn(client.number, "a stream", async move {
+        serve(http, client, arrived, &mut RequestScratch::default()).await;
     });
 }
 
-fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame) {
+fn take(http: &Rc<HttpLoop>, wire: &Wire, shared: &Rc<RefCell<Shared>>, frame: Frame) {
     let number = frame.stream;
     match frame.kind {
         Kind::Head => {
@@ -361,15 +356,18 @@ fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Sh
             let parsed = parse_request(&buffer, &HeadRules::default()).unwrap().unwrap();
             begin(
                 http,
-                connection,
+                wire,
                 shared,
                 number,
                 FieldHead { buffer, parsed, fault: None, is_extended_connect: false, received: 0 },
             );
         }
         Kind::Fields => {
-            let (_, servers, _) = http.servers(connection).unwrap();
-            begin(http, connection, shared, number, built(&frame.payload, &field_rules(&servers.entry.settings)));
+            let facts = wire.facts();
+            let (_, servers, _) = http.servers_of(facts, || facts.listen.address()).unwrap();
+            let settings = &servers.entry.settings;
+            let rules = field_rules(settings, settings.get::<Http2Settings>().http2_extended_connect);
+            begin(http, wire, shared, number, built(&frame.payload, &rules));
         }
         Kind::Window if number == 0 => {
             shared.borrow_mut().window = u32::from_be_bytes(frame.payload[..].try_into().unwrap()) as usize;

@@ -134,7 +134,7 @@ pub(super) async fn one_request(
         }
     };
     let is_gone = match routed {
-        Ok(()) => match tls::verify_anew(connection, request, &servers) {
+        Ok(()) => match tls::verify_anew(request, &servers) {
             Some(verifying) => verifying.await.is_none(),
             None => false,
         },

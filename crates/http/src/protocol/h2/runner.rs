@@ -6,19 +6,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::connection::stream::Stream;
 use freerun_proto::RequestHead;
 
 use crate::http_loop::HttpLoop;
 use crate::message::scratch::RequestScratch;
 use crate::protocol::multiplexed::{self, Arrived};
-use crate::request::Connection;
+use crate::request::ClientStream;
 
 /// A request to serve.
 pub(super) struct Work {
     pub(super) http: Rc<HttpLoop>,
-    pub(super) connection: Rc<Connection>,
-    pub(super) stream: Rc<dyn Stream>,
+    pub(super) client: ClientStream,
     pub(super) arrived: Arrived,
 }
 
@@ -75,8 +73,8 @@ async fn serve(post: Rc<Post>) {
             Some(work) => Poll::Ready(work),
             None => Poll::Pending,
         });
-        let Work { http, connection, stream, arrived } = work.await;
-        multiplexed::serve(http, connection, stream, arrived, &mut scratch).await;
+        let Work { http, client, arrived } = work.await;
+        multiplexed::serve(http, client, arrived, &mut scratch).await;
         post.spare.set(scratch.head());
         post.is_done.set(true);
     }

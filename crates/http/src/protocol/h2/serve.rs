@@ -26,7 +26,7 @@ use crate::protocol::h2::unsent::Unsent;
 use crate::protocol::h2::words;
 use crate::protocol::multiplexed::{Arrived, field_rules};
 use crate::request::core_settings::CoreSettings;
-use crate::request::{Connection, Head};
+use crate::request::{ClientStream, Connection, Head};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
 
@@ -251,7 +251,8 @@ impl Serve {
         }
         let connection = &self.shared.connection;
         let Some((_, servers, still_listens)) = self.shared.driver.http.servers(connection) else { return };
-        let rules = field_rules(&servers.entry.settings);
+        let settings = &servers.entry.settings;
+        let rules = field_rules(settings, settings.get::<Http2Settings>().http2_extended_connect);
         let driver = self.shared.driver.clone();
         let mut sink = HeadSink::new(&rules, &driver);
         let now = loops::millis();
@@ -353,8 +354,7 @@ impl Serve {
         let driver = &self.shared.driver;
         let work = Work {
             http: driver.http.clone(),
-            connection: connection.clone(),
-            stream: stream.clone(),
+            client: ClientStream::of_stream(connection.clone(), stream.clone()),
             arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault, received },
         };
         connection.loop_state.shared.http2.streams.add();

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use freerun_conf::SettingsSet;
 use freerun_proto::HeaderId;
 use freerun_proto::h2::{Elsewhere, ErrorCode, Slot};
 use freerun_runtime::waiter::Waiter;
@@ -16,6 +17,7 @@ use crate::connection::stream::{ResponseHead, Stream, StreamFault};
 use crate::protocol::h2::shared::Shared;
 use crate::request::Connection;
 use crate::request::response::Field;
+use crate::settings::http2::Http2Settings;
 
 /// The window that a reader of a body has at least, in bytes, whatever the connection begins with.
 const READER_WINDOW: u32 = 256 * 1024;
@@ -295,9 +297,9 @@ impl Stream for H2Stream {
         self.shared.stalled_at.set(Some(self.shared.look(|machine| machine.progress())));
     }
 
-    fn limit_frames(&self, most: u64) {
+    fn limit_frames(&self, settings: &SettingsSet) {
         if !self.is_over() {
-            let most = u32::try_from(most).unwrap_or(u32::MAX);
+            let most = settings.get::<Http2Settings>().http2_chunk_size.0;
             self.shared.look(|machine| machine.set_chunk(self.slot, most));
         }
     }

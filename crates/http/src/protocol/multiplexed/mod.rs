@@ -25,12 +25,10 @@ use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, post_action};
 use crate::protocol::tls;
 use crate::request::ClientStream;
-use crate::request::Connection;
 use crate::request::generation::Answering;
 use crate::request::location::Server;
 use crate::request::response::Response;
 use crate::request::{Head, Request};
-use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::write::decide::decide;
@@ -52,31 +50,27 @@ pub struct Arrived {
 }
 
 /// The rules of a server for the fields of a request.
-pub fn field_rules(settings: &SettingsSet) -> FieldRules {
+///
+/// `extended_connect` says whether the protocol has CONNECT with `:protocol` (RFC 8441, RFC 9220).
+pub fn field_rules(settings: &SettingsSet, extended_connect: bool) -> FieldRules {
     let server = settings.get::<ServerSettings>();
     FieldRules {
         max_headers: server.max_headers as usize,
         ignore_invalid_headers: server.ignore_invalid_headers,
         underscores_in_headers: server.underscores_in_headers,
-        extended_connect: settings.get::<Http2Settings>().http2_extended_connect,
+        extended_connect,
     }
 }
 
-/// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
+/// Serves a request of a client that has a stream, from its head to its log line. The driver runs this future beside those of the connection's other
 /// requests, and begins an [era](freerun_runtime::era) when it has read of its connection. If the client resets the stream,
 /// the future ends by itself, as it does under HTTP/1 when the client has gone.
-pub async fn serve(
-    http: Rc<HttpLoop>,
-    connection: Rc<Connection>,
-    stream: Rc<dyn Stream>,
-    arrived: Arrived,
-    scratch: &mut RequestScratch,
-) {
-    let Some((generation, servers, _)) = http.servers(&connection) else { return stream.reset() };
+pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, scratch: &mut RequestScratch) {
+    let Some(stream) = client.stream().cloned() else { return };
+    let Some((generation, servers, _)) = http.servers_of(&client, || client.local()) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
-    connection.loop_state.stats.requests.add_alone();
-    connection.requests.set(connection.requests.get().max(arrived.serial));
-    let client = ClientStream::of_stream(connection.clone(), stream.clone());
+    client.loop_state.stats.requests.add_alone();
+    client.requests.set(client.requests.get().max(arrived.serial));
     let place = (servers.server.clone(), servers.entry.clone());
     let mut owned = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
     let mut in_progress = InProgress::of(&mut owned);
@@ -88,7 +82,7 @@ pub async fn serve(
         request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
     }
     let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
-    loops::note(connection.number, "answering");
+    loops::note(request.client.number, "answering");
     let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
     let mut routed = Ok(());
     if request.head.is_understood() {
@@ -114,7 +108,7 @@ pub async fn serve(
         (Err(status), _) => Err(status),
     };
     let is_gone = match routed {
-        Ok(()) => match tls::verify_anew(&connection, request, &servers) {
+        Ok(()) => match tls::verify_anew(request, &servers) {
             Some(verifying) => verifying.await.is_none(),
             None => false,
         },
@@ -163,8 +157,8 @@ pub async fn serve(
 /// Chooses the fields of a head by the rules for names of the server that the request is for, if they are others than those of
 /// the default server, by which the head was made.
 fn apply_name_rules(head: &mut Head, made_by: &Answering, server: &Server) {
-    let rules = field_rules(&server.entry.settings);
-    let made_by = field_rules(&made_by.entry.settings);
+    let rules = field_rules(&server.entry.settings, false);
+    let made_by = field_rules(&made_by.entry.settings, false);
     let names = |rules: FieldRules| (rules.ignore_invalid_headers, rules.underscores_in_headers);
     if head.version() >= Version::Http2 && names(rules) != names(made_by) {
         head::apply_name_rules(&mut head.parsed, &head.buffer, &rules);

@@ -19,7 +19,6 @@ use crate::protocol::multiplexed::response_head;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, FileRange, Response, Source};
-use crate::settings::http2::Http2Settings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::decide::{Framing, decide};
@@ -47,7 +46,7 @@ pub(super) async fn response(
         note_sent(request, stream);
         return Ok(());
     }
-    stream.limit_frames(request.settings().get::<Http2Settings>().http2_chunk_size.0.into());
+    stream.limit_frames(request.settings());
     if let Body::Bytes(bytes) = &body
         && !has_trailers
         && !Pace::is_expected(request)

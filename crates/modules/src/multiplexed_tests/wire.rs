@@ -1,0 +1,104 @@
+//! The carriers of the toy protocol: a byte stream, and datagrams over a socket pair, as HTTP/3 has them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use freerun_http::connection::stream::Stream;
+use freerun_http::request::{ClientStream, Connection, Facts};
+use freerun_runtime::net::udp::{Datagrams, SendQueue, Target};
+
+/// The most bytes that a datagram carries here.
+const LONGEST: usize = 16 * 1024;
+
+/// The number of datagrams that are received at a time.
+const AT_A_TIME: usize = 8;
+
+/// A connection that carries the toy protocol.
+pub enum Wire {
+    /// A byte stream.
+    Bytes(Rc<Connection>),
+    /// Datagrams, which are neither lost nor reordered here. An empty datagram ends the connection.
+    Datagrams(Rc<Facts>, Box<Peer>),
+}
+
+/// The other end of the datagrams.
+pub struct Peer {
+    socket: Datagrams,
+    queue: SendQueue,
+}
+
+impl Wire {
+    /// Takes over a connected socket of datagrams.
+    pub fn of_datagrams(facts: Facts, socket: OwnedFd) -> Wire {
+        let socket = Datagrams::connected(Arc::new(socket));
+        Wire::Datagrams(Rc::new(facts), Box::new(Peer { socket, queue: SendQueue::default() }))
+    }
+
+    /// The facts about the connection.
+    pub fn facts(&self) -> &Facts {
+        match self {
+            Wire::Bytes(connection) => connection,
+            Wire::Datagrams(facts, _) => facts,
+        }
+    }
+
+    /// The client of a request with this stream.
+    pub fn client(&self, stream: Rc<dyn Stream>) -> ClientStream {
+        match self {
+            Wire::Bytes(connection) => ClientStream::of_stream(connection.clone(), stream),
+            Wire::Datagrams(facts, _) => ClientStream::of_facts(facts.clone(), stream),
+        }
+    }
+
+    /// Sends the bytes as far as there is room, and removes them.
+    pub fn poll_write(&mut self, context: &mut Context<'_>, out: &mut BytesMut) -> Poll<io::Result<()>> {
+        match self {
+            Wire::Bytes(connection) => {
+                while !out.is_empty() {
+                    let sent = ready!(connection.transport.poll_write(context, out))?;
+                    out.advance(sent);
+                }
+            }
+            Wire::Datagrams(_, peer) => loop {
+                while !out.is_empty() && !peer.queue.is_full() {
+                    let datagram = out.split_to(out.len().min(LONGEST));
+                    assert!(peer.queue.push(Target::default(), &datagram, None));
+                }
+                let mut failed = None;
+                let is_done = peer.queue.flush(&peer.socket, |unsent| failed = Some(unsent.error));
+                if let Some(error) = failed {
+                    return Poll::Ready(Err(error));
+                }
+                if !is_done {
+                    ready!(peer.socket.poll_writable(context))?;
+                } else if out.is_empty() {
+                    break;
+                }
+            },
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Appends received bytes. False at the end of the connection.
+    pub fn poll_read(&self, context: &mut Context<'_>, input: &mut BytesMut) -> Poll<io::Result<bool>> {
+        match self {
+            Wire::Bytes(connection) => {
+                input.reserve(4096);
+                let read = ready!(connection.transport.poll_read_bytes(context, input, usize::MAX))?;
+                Poll::Ready(Ok(read > 0))
+            }
+            Wire::Datagrams(_, peer) => peer.socket.poll_receive(context, AT_A_TIME, |received| {
+                let mut goes_on = true;
+                for datagram in received.iter() {
+                    goes_on &= !datagram.bytes.is_empty();
+                    input.extend_from_slice(datagram.bytes);
+                }
+                goes_on
+            }),
+        }
+    }
+}
