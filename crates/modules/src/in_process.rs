@@ -1,4 +1,4 @@
-//! A worker in this process, whose clients are ends of socket pairs and whose log files are pipes.
+//! A worker in this process. Its clients are ends of socket pairs and its log files are pipes.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::Shutdown;

@@ -61,8 +61,8 @@ pub struct Builder<'a> {
 /// A server, and the place of its block.
 type ServerInBlock = (Arc<Server>, Written);
 
-/// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
-/// module that it is of. Of variables with the same name the last one counts.
+/// All variables of the core and of the modules that a configuration may name, each table with the name of its module.
+/// Of variables with the same name the last one counts.
 pub fn variables<'m>(
     modules: &'m [&Module],
 ) -> impl Iterator<Item = (&'static str, &'static [Variable<Session>])> + 'm {
@@ -128,7 +128,7 @@ impl Builder<'_> {
         Ok(Some((server, Written::of(node))))
     }
 
-    /// The content handler of a server: that of its last directive that chooses one.
+    /// The content handler of a server: its last directive that chooses one decides.
     fn content(&self, server: &Node) -> Option<Content> {
         let all = || self.modules.iter().flat_map(|module| module.content);
         let of = |node: &Node| all().find(|content| content.directive == node.name.text).copied();
@@ -156,7 +156,7 @@ fn last_order(node: &Node) -> u32 {
     node.children().last().map_or(node.order, last_order)
 }
 
-/// Whether it is a `listen`, even one that cannot be understood.
+/// Whether the directive is a `listen`, even if it cannot be understood.
 fn is_listen(node: &Node) -> bool {
     node.name.text == "listen"
 }

@@ -7,7 +7,7 @@ use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::values::conditions::is_met;
 
-/// One directive.
+/// A directive: values that have to hold.
 #[derive(Debug, Clone)]
 struct Check {
     values: Box<[Template]>,

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 /// The number of tasks of one client that a loop gives to the pool at a time.
 const AT_A_TIME: usize = 8;
 
-/// The clients of a loop that wait for a task, or have one running. Their number is bounded by that of
+/// The clients of a loop that wait for a task, or have one running. Their number is bounded by the number of
 /// connections.
 #[derive(Default)]
 pub struct Turns(RefCell<HashMap<u64, Rc<Semaphore>>>);
@@ -68,7 +68,7 @@ pub(super) async fn run<T: Send + 'static>(
     pool.threads().run_unless(Tag::client(request.client_key()), Some(gone.gone()), work).await
 }
 
-/// What a request comes to whose work was not done.
+/// The outcome of a request whose work was not done.
 pub(super) fn refused(request: &Request, error: &PoolError) -> Outcome {
     let status = match error {
         PoolError::ClientGone => 499,

@@ -19,7 +19,7 @@ impl Client {
         Client { acme: Acme::new(server.clone()), server }
     }
 
-    /// How the certificates of a generation are doing.
+    /// States of the certificates of a generation.
     pub fn status(generation: &Generation) -> Vec<CertificateStatus> {
         let client = generation.parts.get::<Client>();
         client.map(|client| client.acme.status()).unwrap_or_default()

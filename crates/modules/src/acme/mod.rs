@@ -36,7 +36,8 @@ fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let resolver = settings.get::<ResolverSettings>().resolver_and_timeout();
     let resolver = resolver.map(|(resolver, timeout)| (resolver.clone(), timeout));
     let wanted = cx.extensions.remove::<Declared>().unwrap_or_default().finish(resolver);
-    // A configuration that wants no certificates has it too, so that those of the one before are not ordered any more.
+    // A configuration without certificates has the client too, so that certificates of the previous configuration are
+    // no longer ordered.
     let client = cx.extensions.get_or_default::<ZoneTable>().keep("acme", Client::new);
     if let Some(wanted) = &wanted {
         let folders = cx.extensions.get_or_default::<TempFolders>();

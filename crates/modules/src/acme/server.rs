@@ -18,7 +18,7 @@ use freerun_upstream::resolve::{Resolver, system, thread};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-/// What the newest configuration has for the client.
+/// Parts of the newest configuration that the client uses.
 struct Newest {
     log: ErrorLog,
     resolver: Option<(Arc<Resolver>, Duration)>,
@@ -64,7 +64,7 @@ impl Server {
         self.issued.load().contains_key(settings)
     }
 
-    /// Has all handshakes from now on use this certificate. One that nobody wants any more is not used.
+    /// Has all handshakes from now on use this certificate. A certificate that no server wants any more is not used.
     pub(super) fn put(&self, settings: &CertificateSettings, pair: &Pair) {
         let newest = self.newest.load();
         let Some(live) = newest.as_ref().and_then(|newest| newest.pairs.get(settings)) else { return };

@@ -1,4 +1,4 @@
-//! Schemas of what is told as JSON, made from the types that are told: JSON Schema 2020-12, as OpenAPI 3.1 has it.
+//! Schemas of JSON answers, made from the types of the answers: JSON Schema 2020-12, as OpenAPI 3.1 has it.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 /// The schemas of objects, by the names of their types.
 pub type Schemas = BTreeMap<&'static str, Value>;
 
-/// A type that is told as JSON.
+/// A type of JSON answers that has a schema.
 pub trait Described {
-    /// The schema of its values. Those of objects stand in `named`, and are referred to.
+    /// The schema of its values. Schemas of objects stand in `named`, and are referred to.
     fn schema(named: &mut Schemas) -> Value;
 }
 
@@ -67,7 +67,7 @@ impl<T: Described> Described for BTreeMap<String, T> {
     }
 }
 
-/// The schema of an object with these fields (name, documentation, schema), all of which are always there.
+/// The schema of an object with these fields (name, documentation, schema). All of them are always present.
 pub fn object<const N: usize>(docs: &str, fields: [(&'static str, &str, Value); N]) -> Value {
     let required: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
     let mut properties = Map::new();
@@ -91,7 +91,8 @@ pub fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// Declares an object of an answer, with its schema: its documentation and that of its fields become descriptions.
+/// Declares an object of an answer, with its schema: the documentation of the object and of its fields becomes
+/// descriptions.
 macro_rules! described {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $renamed:literal) => { $renamed };

@@ -32,7 +32,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<EmptyGifSettings>().empty_gif.0
 }
 
-/// The picture: GIF89a, 1 by 1, two colours, of which the second is transparent, and one pixel of it.
+/// The picture: GIF89a, 1 by 1, two colours (the second is transparent), and one pixel of the second.
 static PIXEL: &[u8; 43] = b"GIF89a\x01\x00\x01\x00\x80\x01\x00\x00\x00\x00\xff\xff\xff\
     !\xf9\x04\x01\x00\x00\x01\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02L\x01\x00;";
 

@@ -13,7 +13,8 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_string(value).map(shown)
 }
 
-/// A text of [`freerun_conf::text_of`], or one that has such texts in it. A byte that is not UTF-8 is shown as U+FFFD.
+/// A text of [`freerun_conf::text_of`], or a text that contains such texts. A byte that is not UTF-8 is shown as
+/// U+FFFD.
 pub fn shown(text: String) -> Vec<u8> {
     match display_only(&text) {
         Cow::Borrowed(_) => text.into_bytes(),

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use freerun_http::request::response::{LocalBoxFuture, Source};
 
-/// A source that returns the same bytes so many times.
+/// A source that returns the same bytes this number of times.
 pub struct Repeated(pub Bytes, pub usize);
 
 impl Source for Repeated {

@@ -174,7 +174,7 @@ fn run(request: &mut Request, response: &mut Response) {
     }));
 }
 
-/// One slice that is being received.
+/// A slice that is being received.
 struct Slice {
     body: Box<dyn Source>,
     subrequest: Option<Subrequest>,
@@ -246,7 +246,7 @@ impl Source for Slices {
                         };
                         let here = (*from, (*from + piece.len() as u64).min(*to));
                         *from = here.1;
-                        // Bytes before the first one that is wanted, and after the last one, are left out.
+                        // Bytes before the wanted range, and after it, are left out.
                         let skip = at.clamp(here.0, here.1) - here.0;
                         let keep = self.end.clamp(here.0, here.1) - here.0;
                         piece.truncate(usize::try_from(keep).unwrap_or(usize::MAX));

@@ -45,7 +45,7 @@ settings! {
 /// The longest line that is looked at as a whole, in bytes.
 const MAX_LINE: usize = PIECE;
 
-/// How long a line may become by its replacements, in bytes.
+/// The most bytes that a line may have after its replacements.
 const MAX_GROWN: usize = 8 << 20;
 
 /// The module `subs`.
@@ -70,7 +70,7 @@ impl Value for LineBuffer {
     }
 }
 
-/// What is searched for.
+/// The string or expression to search for.
 #[derive(Debug)]
 enum Sought {
     Text(AhoCorasick),
@@ -84,7 +84,7 @@ enum Part {
     Group(usize),
 }
 
-/// One directive.
+/// A directive.
 #[derive(Debug)]
 struct Rule {
     sought: Sought,

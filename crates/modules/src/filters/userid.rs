@@ -95,7 +95,7 @@ pub enum Expires {
     Off,
     /// The cookie expires at the end of 2037.
     Max,
-    /// The cookie expires after so many seconds.
+    /// The cookie expires after this number of seconds.
     After(i64),
 }
 

@@ -126,7 +126,7 @@ impl Client {
         self.write(Kind::Reset, stream, b"");
     }
 
-    /// Opens the window for so many further bytes.
+    /// Opens the window for this number of further bytes.
     pub fn open(&mut self, stream: u32, bytes: u32) {
         self.write(Kind::Window, stream, &bytes.to_be_bytes());
     }

@@ -1,4 +1,4 @@
-//! Requests whose heads are made of fields, as those of HTTP/2 are.
+//! Requests whose heads are made of fields, as in HTTP/2.
 
 use super::{Client, Ended, Server, WIDE, origin, read_until};
 use std::io::{Read, Write};

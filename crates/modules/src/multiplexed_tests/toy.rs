@@ -43,7 +43,7 @@ pub enum Kind {
     End,
     /// The stream is over, and its message is not complete.
     Reset,
-    /// The peer may send so many bytes more.
+    /// The peer may send this number of further bytes.
     Window,
     /// The fields of the head of a request of HTTP/2, `name=value` on lines, and pseudo-header fields are among them. The first
     /// byte is `.` if there is no body.
@@ -96,7 +96,7 @@ impl Frame {
 /// The state that the requests of a connection share with its driver.
 #[derive(Default)]
 struct Shared {
-    /// How many bytes of each response may be sent before the client opens its window.
+    /// The number of bytes of each response that may be sent before the client opens its window.
     window: usize,
     streams: HashMap<u32, State>,
     out: BytesMut,
@@ -229,7 +229,7 @@ pub struct ToyService {
 }
 
 impl ToyService {
-    /// The name by which a listening socket selects the service.
+    /// The service's name in a listening socket's configuration.
     pub const NAME: &str = "toy";
 
     /// Makes the service of this loop.

@@ -145,7 +145,7 @@ fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> 
 }
 
 /// The URI and the file of a value. With `alias`, a value with variables that begins with the location's prefix keeps
-/// it in the URI and loses it in the file; other values are appended to the alias, as all values are for a regular
+/// it in the URI and loses it in the file. Other values are appended to the alias, as all values are for a regular
 /// expression.
 fn place(request: &Request, value: &[u8], variables: bool) -> (Vec<u8>, Vec<u8>) {
     let Some(alias) = &request.place.location.alias else {

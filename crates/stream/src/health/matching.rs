@@ -9,7 +9,7 @@ use crate::session::Session;
 /// A `match` block.
 #[derive(Debug, Default)]
 pub struct Match {
-    /// What is sent.
+    /// The bytes to send.
     pub send: Vec<u8>,
     expect: Option<Expected>,
 }

@@ -1,4 +1,4 @@
-//! One check of one server: a connection, what is sent on it, and what has to come.
+//! A check of a server: a connection, the bytes that are sent on it, and the bytes that have to come.
 
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ const MOST: usize = 256 * 1024;
 /// The most bytes that are read at a time.
 const PIECE: usize = 16 * 1024;
 
-/// How many datagrams are taken at a time.
+/// The number of datagrams that are taken at a time.
 const FEW: usize = 4;
 
 /// The lane of the checks in the pool for handshakes.
@@ -82,7 +82,7 @@ async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) 
     Ok(())
 }
 
-/// Asks a server by a datagram, and waits for one that is what is expected.
+/// Asks a server by a datagram, and waits for a datagram that matches.
 async fn ask(
     check: &StreamCheck,
     settings: &ProxySettings,

@@ -52,7 +52,7 @@ settings! {
 pub struct HealthCheck {
     /// The parameters that all protocols have.
     pub checking: Checking,
-    /// What is sent and expected.
+    /// The bytes that are sent and expected.
     pub matching: Option<MatchRef<Match>>,
     /// Whether servers are asked by datagrams.
     pub udp: bool,

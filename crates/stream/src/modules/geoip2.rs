@@ -1,5 +1,5 @@
-//! `geoip2`: variables from a MaxMind database, looked up by the client's address. Directives and variables are those of
-//! the third-party module for nginx with this name.
+//! `geoip2`: variables from a MaxMind database, looked up by the client's address. Directives and variables are the
+//! same as in the third-party module for nginx with this name.
 
 use freerun_conf::{group, settings};
 use freerun_serve::values::lookups::Databases;

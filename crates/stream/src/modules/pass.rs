@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::session::handler::{Content, End, Running, status};
 use crate::settings::listen::SERVICE;
 
-/// How often a connection may be passed on: listening sockets may pass it to each other in a circle.
+/// The most times that a connection may be passed on, because listening sockets may pass it to each other in a circle.
 const MAX_PASSES: u8 = 10;
 
 settings! {
@@ -40,7 +40,7 @@ settings! {
 /// The value of `pass`.
 #[derive(Debug, Clone)]
 pub enum PassAddress {
-    /// The addresses, of which the first one is taken that there is a socket for.
+    /// The addresses. The first one that has a socket is taken.
     Known(Arc<[ListenSpec]>, Box<str>),
     /// A text with variables.
     Computed(Template<Session>),

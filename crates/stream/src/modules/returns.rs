@@ -19,7 +19,7 @@ use crate::module::Module;
 use crate::session::Session;
 use crate::session::handler::{Content, End, Running, status};
 
-/// How long a client may take nothing of the text before the session ends.
+/// The time that a client may take nothing of the text before the session ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 settings! {

@@ -59,7 +59,7 @@ fn run(session: &Session) -> Outcome {
         let value = template.render(session).into_owned();
         let kept = match target {
             Target::Slot(slot) => session.values().set(*slot, &value),
-            // No variable of a session is one that it changes itself.
+            // A session changes none of its variables itself.
             Target::Call(_) => Ok(()),
         };
         if let Err(full) = kept {

@@ -62,7 +62,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// What is known of a session whose first bytes are, or may be, those of TLS.
+/// Facts from the first bytes of a session, which are, or may be, a TLS handshake.
 #[derive(Default)]
 struct Known {
     protocol: &'static str,
@@ -70,7 +70,7 @@ struct Known {
     alpn: Vec<u8>,
 }
 
-/// How far the first bytes have been read. Without any that belong to TLS, the variables have no values.
+/// Progress of reading the first bytes. Without any bytes of TLS, the variables have no values.
 #[derive(Default)]
 struct State {
     reader: RefCell<PrereadReader>,

@@ -71,7 +71,7 @@ async fn read_more(
     // The buffer gets its memory only when there are bytes.
     let readable = timer.within(left, transport.readable()).await;
     match readable {
-        // As in nginx, nothing is told of a client that is silent, or that leaves.
+        // As in nginx, nothing is logged of a client that is silent, or that leaves.
         None | Some(Err(_)) => return Err(status::OK),
         Some(Ok(())) => {}
     }

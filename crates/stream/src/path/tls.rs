@@ -18,7 +18,7 @@ use crate::session::handler::status;
 use crate::session::server::Server;
 use crate::settings::ssl::SslSettings;
 
-/// What is done, in the words of the error log.
+/// The step, in the words of the error log.
 pub(super) const STEP: &str = "SSL handshaking";
 
 /// Has a TLS session with the client; `buffer` has the bytes that have come already. The server that the client names has

@@ -25,10 +25,10 @@ use crate::client::datagrams::{Counts, DatagramSession, Ending, Header, Limits};
 use crate::session::Session;
 use crate::session::handler::status;
 
-/// How many datagrams are taken from a server's socket at first; with more to come, a whole batch.
+/// The number of datagrams that are taken from a server's socket at first; with more to come, a whole batch.
 const FEW: usize = 4;
 
-/// How many batches are taken in a row before other tasks have their turn.
+/// The number of batches that are taken in a row before other tasks have their turn.
 const IN_A_ROW: usize = 4;
 
 /// A session whose server was reached.
@@ -37,7 +37,7 @@ pub(super) struct RelayedDatagrams {
     upstream: Rc<Datagrams>,
     lease: Option<Lease>,
     record: Rc<Record>,
-    /// How many datagrams are taken at a time.
+    /// The number of datagrams that are taken at a time.
     most: usize,
     /// Whether the kernel has been asked to put datagrams together.
     is_bulk: bool,
@@ -53,7 +53,7 @@ struct Rate {
     deadline: Deadline,
 }
 
-/// Why a session is over.
+/// The reason that a session is over.
 #[derive(Debug)]
 enum Over {
     /// All that was expected has come.
@@ -227,7 +227,7 @@ fn pass_back(client: &DatagramSession, received: &Receiver) -> (usize, u64) {
 }
 
 impl Rate {
-    /// Ready when more may be read, after so many bytes.
+    /// Ready when more may be read, after `heard` bytes.
     fn poll(&mut self, heard: u64, context: &mut Context<'_>) -> Poll<()> {
         if self.pace.allows(heard, loops::millis()) > 0 {
             return Poll::Ready(());

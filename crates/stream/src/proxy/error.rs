@@ -1,5 +1,5 @@
-//! The errors of a try to reach a server, and all their consequences: the status, the text and level of the log line, what
-//! counts against the server, and whether another one may be asked.
+//! The errors of a try to reach a server, and all their consequences. These are the status, the text and level of the
+//! log line, what counts against the server, and whether another one may be asked.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use freerun_upstream::{Failure, Verdict};
 
 use crate::session::Session;
 
-/// What is done with a session, in the words of the error log.
+/// Steps of a session, in the words of the error log.
 pub mod step {
     /// Choosing a server, or connecting to it.
     pub const CONNECTING: &str = "connecting to upstream";

@@ -14,7 +14,7 @@ use crate::upstream::{self, Upstream, UpstreamRef};
 #[derive(Debug, Clone)]
 pub struct ProxyPass {
     to: PassTo,
-    /// What the server has of TLS (`proxy_ssl`); set when its directives are known.
+    /// The TLS of connections to the server (`proxy_ssl`); set when its directives are known.
     pub tls: Arc<OnceLock<Arc<UpstreamTls>>>,
 }
 

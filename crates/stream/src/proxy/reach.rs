@@ -34,7 +34,7 @@ pub(super) struct Reached {
     pub(super) connection: Connection,
     /// The server.
     pub(super) lease: Lease,
-    /// The bytes that have to be sent before those of the client: the header of the PROXY protocol, unless it was sent already.
+    /// The bytes to send before the client's bytes: the header of the PROXY protocol, unless it was sent already.
     pub(super) header: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Tries<'s> {
     pub(super) nodelay: bool,
     tried: Tried,
     count: u32,
-    /// When they began, in [`loops::nanos`].
+    /// The time when the tries began, in [`loops::nanos`].
     began: u64,
     /// The settings of connections, once they are known.
     options: Option<ConnectOptions>,
@@ -141,8 +141,8 @@ impl<'s> Tries<'s> {
         Duration::from_nanos(loops::nanos().saturating_sub(self.began))
     }
 
-    /// Chooses a server that was not tried yet. One that has room is waited for in the group's `queue`, but for a further try
-    /// no longer than `proxy_next_upstream_timeout` allows.
+    /// Chooses a server that was not tried yet. The group's `queue` waits until a server has room, but for a further
+    /// try no longer than `proxy_next_upstream_timeout` allows.
     async fn pick(&mut self) -> Result<Lease, NoPeer> {
         let upstream: &Upstream = &self.target.upstream;
         let asking = upstream.asking(self.session);
@@ -277,7 +277,7 @@ impl<'s> Tries<'s> {
     }
 }
 
-/// The address that a socket sends from; the kernel is asked for it when it is printed.
+/// The address that a socket sends from. Printing it asks the kernel.
 struct LocalAddress<'s>(&'s Datagrams);
 
 impl fmt::Display for LocalAddress<'_> {

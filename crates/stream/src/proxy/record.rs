@@ -68,7 +68,7 @@ impl Chosen {
 #[derive(Debug)]
 pub struct Try {
     whom: Chosen,
-    /// When it began, in nanoseconds since the process began.
+    /// The time when it began, in nanoseconds since the process began.
     began: u64,
     connect: Option<Duration>,
     first_byte: Option<Duration>,
@@ -98,7 +98,7 @@ impl Record {
         Duration::from_nanos(now.saturating_sub(last.began))
     }
 
-    /// Notes that there is a connection; returns how long that took.
+    /// Notes that the connection was made; returns how long that took.
     pub fn connected(&self, now: u64) -> Duration {
         self.with(now, |last| last.connect = Some(Duration::from_nanos(now.saturating_sub(last.began))))
     }

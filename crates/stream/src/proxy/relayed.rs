@@ -33,7 +33,7 @@ pub struct Relayed {
     over: Option<Box<Finish>>,
 }
 
-/// How a session has ended.
+/// The end of a session.
 enum Finish {
     Relay(Over),
     /// The server has left its group, or is unhealthy.

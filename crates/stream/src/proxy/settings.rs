@@ -121,7 +121,7 @@ impl ProxySettings {
         }
     }
 
-    /// What sessions with servers are made with.
+    /// The parameters of TLS sessions with servers.
     ///
     /// # Errors
     /// The directives contradict each other, or a file cannot be used, in nginx's words.

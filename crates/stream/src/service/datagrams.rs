@@ -26,10 +26,10 @@ pub(super) struct Sockets(RefCell<HashMap<*const DatagramListener, Rc<AtSocket>>
 /// A listening socket, and the sessions at its addresses.
 struct AtSocket {
     listener: Rc<DatagramListener>,
-    /// Those at the address that the socket is bound to.
+    /// Sessions at the address that the socket is bound to.
     sessions: Rc<Sessions>,
-    /// Those at more specific addresses that the configuration names and that share the socket of a wildcard. One that is no
-    /// longer named stays while it has sessions.
+    /// Sessions at more specific addresses that the configuration names and that share the socket of a wildcard. An
+    /// address that is no longer named stays while it has sessions.
     specific: RefCell<HashMap<IpAddr, Rc<Sessions>>>,
 }
 
@@ -45,8 +45,8 @@ impl AtSocket {
         [&self.sessions].into_iter().chain(self.specific.borrow().values()).cloned().collect()
     }
 
-    /// The session that a datagram belongs to, among `sessions` or, if the configuration has begun to name its address since,
-    /// those of the wildcard.
+    /// The session that a datagram belongs to. It is one of `sessions` or, if the configuration has begun to name its
+    /// address since, a session of the wildcard.
     fn find(
         &self,
         sessions: &Rc<Sessions>,
@@ -93,7 +93,7 @@ impl StreamService {
         socket.clone()
     }
 
-    /// Has the sessions at a socket follow the configuration: how many of them there may be at each address on this loop
+    /// Has the sessions at a socket follow the configuration: their limit at each address on this loop
     /// (`udp_sessions`), and whether datagrams have headers (`listen … proxy_protocol`).
     fn configure(&self, socket: &AtSocket, generation: &LoopGeneration) {
         let spec = socket.listener.spec();

@@ -1,4 +1,4 @@
-//! What runs for a session: handlers at named phases, and the content handler that has it to its end.
+//! Handlers of a session: at named phases, and the content handler that has it to its end.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::Session;
 pub mod status {
     /// The session has ended well.
     pub const OK: u16 = 200;
-    /// What the client sends cannot be understood, such as a PROXY protocol header.
+    /// The client sends something that cannot be understood, such as a bad PROXY protocol header.
     pub const BAD_REQUEST: u16 = 400;
     /// Access is forbidden.
     pub const FORBIDDEN: u16 = 403;
@@ -36,9 +36,9 @@ pub enum Phase {
     PreAccess,
     /// Whether the client may use the server.
     Access,
-    /// When the client's protocol is known: what the first bytes say.
+    /// The phase that learns the client's protocol from the first bytes.
     Preread,
-    /// When the session has ended.
+    /// The phase after the session has ended.
     Log,
 }
 
@@ -48,18 +48,18 @@ pub const PHASES: usize = 5;
 /// The verdict of a handler about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It goes on.
+    /// The session goes on.
     Declined,
-    /// It ends with this status.
+    /// The session ends with this status.
     End(u16),
 }
 
-/// How far a handler has come that looks at the first bytes of a session.
+/// The progress of a handler that looks at the first bytes of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// It needs more of them.
+    /// The handler needs more bytes.
     NeedMore,
-    /// It has seen what it wants to know, or there is nothing that it could see.
+    /// The handler has seen what it wants to know, or there is nothing that it could see.
     Done,
     /// The session ends with this status.
     End(u16),
@@ -68,13 +68,13 @@ pub enum Seen {
 /// The function of a handler.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// It answers at once.
+    /// The handler answers at once.
     Now(fn(&Session) -> Outcome),
     /// The first function answers at once, if it can. If not, the second one answers when the loop has looked at its events:
     /// sessions whose clients have just gone have ended then. Only before the content.
     NowOrAfterEvents(fn(&Session) -> Option<Outcome>, fn(&Session) -> Outcome),
-    /// It looks at the first bytes, all that have come so far, and is called again when there are more. Only for
-    /// [`Phase::Preread`].
+    /// The handler looks at the first bytes, all that have come so far, and is called again when there are more. Only
+    /// for [`Phase::Preread`].
     Preread(fn(&Session, &[u8]) -> Seen),
 }
 
@@ -89,7 +89,7 @@ pub struct Handler {
     pub run: Run,
 }
 
-/// How a session ends, as its content handler tells.
+/// The end of a session, as its content handler reports it.
 pub enum End {
     /// With this status.
     Status(u16),

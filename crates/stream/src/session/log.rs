@@ -8,7 +8,7 @@ use freerun_serve::listen::address::Peer;
 use super::Session;
 use crate::client::ClientSide;
 
-/// What the error log tells of a session behind the client and the server.
+/// The part of an error log line behind the client and the server.
 pub trait LogContext {
     /// Writes it, with a comma and a space before it: `, upstream: "127.0.0.1:12346", bytes from/to client:0/0, …`.
     ///
@@ -26,7 +26,7 @@ impl Session {
         log.write_about(level, self.own_level(), Some(self.number), format_args!("{message}{}", Context(self)));
     }
 
-    /// What the lines about the session end with at this moment.
+    /// The end of the session's log lines at this moment.
     pub fn context(&self) -> Context<'_> {
         Context(self)
     }

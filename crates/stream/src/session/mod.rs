@@ -1,4 +1,4 @@
-//! One session of a client: what came, which server has it, and what has become of it.
+//! A session of a client: its connection, the server that has it, and its counters.
 
 pub mod generation;
 pub mod handler;
@@ -28,7 +28,7 @@ pub use self::log::{Context, LogContext};
 use self::server::Server;
 use crate::client::ClientSide;
 
-/// What is done with a session until it has come to its content, in the words of the error log.
+/// The step of a session before its content, in the words of the error log.
 pub const INITIALIZING: &str = "initializing session";
 
 /// A session. It begins and ends with the same configuration. Whoever serves it shares it, so what changes is in cells.
@@ -45,15 +45,15 @@ pub struct Session {
     pub listen: LoopLocal<ListenSpec>,
     /// The servers of the address that the client sends to.
     pub servers: LoopLocal<Servers>,
-    /// How many bytes have come from the client: `$bytes_received`. The content handler counts them.
+    /// The number of bytes that have come from the client: `$bytes_received`. The content handler counts them.
     pub received: Cell<u64>,
-    /// How many bytes were sent to the client: `$bytes_sent`. The content handler counts them.
+    /// The number of bytes that were sent to the client: `$bytes_sent`. The content handler counts them.
     pub sent: Cell<u64>,
     /// The state that modules keep with the session.
     pub states: States,
-    /// The address that the connection came from: the client's, or that of a proxy in front of this server.
+    /// The address that the connection came from: the client, or a proxy in front of this server.
     origin: Address,
-    /// How often the connection was passed on, from one listening socket to another one.
+    /// The number of times that the connection was passed on, from one listening socket to another one.
     passes: u8,
     started: Instant,
     server: RefCell<LoopLocal<Server>>,
@@ -74,15 +74,15 @@ struct Extra {
     real_peer: OnceCell<Address>,
     /// The PROXY protocol header (`listen … proxy_protocol`).
     proxied: OnceCell<ProxyHeader>,
-    /// What is known of the client's TLS (`listen … ssl`).
+    /// Facts about the client's TLS (`listen … ssl`).
     tls: OnceCell<TlsFacts>,
     /// The places of the session in the counts of limits.
     places: RefCell<Places>,
-    /// What the error log tells behind the client and the server.
+    /// The part of error log lines behind the client and the server.
     log_context: RefCell<Option<Rc<dyn LogContext>>>,
 }
 
-/// What a session begins with.
+/// The parts that a session is made from.
 pub struct Beginning {
     /// The serial number of the connection.
     pub number: u64,
@@ -94,15 +94,15 @@ pub struct Beginning {
     pub listen: LoopLocal<ListenSpec>,
     /// The bytes that have been read already.
     pub received: Vec<u8>,
-    /// What is known of the client's TLS, if another session has passed on its connection with it.
+    /// Facts about the client's TLS, if another session has passed on its connection with it.
     pub tls: Option<TlsFacts>,
-    /// How often the connection was passed on.
+    /// The number of times that the connection was passed on.
     pub passes: u8,
-    /// The header of the PROXY protocol, if it was read already: that of a session's first datagram.
+    /// The header of the PROXY protocol, if a session's first datagram had it and it was read already.
     pub proxied: Option<ProxyHeader>,
 }
 
-/// What is left of a session whose connection is passed on.
+/// The remains of a session whose connection is passed on.
 pub struct Leftover {
     /// The client's side.
     pub client: ClientSide,
@@ -110,9 +110,9 @@ pub struct Leftover {
     pub peer: Address,
     /// The bytes that have been read, and that nobody has used.
     pub received: Vec<u8>,
-    /// What is known of the client's TLS.
+    /// Facts about the client's TLS.
     pub tls: Option<TlsFacts>,
-    /// How often the connection was passed on before.
+    /// The number of times that the connection was passed on before.
     pub passes: u8,
 }
 
@@ -123,7 +123,7 @@ impl Session {
         let Beginning { number, client, peer, listen, received, tls, passes, proxied } = beginning;
         let servers = {
             let at_socket = generation.stream.listen(&listen)?;
-            // The kernel is asked for the local address only where servers differ by it.
+            // The local address costs a call of the kernel, which is made only where servers differ by it.
             let is_alike = at_socket.specific.is_empty();
             let local = if is_alike { listen.address() } else { local(&client, &listen) };
             generation.servers(at_socket.servers_for(&local))
@@ -170,7 +170,7 @@ impl Session {
         self.server.borrow().clone()
     }
 
-    /// Gives the session to another server of its address: the one that the client names.
+    /// Gives the session to another server of its address, which the client names.
     pub fn set_server(&self, server: LoopLocal<Server>) {
         self.server.replace(server);
     }
@@ -180,7 +180,7 @@ impl Session {
         self.server.borrow().settings.clone()
     }
 
-    /// The client's address: that of the connection, or the one that a trusted proxy has told.
+    /// The client's address, from the connection or from a trusted proxy.
     pub fn peer(&self) -> &Address {
         self.extra.get().and_then(|extra| extra.real_peer.get()).unwrap_or(&self.origin)
     }
@@ -205,7 +205,7 @@ impl Session {
         self.peer().key()
     }
 
-    /// How long the session has been there: `$session_time`.
+    /// The age of the session: `$session_time`.
     pub fn time(&self) -> Duration {
         self.started.elapsed()
     }
@@ -247,7 +247,7 @@ impl Session {
         }
     }
 
-    /// What is being done, in the words of the error log (`while …`); empty for nothing that it would tell.
+    /// The current step, in the words of the error log (`while …`); empty for a step that the log does not name.
     pub fn step(&self) -> &'static str {
         self.step.get()
     }
@@ -268,7 +268,8 @@ impl Session {
         self.preread.replace(bytes);
     }
 
-    /// How often the connection was passed on, from one listening socket to another one, before it came here.
+    /// The number of times that the connection was passed on, from one listening socket to another one, before it came
+    /// here.
     pub fn passes(&self) -> u8 {
         self.passes
     }
@@ -283,7 +284,7 @@ impl Session {
         let _ = self.extra().proxied.set(header);
     }
 
-    /// What is known of the client's TLS, if a handshake was begun.
+    /// Facts about the client's TLS, if a handshake was begun.
     pub fn tls(&self) -> Option<&TlsFacts> {
         self.extra.get()?.tls.get()
     }

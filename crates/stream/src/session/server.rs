@@ -18,10 +18,10 @@ pub struct Server {
     pub name: Arc<str>,
     /// Its settings.
     pub settings: SettingsSet,
-    /// What it has of TLS, if it has a certificate or refuses handshakes.
+    /// The TLS of the server, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,
-    /// The directive that chooses its content handler. A session of a server without one ends with status 500; one that
-    /// refuses all handshakes needs none.
+    /// The directive that chooses its content handler. A session of a server without one ends with status 500. A server
+    /// that refuses all handshakes needs none.
     pub content: Option<Content>,
     /// The zone that its sessions and handshakes are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with these settings, and those of the handlers that it needs.
+    /// A server with these settings, and with the settings of the handlers that it needs.
     pub fn new(
         name: Arc<str>,
         settings: SettingsSet,
@@ -54,7 +54,7 @@ impl Server {
         &self.handlers[phase as usize]
     }
 
-    /// Where errors of its sessions are logged.
+    /// The log for errors of its sessions.
     pub fn error_log<'l>(&'l self, services: &'l Services) -> &'l ErrorLog {
         self.error_log.of(&self.settings, &services.logs, &services.error_log)
     }

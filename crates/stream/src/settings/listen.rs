@@ -6,7 +6,7 @@ use freerun_serve::listen::setting::{self, ListenProtocols};
 /// The name of the service that takes the connections of these sockets.
 pub const SERVICE: &str = "stream";
 
-/// One `listen` directive.
+/// A `listen` directive.
 pub type ListenSetting = setting::ListenSetting<StreamProtocols>;
 
 /// The protocols that a `listen` directive names.

@@ -66,7 +66,7 @@ impl SslSettings {
     }
 }
 
-/// What a virtual server has of TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
+/// The TLS of a virtual server, if it has a certificate, refuses handshakes or asks clients for certificates.
 ///
 /// # Errors
 /// The directives contradict each other, or a file cannot be used, in nginx's words.

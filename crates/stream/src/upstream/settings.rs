@@ -78,7 +78,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// What binds clients to servers.
+    /// The binding of clients to servers.
     pub(super) fn sticky(&self) -> Option<StickyValues<Session>> {
         self.sticky.as_ref().map(|sticky| sticky.0.clone())
     }

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 /// The size of the largest file, in bytes: a few hundred thousand users.
 const MAX_SIZE: u64 = 16 << 20;
-/// The most files that a loop keeps; the one that was not used for the longest makes room.
+/// The most files that a loop keeps. A further file takes the place of the least recently used one.
 const MAX_FILES: usize = 64;
 /// The most bytes of files that a loop keeps, with their indexes.
 const MAX_KEPT: usize = 32 << 20;

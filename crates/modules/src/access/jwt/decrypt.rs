@@ -24,7 +24,7 @@ pub struct Sealed {
     tag: Box<[u8]>,
 }
 
-/// What was in an encrypted token.
+/// Content of an encrypted token: its plain text and what its header says.
 #[derive(Debug)]
 pub struct Opened {
     /// The header of the encrypted token.
@@ -144,7 +144,7 @@ fn unwrap(key: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
     verify_slices_are_equal(&check, &[0xa6; HALF]).ok().map(|()| out)
 }
 
-/// How content is encrypted: AES with keys of so many bits.
+/// Encryption of the content: AES, with the number of bits of its key.
 #[derive(Debug, Clone, Copy)]
 enum Content {
     /// In CBC mode, with an HMAC whose hash has twice as many bits.

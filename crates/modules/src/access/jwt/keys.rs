@@ -18,10 +18,10 @@ const MAX_KEYS: usize = 1000;
 /// A set of keys that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKeys {
-    /// It is no JSON, or has no keys.
+    /// The text is not JSON, or has no keys.
     #[error("the key set is no JSON Web Key Set")]
     Format,
-    /// One of the keys lacks a member, or has a wrong one.
+    /// A key lacks a member, or has a wrong one.
     #[error("the key set has an invalid key")]
     Key,
     /// There are too many.
@@ -34,7 +34,7 @@ pub enum BadKeys {
 pub struct Key {
     id: Option<String>,
     algorithm: Option<String>,
-    /// What it is for (`use`); without that it is for everything.
+    /// The purpose of the key (`use`); a key without one serves every purpose.
     purpose: Option<String>,
     material: Material,
 }

@@ -1,4 +1,4 @@
-//! Where keys come from: files and answers to subrequests, which are kept for a while if that is wanted.
+//! Sources of keys: files and answers to subrequests, which are cached for a while if that is configured.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(super) type Keys = Arc<Vec<Key>>;
 #[derive(Default)]
 struct Cache(RefCell<HashMap<Source, (Instant, Keys)>>);
 
-/// Where a set comes from.
+/// A source of a set of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Source {
     File(Vec<u8>),

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::decrypt::Opened;
 use super::keys::Key;
 
-/// With how many keys a token is tried at most. One that names its key fits few; one that names none must not hold up a loop
-/// with each key of a large set.
+/// The largest number of keys that a token is tried with. A token that names its key fits few; a token without a name
+/// must not hold up a loop with each key of a large set.
 pub(super) const MAX_TRIES: usize = 32;
 
 /// A token that has not been checked.
@@ -33,7 +33,7 @@ struct Proof {
 /// The reason why a token is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is no token of the wanted kind.
+    /// The text is not a token of the configured kind.
     #[error("JWT validation failed: the token is malformed")]
     Malformed,
     /// None of the keys has signed it, or its algorithm is not supported.
@@ -42,10 +42,10 @@ pub enum Refusal {
     /// None of the keys decrypts it, or its algorithms are not supported.
     #[error("JWT validation failed: no key decrypts the token")]
     Encryption,
-    /// It is too old.
+    /// The token has expired (`exp`).
     #[error("JWT validation failed: the token has expired")]
     Expired,
-    /// It may be used only later.
+    /// The token is not valid yet (`nbf`).
     #[error("JWT validation failed: the token is not valid yet")]
     Early,
 }
@@ -78,7 +78,7 @@ impl Token {
         Some(Token { proof: None, claims, envelope: Some(envelope) })
     }
 
-    /// The header; that of the encrypted token if it came in one.
+    /// The header of the token, or of the encrypted token around it.
     pub(super) fn header(&self) -> Option<&Map<String, Value>> {
         let outer = self.envelope.as_ref().map(|envelope| &envelope.header);
         outer.or_else(|| self.proof.as_ref().map(|proof| &proof.header))
@@ -144,7 +144,7 @@ pub(super) fn text(value: &Value) -> Option<Vec<u8>> {
     })
 }
 
-/// The value at the end of a path of names, of which each is looked up in the object before it.
+/// The value at the end of a path of names. Each name is looked up in the object before it.
 pub(super) fn find<'v>(object: &'v Map<String, Value>, path: &[String]) -> Option<&'v Value> {
     let (first, rest) = path.split_first()?;
     rest.iter().try_fold(object.get(first)?, |value, name| value.as_object()?.get(name))

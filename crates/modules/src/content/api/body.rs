@@ -5,16 +5,16 @@ use freerun_http::request::Request;
 use freerun_runtime::timer::Timer;
 use serde_json::Value;
 
-/// How many bytes of a body are read at a time.
+/// The largest number of bytes of a body that are read at a time.
 const PIECE: usize = 64 << 10;
 
-/// Why a body is not used.
+/// The reason that a body is not used.
 pub enum BodyRefused {
-    /// It is too long.
+    /// The body is too long.
     TooLong,
-    /// It does not come, or not completely.
+    /// The body does not come, or not completely.
     Unread,
-    /// It is no JSON; why.
+    /// The body is not JSON, with the reason.
     NoJson(String),
     /// The server answers with this status.
     Status(u16),

@@ -1,4 +1,4 @@
-//! What is counted of connections, requests, TLS, zones, limits and resolvers, in the API's shape.
+//! Counters of connections, requests, TLS, zones, limits and resolvers, in the API's shape.
 
 use std::sync::Arc;
 

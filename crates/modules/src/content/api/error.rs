@@ -1,13 +1,13 @@
-//! Why the API does not do what it is asked for.
+//! Reasons that the API refuses a request.
 
 use freerun_serve::values::keyvals::Refused;
 use serde_json::{Value, json};
 
-/// Where the API is described.
+/// Address of the API's description.
 const REFERENCE: &str = "https://nginx.org/en/docs/http/ngx_http_api_module.html";
 
-/// Why the API does not do what it is asked for. The texts and the codes are those of the API's description; where it leaves
-/// the text open, it says what is wrong.
+/// The reason that the API refuses a request. The texts and the codes are taken from the API's description; where it
+/// leaves the text open, the text says what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     /// There is no such version.

@@ -85,7 +85,7 @@ settings! {
 pub struct Api {
     /// Whether it changes anything (`write=on`).
     write: bool,
-    /// Where it is written.
+    /// The place of the directive in the configuration.
     place: Place,
 }
 
@@ -167,7 +167,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// The field of a response that says of a change what its body, which has nginx's form, has no place for.
 const NOTE: &[u8] = b"Freerun-Note";
 
-/// What it says of a change of servers that no file keeps.
+/// The value of `Freerun-Note` after a change of servers that no file keeps.
 const UNDONE: &[u8] = b"the next reload undoes this: the group has no state file";
 
 /// The methods that do something at a path below the location.
@@ -200,7 +200,7 @@ async fn answer_own(request: &mut Request, parts: &[&str]) -> Outcome {
     response.into()
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 enum Failed {
     /// The API says so.
     Refused(ApiError),

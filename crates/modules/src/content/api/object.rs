@@ -33,7 +33,7 @@ impl Object {
         Object { value, fields: FieldsOf::Nothing }
     }
 
-    /// A value of which some fields may be left out.
+    /// A value that may lack some fields.
     pub fn one(value: Value) -> Object {
         Object { value, fields: FieldsOf::Itself }
     }

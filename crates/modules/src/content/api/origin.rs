@@ -1,5 +1,5 @@
-//! Which server a change was sent for: a browser sends what a page of any server asks for, with the credentials of its user, who
-//! knows nothing of it.
+//! Origin of a change: a browser sends any request that a page asks for, with the credentials of its user, whatever
+//! server the page comes from. The user knows nothing of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -31,8 +31,8 @@ pub fn is_of_other_origin(request: &Request) -> bool {
     is_of_page && !request.asked.host.as_deref().is_some_and(|host| is_name_of(request, host))
 }
 
-/// Whether only the owner of this machine decides what a name stands for, or `server_name` has it. A regular expression there
-/// counts for nothing: one that matches every name is common.
+/// Whether only the owner of this machine decides what a name stands for, or `server_name` has it. Regular expressions
+/// there count for nothing, because an expression that matches every name is common.
 fn is_name_of(request: &Request, host: &str) -> bool {
     is_address(host)
         || host == LOCALHOST

@@ -1,4 +1,4 @@
-//! What the API tells: the object at a path.
+//! Reading by the API: the object at a path.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::object::{FieldsOf, Object, timestamp};
 use super::upstreams::{self, Protocol};
 use crate::content::answer_size::zones_and_servers;
 
-/// The versions of the API, all of which are answered in the shape of the last one.
+/// The versions of the API. All are answered in the shape of the last version.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
 
 /// The children of the root.
@@ -35,7 +35,7 @@ const HTTP: [&str; 8] =
 /// The children of `stream`.
 const STREAM: [&str; 4] = ["server_zones", "limit_conns", "upstreams", "keyvals"];
 
-/// What the answers are made of.
+/// The state that answers are made of.
 #[derive(Clone)]
 pub struct Source {
     /// The state of the worker.
@@ -51,7 +51,7 @@ impl Source {
         self.generation.parts.get::<T>().unwrap_or_default()
     }
 
-    /// How many objects a long answer may have.
+    /// The number of objects that a long answer may have.
     pub fn size(&self) -> usize {
         let pairs = self.part::<AllKeyvals>();
         let pairs: usize = pairs.http.values().chain(&mut pairs.stream.values()).map(|zone| zone.pairs.len()).sum();

@@ -127,7 +127,7 @@ fn bad_name(code: &str) -> &'static str {
     }
 }
 
-/// A number; one that is larger than the counters is as good as no limit.
+/// A number. A number larger than the counters can hold is as good as no limit.
 fn count(value: &Value) -> Option<u32> {
     value.as_u64().map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }

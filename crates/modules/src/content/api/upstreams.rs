@@ -21,14 +21,14 @@ const BOUNDS_MS: [u64; 14] = [5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500,
 /// Whose servers these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// Those of `http`.
+    /// Groups of `http`.
     Http,
-    /// Those of `stream`.
+    /// Groups of `stream`.
     Stream,
 }
 
 impl Protocol {
-    /// The name by which the groups of a configuration are found.
+    /// The name of the protocol, a key to the groups of a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Http => "http",
@@ -65,7 +65,7 @@ pub fn group(of: &dyn AnyGroup, protocol: Protocol, now: Millis) -> Value {
     map.into()
 }
 
-/// The number of a server: that of its entry, unless a name stands for it.
+/// The number of a server: its entry's number, unless a name stands for the server.
 fn id(one: &Peer, entries: &[Entry]) -> u32 {
     let entry = entries.iter().find(|entry| entry.number == one.settings.entry);
     entry.filter(|entry| matches!(entry.server.place, Place::Address(_))).map_or(one.id, |entry| entry.number)

@@ -1,4 +1,4 @@
-//! What the API changes (`write=on`).
+//! Changes by the API (`write=on`).
 
 use freerun_http::body::begin_discarding;
 use freerun_http::log_error;
@@ -116,7 +116,7 @@ fn not_changed(request: &Request, source: &Source, path: &[&str]) -> Result<Answ
     Err(refusal(request.asked.method).into())
 }
 
-/// Why a method changes nothing. With `DELETE` nginx resets counters.
+/// The reason that a method changes nothing. With `DELETE` nginx resets counters.
 fn refusal(method: Method) -> ApiError {
     if method == Method::Delete { ApiError::MethodDisabled } else { ApiError::MethodNotAllowed }
 }

@@ -14,7 +14,7 @@ pub struct Target {
     pub is_folder: bool,
 }
 
-/// One change.
+/// A change of the file tree.
 pub enum Work {
     /// Writes a file with these contents.
     Put { contents: Contents, target: CString, new: NewFile },
@@ -29,7 +29,7 @@ pub enum Work {
 /// The parameters that only a move has.
 #[derive(Clone, Copy)]
 pub struct Moves {
-    /// The rights of folders that are missing on the way to a file's new name: nginx makes them whether or not
+    /// The rights of folders that are missing on the way to a file's new name. nginx makes such folders whether or not
     /// `create_full_put_path` is on, but neither for a folder nor for a copy.
     pub folders: u32,
 }

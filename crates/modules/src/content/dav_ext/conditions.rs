@@ -3,7 +3,7 @@
 /// The most conditions in a field: each is compared with all locks, or asks for a file's attributes.
 const MAX_CONDITIONS: usize = 64;
 
-/// One condition.
+/// A condition of the field `If`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) negated: bool,
@@ -19,7 +19,8 @@ pub(super) enum State {
     Tag(Vec<u8>),
 }
 
-/// Conditions that have to hold together, and the resource that they are about: that of the request if none is named.
+/// Conditions that have to hold together, and the resource that they are about. Without a name it is the resource of
+/// the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) resource: Option<Vec<u8>>,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
-/// How many bytes of a zone's size a lock counts for at least.
+/// The least number of bytes of a zone's size that a lock counts for.
 const BYTES_OF_LOCK: usize = 512;
 
 /// The most locks of a zone, whatever its size: who deletes a folder needs the tokens of all that are below it.
@@ -24,13 +24,13 @@ pub(super) struct Lock {
     pub(super) shared: bool,
     pub(super) token: Box<str>,
     pub(super) owner: Box<str>,
-    /// How long it lasts from the last refresh on.
+    /// The duration of the lock from its last refresh on.
     pub(super) time: Duration,
     pub(super) end: Instant,
 }
 
 impl Lock {
-    /// How many bytes of the zone's size it counts for.
+    /// The number of bytes of the zone's size that the lock counts for.
     fn size(&self) -> usize {
         let texts = self.path.len() + self.root.len() + self.token.len() + self.owner.len();
         (size_of::<Lock>() + texts).max(BYTES_OF_LOCK)
@@ -47,7 +47,7 @@ pub(super) fn is_below(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Why there is no lock.
+/// The reason why there is no lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// There is another one.
@@ -59,22 +59,22 @@ pub(super) enum Refused {
 /// In how many folders a folder may be whose lock covers what is in it: each folder above a file is looked for.
 const MAX_FOLDERS: usize = 256;
 
-/// How many locks stand together in the table. A change copies one such row, and the list of the rows.
+/// The number of locks in a row of the table. A change copies one row, and the list of the rows.
 const ROW: usize = 64;
 
-/// How often locks that are over are removed at most, unless there is no room.
+/// The shortest time between two sweeps that remove expired locks, unless there is no room.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Locks in the order of their paths, and of one path in the order in which they came. What is below a folder stands together,
-/// so nothing that is asked for takes a look at all of them.
+/// Locks in the order of their paths, and locks of one path in the order in which they came. Locks below a folder stand
+/// together, so no search looks at all locks.
 #[derive(Debug, Clone, Default)]
 struct Table {
     /// None of them is empty.
     rows: Vec<Arc<Vec<Arc<Lock>>>>,
     count: usize,
-    /// How many bytes they count for.
+    /// The number of bytes that the locks count for.
     used: usize,
-    /// When those that are over were removed last.
+    /// The time of the last sweep of expired locks.
     swept: Option<Instant>,
 }
 
@@ -107,7 +107,7 @@ impl Table {
         self.from(path).take_while(move |lock| *lock.path == *path)
     }
 
-    /// The locks of this path: its own, and those of folders above it that cover what is in them.
+    /// The locks of this path: its own, and locks of folders above it that cover their content.
     fn covering<'t>(&'t self, path: &'t [u8]) -> impl Iterator<Item = &'t Arc<Lock>> {
         let slashes = memchr::memchr_iter(b'/', path).take(MAX_FOLDERS);
         let above = slashes.flat_map(|at| self.exact(&path[..at]).filter(|lock| lock.deep));
@@ -201,7 +201,7 @@ impl Locks {
         self.table.load().iter().filter(|lock| lock.end > now).cloned().collect()
     }
 
-    /// The locks of this path: its own first, and those of folders above it that cover what is in them.
+    /// The locks of this path: its own first, then locks of folders above it that cover their content.
     pub(super) fn covering(&self, path: &[u8], now: Instant) -> Vec<Arc<Lock>> {
         self.table.load().covering(path).filter(|lock| lock.end > now).cloned().collect()
     }

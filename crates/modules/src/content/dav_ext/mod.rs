@@ -84,7 +84,7 @@ impl Value for Methods {
 /// The kind of the zones.
 const KIND: &str = "dav_ext_lock";
 
-/// How long a lock lasts, if the zone does not say it.
+/// The duration of a lock, if the zone does not say it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A zone, as the configuration defines it.

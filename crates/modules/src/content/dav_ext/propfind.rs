@@ -21,13 +21,13 @@ use super::xml::{self, Asked, Property};
 use super::{key, xml_response, zone};
 use crate::html;
 
-/// A folder with at most so many entries is answered with a length.
+/// The most entries of a folder whose answer has a length.
 const FEW: usize = 256;
 
 /// The approximate size of a piece of a longer answer.
 const PIECE: usize = 32 * 1024;
 
-/// How many locks of a resource are told at most. A client that has one of them knows it.
+/// The most locks of a resource that an answer shows. A client that has one of them knows it.
 const MOST_SHOWN: usize = 64;
 
 /// Answers PROPFIND.
@@ -108,7 +108,7 @@ struct MultiStatus {
     ended: bool,
 }
 
-/// What an answer is about.
+/// The resource that an answer is about.
 struct Resource<'r> {
     meta: Meta,
     name: &'r [u8],

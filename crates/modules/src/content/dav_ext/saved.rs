@@ -8,9 +8,9 @@ use freerun_serve::configuration::zones::Saved;
 
 use super::locks::{Lock, Locks};
 
-/// The first bytes, which say what follows: the time in milliseconds since 1970, and of each lock its path, root, token and
-/// owner, each behind its length, whether it is deep (1) and shared (2), how many milliseconds it lasts from a refresh on, and
-/// how many from then on. Numbers are `u64`.
+/// The first bytes, which name the format. The time in milliseconds since 1970 follows, then the locks. A lock is its
+/// path, root, token and owner, each behind its length, and whether it is deep (1) and shared (2). Then come the
+/// milliseconds that it lasts from a refresh on, and from the saved time on. Numbers are `u64`.
 const FORMAT: &[u8; 8] = b"locks. 1";
 
 /// The locks that are not over.

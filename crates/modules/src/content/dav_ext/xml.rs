@@ -8,7 +8,7 @@ use quick_xml::name::{Namespace, ResolveResult};
 /// The namespace of WebDAV.
 const DAV: &str = "DAV:";
 
-/// How deep elements may be nested.
+/// The deepest nesting of elements.
 const MAX_DEPTH: usize = 32;
 
 /// The most properties that a request may name.
@@ -31,7 +31,7 @@ pub(super) enum Property {
 }
 
 impl Property {
-    /// Those that a client gets that names none, in their order.
+    /// Properties for a client that names none, in their order.
     pub(super) const USUAL: [Property; 6] = [
         Property::DisplayName,
         Property::ContentLength,

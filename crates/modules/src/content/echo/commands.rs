@@ -111,7 +111,7 @@ pub(super) struct Sub {
     pub(super) waits: bool,
 }
 
-/// One directive.
+/// A directive.
 #[derive(Debug, Clone)]
 pub(super) enum Command {
     Line(Line),

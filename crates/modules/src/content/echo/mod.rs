@@ -137,7 +137,7 @@ async fn answer(request: &mut Request) -> Outcome {
     Response::typed_by_uri(settings.echo_status, media_type, Body::Source(Box::new(rest))).into()
 }
 
-/// How long to wait; `None` for a text that is no time, which is logged.
+/// The time to wait; `None` for a text that is no time, which is logged.
 fn sleeping_time(request: &Request, seconds: &Template) -> Option<Duration> {
     let text = seconds.render(request);
     let time = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<f64>().ok());

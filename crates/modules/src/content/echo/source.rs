@@ -21,10 +21,10 @@ use super::variables::{Counter, State};
 use super::{Later, sleeping_time};
 use crate::small_file;
 
-/// How many bytes may wait to be sent before the next directive runs.
+/// The most bytes that may wait to be sent before the next directive runs.
 const MAX_QUEUED: usize = 64 * 1024;
 
-/// How many pieces may wait to be sent, and so how many subrequests run at a time.
+/// The most pieces that may wait to be sent, and so the most subrequests that run at a time.
 const MAX_PIECES: usize = 64;
 
 /// The largest file that a subrequest may have as its body (`-f`).
@@ -33,7 +33,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// A part of the body.
 enum Piece {
     Text(Bytes),
-    /// A text so many times.
+    /// A text, and how often it is sent.
     Repeated(Bytes, u64),
     Flush,
     Body(Box<dyn Source>),
@@ -57,7 +57,7 @@ pub(super) struct Echoed {
     running: Option<Loop>,
     queue: VecDeque<Piece>,
     queued: usize,
-    /// When the next directive may run.
+    /// The time at which the next directive may run.
     sleeps_until: Option<Instant>,
     /// Whether the next directive waits until everything before it is sent.
     waits: bool,

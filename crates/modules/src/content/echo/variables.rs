@@ -12,7 +12,7 @@ use freerun_runtime::loops;
 /// The state of one request.
 #[derive(Default)]
 pub(super) struct State {
-    /// When `$echo_timer_elapsed` begins, if not with the request.
+    /// The time at which `$echo_timer_elapsed` begins, if not with the request.
     pub(super) started: Cell<Option<Instant>>,
     /// The part of the text that `echo_foreach_split` is at.
     pub(super) it: RefCell<Vec<u8>>,
@@ -105,7 +105,7 @@ fn owned<'r>(value: Vec<u8>) -> Value<'r> {
     Some(Cow::Owned(value))
 }
 
-/// The text of a method; that of an unknown one is the client's.
+/// The text of a method. An unknown method has the client's text.
 fn method(request: &Request, method: freerun_proto::Method) -> &[u8] {
     method.as_str().map_or_else(|| request.head.method_text(), str::as_bytes)
 }

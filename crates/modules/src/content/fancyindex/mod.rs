@@ -225,7 +225,7 @@ fn sort_asked_for(args: &[u8]) -> Option<Sort> {
     })
 }
 
-/// Which entries are shown, in which order.
+/// The selection of entries to show, and their order.
 fn arrange(settings: &FancySettings, sort: Sort) -> Arrange {
     let ignored = settings.fancyindex_ignore.clone();
     let (hides_links, folders_first) = (settings.fancyindex_hide_symlinks, settings.fancyindex_directories_first);

@@ -13,7 +13,7 @@ use crate::html::escape;
 /// The approximate size of a piece.
 const PIECE: usize = 32 * 1024;
 
-/// How much shorter a name is cut than it may be, as the module that people know has it.
+/// The number of characters by which a cut name is shorter than the limit, as in the module that people know.
 const MARK: usize = 2;
 
 const STYLE_SHEET: &str = "body{font-family:sans-serif;margin:1em}#list{border-collapse:collapse;width:100%}\

@@ -182,7 +182,7 @@ pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64
     response.into()
 }
 
-/// Reads exactly so many bytes of the file.
+/// Reads exactly `len` bytes of the file.
 async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Result<Bytes, io::Error> {
     let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the file is too short");
     if offset.checked_add(len).is_none_or(|end| end > file.meta.size) {

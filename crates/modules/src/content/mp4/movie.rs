@@ -39,7 +39,7 @@ const MAX_ATOMS: usize = 1024;
 
 type Name = [u8; 4];
 
-/// An atom: its name, and all of its bytes, of which the first eight are the header.
+/// An atom: its name, and all of its bytes. The first eight are the header.
 #[derive(Clone, Copy)]
 struct Atom<'a> {
     name: Name,
@@ -79,7 +79,7 @@ fn need<'a>(atoms: &[Atom<'a>], name: &Name) -> Result<Atom<'a>, Fault> {
 /// The positions of the times in `mvhd`, `mdhd` and `tkhd`.
 #[derive(Clone, Copy)]
 struct Clock {
-    /// The time scale; `None`: the track uses that of the movie.
+    /// The time scale; `None`: the track uses the time scale of the movie.
     timescale: Option<u32>,
     duration: u64,
     /// The offset of the duration in the atom, and its size in bytes.
@@ -202,7 +202,7 @@ fn wrap(name: &Name, body: &[u8]) -> Result<Vec<u8>, Fault> {
     Ok([&size.to_be_bytes()[..], name, body].concat())
 }
 
-/// Makes a table of so many rows.
+/// Makes a table with `count` rows.
 fn table(name: &Name, before: &[u8], count: usize, rows: &[u8]) -> Result<Vec<u8>, Fault> {
     let count = u32::try_from(count).map_err(|_| Fault("a table is too large"))?;
     wrap(name, &[&[0; 4], before, &count.to_be_bytes(), rows].concat())
@@ -344,7 +344,7 @@ fn sample_table(
 }
 
 impl Track<'_> {
-    /// Writes the atom, with all data moved by so many bytes in the file.
+    /// Writes the atom, with all data moved by this number of bytes in the file.
     fn write(&self, moved: i64) -> Result<Vec<u8>, Fault> {
         let mut places = Vec::with_capacity(self.offsets.len() * if self.wide { 8 } else { 4 });
         for offset in &self.offsets {

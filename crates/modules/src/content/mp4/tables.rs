@@ -16,7 +16,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Fault> {
     Ok(u64::from(u32_at(bytes, at)?) << 32 | u64::from(u32_at(bytes, at + 4)?))
 }
 
-/// The rows of a table: version and flags, `skip` further bytes, a count, and so many rows.
+/// The rows of a table: version and flags, `skip` further bytes, the number of rows, and the rows.
 pub fn rows(body: &[u8], skip: usize, width: usize) -> Result<std::slice::ChunksExact<'_, u8>, Fault> {
     let count = u32_at(body, 4 + skip)? as usize;
     let bytes = count.checked_mul(width).and_then(|len| body.get(8 + skip..)?.get(..len));
@@ -37,7 +37,7 @@ pub fn runs(body: &[u8]) -> Result<Vec<Run>, Fault> {
     rows(body, 0, 8)?.map(|row| Ok(Run { count: u32_at(row, 0)?.into(), value: u32_at(row, 4)? })).collect()
 }
 
-/// How many samples end by `time`, beginning at sample `from`; all of them if their total is shorter.
+/// The number of samples that end by `time`, beginning at sample `from`; all of them if their total is shorter.
 pub fn samples_until(runs: &[Run], from: u64, time: u64) -> u64 {
     let (mut at, mut left) = (0_u64, time);
     let mut found = 0;
@@ -86,7 +86,7 @@ pub struct ChunkRun {
     pub description: u32,
 }
 
-/// Reads `stsc` of a track with so many chunks.
+/// Reads `stsc` of a track with this number of chunks.
 pub fn chunk_runs(body: &[u8], chunks: u64) -> Result<Vec<ChunkRun>, Fault> {
     let mut out: Vec<ChunkRun> = Vec::new();
     for row in rows(body, 0, 12)? {
@@ -108,9 +108,9 @@ pub struct Chunks {
     pub first: u64,
     /// The number of chunks.
     pub count: u64,
-    /// How many samples of the first chunk are left out before the wanted ones.
+    /// The number of samples of the first chunk that are left out before the wanted ones.
     pub skipped: u64,
-    /// How many samples of the last chunk are wanted, without those that are left out at its beginning.
+    /// The number of wanted samples of the last chunk, without samples that are left out at its beginning.
     pub in_last: u64,
     /// The distribution of the wanted samples, with chunks counted from the first of them.
     pub runs: Vec<ChunkRun>,

@@ -12,7 +12,7 @@ use crate::acme::client::Client;
 /// The words for the states, in the order of the metric.
 const STATES: [&str; 5] = ["waiting", "ordering", "valid", "expired", "failed"];
 
-/// How a certificate is doing. Times are in seconds since 1970.
+/// State of a certificate by ACME. Times are in seconds since 1970.
 #[derive(Debug, Serialize)]
 pub struct Certificate {
     pub issuer: String,

@@ -1,4 +1,4 @@
-//! All counters, collected from the places where they are kept. The field names are those of the JSON.
+//! All counters, collected from the places where they are kept. The field names are also the names in the JSON.
 
 use std::sync::atomic::Ordering::Relaxed;
 

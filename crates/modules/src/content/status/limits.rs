@@ -1,4 +1,4 @@
-//! What the zones of `limit_req` and `limit_conn` have said, in both forms.
+//! Verdicts of the zones of `limit_req` and `limit_conn`, in both forms.
 
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::figures::limits::{ByName, Judged, LimitFigures, LimitZones};
@@ -55,7 +55,7 @@ impl LimitZone {
     }
 }
 
-/// Writes the counters for Prometheus: those of requests, of connections, and of sessions of `stream`.
+/// Writes the counters of requests, of connections, and of sessions of `stream` for Prometheus.
 pub(super) fn text(kinds: [(&str, &[LimitZone]); 3], out: &mut Text) {
     let name = "freerun_limit_total";
     out.head(name, "counter", "What zones of limit_req and limit_conn have said, by result.");

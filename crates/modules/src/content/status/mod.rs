@@ -63,7 +63,7 @@ settings! {
     }
 }
 
-/// What the answers of `status` have: Markdown, for the reference.
+/// Fields of the answers of `status`: Markdown, for the reference.
 pub const FIELDS: &str = include_str!("fields.md");
 
 /// The module `status`.
@@ -127,7 +127,7 @@ impl Format {
         })
     }
 
-    /// The response with this text, which no cache keeps, and which depends on what the client accepts.
+    /// The response with this text. No cache keeps it, and it depends on what the client accepts.
     fn response(self, text: Bytes) -> Box<Response> {
         let content_type = match self {
             Format::Json => "application/json",
@@ -183,7 +183,7 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// How long an answer is: the number of things of which a configuration may have thousands.
+/// The size of an answer: the number of its objects, since a configuration may have thousands.
 fn size(generation: &Generation) -> usize {
     zones_and_servers(generation) + generation.parts.get::<ServedTls>().map_or(0, |served| served.0.len())
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use super::histogram::{BOUNDS_US, Histogram};
 
-/// One label of a sample.
+/// A label of a sample.
 pub(super) type Label<'a> = (&'a str, &'a dyn Display);
 
 /// A text that samples are added to.

@@ -32,7 +32,7 @@ pub struct LostDatagrams {
 }
 
 impl Sessions {
-    /// The current values, with those of the groups of servers.
+    /// The current values, with the groups of servers.
     pub fn of(figures: &SessionFigures, upstreams: Vec<Upstream>) -> Sessions {
         Sessions {
             sessions: figures.sessions.get(),

@@ -261,8 +261,8 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// The labels of the server. The first server of an address has no number: with one server for each address, which
-    /// is nearly always the case, its samples have the same names at any place in the group.
+    /// The labels of the server. The first server of an address has no number. In nearly all groups each address has
+    /// one server, whose samples then have the same names at any place in the group.
     fn labels(&'a self, further: Option<Label<'a>>) -> Vec<Label<'a>> {
         let mut labels = self.group.labels();
         labels.push(("server", &self.server.address));
@@ -277,7 +277,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The servers of a group, with those of the same address numbered.
+/// The servers of a group. Servers with the same address are numbered.
 fn shown(group: &Upstream) -> Vec<Shown<'_>> {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     let servers = group.servers.iter().map(|server| {

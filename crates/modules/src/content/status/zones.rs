@@ -1,4 +1,4 @@
-//! What is counted by zones (`status_zone`), in both forms.
+//! Counters of zones (`status_zone`), in both forms.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use super::recode::{FromUtf8, Mapped, ToUtf8};
 /// The replacement of a byte or character that a character set lacks.
 const UNKNOWN: u8 = b'?';
 
-/// One map, for both directions.
+/// A map, for both directions.
 #[derive(Debug)]
 struct CharsetMap {
     one: Bytes,

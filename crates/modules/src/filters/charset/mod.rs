@@ -186,13 +186,14 @@ fn run(request: &mut Request, response: &mut Response) {
     page.0.borrow_mut().clone_from(&response.charset);
 }
 
-/// Names the character set that a body has now. Old browsers used that of a redirect for the page that it leads to.
+/// Names the character set that a body has now. Old browsers used the character set of a redirect for the page that it
+/// leads to.
 fn name(response: &mut Response, target: &Bytes) {
     response.charset = (!matches!(response.status, 301 | 302)).then(|| target.clone());
 }
 
 /// Recodes a body to the character set that the other server wants for the client (`X-Accel-Charset`), whatever the
-/// configuration says. Returns the one that it has then.
+/// configuration says. Returns the character set of the result.
 fn told(
     request: &Request,
     response: &mut Response,

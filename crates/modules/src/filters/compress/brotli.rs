@@ -1,6 +1,6 @@
 //! The coding `br` (RFC 7932): `brotli` and its directives, with the names of the module ngx_brotli. It uses Google's
-//! encoder in C: the one in Rust takes 1.3 times as long for large bodies, and fifty times as long for small ones at
-//! levels 5 to 9.
+//! encoder in C. The encoder in Rust takes 1.3 times as long for large bodies, and fifty times as long for small ones
+//! at levels 5 to 9.
 
 use std::io::{self, Write};
 

@@ -15,7 +15,7 @@ pub struct Coding {
     pub name: &'static str,
     /// The plan in the settings of a location; `None` where the coding is off.
     pub plan: fn(&SettingsSet) -> Option<Plan<'_>>,
-    /// The coding's own conditions, in addition to those of the plan and of `Accept-Encoding`.
+    /// The coding's own conditions, in addition to the conditions of the plan and of `Accept-Encoding`.
     pub allows: fn(&Request, &Response) -> bool,
     /// Compresses a complete body.
     pub whole: fn(Params, &[u8]) -> io::Result<Bytes>,
@@ -23,8 +23,8 @@ pub struct Coding {
     pub begin: fn(Params, Option<u64>) -> io::Result<Box<dyn Encoder>>,
     /// The cost of a byte at this level, in nanoseconds, rounded up: it decides what a loop does itself.
     pub cost: fn(u8) -> u32,
-    /// How many bytes an encoder may gather before it works on all of them at once; 0 if it works on each piece as it
-    /// comes.
+    /// The number of bytes that an encoder may gather before it works on all of them at once; 0 if it works on each
+    /// piece as it comes.
     pub block: usize,
 }
 
@@ -69,12 +69,12 @@ pub trait Encoder: Send {
 }
 
 /// The longest work that is done on a loop at once. A round trip to the pool costs about 10 µs, in the worst of a
-/// hundred cases 50 µs: it is not worth it for work that takes a few times as long; and a loop that is busy for longer
+/// hundred cases 50 µs, which is too much for work that takes a few times as long. A loop that is busy for longer
 /// delays other requests.
 pub const INLINE: Duration = Duration::from_micros(300);
 
 impl Coding {
-    /// The approximate time for compressing so many bytes.
+    /// The approximate time for compressing `len` bytes.
     pub fn estimate(&self, params: Params, len: usize) -> Duration {
         Duration::from_nanos(u64::from((self.cost)(params.level)).saturating_mul(len as u64))
     }

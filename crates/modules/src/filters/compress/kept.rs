@@ -126,7 +126,7 @@ impl Kept {
         (now.saturating_duration_since(entry.since) < VALID).then(|| entry.packed.clone())
     }
 
-    /// The compressed body: the kept one, or the one that another request is making now, or the result of `make`.
+    /// The compressed body: from the cache, or from another request that is making it now, or the result of `make`.
     ///
     /// # Errors
     /// The errors of `make`. They concern this request alone: the next request that waits tries itself.

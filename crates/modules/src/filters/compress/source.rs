@@ -20,9 +20,9 @@ pub const WHOLE: u64 = 1 << 20;
 const WHOLE_PER_LOOP: u64 = 32 << 20;
 /// The largest piece that an encoder gets at once.
 const PIECE: usize = 64 * 1024;
-/// How long a task may compress on the loop, piece after piece, before it yields.
+/// The longest time that a task compresses on the loop, piece after piece, before it yields.
 const TURN: Duration = Duration::from_millis(1);
-/// How long a source of unknown length may pause before the output that the encoder holds back is sent to the client.
+/// The longest pause of a source of unknown length before the encoder's output so far is sent to the client.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The sizes before and after compression, for `$gzip_ratio` and the corresponding variables.
@@ -203,7 +203,7 @@ impl Compressed {
         Ok(packed)
     }
 
-    /// Has the encoder process so many bytes.
+    /// Has the encoder process this number of bytes.
     async fn encode<F>(&mut self, bytes: usize, f: F) -> io::Result<Vec<u8>>
     where
         F: FnOnce(&mut dyn Encoder, &mut Vec<u8>) -> io::Result<()> + Send + 'static,

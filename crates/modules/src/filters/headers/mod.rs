@@ -58,7 +58,7 @@ keyword_enum! {
     }
 }
 
-/// One field to add.
+/// A field to add.
 #[derive(Debug, Clone)]
 struct Addition {
     name: Bytes,

@@ -1,4 +1,4 @@
-//! What the directives say: which responses or requests, and which fields.
+//! Rules of the directives: the responses or requests that they apply to, and the fields that they set.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Change {
     }
 }
 
-/// One directive.
+/// A directive.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     /// The statuses that it applies to; all if there are none.
@@ -42,7 +42,7 @@ pub(super) struct Rule {
     types: Box<[Box<[u8]>]>,
     /// Whether it only replaces fields (`-r`).
     pub(super) only_existing: bool,
-    /// Whether its fields stand beside those of the same name (`-a`).
+    /// Whether its fields stand beside fields of the same name (`-a`).
     pub(super) appends: bool,
     pub(super) changes: Box<[Change]>,
 }
@@ -122,7 +122,7 @@ fn parse_change(directive: &str, word: &Word, sets: bool, cx: &mut Cx) -> Result
     Ok(Some(Change { name: Bytes::from(bytes_of(name).into_owned()), value }))
 }
 
-/// The directives of a level, behind those of the levels around it.
+/// The directives of a level, behind the directives of the levels around it.
 #[derive(Debug, Clone, Default)]
 pub struct Rules(Arc<Vec<Rule>>);
 

@@ -144,7 +144,7 @@ fn charset_of(parameters: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// What is noted of the head as somebody else wants it written; nothing is at first.
+/// The notes on how the head is to be written, empty at first.
 fn as_written(response: &mut Response) -> &mut AsWritten {
     if response.as_written.is_none() && response.status == 204 {
         response.content_type = Bytes::new();

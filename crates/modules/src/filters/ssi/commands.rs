@@ -37,7 +37,7 @@ const COMMANDS: &[Spec] = &[
     spec("endblock", false, &[]),
 ];
 
-/// The variables of a page: its own, then those of the server.
+/// The variables of a page: its own, then the server's.
 struct Names<'p> {
     request: &'p Request,
     shared: &'p Shared,

@@ -24,7 +24,7 @@ const MAX_AHEAD: usize = 256 * 1024;
 /// Pieces of text up to this size are sent together.
 const TOGETHER: usize = 32 * 1024;
 
-/// How long a page is parsed before the task yields.
+/// The longest time that a page is parsed before the task yields.
 const TURN: Duration = Duration::from_millis(2);
 
 /// The state of an `if`.

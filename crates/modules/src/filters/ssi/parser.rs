@@ -57,7 +57,7 @@ pub enum Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Text,
-    /// So many bytes of [`OPENING`] were seen.
+    /// The number of bytes of [`OPENING`] that were seen.
     Opening(usize),
     BeforeName,
     Name,
@@ -70,11 +70,11 @@ enum State {
     /// In a value, up to this quote, after a backslash.
     Escaped(u8),
     AfterValue,
-    /// One `-` was seen.
+    /// A `-` was seen.
     End1,
     /// `--` was seen.
     End2,
-    /// Everything up to `-->` is skipped; so many of its bytes were seen.
+    /// Everything up to `-->` is skipped. The number says how many of its bytes were seen.
     Skip(u8),
 }
 

@@ -42,15 +42,15 @@ settings! {
     }
 }
 
-/// One string and its replacement.
+/// A string and its replacement.
 #[derive(Debug, Clone)]
 pub struct Substitution {
     pattern: Template,
     replacement: Template,
 }
 
-/// The most bytes of all strings searched for in one response: the search needs some ten times as much memory, and
-/// holds back as much of the body as the longest string where the body goes on like it.
+/// The most bytes of all strings searched for in one response. The search needs some ten times as much memory. It holds
+/// back as much of the body as the longest string, where the body goes on like that string.
 const MAX_PATTERNS: usize = 64 * 1024;
 
 impl Value for Substitution {
@@ -89,7 +89,7 @@ fn run(request: &mut Request, response: &mut Response) {
     if response.body.is_empty() && !response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
         return;
     }
-    // In the replacement `$status` is that of this response.
+    // In the replacement `$status` is the status of this response.
     let before = std::mem::replace(&mut request.sent.status, response.status);
     let pairs: Vec<Pair> = settings
         .sub_filter
@@ -198,8 +198,8 @@ impl Substitute {
         Some(Substitute { sought, finder, longest, once, held: Vec::new(), full: false })
     }
 
-    /// The first position of a string that is still searched for; if several begin there, the one that was written
-    /// first.
+    /// The first position of a string that is still searched for. If several begin there, the first in the
+    /// configuration counts.
     fn find(&self, text: &[u8]) -> Option<Found> {
         let found = |found: Match| Found { index: found.pattern().as_usize(), start: found.start(), end: found.end() };
         if self.finder.match_kind() != MatchKind::Standard {
@@ -221,8 +221,8 @@ impl Substitute {
         }
     }
 
-    /// Replaces the strings that are certain, and holds back only what can be the beginning of one: a string that begins
-    /// where another one may have begun, too, may turn out to be that one.
+    /// Replaces the strings that are certain, and holds back only the possible beginning of a string. If a string
+    /// begins where another may have begun, too, it may turn out to be that other string.
     fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
         let mut at = 0;
         self.full = false;
@@ -241,7 +241,7 @@ impl Substitute {
             let Some(found) = self.find(&self.held[at..]) else { break };
             let live = |index: usize| self.sought.get(index).filter(|one| !one.is_over()).map(|one| &one.borders);
             let open = beginnings.first(at, live);
-            // Of strings that begin at the same place, the one that is written first counts.
+            // Of strings that begin at the same place, the first in the configuration counts.
             if open.is_some_and(|open| open < (at + found.start, found.index)) {
                 break;
             }

@@ -78,7 +78,7 @@ impl Pieces<Request> for RequestPiece {
             RequestPiece::Connection => line.push_number(request.client.number),
             RequestPiece::ConnectionRequests => line.push_number(request.arrival.serial),
             RequestPiece::RequestLine => match request.head.request_line() {
-                // The fields of HTTP/2 did not make one; that of HTTP/1 is there, but nothing has come of it.
+                // Invalid fields of HTTP/2 give no request line. HTTP/1 has its line, though no request came of it.
                 [] if request.head.version() >= Version::Http2 => style.push_missing(line),
                 request_line => style.push_value(request_line, line),
             },

@@ -138,8 +138,8 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
     verdict
 }
 
-/// Counts a request in the zones: in the one that has decided by its verdict, in the others, if it has not refused, as one
-/// that passes.
+/// Counts a request in the zones. The deciding zone counts its verdict; the others, if it has not refused, count a
+/// request that passes.
 fn count(limits: &[Limit], verdict: &Verdict<'_>, request: &Request, dry: bool) {
     let (decided, decisive) = match (verdict, dry) {
         (Verdict::Unknown, _) => return,
@@ -168,7 +168,7 @@ fn judge_one(limit: &Limit, request: &Request, count: bool) -> Option<Judgement>
     Some(if count { zone.states.count(&key, now, bucket) } else { zone.states.ask(&key, now, bucket) })
 }
 
-/// How long a request with this excess has to wait.
+/// The time that a request with this excess has to wait.
 fn delay_of(limit: &Limit, excess: u64) -> Option<Duration> {
     let beyond = excess.checked_sub(limit.delay?).filter(|beyond| *beyond > 0)?;
     let rate = limit.zone.get()?.rate.max(1);

@@ -54,7 +54,7 @@ pub struct Defined {
     pub rate: u64,
     /// The states of the keys.
     pub states: Arc<States>,
-    /// What is counted of the zone.
+    /// Counters of the zone.
     pub figures: Arc<LimitFigures>,
 }
 

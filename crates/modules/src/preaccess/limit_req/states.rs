@@ -30,8 +30,8 @@ pub const MAX_EXCESS: u64 = u32::MAX as u64;
 const EMPTY: u64 = 0;
 /// The tag of a place that is being given to another key.
 const BUSY: u64 = 1;
-/// How often a place with the tag [`BUSY`] is looked at again. The change takes two writes; a thread that is
-/// interrupted between them must not block the others.
+/// The number of looks at a place with the tag [`BUSY`]. The change takes two writes; a thread that is interrupted
+/// between them must not block the others.
 const PATIENCE: usize = 64;
 
 /// The state of one key.
@@ -94,13 +94,13 @@ pub struct States {
     words: Box<[AtomicU64]>,
     hasher: Hasher,
     began: Instant,
-    /// The time at `began`: that of the process whose states these were.
+    /// The time at `began`, on the clock of the process whose states these were.
     first: u32,
 }
 
-/// The first bytes of saved states, which say what follows: the secrets of the fingerprints, the time, and the same time in
-/// milliseconds since 1970, the number of words of the table, and of each set that has a state its number and its words, all as
-/// 64 bits.
+/// The first bytes of saved states, which name the format. The secrets of the fingerprints, the time, and the same time
+/// in milliseconds since 1970 follow. Then come the number of words of the table, and of each set that has a state its
+/// number and its words. All numbers have 64 bits.
 const FORMAT: &[u8; 8] = b"states 1";
 
 impl States {
@@ -204,7 +204,7 @@ impl States {
     }
 }
 
-/// The time of day in milliseconds, by which another process knows how much later it is.
+/// The time of day in milliseconds. From it another process knows how much time has passed.
 fn since_1970() -> u64 {
     u64::try_from(clock::since_1970().as_millis()).unwrap_or(0)
 }
@@ -222,7 +222,7 @@ impl Set<'_> {
         self.tags.iter().position(|known| known.load(Ordering::Acquire) == tag)
     }
 
-    /// Takes an empty place, or the one that was used least recently. `false`: another thread was faster.
+    /// Takes an empty place, or the least recently used one. `false`: another thread was faster.
     fn claim(&self, tag: u64, now: u32) -> bool {
         let empty = self.tags.iter().position(|tag| tag.load(Ordering::Relaxed) == EMPTY);
         let unused = |way: &usize| age(self.asked[*way].load(Ordering::Relaxed) as u32, now);

@@ -1,4 +1,4 @@
-//! What the directives compute.
+//! Functions of the directives.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;

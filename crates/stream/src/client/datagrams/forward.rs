@@ -1,4 +1,4 @@
-//! Passing on the datagrams of a batch: those of one session that come one after the other leave with one call.
+//! Passing on the datagrams of a batch: consecutive datagrams of one session leave with one call.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ pub struct Forwarding<'a> {
 }
 
 impl<'a> Forwarding<'a> {
-    /// Appends a datagram, or several of `segment` bytes each. Those of another session are sent first.
+    /// Appends a datagram, or several of `segment` bytes each. Datagrams of another session are sent first.
     pub(super) fn push(&mut self, session: &Rc<DatagramSession>, bytes: &'a [u8], segment: Option<usize>) {
         if !self.session.as_ref().is_some_and(|other| Rc::ptr_eq(other, session)) {
             self.flush();

@@ -33,23 +33,24 @@ use self::table::{Ends, Id};
 const WAITING_BYTES: usize = 128 * 1024;
 const WAITING: usize = 64;
 
-/// Why a session ends that its content handler has not ended.
+/// The reason that a session ends before its content handler has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Nothing has come for too long.
     TimedOut,
-    /// It gives way to another session, because there are as many as there may be.
+    /// The session gives way to another one, because the number of sessions is at its limit.
     GivesWay,
     /// The address is no longer listened on, or the worker is shutting down.
     Closed,
 }
 
-/// How many datagrams a session consists of.
+/// The number of datagrams of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How many of the client's belong to it; the next one begins another session. 0 is no limit (`proxy_requests`).
+    /// The number of the client's datagrams that belong to the session; the next one begins another session. 0 is no
+    /// limit (`proxy_requests`).
     pub requests: u64,
-    /// How many answers each of them has; `None`: any number (`proxy_responses`).
+    /// The number of answers to each of them; `None`: any number (`proxy_responses`).
     pub responses: Option<u64>,
 }
 
@@ -70,7 +71,7 @@ pub struct Counts {
     pub lost: u64,
 }
 
-/// What precedes the datagrams that are passed on: a header of the PROXY protocol.
+/// The bytes before the datagrams that are passed on: a header of the PROXY protocol.
 #[derive(Debug, Clone, Default)]
 pub struct Header {
     /// Its bytes; none for no header.
@@ -100,13 +101,13 @@ pub struct DatagramSession {
 /// The limit of what is passed on a second.
 struct Rate {
     pace: Pace,
-    /// How many bytes were passed on.
+    /// The number of bytes that were passed on.
     passed: u64,
 }
 
 impl Rate {
-    /// How many of these bytes, which are datagrams of `segment` bytes each, may be passed on now; `None`: not one datagram.
-    /// As long as any are allowed, a datagram is passed on whole.
+    /// The number of these bytes, which are datagrams of `segment` bytes each, that may be passed on now; `None`: not
+    /// one datagram. As long as any are allowed, a datagram is passed on whole.
     fn admits(&mut self, len: usize, segment: Option<usize>, now: u64) -> Option<usize> {
         let allowed = self.pace.allows(self.passed, now);
         if allowed == 0 {
@@ -120,11 +121,11 @@ impl Rate {
     }
 }
 
-/// Where the client's datagrams go.
+/// The destination of the client's datagrams.
 enum Destination {
-    /// They wait for the content handler.
+    /// The datagrams wait for the content handler.
     Waiting(VecDeque<Box<[u8]>>, usize),
-    /// They are passed on.
+    /// The datagrams are passed on.
     To(Rc<Datagrams>, Header),
     /// Passing them on has failed with this error, which the handler has not seen yet.
     Failed(Option<io::Error>),
@@ -155,7 +156,7 @@ impl DatagramSession {
         self.ends.client
     }
 
-    /// The address that the client sends to; `None` if it is that of the listening socket.
+    /// The address that the client sends to; `None` if it is the address of the listening socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         let port = self.listener.spec().ip.map_or(0, |address| address.port());
         self.ends.local.map(|ip| SocketAddr::new(ip.to_canonical(), port))
@@ -384,8 +385,8 @@ impl DatagramSession {
             // Without its header, the server would take what the client sends next for one.
             let is_needed = !header.bytes.is_empty() && !header.in_each;
             let mut failed = |unsent: Unsent| {
-                // A datagram is lost when there is no room, as in a network that has none. One that is too long is lost
-                // alone.
+                // A datagram is lost when there is no room, as in a network without room. If a datagram is too long, it
+                // is lost alone.
                 self.lose(unsent.count as u64);
                 if is_needed || !is_of_one(&unsent.error) {
                     failure.get_or_insert(unsent.error);
@@ -427,12 +428,12 @@ fn is_of_one(error: &io::Error) -> bool {
         || matches!(Errno::from_io_error(error), Some(Errno::MSGSIZE | Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// The number of datagrams in so many bytes.
+/// The number of datagrams in `len` bytes.
 pub(crate) fn number_of(len: usize, segment: Option<usize>) -> u64 {
     segment.filter(|segment| *segment > 0).map_or(1, |segment| len.div_ceil(segment)) as u64
 }
 
-/// Splits what the kernel has put together behind so many datagrams, at least one.
+/// Splits datagrams that the kernel has put together behind the first `most` datagrams, at least one.
 fn split(received: Received<'_>, most: u64) -> (Received<'_>, Option<Received<'_>>) {
     let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
     let Some(segment) = received.segment else { return (received, None) };

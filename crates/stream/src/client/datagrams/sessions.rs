@@ -15,11 +15,11 @@ use freerun_serve::accept::datagrams::{DatagramListener, SharedPart};
 use super::table::{Ends, Id, SessionTable};
 use super::{DatagramSession, Ending};
 
-/// How long a session is kept whose content handler does not say so.
+/// The time that a session is kept if its content handler does not say it.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many sessions may have been told to end and still hold what they have: a flood of new clients comes faster than sessions
-/// end, and loses its datagrams then.
+/// The number of sessions that may have been told to end and still hold memory. A flood of new clients comes faster
+/// than sessions end, and loses its datagrams then.
 pub(super) const LEAVING: usize = 256;
 
 /// The sessions at one address, on one loop.
@@ -28,16 +28,16 @@ pub struct Sessions {
     /// Whether there is a task that ends those whose time is over, and the one to wake if a time is over sooner.
     is_swept: Cell<bool>,
     sweeper: RefCell<Option<Waker>>,
-    /// When the sweeper looks again.
+    /// The time of the sweeper's next look.
     next_look: Cell<u64>,
     /// Whether each datagram begins with a header of the PROXY protocol.
     has_headers: Cell<bool>,
-    /// How many sessions there are, with those that are in the table no more and have not ended yet.
+    /// The number of sessions, including sessions that have left the table and have not ended yet.
     pub(super) alive: Cell<usize>,
 }
 
 impl Sessions {
-    /// Room for so many sessions. What other loops know of the socket's clients follows them.
+    /// A table for at most `limit` sessions. Other loops learn of the socket's clients from it.
     pub fn new(limit: usize, shared: Option<SharedPart>) -> Rc<Sessions> {
         let tell = move |ends: &Ends, begins: bool| {
             if let Some(shared) = &shared {
@@ -87,8 +87,9 @@ impl Sessions {
         Some(self.table.borrow().find(&ends)?.1.clone())
     }
 
-    /// Begins a session with a datagram, which it does not have yet. If there are as many as there may be, the one that has
-    /// been idle longest ends. `None`: nobody can answer it, or too many sessions were told to end and have not ended yet.
+    /// Begins a session with a datagram, which it does not have yet. If the number of sessions is at its limit, the
+    /// session that has been idle longest ends. `None`: nobody can answer it, or too many sessions were told to end and
+    /// have not ended yet.
     pub fn begin(
         self: &Rc<Self>,
         listener: &Rc<DatagramListener>,

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// The addresses of both ends of a session; the port of this end is that of the listening socket.
+/// The addresses of both ends of a session; the port of this end is the port of the listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Ends {
     /// The client's address.
@@ -29,9 +29,9 @@ pub(crate) struct Id {
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// The most times for which sessions are kept that have an order of their own. There is one, and after a reload that
-/// changes it one more until the sessions of the old one have ended; further ones share the last, where a session may
-/// stay until those before it have ended.
+/// The most times for which sessions are kept in an order of their own. There is one order, and after a reload that
+/// changes the time, a second one until the sessions of the old one have ended. Further times share the last order,
+/// where a session may stay until those before it have ended.
 const MOST_ORDERS: usize = 8;
 
 struct Place<S> {
@@ -44,7 +44,7 @@ struct Place<S> {
     order: u32,
     before: u32,
     after: u32,
-    /// When it was last used, in milliseconds.
+    /// The time of the last use, in milliseconds.
     used: u64,
     /// For how long it is kept after that.
     timeout: u64,
@@ -90,7 +90,7 @@ impl<S> SessionTable<S> {
         self.limit = limit.clamp(1, NONE as usize);
     }
 
-    /// Whether another session takes the place of one that is there.
+    /// Whether a new session has to take the place of another.
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.limit
     }
@@ -193,7 +193,7 @@ impl<S> SessionTable<S> {
         self.take(late)
     }
 
-    /// When the time of the next session is over.
+    /// The time at which the next session has been idle for too long.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let firsts = self.orders.iter().map(|order| order.first).filter(|first| *first != NONE);
         firsts.map(|first| self.deadline(first)).min()
@@ -204,7 +204,7 @@ impl<S> SessionTable<S> {
         self.places.iter().filter_map(|place| place.session.as_ref())
     }
 
-    /// Takes the sessions out of which this is true.
+    /// Takes the sessions out for which `is` is true.
     pub(crate) fn take_where(&mut self, is: impl Fn(&S) -> bool) -> Vec<S> {
         let places = self.places.iter().enumerate();
         let those = places.filter(|(_, place)| place.session.as_ref().is_some_and(&is));

@@ -1,4 +1,4 @@
-//! What handlers of freerun's own API are asked, and what they answer.
+//! Calls of handlers of freerun's own API, and their answers.
 
 use freerun_http::body;
 use freerun_http::log_error;
@@ -15,7 +15,7 @@ use crate::content::utf8;
 /// The longest body in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// What a handler is asked.
+/// The arguments of a handler: the request and the parts of its path.
 pub(super) struct Asked<'r> {
     pub(super) request: &'r mut Request,
     pub(super) source: Source,
@@ -29,10 +29,10 @@ pub(super) struct Answer {
     pub(super) text: Option<Vec<u8>>,
 }
 
-/// What a handler returns.
+/// The future that a handler returns.
 pub(super) type Answered<'r> = LocalBoxFuture<'r, Result<Answer, Failed>>;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 pub(super) enum Failed {
     /// The API says so.
     Refused(Refusal),
@@ -104,7 +104,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Says that there is no body to read.
+    /// Declares that the request has no body to read.
     pub(super) fn without_body(&mut self) -> Result<(), Failed> {
         body::begin_discarding(self.request).map_err(Failed::Status)
     }

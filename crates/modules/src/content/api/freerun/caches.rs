@@ -63,7 +63,7 @@ pub(super) fn remove(mut asked: Asked<'_>) -> Answered<'_> {
     })
 }
 
-/// What is purged.
+/// The objects to purge.
 #[derive(Debug, PartialEq, Eq)]
 enum Purge {
     /// A key, or, with an asterisk at the end, all keys that begin so.
@@ -122,7 +122,7 @@ async fn purged(asked: &Asked<'_>, cache: &Cache, what: &[u8]) {
     write_down(asked.request, cache, what).await;
 }
 
-/// What the body says.
+/// The purge that a body requests.
 fn purge_of(body: &Value) -> Result<Purge, Refusal> {
     let wrong = |text: &'static str| Refusal::new(Code::BadBody, text);
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(|text| Bytes::from(text.to_owned()));

@@ -85,7 +85,7 @@ pub(super) fn reset(mut asked: Asked<'_>) -> Answered<'_> {
     })
 }
 
-/// What the body of a change says: all of it, or nothing.
+/// The changes that a body requests: all of them, or none.
 fn changes_of(body: &Value) -> Result<BTreeMap<IpAddr, Option<Level>>, Refusal> {
     let wrong = |text: String| Refusal::new(Code::BadBody, text);
     let members = body.as_object().filter(|members| members.len() == 1);

@@ -12,7 +12,7 @@ use super::refusal::{Code, Refusal};
 use crate::content::described::Schemas;
 use crate::content::status::figures::{Loop, SERVING};
 
-/// How long it is waited until a loop has heard of a change. One that is late hears of it before it accepts again.
+/// The longest time to wait until every loop has learned of a change. A late loop learns of it before it accepts again.
 const HEARD: Duration = Duration::from_secs(1);
 
 /// All loops.
@@ -58,7 +58,7 @@ pub(super) fn change(mut asked: Asked<'_>) -> Answered<'_> {
     })
 }
 
-/// What the body of a change says.
+/// Whether a body requests a drain.
 fn drain_of(body: &Value) -> Result<bool, Refusal> {
     let members = body.as_object().filter(|members| members.len() == 1);
     let drain = members.and_then(|members| members.get("drain")?.as_bool());

@@ -11,7 +11,7 @@ use super::refusal::{Code, Error};
 use super::table::{ENDPOINTS, Endpoint, Example, NAME, VERSION};
 use crate::content::described::{Described, Schemas};
 
-/// What is so for all endpoints.
+/// The description that holds for all endpoints.
 const ABOUT: &str = "What freerun has beside nginx's API: event loops, thread pools, mounts, single keys of caches, levels \
 of the error log for single clients. The fields of answers are those of `status`, which [status_fields.md](status_fields.md) explains.\n\n\
 Who may use it is a matter of `allow`, `deny`, `auth_basic` and so on in the location. What changes something needs \

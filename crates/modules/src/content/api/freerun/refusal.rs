@@ -1,4 +1,4 @@
-//! Why freerun's own API does not do what it is asked for.
+//! Reasons that freerun's own API refuses a request.
 
 use std::borrow::Cow;
 
@@ -75,7 +75,7 @@ impl Code {
         }
     }
 
-    /// What it means, where nothing more is known.
+    /// The meaning of the code, where nothing more is known.
     pub fn text(self) -> &'static str {
         match self {
             Code::BadArgument => "an argument is missing or wrong",
@@ -96,7 +96,7 @@ impl Code {
     }
 }
 
-/// Why nothing is done.
+/// The reason that nothing is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The kind of the reason.
@@ -118,7 +118,7 @@ impl Refusal {
         Refusal { allow: Some(allow), ..code.into() }
     }
 
-    /// What is told of it, to the request with this `$request_id`.
+    /// The error as the answer has it, for the request with this `$request_id`.
     pub fn told(&self, request_id: String, href: String) -> Error {
         let (status, code, text) = (self.code.status(), self.code.name(), self.text.to_string());
         Error { error: ErrorFacts { status, code, text }, request_id, href }

@@ -1,4 +1,4 @@
-//! What is only shown: what there is, thread pools, mounts, and the description of the API.
+//! Endpoints that are only read: the server's parts, thread pools, mounts, and the description of the API.
 
 use std::collections::BTreeSet;
 

@@ -25,9 +25,9 @@ pub struct Endpoint {
     pub path: &'static str,
     /// The name of the operation, for programs that are generated from the description.
     pub id: &'static str,
-    /// What it does, in a few words.
+    /// The summary of the endpoint, in a few words.
     pub summary: &'static str,
-    /// What there is to say beside.
+    /// Further documentation.
     pub details: &'static str,
     /// The arguments in the query: names, and what they mean.
     pub arguments: &'static [(&'static str, &'static str)],
@@ -35,9 +35,9 @@ pub struct Endpoint {
     pub body: Option<Schema>,
     /// The body of the response; without it, the status is 204.
     pub answer: Option<Schema>,
-    /// How it is used.
+    /// An example of a call.
     pub example: Example,
-    /// Why it may be refused, beside what is so for all.
+    /// Codes of refusals of this endpoint, beside the common ones.
     pub refusals: &'static [Code],
     /// The handler.
     pub(super) run: Run,

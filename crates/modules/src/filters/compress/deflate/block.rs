@@ -1,4 +1,4 @@
-//! One block of literals and matches, and its encoding (RFC 1951 sections 3.2.3 to 3.2.7).
+//! A block of literals and matches, and its encoding (RFC 1951 sections 3.2.3 to 3.2.7).
 
 use super::huffman::{Code, MAX_BITS};
 
@@ -70,7 +70,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Begins a new block of at most so many tokens.
+    /// Begins a new block of at most `most` tokens.
     pub fn clear(&mut self, most: usize) {
         self.tokens.clear();
         self.tokens.reserve(most);
@@ -178,14 +178,14 @@ const FIXED: [u8; SYMBOLS] = {
 
 /// The header with the two codes of a dynamic block.
 struct Header {
-    /// How many lengths are written of each code.
+    /// The number of lengths that are written of each code.
     symbols: usize,
     distances: usize,
     /// The lengths with repetitions: symbols of the precode, and their extra bits.
     items: Vec<(u8, u8)>,
     frequencies: [u32; PRECODE],
     precode: Code<PRECODE>,
-    /// How many lengths of the precode are written.
+    /// The number of lengths of the precode that are written.
     precodes: usize,
 }
 
@@ -235,7 +235,7 @@ impl Header {
     }
 }
 
-/// Appends a length that is repeated so many times.
+/// Appends a length that is repeated `times` times.
 fn repeat(len: u8, mut times: usize, items: &mut Vec<(u8, u8)>) {
     if len != 0 {
         items.push((len, 0));
@@ -269,7 +269,7 @@ struct Bits<'o> {
 }
 
 impl Bits<'_> {
-    /// A writer with room for so many bits.
+    /// A writer with room for this number of bits.
     fn new(out: &mut Vec<u8>, bits: u32) -> Bits<'_> {
         let at = out.len();
         // Eight bytes are written at once, and the caller appends eight more.

@@ -80,7 +80,7 @@ impl<const N: usize> Code<N> {
 /// in place of the weights (A. Moffat, J. Katajainen: In-place calculation of minimum-redundancy codes, 1995).
 fn depths(weights: &mut [u32]) -> [u32; 33] {
     let n = weights.len();
-    // A weight is at most that of a whole body, 2^15: no tree is deeper than 32.
+    // A weight is at most the weight of a whole body, 2^15: no tree is deeper than 32.
     let mut count = [0; 33];
     let (mut leaf, mut root) = (0, 0);
     for next in 0..n - 1 {

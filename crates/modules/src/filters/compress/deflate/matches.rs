@@ -168,7 +168,7 @@ fn four(body: &[u8], at: usize) -> u32 {
     body[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// The number of equal bytes at both positions, of which the first [`MIN_MATCH`] are known to be equal.
+/// The number of equal bytes at both positions. The caller knows that the first [`MIN_MATCH`] are equal.
 #[inline(always)]
 fn common(body: &[u8], one: usize, two: usize, max: usize) -> usize {
     let eight = |at: usize| body[at..at + 8].try_into().map_or(0, u64::from_le_bytes);

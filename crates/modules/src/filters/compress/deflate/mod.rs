@@ -16,8 +16,8 @@ use libdeflater::Crc;
 use block::Block;
 use matches::Finder;
 
-/// The longest body that is compressed here, in bytes; well below the window of the format. For longer bodies the
-/// output of [`Effort::Fast`] is larger than that of zlib's first level.
+/// The longest body that is compressed here, in bytes; well below the window of the format. For longer bodies
+/// [`Effort::Fast`] gives a larger output than zlib's first level.
 pub const MAX: usize = 1 << 14;
 
 /// The effort of the search for repetitions.
