@@ -13,8 +13,8 @@ use freerun_runtime::loops;
 use freerun_serve::loops::background::Background;
 
 use crate::cached::clientless::fork_of;
+use crate::cached::context::CacheContext;
 use crate::cached::fetch::{Ask, log_full};
-use crate::cached::lookup::Serve;
 use crate::state::cache_status::Status;
 
 /// The most updates that run on one loop at a time. Beyond that, the client waits for the server.
@@ -35,7 +35,12 @@ impl Drop for Place {
 ///
 /// # Errors
 /// Too many updates are running already; the filling is returned.
-pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling: Filling) -> Result<(), Filling> {
+pub fn update(
+    request: &Request,
+    context: &CacheContext<'_>,
+    object: Arc<Object>,
+    filling: Filling,
+) -> Result<(), Filling> {
     let running = request.client.loop_state.modules.get::<Running>();
     if running.0.get() >= MAX_RUNNING {
         log_full(request, MAX_RUNNING);
@@ -44,14 +49,14 @@ pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling
     running.0.set(running.0.get() + 1);
     let place = (Place(running), Background::new(&request.client.loop_state.shared.background));
     let mut fork = fork_of(request);
-    let (family, wanted, aio) = (serve.family, serve.wanted.clone(), serve.aio.clone());
+    let (family, wanted, aio) = (context.family, context.wanted.clone(), context.aio.clone());
     loops::spawn(request.client.number, "updating a cache", async move {
         let _place = place;
         let location = fork.place.location.clone();
         let response = match family.shared(&location.settings) {
             Some(shared) => {
-                let serve = Serve { family, shared, wanted, aio };
-                let ask = Ask::new(&serve, &fork);
+                let context = CacheContext { family, shared, wanted, aio };
+                let ask = Ask::new(&context, &fork);
                 match ask.keeping(&mut fork, filling, Status::Expired, Some(object)).await {
                     Outcome::Response(response) => Some(response),
                     _ => None,

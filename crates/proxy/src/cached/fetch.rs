@@ -20,7 +20,8 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::loops::background::Background;
 
-use crate::cached::lookup::{Serve, unix_now};
+use crate::cached::clock::unix_now;
+use crate::cached::context::CacheContext;
 use crate::cached::respond::{offer, stored};
 use crate::cached::storing::{Judged, Keep, asked, ignored, rules};
 use crate::client::client_watch::ClientWatch;
@@ -33,7 +34,7 @@ use crate::state::cache_status::Status;
 
 /// A question to a server on behalf of a request.
 pub struct Ask<'s> {
-    serve: &'s Serve<'s>,
+    context: &'s CacheContext<'s>,
     /// Whether HEAD is passed on as GET.
     as_get: bool,
     /// The names of the fields that chose the variant that is asked for, if it is one.
@@ -42,8 +43,12 @@ pub struct Ask<'s> {
 
 impl<'s> Ask<'s> {
     /// A question on behalf of this request.
-    pub fn new(serve: &'s Serve<'s>, request: &Request) -> Ask<'s> {
-        Ask { serve, as_get: request.asked.method == Method::Head && serve.family.converts_head(request), names: None }
+    pub fn new(context: &'s CacheContext<'s>, request: &Request) -> Ask<'s> {
+        Ask {
+            context,
+            as_get: request.asked.method == Method::Head && context.family.converts_head(request),
+            names: None,
+        }
     }
 
     /// Makes this a question for the variant that these fields choose.
@@ -54,17 +59,17 @@ impl<'s> Ask<'s> {
     /// Asks for this request alone: the response is not stored, and the client's conditions and ranges are passed on
     /// unchanged.
     pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
-        cache_status::note(request, &self.serve.wanted.cache, status);
+        cache_status::note(request, &self.context.wanted.cache, status);
         // Other requests may follow the response, from its head on.
         let terms = Terms { watched: !request.client.is_background(), head_at_once: true };
-        match reach(request, self.serve.family, terms).await {
+        match reach(request, self.context.family, terms).await {
             Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
                 Some(object) => {
                     reached.dismiss(request);
-                    self.serve.use_stored(request, &object, Status::Stale)
+                    self.context.use_stored(request, &object, Status::Stale)
                 }
                 None => {
-                    self.serve.wanted.cache.usage().add_bytes(status, reached.head().length.unwrap_or(0));
+                    self.context.wanted.cache.usage().add_bytes(status, reached.head().length.unwrap_or(0));
                     reached.answer(request)
                 }
             },
@@ -82,7 +87,7 @@ impl<'s> Ask<'s> {
         stale: Option<Arc<Object>>,
     ) -> Outcome {
         // While the request's body is read, the connection is not read by anybody else.
-        let watched = self.serve.is_watched(request) && !request.is_subrequest() && request.body.is_done();
+        let watched = self.context.is_watched(request) && !request.is_subrequest() && request.body.is_done();
         let client = ClientWatch::new(request.client.clone(), watched);
         let log = Detached::of(request);
         let tell = || {
@@ -108,9 +113,9 @@ impl<'s> Ask<'s> {
         status: Status,
         stale: Option<Arc<Object>>,
     ) -> Outcome {
-        cache_status::note(request, &self.serve.wanted.cache, status);
+        cache_status::note(request, &self.context.wanted.cache, status);
         let sent = unix_now();
-        let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
+        let revalidates = self.context.shared.proxy_cache_revalidate || self.context.shared.proxy_cache_rfc9111;
         // Without a validator the configuration may still set a condition.
         let mut conditional = revalidates && stale.as_ref().is_some_and(|object| may_validate(object.head.status));
         let reached = loop {
@@ -121,7 +126,7 @@ impl<'s> Ask<'s> {
             CacheFetch::begin(request, self.as_get, validators);
             // Other requests wait for the response: it goes on without the client.
             let terms = Terms { watched: false, head_at_once: true };
-            let reached = reach(request, self.serve.family, terms).await;
+            let reached = reach(request, self.context.family, terms).await;
             CacheFetch::end(request);
             match (reached, &stale) {
                 (Ok(reached), Some(object)) if conditional && self.is_of_another(&reached, object) => {
@@ -135,7 +140,7 @@ impl<'s> Ask<'s> {
             Ok(reached) => reached,
             Err(unreached) => {
                 let covered =
-                    unreached.cause.zip(stale.as_ref()).is_some_and(|(why, old)| self.serve.may_cover(old, why));
+                    unreached.cause.zip(stale.as_ref()).is_some_and(|(why, old)| self.context.may_cover(old, why));
                 match unreached.outcome {
                     Outcome::Status(status @ (502 | 504)) if !covered => {
                         self.keep_failure(request, filling, status, stale.as_ref())
@@ -151,7 +156,7 @@ impl<'s> Ask<'s> {
         if let Some(object) = self.covers(reached.head().status, stale.as_ref()) {
             filling.not_storable();
             reached.dismiss(request);
-            return self.serve.use_stored(request, &object, Status::Stale);
+            return self.context.use_stored(request, &object, Status::Stale);
         }
         if stale.as_ref().is_some_and(|object| is_whole_for_slice(request, reached.head().status, object)) {
             filling.not_storable();
@@ -162,9 +167,9 @@ impl<'s> Ask<'s> {
             }
             return reached.answer(request);
         }
-        let wanted = &self.serve.wanted;
+        let wanted = &self.context.wanted;
         let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, sent };
-        let Judged { kept, offers } = keep.judge(request, self.serve.family, reached.head());
+        let Judged { kept, offers } = keep.judge(request, self.context.family, reached.head());
         let mut outcome = reached.answer_with_tee(request, kept);
         if let (Some(rfc9111), Outcome::Response(response)) = (offers, &mut outcome) {
             offer(response, rfc9111);
@@ -177,13 +182,13 @@ impl<'s> Ask<'s> {
     /// responses for it are invalid (RFC 9111 section 4.4).
     pub async fn invalidating(&self, request: &mut Request) -> Outcome {
         let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
-        let reached = match reach(request, self.serve.family, terms).await {
+        let reached = match reach(request, self.context.family, terms).await {
             Ok(reached) => reached,
             Err(unreached) => return unreached.outcome,
         };
         let method = request.head.method_text();
         if invalidates(method, reached.head().status) {
-            let wanted = &self.serve.wanted;
+            let wanted = &self.context.wanted;
             wanted.remove();
             let host = request.head.value(HeaderId::Host).unwrap_or_default();
             let path = request.head.uri();
@@ -201,7 +206,7 @@ impl<'s> Ask<'s> {
     /// 4.3.4). It must not make the stored response fresh again.
     fn is_of_another(&self, reached: &Reached, object: &Object) -> bool {
         let head = reached.head();
-        if !self.serve.shared.proxy_cache_rfc9111 || head.status != 304 {
+        if !self.context.shared.proxy_cache_rfc9111 || head.status != 304 {
             return false;
         }
         let told = head.fields.to_list();
@@ -212,7 +217,7 @@ impl<'s> Ask<'s> {
 
     /// Stores the failure to get an answer, too, if `cache_valid` has a time for the status that stands for it.
     fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16, stale: Option<&Arc<Object>>) {
-        let Serve { shared, wanted, .. } = self.serve;
+        let CacheContext { shared, wanted, .. } = self.context;
         let seconds = shared.proxy_cache_valid.rules().seconds(status);
         if seconds == 0 || shared.proxy_no_cache.hold(request) {
             return filling.not_storable();
@@ -239,17 +244,17 @@ impl<'s> Ask<'s> {
     /// `cache_use_stale` allows that: `stale-if-error` in the stored response is about servers that do not answer.
     fn covers(&self, status: u16, stale: Option<&Arc<Object>>) -> Option<Arc<Object>> {
         let cause = NextUpstream::of_status(status)?;
-        let shared = self.serve.shared;
+        let shared = self.context.shared;
         if !shared.proxy_cache_rfc9111 && !shared.proxy_cache_use_stale.0.contains(cause) {
             return None;
         }
-        stale.filter(|object| self.serve.may_cover(object, cause)).cloned()
+        stale.filter(|object| self.context.may_cover(object, cause)).cloned()
     }
 
     fn unreached(&self, request: &mut Request, unreached: Unreached, stale: Option<Arc<Object>>) -> Outcome {
         match (unreached.cause, stale) {
-            (Some(cause), Some(object)) if self.serve.may_cover(&object, cause) => {
-                self.serve.use_stored(request, &object, Status::Stale)
+            (Some(cause), Some(object)) if self.context.may_cover(&object, cause) => {
+                self.context.use_stored(request, &object, Status::Stale)
             }
             _ => unreached.outcome,
         }
@@ -264,7 +269,7 @@ impl<'s> Ask<'s> {
         object: &Arc<Object>,
         sent: u64,
     ) -> Outcome {
-        let Serve { shared, wanted, family, .. } = self.serve;
+        let CacheContext { shared, wanted, family, .. } = self.context;
         let now = unix_now();
         let told = reached.head().fields.to_list();
         let fields = match shared.proxy_cache_rfc9111 {
@@ -291,7 +296,7 @@ impl<'s> Ask<'s> {
             (Renewed::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),
             (Renewed::Stays | Renewed::Goes(_), _) => {}
         }
-        let outcome = self.serve.use_stored(request, object, Status::Revalidated);
+        let outcome = self.context.use_stored(request, object, Status::Revalidated);
         if let Renewed::Goes(_) = renewed {
             wanted.cache.discard(&object.entry, Leave::Invalidated);
         }

@@ -15,9 +15,9 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 
+use crate::cached::clock::unix_now;
 use crate::cached::find::Wanted;
 use crate::cached::key_text::for_head_alone;
-use crate::cached::lookup::unix_now;
 use crate::caches::purge_rule::MethodRule;
 use crate::exchange::family::Family;
 

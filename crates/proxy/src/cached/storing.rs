@@ -11,8 +11,8 @@ use freerun_http::request::Request;
 use freerun_http::request::response::{Body, Field};
 use freerun_proto::{HeaderId, Method};
 
+use crate::cached::clock::unix_now;
 use crate::cached::follower_body::FollowerBody;
-use crate::cached::lookup::unix_now;
 use crate::client::tee::BodyTee;
 use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;

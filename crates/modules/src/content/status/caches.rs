@@ -10,7 +10,7 @@ use freerun_serve::configuration::generation::Generation;
 
 use super::samples::Text;
 use crate::content::described::described;
-use freerun_proxy::cached::lookup::unix_now;
+use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::caches::zones::Caches;
 
 /// The states of a cache's disk.

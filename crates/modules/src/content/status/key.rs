@@ -18,7 +18,7 @@ use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_proto::date::parse_http_date;
-use freerun_proxy::cached::lookup::unix_now;
+use freerun_proxy::cached::clock::unix_now;
 use freerun_runtime::files::Via;
 use freerun_runtime::pool::Tag;
 

@@ -7,8 +7,8 @@ use freerun_cache::cache::Cache;
 use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
 use freerun_conf::text_of;
 use freerun_http::log_error;
+use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::cached::find::Wanted;
-use freerun_proxy::cached::lookup::unix_now;
 use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
 use serde_json::{Value, json};
 
